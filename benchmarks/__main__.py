@@ -19,9 +19,15 @@ def main() -> int:
     """Measures the cases named on the command line, or all of them."""
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
     more = f"{_GROWTH}: what commands cost in ever larger stores; {_WEEK}: what a heavy week leaves behind"
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"any of: {', '.join(CASES)}; or {more}")
-    parser.add_argument("--many", type=int, default=100_000, help='how many checkpoints "very many" is')
-    parser.add_argument("--scratch", help="a directory for the repositories, kept for the next time")
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help=f"any of: {', '.join(CASES)}; or {more}"
+    )
+    parser.add_argument(
+        "--many", type=int, default=100_000, help='how many checkpoints "very many" is'
+    )
+    parser.add_argument(
+        "--scratch", help="a directory for the repositories, kept for the next time"
+    )
     options = parser.parse_args()
     unknown = set(options.cases) - set(CASES) - {_GROWTH, _WEEK}
     if unknown:
@@ -37,7 +43,9 @@ def main() -> int:
             lines = list(map(_shown, week.report(scratch)))
             return 0 if lines[-1].startswith("within") else 1
         scratch.clear()  # what a run has left that was ended
-        print(f"{'what':<44} {'against':<34} {'found':>9} {'limit':>8}   median ms, ours and theirs")
+        print(
+            f"{'what':<44} {'against':<34} {'found':>9} {'limit':>8}   median ms, ours and theirs"
+        )
         try:
             for name in options.cases or CASES:
                 for row in CASES[name](scratch, options.many):
@@ -54,7 +62,13 @@ def _shown(line: str) -> str:
 
 
 def _line(row: Row) -> str:
-    limit = "" if row.limit is None else f"{row.limit:.1f}x" if row.unit == "x" else f"+{row.limit:.0f} ms"
+    limit = (
+        ""
+        if row.limit is None
+        else f"{row.limit:.1f}x"
+        if row.unit == "x"
+        else f"+{row.limit:.0f} ms"
+    )
     found = f"{row.found:.2f}x" if row.unit == "x" else f"+{row.found:.0f} ms"
     times = ""
     if row.pair is not None:

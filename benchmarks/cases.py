@@ -26,20 +26,42 @@ def hook(scratch: Scratch, many: int) -> Iterator[Row]:
     for size in [size for size in SIZES if size <= many]:
         path = scratch.copy(scratch.store(size), "hook")
         subprocess.run([*CKPT, "-q", "init"], cwd=path, check=True, stdout=subprocess.DEVNULL)
-        with open(os.path.join(Repository(os.path.join(path, ".git"), None).make_private_dir(), layout.MAINTAINED), "wb"):
+        with open(
+            os.path.join(
+                Repository(os.path.join(path, ".git"), None).make_private_dir(), layout.MAINTAINED
+            ),
+            "wb",
+        ):
             pass  # or maintenance would be at work beside what is measured
         run_hook = process([os.path.join(path, ".git", "hooks", "post-commit")], path)
         run_hook()
 
         def commit(path: str = path) -> None:
             subprocess.run(
-                ["git", "commit", "--quiet", "--allow-empty", "-m", "x"], cwd=path, check=True, env=os.environ | {"GITCKPT_SKIP": "1"}
+                ["git", "commit", "--quiet", "--allow-empty", "-m", "x"],
+                cwd=path,
+                check=True,
+                env=os.environ | {"GITCKPT_SKIP": "1"},
             )
 
         pair = alternate(run_hook, python, runs=25, before_ours=commit)
         medians.append(pair.ratio)
-        yield Row(f"post-commit hook, {size:,} checkpoints", "python3 -I -c pass", pair.ratio, 0.8, "x", pair)
-    yield Row("post-commit hook, largest store", "the same with none", medians[-1] / medians[0], 1.2, "x", None)
+        yield Row(
+            f"post-commit hook, {size:,} checkpoints",
+            "python3 -I -c pass",
+            pair.ratio,
+            0.8,
+            "x",
+            pair,
+        )
+    yield Row(
+        "post-commit hook, largest store",
+        "the same with none",
+        medians[-1] / medians[0],
+        1.2,
+        "x",
+        None,
+    )
 
 
 def listing(scratch: Scratch, many: int) -> Iterator[Row]:
@@ -48,17 +70,35 @@ def listing(scratch: Scratch, many: int) -> Iterator[Row]:
         if size > many:
             continue
         path = scratch.store(size)
-        refs = process(["git", "for-each-ref", "refs/checkpoints"], path, os.path.join(scratch.path, "refs.txt"))
+        refs = process(
+            ["git", "for-each-ref", "refs/checkpoints"],
+            path,
+            os.path.join(scratch.path, "refs.txt"),
+        )
         ours = process([*CKPT, "list", "-n", "20"], path)
         ours()
         pair = alternate(ours, refs, runs=9)
-        yield Row(f"list of 20 among {size:,}", "git for-each-ref", pair.excess * 1000, limit, "ms", pair)
+        yield Row(
+            f"list of 20 among {size:,}", "git for-each-ref", pair.excess * 1000, limit, "ms", pair
+        )
 
         def save(path: str = path) -> None:
-            subprocess.run([*CKPT, "-q", "save", "--no-worktree"], cwd=path, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [*CKPT, "-q", "save", "--no-worktree"],
+                cwd=path,
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
 
         pair = alternate(ours, refs, runs=5, before=save)
-        yield Row(f"list of 20 among {size:,}, one of them new", "git for-each-ref", pair.excess * 1000, limit, "ms", pair)
+        yield Row(
+            f"list of 20 among {size:,}, one of them new",
+            "git for-each-ref",
+            pair.excess * 1000,
+            limit,
+            "ms",
+            pair,
+        )
 
 
 def record(scratch: Scratch, many: int) -> Iterator[Row]:
@@ -84,7 +124,14 @@ def record(scratch: Scratch, many: int) -> Iterator[Row]:
             repository.references.create(f"refs/baseline/{name}", blob)
 
         pair = alternate(ours, theirs, runs=300, warm_up=20)
-        yield Row("Store.record, 10 KB state, clean tree", "one durable pygit2 blob and ref", pair.ratio, 1.7, "x", pair)
+        yield Row(
+            "Store.record, 10 KB state, clean tree",
+            "one durable pygit2 blob and ref",
+            pair.ratio,
+            1.7,
+            "x",
+            pair,
+        )
         yield from _dbos(scratch, ours)
 
 
@@ -92,7 +139,14 @@ def _dbos(scratch: Scratch, ours: Callable[[], None]) -> Iterator[Row]:
     try:
         from dbos import DBOS
     except ImportError:
-        yield Row("Store.record", "one DBOS sqlite step (not installed: pip install dbos)", 0.0, None, "x", None)
+        yield Row(
+            "Store.record",
+            "one DBOS sqlite step (not installed: pip install dbos)",
+            0.0,
+            None,
+            "x",
+            None,
+        )
         return
     import statistics
     import time
@@ -127,7 +181,13 @@ def expire(scratch: Scratch, many: int) -> Iterator[Row]:
     source = scratch.store(many)
     subprocess.run([*CKPT, "list"], cwd=source, check=True, stdout=subprocess.DEVNULL)
     daily = scratch.copy(source, "expire-daily")
-    subprocess.run([*CKPT, "expire", "--older-than", "100d"], cwd=daily, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [*CKPT, "expire", "--older-than", "100d"],
+        cwd=daily,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     yield _expire(scratch, daily, f"among {many:,}", 4.0)
     yield _expire(scratch, source, f"among {many:,}, the first", 5.0)
 
@@ -137,33 +197,59 @@ def _expire(scratch: Scratch, source: str, among: str, limit: float) -> Row:
 
     def fresh() -> None:
         nonlocal ours_path, theirs_path
-        ours_path, theirs_path = scratch.copy(source, "expire-ours"), scratch.copy(source, "expire-theirs")
+        ours_path, theirs_path = (
+            scratch.copy(source, "expire-ours"),
+            scratch.copy(source, "expire-theirs"),
+        )
         # A copy's files are others than those that the index was made from: they are listed once more, which is nobody's daily work.
-        subprocess.run([*CKPT, "list"], cwd=ours_path, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [*CKPT, "list"],
+            cwd=ours_path,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     fresh()
-    dry = subprocess.run([*CKPT, "expire", "--dry-run"], cwd=ours_path, check=True, capture_output=True, text=True).stdout
+    dry = subprocess.run(
+        [*CKPT, "expire", "--dry-run"], cwd=ours_path, check=True, capture_output=True, text=True
+    ).stdout
     gone = [line.split()[1] for line in dry.splitlines() if line.startswith("expires")]
-    refs = dict(line.split(" ")[::-1] for line in git(ours_path, "for-each-ref", "--format=%(objectname) %(refname)").splitlines())
+    refs = dict(
+        line.split(" ")[::-1]
+        for line in git(ours_path, "for-each-ref", "--format=%(objectname) %(refname)").splitlines()
+    )
     names = [f"refs/checkpoints/{name}" for name in gone]
     deletions = "".join(f"delete {name} {refs[name]}\n" for name in names)
 
     def ours() -> None:
-        subprocess.run([*CKPT, "expire"], cwd=ours_path, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [*CKPT, "expire"],
+            cwd=ours_path,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def theirs() -> None:
         git(theirs_path, "update-ref", "--stdin", data=deletions.encode())
 
     pair = alternate(ours, theirs, runs=3, before=fresh, warm_up=1)
-    return Row(f"expire of {len(gone):,} {among}", "git update-ref --stdin", pair.ratio, limit, "x", pair)
+    return Row(
+        f"expire of {len(gone):,} {among}", "git update-ref --stdin", pair.ratio, limit, "x", pair
+    )
 
 
 def bystanders(scratch: Scratch, many: int) -> Iterator[Row]:
     """Git's own commands in a repository with very many checkpoints."""
     with_them, without = scratch.store(many), scratch.store(many, linked=False)
     for args in (["status"], ["commit", "--quiet", "--allow-empty", "-m", "x"], ["log", "-5"]):
-        pair = alternate(process(["git", *args], with_them), process(["git", *args], without), runs=31, warm_up=3)
-        yield Row(f"git {args[0]}, {many:,} checkpoints", "the same without", pair.ratio, 1.1, "x", pair)
+        pair = alternate(
+            process(["git", *args], with_them), process(["git", *args], without), runs=31, warm_up=3
+        )
+        yield Row(
+            f"git {args[0]}, {many:,} checkpoints", "the same without", pair.ratio, 1.1, "x", pair
+        )
 
 
 CASES: dict[str, Case] = {

@@ -78,13 +78,31 @@ def _measured(scratch: Scratch, size: int) -> Iterator[tuple[str, Cost]]:
     }.items():
         yield name, _least(lambda words=words: ckpt(*words))  # type: ignore[misc]  # mypy infers no default of a lambda
     yield "save", _least(lambda: ckpt("-q", "save"))
-    yield "hook", _least(lambda: _cost([os.path.join(path, ".git/hooks/post-commit")], path), before=lambda: _commit(path))
-    copy = scratch.copy(path, "growth-expire")  # before the next row, which leaves there what the first removal looks for
+    yield (
+        "hook",
+        _least(
+            lambda: _cost([os.path.join(path, ".git/hooks/post-commit")], path),
+            before=lambda: _commit(path),
+        ),
+    )
+    copy = scratch.copy(
+        path, "growth-expire"
+    )  # before the next row, which leaves there what the first removal looks for
     yield "verify", ckpt("verify")
     yield from _of_git(scratch, path)
     ckpt("list", "-n", "1", at=copy)
     for number, name in enumerate(("expire 1 %, the first time", "expire 1 %"), 1):
-        yield name, ckpt("expire", "--older-than", "39d", "--keep-last", str(size - number * size // 100), at=copy)
+        yield (
+            name,
+            ckpt(
+                "expire",
+                "--older-than",
+                "39d",
+                "--keep-last",
+                str(size - number * size // 100),
+                at=copy,
+            ),
+        )
         git(copy, "pack-refs", "--all")
         ckpt("list", "-n", "1", at=copy)
     add_runs(copy, DUE, 5, 20 * DAY)
@@ -105,7 +123,10 @@ def _of_git(scratch: Scratch, path: str) -> Iterator[tuple[str, Cost]]:
     ahead = git(remote, "commit-tree", "-p", "HEAD", "-m", "ahead", "HEAD^{tree}").strip()
     git(remote, "update-ref", "HEAD", ahead)
     yield "git fetch of one commit", _cost(["git", "fetch", "--quiet", "ahead"], other)
-    yield "git push of one commit to it", _cost(["git", "push", "--quiet", other, f"{ahead}:refs/heads/pushed"], remote)
+    yield (
+        "git push of one commit to it",
+        _cost(["git", "push", "--quiet", other, f"{ahead}:refs/heads/pushed"], remote),
+    )
     yield "git gc", _cost(["git", "gc", "--quiet"], other)
     shutil.rmtree(other)
     shutil.rmtree(remote)
@@ -136,7 +157,12 @@ def _indexes(path: str) -> list[str]:
 
 def _commit(path: str, *options: str) -> None:
     environment = os.environ | {"GITCKPT_SKIP": "1"}
-    subprocess.run(["git", "commit", "--quiet", "--allow-empty", "-m", "x", *options], cwd=path, check=True, env=environment)
+    subprocess.run(
+        ["git", "commit", "--quiet", "--allow-empty", "-m", "x", *options],
+        cwd=path,
+        check=True,
+        env=environment,
+    )
 
 
 def _least(measured: Callable[[], Cost], before: Callable[[], None] = lambda: None) -> Cost:
@@ -161,7 +187,13 @@ print(os.waitstatus_to_exitcode(status), time.perf_counter() - began, used.ru_ut
 
 
 def _cost(argv: Sequence[str], cwd: str) -> Cost:
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", _MEASURER, *argv], cwd=cwd, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _MEASURER, *argv],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     code, wall, cpu, memory = done.stdout.split()
     if int(code) not in (0, 11):
         raise RuntimeError(f"{' '.join(argv)} ended with {code} in {cwd}")

@@ -35,7 +35,9 @@ def costs(lines: Iterable[str]) -> dict[str, dict[int, float]]:
     for line in lines:
         told = _LINE.match(line)
         if told is not None:
-            found.setdefault(told[2], {})[int(told[1].replace(",", ""))] = max(float(told[3]), _LEAST)
+            found.setdefault(told[2], {})[int(told[1].replace(",", ""))] = max(
+                float(told[3]), _LEAST
+            )
     return found
 
 
@@ -48,10 +50,14 @@ def svg(found: Costs) -> Iterator[str]:
     sizes = sorted({size for told in found.values() for size in told})
 
     def across(size: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * math.log(size / sizes[0]) / math.log(sizes[-1] / sizes[0])
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * math.log(size / sizes[0]) / math.log(
+            sizes[-1] / sizes[0]
+        )
 
     def down(seconds: float) -> float:
-        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * math.log(_MOST / seconds) / math.log(_MOST / _LEAST)
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * math.log(_MOST / seconds) / math.log(
+            _MOST / _LEAST
+        )
 
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="11">'
     yield f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>'

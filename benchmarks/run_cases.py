@@ -27,7 +27,10 @@ def phases(scratch: Scratch, many: int) -> Iterator[Row]:
     """A hundred trivial phases, through the command line and through the library."""
     del many
     path = scratch.copy(scratch.tree(FILES), "phases")
-    text = "".join(f'[[pipelines.trivial.phases]]\nname = "phase {number}"\nrun = "true"\n' for number in range(PHASES))
+    text = "".join(
+        f'[[pipelines.trivial.phases]]\nname = "phase {number}"\nrun = "true"\n'
+        for number in range(PHASES)
+    )
     with open(os.path.join(path, "gitckpt.toml"), "w", encoding="utf-8") as file:
         file.write(text)
     git(path, "add", "--all")
@@ -37,10 +40,21 @@ def phases(scratch: Scratch, many: int) -> Iterator[Row]:
     def theirs() -> None:
         for number in range(PHASES):
             subprocess.run(["git", "add", "--all"], cwd=path, check=True)
-            subprocess.run(["git", "commit", "--quiet", "--allow-empty", "--message", f"phase {number}"], cwd=path, check=True)
+            subprocess.run(
+                ["git", "commit", "--quiet", "--allow-empty", "--message", f"phase {number}"],
+                cwd=path,
+                check=True,
+            )
 
     pair = alternate(ours, theirs, runs=5, warm_up=1)
-    yield Row(f"git ckpt run, {PHASES} phases, {FILES:,} files", f"{PHASES} × git add -A, git commit", pair.ratio, 2.5, "x", pair)
+    yield Row(
+        f"git ckpt run, {PHASES} phases, {FILES:,} files",
+        f"{PHASES} × git add -A, git commit",
+        pair.ratio,
+        2.5,
+        "x",
+        pair,
+    )
     yield from _library(scratch, scratch.copy(scratch.tree(FILES), "phases-library"))
 
 
@@ -73,12 +87,25 @@ DBOS.destroy()
 
 
 def _library(scratch: Scratch, path: str) -> Iterator[Row]:
-    argv = [sys.executable, "-c", _DBOS, os.path.join(scratch.path, "dbos-runs.sqlite"), str(PHASES)]
+    argv = [
+        sys.executable,
+        "-c",
+        _DBOS,
+        os.path.join(scratch.path, "dbos-runs.sqlite"),
+        str(PHASES),
+    ]
     dbos = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert dbos.stdin is not None
     assert dbos.stdout is not None
     if not _is_ready(dbos.stdout):
-        yield Row("the same in the library", "100 DBOS steps (not installed: pip install dbos)", 0.0, None, "x", None)
+        yield Row(
+            "the same in the library",
+            "100 DBOS steps (not installed: pip install dbos)",
+            0.0,
+            None,
+            "x",
+            None,
+        )
         return
     theirs: list[float] = []
     ours: list[float] = []
@@ -96,7 +123,14 @@ def _library(scratch: Scratch, path: str) -> Iterator[Row]:
     dbos.wait()
     pair = Pair(ours[1:], theirs[1:])
     found = statistics.median(pair.ours) / statistics.median(pair.theirs)
-    yield Row("the same in the library, no file changes", f"{PHASES} DBOS sqlite steps", found, 4.0, "x", pair)
+    yield Row(
+        "the same in the library, no file changes",
+        f"{PHASES} DBOS sqlite steps",
+        found,
+        4.0,
+        "x",
+        pair,
+    )
 
 
 def _is_ready(out: IO[str]) -> bool:
@@ -112,5 +146,10 @@ def runs(scratch: Scratch, many: int) -> Iterator[Row]:
     ours = process([*CKPT, "runs"], path)
     pair = alternate(ours, refs, runs=15)
     yield Row(
-        f"git ckpt runs, {RUNS:,} × {CHECKPOINTS} checkpoints", "git for-each-ref refs/ckpt/runs", pair.excess * 1000, 300.0, "ms", pair
+        f"git ckpt runs, {RUNS:,} × {CHECKPOINTS} checkpoints",
+        "git for-each-ref refs/ckpt/runs",
+        pair.excess * 1000,
+        300.0,
+        "ms",
+        pair,
     )

@@ -43,10 +43,16 @@ class Scratch:
         _spread(path)
         config = os.path.join(path, "gitconfig")
         with open(config, "w", encoding="utf-8") as file:
-            file.write("[user]\n\tname = Bench\n\temail = bench@example.org\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n")
+            file.write(
+                "[user]\n\tname = Bench\n\temail = bench@example.org\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
+            )
             file.write("[init]\n\tdefaultBranch = main\n")
         os.environ.update(GIT_CONFIG_GLOBAL=config, GIT_CONFIG_NOSYSTEM="1", HOME=path)
-        for name in [name for name in os.environ if name.startswith("GIT_") and not name.startswith("GIT_CONFIG")]:
+        for name in [
+            name
+            for name in os.environ
+            if name.startswith("GIT_") and not name.startswith("GIT_CONFIG")
+        ]:
             del os.environ[name]
 
     def store(self, count: int, *, linked: bool = True) -> str:
@@ -80,7 +86,9 @@ class Scratch:
 
     def copy(self, source: str, name: str) -> str:
         """Returns a fresh copy of a repository, which stays there until `clear`: see `_spread` for what a deletion costs others."""
-        path = os.path.join(self.path, f"{name}~{os.urandom(4).hex()}")  # where it comes to lie depends on its name
+        path = os.path.join(
+            self.path, f"{name}~{os.urandom(4).hex()}"
+        )  # where it comes to lie depends on its name
         shutil.copytree(source, path, symlinks=True)
         os.sync()  # or the first flushes that are measured would pay for the copy
         time.sleep(_SETTLED)
@@ -107,7 +115,11 @@ def _spread(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.ioctl(fd, _GET_FLAGS, flags)
-        fcntl.ioctl(fd, _SET_FLAGS, (int.from_bytes(flags, sys.byteorder) | _TOP_DIR).to_bytes(8, sys.byteorder))
+        fcntl.ioctl(
+            fd,
+            _SET_FLAGS,
+            (int.from_bytes(flags, sys.byteorder) | _TOP_DIR).to_bytes(8, sys.byteorder),
+        )
     except OSError:  # another file system
         pass
     finally:
@@ -116,7 +128,9 @@ def _spread(path: str) -> None:
 
 def git(path: str, *args: str, data: bytes = b"") -> str:
     """Runs git in a repository and returns what it printed."""
-    return subprocess.run(["git", *args], cwd=path, input=data, check=True, capture_output=True).stdout.decode()
+    return subprocess.run(
+        ["git", *args], cwd=path, input=data, check=True, capture_output=True
+    ).stdout.decode()
 
 
 def _build(path: str, count: int, *, linked: bool) -> None:
@@ -162,7 +176,9 @@ def add_runs(path: str, count: int, checkpoints: int, age: int = 0) -> None:
         run = f"{times.to_stamp(start)}-run-{number}"
         documents += _chain(run, commit, checkpoints, start)
         leased.append(_lease(run, times.to_text(now)))
-    blobs = _import_blobs(path, [*(codec.encode(document) for document in documents), *map(render, leased)])
+    blobs = _import_blobs(
+        path, [*(codec.encode(document) for document in documents), *map(render, leased)]
+    )
     refs = {}
     for document, blob in zip(documents, blobs[: len(documents)], strict=True):
         refs[layout.CHECKPOINTS + document.id] = blob
@@ -184,7 +200,10 @@ def _chain(run: str, commit: str, length: int, start: int) -> list[Checkpoint]:
     ids = [str(uuid.uuid4()) for _ in range(length)]
     labels = [
         "run-started",
-        *(f"phase {number // 2}-{('started', 'complete')[number % 2]}" for number in range(length - 2)),
+        *(
+            f"phase {number // 2}-{('started', 'complete')[number % 2]}"
+            for number in range(length - 2)
+        ),
         "run-complete",
     ]
     return [
@@ -205,7 +224,18 @@ def _chain(run: str, commit: str, length: int, start: int) -> list[Checkpoint]:
 
 def _lease(run: str, when: str) -> Lease:
     return Lease(
-        run, 1, "bench", host="bench", boot="", namespace="", pid=1, started="1", acquired=when, renewed=when, expires=when, released=when
+        run,
+        1,
+        "bench",
+        host="bench",
+        boot="",
+        namespace="",
+        pid=1,
+        started="1",
+        acquired=when,
+        renewed=when,
+        expires=when,
+        released=when,
     )
 
 
@@ -213,7 +243,9 @@ def _import_commits(path: str, count: int, now: int) -> list[str]:
     lines = []
     for number in range(count):
         when = (now // times.MICRO) - 60 * (count - number)
-        lines.append(f"commit refs/import/main\nmark :{number + 1}\ncommitter Bench <bench@example.org> {when} +0000\ndata 6\nchange\n")
+        lines.append(
+            f"commit refs/import/main\nmark :{number + 1}\ncommitter Bench <bench@example.org> {when} +0000\ndata 6\nchange\n"
+        )
         lines.append(f"M 644 inline file-{number % 50}\ndata {len(str(number))}\n{number}\n\n")
     return _imported(path, "".join(lines), count, "refs/import/main")
 
@@ -235,15 +267,22 @@ def _documents(commits: list[str], now: int) -> list[Checkpoint]:
 
 
 def _import_blobs(path: str, documents: list[bytes]) -> list[str]:
-    text = "".join(f"blob\nmark :{number + 1}\ndata {len(data)}\n{data.decode()}\n" for number, data in enumerate(documents))
+    text = "".join(
+        f"blob\nmark :{number + 1}\ndata {len(data)}\n{data.decode()}\n"
+        for number, data in enumerate(documents)
+    )
     return _imported(path, text, len(documents), None)
 
 
 def _write_notes(path: str, checkpoints: list[Checkpoint]) -> str:
     """Writes notes in trees of the shape that gitckpt gives them, in one pack, and returns their commit."""
-    lines = {each.git_sha: [note.link_line(each.id, each.label, each.timestamp)] for each in checkpoints}
+    lines = {
+        each.git_sha: [note.link_line(each.id, each.label, each.timestamp)] for each in checkpoints
+    }
     repository = discover(path)
-    commit, items = Notes(repository, open_objects(repository), layout.NOTES).edited("", list(lines), lambda sha, _: lines[sha], 0)
+    commit, items = Notes(repository, open_objects(repository), layout.NOTES).edited(
+        "", list(lines), lambda sha, _: lines[sha], 0
+    )
     writer.write_pack(repository, items)
     repository.close()
     return commit
@@ -257,12 +296,26 @@ def path_of(number: int) -> str:
 def _build_tree(path: str, count: int) -> None:
     shutil.rmtree(path, ignore_errors=True)
     subprocess.run(["git", "init", "--quiet", path], check=True)
-    lines = ["commit refs/heads/main\ncommitter Bench <bench@example.org> 1700000000 +0000\ndata 5\nfiles\n"]
+    lines = [
+        "commit refs/heads/main\ncommitter Bench <bench@example.org> 1700000000 +0000\ndata 5\nfiles\n"
+    ]
     for number in range(count):
-        text = "".join(f"line {line} of file {number}: {hash_of(number * 64 + line)}\n" for line in range(64))[:2048]
+        text = "".join(
+            f"line {line} of file {number}: {hash_of(number * 64 + line)}\n" for line in range(64)
+        )[:2048]
         lines.append(f"M 644 inline {path_of(number)}\ndata {len(text)}\n{text}\n")
     git(path, "fast-import", "--quiet", data="".join(lines).encode())
-    git(path, "-c", "checkout.workers=0", "-c", "checkout.thresholdForParallelism=1", "reset", "--quiet", "--hard", "main")
+    git(
+        path,
+        "-c",
+        "checkout.workers=0",
+        "-c",
+        "checkout.thresholdForParallelism=1",
+        "reset",
+        "--quiet",
+        "--hard",
+        "main",
+    )
 
 
 def hash_of(number: int) -> str:
@@ -283,8 +336,18 @@ def _imported(path: str, stream: str, count: int, ref: str | None) -> list[str]:
 
 def state_of_10_kb() -> dict[str, object]:
     """Returns a state of 10 KB in the shape of a pipeline's: results of phases, each with artifacts, times and a longer text."""
-    text = "The parser accepts both spellings; tests cover the empty input, a cut-off line and a byte order mark. " * 9
-    phases = ["research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation"]
+    text = (
+        "The parser accepts both spellings; tests cover the empty input, a cut-off line and a byte order mark. "
+        * 9
+    )
+    phases = [
+        "research",
+        "decomposition",
+        "tdd_planning",
+        "multi_doc",
+        "beads_sync",
+        "implementation",
+    ]
     results = {
         name: {
             "status": "complete",
@@ -292,7 +355,11 @@ def state_of_10_kb() -> dict[str, object]:
             "duration_seconds": 123.456,
             "errors": [],
             "artifacts": [f"docs/{name}/{number}.md" for number in range(12)],
-            "metadata": {"cwa_entry_ids": [f"entry-{number:04d}" for number in range(8)], "output": text, "user_action": "continue"},
+            "metadata": {
+                "cwa_entry_ids": [f"entry-{number:04d}" for number in range(8)],
+                "output": text,
+                "user_action": "continue",
+            },
         }
         for name in phases
     }

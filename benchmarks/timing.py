@@ -36,7 +36,13 @@ class Pair:
 
 
 def alternate(
-    ours: Action, theirs: Action, *, runs: int, before: Action | None = None, before_ours: Action | None = None, warm_up: int = 2
+    ours: Action,
+    theirs: Action,
+    *,
+    runs: int,
+    before: Action | None = None,
+    before_ours: Action | None = None,
+    warm_up: int = 2,
 ) -> Pair:
     """Times two actions in turn.
 

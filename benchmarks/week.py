@@ -46,7 +46,10 @@ def report(scratch: Scratch) -> Iterator[str]:
     path = _made(scratch)
     clock = _Clock(times.now() - DAYS * DAY)
     began = clock.instant
-    stores = [Store(Checkpoints(discover(place), adapter="plumbing", clock=clock)) for place in _worktrees(path)]
+    stores = [
+        Store(Checkpoints(discover(place), adapter="plumbing", clock=clock))
+        for place in _worktrees(path)
+    ]
     yield "| day | saves | checkpoints | loose objects | in packs | bytes | a save, ms | maintenance, s | git says |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     loose = size = 0
@@ -84,7 +87,16 @@ def _work(store: Store, path: str, agent: int, turn: int) -> None:
     store.save("turn-complete", agent="claude")
     if turn % _COMMIT_EVERY == _COMMIT_EVERY - 1:
         git(place, "add", "--all")
-        git(place, "-c", "maintenance.auto=false", "commit", "--quiet", "--message", f"turn {turn}", "--no-verify")
+        git(
+            place,
+            "-c",
+            "maintenance.auto=false",
+            "commit",
+            "--quiet",
+            "--message",
+            f"turn {turn}",
+            "--no-verify",
+        )
         store.record("commit-complete", trigger="post-commit")
 
 
@@ -95,7 +107,17 @@ def _maintain(path: str, clock: _Clock) -> str:
         expiry.expire(store, Policy())
     maintenance.pack(repository)
     maintenance.collect(repository)
-    auto = ["git", "-c", "maintenance.auto=true", "-c", "gc.auto=6700", "-c", "gc.autoDetach=false", "gc", "--auto"]
+    auto = [
+        "git",
+        "-c",
+        "maintenance.auto=true",
+        "-c",
+        "gc.auto=6700",
+        "-c",
+        "gc.autoDetach=false",
+        "gc",
+        "--auto",
+    ]
     said = subprocess.run(auto, cwd=path, capture_output=True, text=True, check=True).stderr
     return " ".join(line for line in said.splitlines() if line.startswith(("warning", "error")))
 
@@ -106,7 +128,10 @@ def _made(scratch: Scratch) -> str:
     subprocess.run(["git", "init", "--quiet", path], check=True)
     for number in range(_FILES):
         with open(os.path.join(path, f"module_{number}.py"), "w", encoding="utf-8") as file:
-            file.write(f'"""Module {number}."""\n\n' + "".join(f"VALUE_{line} = {line * number}\n" for line in range(60)))
+            file.write(
+                f'"""Module {number}."""\n\n'
+                + "".join(f"VALUE_{line} = {line * number}\n" for line in range(60))
+            )
     git(path, "config", "gc.auto", "6700")
     git(path, "config", "maintenance.auto", "true")
     install(discover(path), "none")

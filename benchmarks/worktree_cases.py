@@ -27,7 +27,12 @@ def save(scratch: Scratch, many: int) -> Iterator[Row]:
     status = process(["git", "status"], path)
     _settle(path)
     ours = process([*CKPT, "-q", "save"], path)
-    yield _row(f"git ckpt save, clean tree of {FILES:,}", "git status", alternate(ours, status, runs=15), 1.6)
+    yield _row(
+        f"git ckpt save, clean tree of {FILES:,}",
+        "git status",
+        alternate(ours, status, runs=15),
+        1.6,
+    )
     _change(path, "changed")
     for number in range(20):
         with open(os.path.join(path, f"new-{number}.txt"), "w", encoding="utf-8") as file:
@@ -39,7 +44,9 @@ def save(scratch: Scratch, many: int) -> Iterator[Row]:
             subprocess.run(["git", *command], cwd=path, stdout=subprocess.DEVNULL, check=True)
 
     what = f"git ckpt save, {FILES:,} files, 20 changed, 20 new"
-    yield _row(what, "git stash create and git status", alternate(ours, stash_and_status, runs=15), 1.0)
+    yield _row(
+        what, "git stash create and git status", alternate(ours, stash_and_status, runs=15), 1.0
+    )
     with Store.open(path) as store:
         pair = alternate(lambda: store.save("measure-complete", {}), status, runs=15)
     yield _row("the same, Store.save in a warm process", "git status", pair, 1.5)
@@ -49,12 +56,16 @@ def resume(scratch: Scratch, many: int) -> Iterator[Row]:
     """Worktrees of 20,000 files: made, and opened again."""
     del many
     path = scratch.tree(MADE)
-    made = subprocess.run([*CKPT, "-q", "save"], cwd=path, check=True, capture_output=True, text=True).stdout.strip()
+    made = subprocess.run(
+        [*CKPT, "-q", "save"], cwd=path, check=True, capture_output=True, text=True
+    ).stdout.strip()
     places = [os.path.join(scratch.path, name) for name in ("resume-ours", "resume-theirs")]
 
     def clear() -> None:
         for place in filter(os.path.exists, places):
-            os.unlink(os.path.join(place, ".git"))  # or it would be taken for one that was moved, and gone on with
+            os.unlink(
+                os.path.join(place, ".git")
+            )  # or it would be taken for one that was moved, and gone on with
             scratch.put_aside(place)
         git(path, "worktree", "prune", "--expire=now")
         os.sync()
@@ -62,13 +73,23 @@ def resume(scratch: Scratch, many: int) -> Iterator[Row]:
     ours = process([*CKPT, "-q", "resume", made, "--into", places[0]], path)
     theirs = process(["git", "worktree", "add", "--quiet", "--detach", places[1]], path)
     yield _row(
-        f"resume making a worktree of {MADE:,} files", "git worktree add", alternate(ours, theirs, runs=3, before=clear, warm_up=1), 0.33
+        f"resume making a worktree of {MADE:,} files",
+        "git worktree add",
+        alternate(ours, theirs, runs=3, before=clear, warm_up=1),
+        0.33,
     )
     clear()
     ours()
     _settle(places[0])
     pair = alternate(ours, process(["git", "status"], places[0]), runs=15)
-    yield Row("resume of a worktree that is there", "git status in it", pair.excess * 1000, 150.0, "ms", pair)
+    yield Row(
+        "resume of a worktree that is there",
+        "git status in it",
+        pair.excess * 1000,
+        150.0,
+        "ms",
+        pair,
+    )
     clear()
 
 
@@ -79,7 +100,9 @@ def restore(scratch: Scratch, many: int) -> Iterator[Row]:
     git(path, "reset", "--quiet", "--hard")
     git(path, "clean", "-dfqx")
     _settle(path)
-    made = subprocess.run([*CKPT, "-q", "save"], cwd=path, check=True, capture_output=True, text=True).stdout.strip()
+    made = subprocess.run(
+        [*CKPT, "-q", "save"], cwd=path, check=True, capture_output=True, text=True
+    ).stdout.strip()
     turn = 0
 
     def change() -> None:
@@ -87,7 +110,12 @@ def restore(scratch: Scratch, many: int) -> Iterator[Row]:
         turn += 1
         _change(path, f"turn {turn}")
 
-    pair = alternate(process([*CKPT, "-q", "restore", made], path), process(["git", "status"], path), runs=9, before=change)
+    pair = alternate(
+        process([*CKPT, "-q", "restore", made], path),
+        process(["git", "status"], path),
+        runs=9,
+        before=change,
+    )
     yield _row(f"restore of 20 changed among {FILES:,}", "git status", pair, 3.0)
 
 
@@ -109,7 +137,12 @@ def size(scratch: Scratch, many: int) -> Iterator[Row]:
         git(path, "gc", "--quiet", "--prune=now")
         sizes.append(_size(os.path.join(path, ".git")))
     yield Row(
-        f"{count:,} checkpoints of edits in 10,000 files", f"as commits ({sizes[1] // 1000:,} kB)", sizes[0] / sizes[1], 1.2, "x", None
+        f"{count:,} checkpoints of edits in 10,000 files",
+        f"as commits ({sizes[1] // 1000:,} kB)",
+        sizes[0] / sizes[1],
+        1.2,
+        "x",
+        None,
     )
 
 
@@ -135,4 +168,8 @@ def _settle(path: str) -> None:
 
 
 def _size(directory: str) -> int:
-    return sum(os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(directory) for name in names)
+    return sum(
+        os.lstat(os.path.join(parent, name)).st_size
+        for parent, _, names in os.walk(directory)
+        for name in names
+    )

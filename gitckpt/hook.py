@@ -127,7 +127,12 @@ def _is_last_patch(repository: Repository, under_way: str | None, _: str) -> boo
 
 
 # Event -> whether it records a checkpoint, by the operation in progress and git's first argument.
-_ENDS = {"post-commit": _is_commit, "post-merge": _is_merge, "post-applypatch": _is_last_patch, "post-rewrite": _is_rebase}
+_ENDS = {
+    "post-commit": _is_commit,
+    "post-merge": _is_merge,
+    "post-applypatch": _is_last_patch,
+    "post-rewrite": _is_rebase,
+}
 _GC = "pre-auto-gc"
 _KNOWN = (*_ENDS, _GC, MAINTAIN, PACK, KEEP_UP)
 _FAILURES = {
@@ -211,7 +216,10 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
         refs.warm_up()
     now = times.now()
     checkpoint_id = ids.of_commit(commit) if event == "post-commit" else ids.new_id()
-    if event == "post-commit" and repository.cat_file.info(layout.CHECKPOINTS + checkpoint_id) is not None:
+    if (
+        event == "post-commit"
+        and repository.cat_file.info(layout.CHECKPOINTS + checkpoint_id) is not None
+    ):
         return checkpoint_id  # another hook recorded this commit
     fields: dict[str, Any] = {
         "version": document.VERSION,
@@ -276,18 +284,31 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
         if config.notice:
             _report(repository, event, config.notice)
         guard = store.leases.bound(owner.run)
-        how: dict[str, Any] = {"message": message, "trigger": _trigger(event), "limits": limits, "without_files": _WITHOUT_FILES}
+        how: dict[str, Any] = {
+            "message": message,
+            "trigger": _trigger(event),
+            "limits": limits,
+            "without_files": _WITHOUT_FILES,
+        }
         try:
             checkpoint = store.save(_PHASE, run=owner.run, guard=guard, **how)
         except WorktreeError as error:
-            _report(repository, event, f"the checkpoint holds no uncommitted files: {error.message}")
-            return store.record(_PHASE, run=owner.run, message=message, trigger=_trigger(event), guard=guard).id
+            _report(
+                repository, event, f"the checkpoint holds no uncommitted files: {error.message}"
+            )
+            return store.record(
+                _PHASE, run=owner.run, message=message, trigger=_trigger(event), guard=guard
+            ).id
         except LeaseLost as error:
             _report(repository, event, f"this checkpoint stands alone: {error.message}")
             checkpoint = store.save(_PHASE, **how)
         if checkpoint.worktree is not None and checkpoint.worktree.degraded:
             cure = f"record them now: git ckpt save; {MORE_TIME}"
-            _report(repository, event, f"the checkpoint holds no uncommitted files: {checkpoint.worktree.degraded}; {cure}")
+            _report(
+                repository,
+                event,
+                f"the checkpoint holds no uncommitted files: {checkpoint.worktree.degraded}; {cure}",
+            )
         return checkpoint.id
 
 
@@ -306,7 +327,9 @@ def _subject(commit: bytes) -> str:
         text = body.decode(encoding, "replace")
     except LookupError:
         text = body.decode("utf-8", "replace")
-    return " ".join(line.rstrip() for line in text.lstrip("\n").partition("\n\n")[0].rstrip("\n").split("\n"))
+    return " ".join(
+        line.rstrip() for line in text.lstrip("\n").partition("\n\n")[0].rstrip("\n").split("\n")
+    )
 
 
 def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
@@ -341,11 +364,16 @@ def _wants_maintenance(repository: Repository) -> bool:
     # Also due: the clock went back, or history was cut off since (`git fetch --depth`), below which
     # no ref keeps commits.
     try:
-        started, now = os.stat(os.path.join(repository.private_dir, layout.MAINTAINED)).st_mtime, time.time()
+        started, now = (
+            os.stat(os.path.join(repository.private_dir, layout.MAINTAINED)).st_mtime,
+            time.time(),
+        )
     except FileNotFoundError:
         return True
     cuts = (os.path.join(repository.common_dir, name) for name in ("shallow", "info/grafts"))
-    return not 0 <= now - started <= DAY or any(started <= os.stat(cut).st_mtime <= now for cut in cuts if os.path.isfile(cut))
+    return not 0 <= now - started <= DAY or any(
+        started <= os.stat(cut).st_mtime <= now for cut in cuts if os.path.isfile(cut)
+    )
 
 
 def _start_maintenance(repository: Repository) -> None:
@@ -365,7 +393,9 @@ def _detach(repository: Repository, task: str) -> None:
     detach([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
 
 
-def _report(repository: Repository | None, event: str, sentence: str, bug: Exception | None = None) -> None:
+def _report(
+    repository: Repository | None, event: str, sentence: str, bug: Exception | None = None
+) -> None:
     if event not in (MAINTAIN, PACK):
         _say(f"gitckpt: {event}: {sentence}")
     if repository is not None:

@@ -68,7 +68,11 @@ GIT_VARIABLES = {
 _KEPT_VARIABLES = ("GITCKPT_GIT", "GITCKPT_TEST_GIT", "GITCKPT_TEST_CLIENTS")
 
 # A shell that starts the tests in the background has signals ignored, which would be inherited by all that they start.
-for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL), (signal.SIGHUP, signal.SIG_DFL)):
+for number, action in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, action)
 
@@ -79,18 +83,26 @@ PLACES = ("main", "linked")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--long`: the property tests take an hour instead of a minute. `--lane`, `--shard`: which tests are run."""
-    parser.addoption("--long", action="store_true", help="run the state machines for 100,000 steps, each time other ones")
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="run the state machines for 100,000 steps, each time other ones",
+    )
     lanes = "test: all that are not marked long (where no path is named, the default); long: the others, less cases that are like one of "
     lanes += "those; all (where a path is, the default); clients: those marked client and not long, which are in neither of the first two"
     parser.addoption("--lane", choices=("test", "long", "clients", "all"), help=lanes)
-    parser.addoption("--shard", metavar="K/N", type=shard, help="run only the K-th of N parts of the tests")
+    parser.addoption(
+        "--shard", metavar="K/N", type=shard, help="run only the K-th of N parts of the tests"
+    )
 
 
 def shard(text: str) -> tuple[int, int]:
     """Returns the numbers of `K/N`."""
     number, slash, count = text.partition("/")
     if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no part of the tests: say --shard 1/4 for the first of four")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no part of the tests: say --shard 1/4 for the first of four"
+        )
     return int(number), int(count)
 
 
@@ -100,10 +112,14 @@ def pytest_configure(config: pytest.Config) -> None:
     The workers of pytest-xdist are handed the lane with the other options.
     """
     if config.option.lane is None:
-        config.option.lane = "test" if config.args_source is pytest.Config.ArgsSource.TESTPATHS else "all"
+        config.option.lane = (
+            "test" if config.args_source is pytest.Config.ArgsSource.TESTPATHS else "all"
+        )
     if config.getoption("--hypothesis-profile", None) is None:
         part = 3 if config.option.lane == "test" else 1
-        settings.register_profile("gitckpt", settings(), max_examples=settings().max_examples // part, deadline=None)
+        settings.register_profile(
+            "gitckpt", settings(), max_examples=settings().max_examples // part, deadline=None
+        )
         settings.load_profile("gitckpt")
 
 
@@ -175,7 +191,11 @@ def shared_out(items: list[pytest.Item]) -> tuple[set[pytest.Item], set[pytest.I
     second: set[pytest.Item] = set()
     for name, groups in groups_of_alike([item for item in items if item not in never]).items():
         for turn, cases in enumerate(groups, zlib.crc32(name.encode())):
-            named = [number for number, item in enumerate(cases) if item.get_closest_marker("long") and not is_long(item)]
+            named = [
+                number
+                for number, item in enumerate(cases)
+                if item.get_closest_marker("long") and not is_long(item)
+            ]
             first = named[0] if named else turn % len(cases)
             opposite = len(cases) - 1 - first
             if opposite == first:
@@ -199,9 +219,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     lane, (number, count) = config.getoption("--lane"), config.getoption("--shard") or (1, 1)
     later, never = shared_out(items)
-    lanes = [(item, None if item in never else lane_of(item, is_late=item in later)) for item in items]
-    wanted = [item for item, own in lanes if lane in ("all", own) or (lane == "long" and own == "test" and is_property(item))]
-    wanted = wanted[number - 1 :: count]  # the cases of a long test stand side by side: so each shard gets its share of them
+    lanes = [
+        (item, None if item in never else lane_of(item, is_late=item in later)) for item in items
+    ]
+    wanted = [
+        item
+        for item, own in lanes
+        if lane in ("all", own) or (lane == "long" and own == "test" and is_property(item))
+    ]
+    wanted = wanted[
+        number - 1 :: count
+    ]  # the cases of a long test stand side by side: so each shard gets its share of them
     kept = set(wanted)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = wanted
@@ -238,7 +266,9 @@ def make_directory(tmp_path_factory: pytest.TempPathFactory) -> MakeDirectory:
 @pytest.fixture
 def tmp_path(make_directory: MakeDirectory, request: pytest.FixtureRequest) -> Path:
     """A directory of the test's own, which is named after it."""
-    name = "".join(each if each.isalnum() and each.isascii() else "_" for each in request.node.name[:30])
+    name = "".join(
+        each if each.isalnum() and each.isascii() else "_" for each in request.node.name[:30]
+    )
     return make_directory(name)
 
 
@@ -274,7 +304,11 @@ def sealed(make_directory: MakeDirectory, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 def _scratch() -> IO[bytes]:
     """Returns an empty file without a name."""
-    return open(os.memfd_create("scratch"), "w+b") if sys.platform == "linux" else tempfile.TemporaryFile()
+    return (
+        open(os.memfd_create("scratch"), "w+b")
+        if sys.platform == "linux"
+        else tempfile.TemporaryFile()
+    )
 
 
 class Checkout:
@@ -289,7 +323,13 @@ class Checkout:
         self.path = path
         self.main = main or path
 
-    def git(self, *args: str, data: str | bytes = b"", env: dict[str, str] | None = None, ok: tuple[int, ...] = (0,)) -> str:
+    def git(
+        self,
+        *args: str,
+        data: str | bytes = b"",
+        env: dict[str, str] | None = None,
+        ok: tuple[int, ...] = (0,),
+    ) -> str:
         """Runs git here and returns what it printed, without the final newline. Fails on an exit code that is not in `ok`."""
         said = self._ask(args, data.encode() if isinstance(data, str) else data, env or {}, ok)
         return said.decode("utf-8", "surrogateescape").removesuffix("\n")
@@ -298,7 +338,12 @@ class Checkout:
         """Returns the contents of blobs, which git reads in one process, however many there are."""
         if not names:
             return []
-        said, found = self._ask(("cat-file", "--batch"), "".join(f"{name}\n" for name in names).encode(), {}, (0,)), []
+        said, found = (
+            self._ask(
+                ("cat-file", "--batch"), "".join(f"{name}\n" for name in names).encode(), {}, (0,)
+            ),
+            [],
+        )
         for name in names:
             head, _, said = said.partition(b"\n")
             assert head.split(b" ")[1:2] == [b"blob"], f"{name}: {head!r}"
@@ -307,7 +352,9 @@ class Checkout:
             said = said[size + 1 :]
         return found
 
-    def _ask(self, args: tuple[str, ...], data: bytes, env: dict[str, str], ok: tuple[int, ...]) -> bytes:
+    def _ask(
+        self, args: tuple[str, ...], data: bytes, env: dict[str, str], ok: tuple[int, ...]
+    ) -> bytes:
         """Runs git here and returns what it printed. `subprocess.run` takes twice the time, and there are ten thousand calls."""
         with _scratch() as given, _scratch() as out, _scratch() as err:
             given.write(data)
@@ -316,13 +363,18 @@ class Checkout:
                 git_executable(),
                 [git_executable(), "-C", str(self.path), *args],
                 os.environ | env,
-                file_actions=[(os.POSIX_SPAWN_DUP2, file.fileno(), number) for number, file in enumerate((given, out, err))],
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, file.fileno(), number)
+                    for number, file in enumerate((given, out, err))
+                ],
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python ignores
             )
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             for file in (out, err):
                 file.seek(0)
-            assert code in ok, f"git {' '.join(args)}: exit {code}: {err.read().decode(errors='replace')}"
+            assert code in ok, (
+                f"git {' '.join(args)}: exit {code}: {err.read().decode(errors='replace')}"
+            )
             return out.read()
 
     def write(self, name: str, content: str | bytes) -> Path:
@@ -346,12 +398,18 @@ class Checkout:
         name = (git_dir / "HEAD").read_text().removeprefix("ref: ").removesuffix("\n")
         if name.startswith("refs/"):
             ref = common / name
-            return ref.read_text().removesuffix("\n") if ref.is_file() else self.git("rev-parse", "HEAD")
+            return (
+                ref.read_text().removesuffix("\n")
+                if ref.is_file()
+                else self.git("rev-parse", "HEAD")
+            )
         return name
 
     def refs(self, *patterns: str) -> dict[str, str]:
         """Returns the oid of each ref (of those below the patterns)."""
-        lines = self.git("for-each-ref", "--format=%(refname) %(objectname)", *patterns).splitlines()
+        lines = self.git(
+            "for-each-ref", "--format=%(refname) %(objectname)", *patterns
+        ).splitlines()
         return dict(line.split(" ") for line in lines)
 
     def fingerprint(self) -> dict[str, object]:
@@ -362,7 +420,9 @@ class Checkout:
         git_dir, common = self._git_dirs()
         index = git_dir / "index"
         return {
-            "refs": self.refs() if (common / "reftable").exists() else _refs(common) | _refs(git_dir),
+            "refs": self.refs()
+            if (common / "reftable").exists()
+            else _refs(common) | _refs(git_dir),
             "head": (git_dir / "HEAD").read_bytes(),
             "index": index.read_bytes() if index.exists() else None,
             "config": (common / "config").read_bytes(),
@@ -377,9 +437,13 @@ class Checkout:
             return place, place
         if not place.exists():  # a bare repository
             return self.path, self.path
-        git_dir = self.path / os.fsdecode(place.read_bytes()).removeprefix("gitdir: ").removesuffix("\n")
+        git_dir = self.path / os.fsdecode(place.read_bytes()).removeprefix("gitdir: ").removesuffix(
+            "\n"
+        )
         common = git_dir / "commondir"
-        return git_dir, git_dir / os.fsdecode(common.read_bytes()).removesuffix("\n") if common.exists() else git_dir
+        return git_dir, git_dir / os.fsdecode(common.read_bytes()).removesuffix(
+            "\n"
+        ) if common.exists() else git_dir
 
 
 def repository_of(checkout: Checkout) -> Repository:
@@ -388,7 +452,9 @@ def repository_of(checkout: Checkout) -> Repository:
     if not (checkout.path / ".git").exists() or not (git_dir / "HEAD").is_file():
         return discover(str(checkout.path))
     is_long = b"objectformat = sha256" in (common / "config").read_bytes().lower()
-    return Repository(os.path.normpath(git_dir), str(checkout.path), "sha256" if is_long else "sha1")
+    return Repository(
+        os.path.normpath(git_dir), str(checkout.path), "sha256" if is_long else "sha1"
+    )
 
 
 def allow(checkout: Checkout) -> None:
@@ -411,24 +477,35 @@ def _files(top: str) -> Iterator[tuple[str, tuple[int, str | bytes]]]:
             path = os.path.join(place, name)
             if name != ".git":
                 mode = os.lstat(path).st_mode
-                yield path[len(top) + 1 :], (mode, os.readlink(path) if stat.S_ISLNK(mode) else Path(path).read_bytes())
+                yield (
+                    path[len(top) + 1 :],
+                    (mode, os.readlink(path) if stat.S_ISLNK(mode) else Path(path).read_bytes()),
+                )
 
 
 def _refs(git_dir: Path) -> dict[str, str]:
     """Returns what the refs say whose files are in a directory; a ref that is packed says the same as one that is not."""
     packed = git_dir / "packed-refs"
     lines = packed.read_bytes().splitlines() if packed.exists() else []
-    found = {os.fsdecode(name): oid.decode() for oid, _, name in (line.partition(b" ") for line in lines if line[:1] not in b"#^")}
+    found = {
+        os.fsdecode(name): oid.decode()
+        for oid, _, name in (line.partition(b" ") for line in lines if line[:1] not in b"#^")
+    }
     for directory, _, names in os.walk(git_dir / "refs"):
         for name in names:
             file = Path(directory, name)
-            found[os.fspath(file.relative_to(git_dir))] = file.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n")
+            found[os.fspath(file.relative_to(git_dir))] = (
+                file.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n")
+            )
     return found
 
 
 def _worktree(place: Path) -> tuple[object, ...]:
     """Returns what git keeps of a linked worktree, and whether that is there."""
-    said = [file.read_bytes() if (file := place / name).exists() else None for name in ("gitdir", "HEAD", "locked")]
+    said = [
+        file.read_bytes() if (file := place / name).exists() else None
+        for name in ("gitdir", "HEAD", "locked")
+    ]
     return (place.name, *said, said[0] is not None and os.path.exists(said[0].rstrip(b"\n")))
 
 
@@ -466,7 +543,8 @@ class Templates:
         template = self._template()
         git_dir, made = main.path / ".git", template / "project/.git"
         if (git_dir / "worktrees").exists() or any(
-            (git_dir / name).read_bytes() != (made / name).read_bytes() for name in ("HEAD", "config", "refs/heads/main")
+            (git_dir / name).read_bytes() != (made / name).read_bytes()
+            for name in ("HEAD", "config", "refs/heads/main")
         ):
             main.git("worktree", "add", "--quiet", "-b", "side", str(path))
             return
@@ -490,7 +568,9 @@ class Templates:
             main.commit("first", README="hello\n")
             self._contents[main.path] = _contents(main.path)
             main.git("worktree", "add", "--quiet", "-b", "side", str(place / LINKED))
-            self._contents.update({each: _contents(each) for each in (place / LINKED, main.path / ".git" / ADMIN)})
+            self._contents.update(
+                {each: _contents(each) for each in (place / LINKED, main.path / ".git" / ADMIN)}
+            )
             self._made[git] = place
         return self._made[git]
 
@@ -503,7 +583,11 @@ ADMIN = "worktrees/linked-worktree"
 def _contents(top: Path) -> Contents:
     """Returns the directories of a tree, and its files with mode and content, by the ends of their paths; no symlinks."""
     ends = {path: os.fspath(path)[len(os.fspath(top)) :] for path in sorted(top.rglob("*"))}
-    files = [(end, path.stat().st_mode & 0o777, path.read_bytes()) for path, end in ends.items() if not path.is_dir()]
+    files = [
+        (end, path.stat().st_mode & 0o777, path.read_bytes())
+        for path, end in ends.items()
+        if not path.is_dir()
+    ]
     return ["", *(end for path, end in ends.items() if path.is_dir())], files
 
 
@@ -521,8 +605,14 @@ def _know(index: Path, file: Path) -> None:
     """Writes to the index of a repository with one file what git remembers of that file, as `git update-index --refresh` does."""
     data, now = index.read_bytes(), file.stat()
     assert data[:12] == b"DIRC\0\0\0\2\0\0\0\1"
-    times = (part for nanoseconds in (now.st_ctime_ns, now.st_mtime_ns) for part in divmod(nanoseconds, 10**9))
-    known = struct.pack(">6I", *(number & 0xFFFFFFFF for number in (*times, now.st_dev, now.st_ino)))
+    times = (
+        part
+        for nanoseconds in (now.st_ctime_ns, now.st_mtime_ns)
+        for part in divmod(nanoseconds, 10**9)
+    )
+    known = struct.pack(
+        ">6I", *(number & 0xFFFFFFFF for number in (*times, now.st_dev, now.st_ino))
+    )
     content = data[:12] + known + data[36:-20]
     index.write_bytes(content + hashlib.sha1(content).digest())
 
@@ -534,9 +624,15 @@ def templates(make_directory: MakeDirectory) -> Templates:
 
 
 @pytest.fixture
-def main_checkout(make_checkout: Callable[..., Checkout], templates: Templates, sealed: Path, tmp_path: Path) -> Checkout:
+def main_checkout(
+    make_checkout: Callable[..., Checkout], templates: Templates, sealed: Path, tmp_path: Path
+) -> Checkout:
     """The main worktree of a repository with one commit, which holds `README`."""
-    variables = {name: value for name, value in os.environ.items() if name.startswith("GIT_") and name != "GIT_CEILING_DIRECTORIES"}
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("GIT_") and name != "GIT_CEILING_DIRECTORIES"
+    }
     if variables == GIT_VARIABLES and (sealed / ".gitconfig").read_text() == GITCONFIG:
         templates.make(tmp_path / "project")
         return Checkout(tmp_path / "project")
@@ -555,7 +651,12 @@ def originals() -> dict[tuple[str, ...], tuple[Path, int, int]]:
 
 
 @pytest.fixture
-def make_once(originals: dict[tuple[str, ...], tuple[Path, int, int]], make_directory: MakeDirectory, clock: Clock, ids: Ids) -> MakeOnce:
+def make_once(
+    originals: dict[tuple[str, ...], tuple[Path, int, int]],
+    make_directory: MakeDirectory,
+    clock: Clock,
+    ids: Ids,
+) -> MakeOnce:
     """Does something to `main_checkout` that is the same for each test: `make_once(main_checkout, function)`.
 
     The first time the function does it, and whoever calls this with the same function later gets a copy. Nothing may lie outside of the
@@ -579,7 +680,9 @@ def make_once(originals: dict[tuple[str, ...], tuple[Path, int, int]], make_dire
 
 
 @pytest.fixture(params=PLACES)
-def checkout(request: pytest.FixtureRequest, main_checkout: Checkout, templates: Templates, tmp_path: Path) -> Checkout:
+def checkout(
+    request: pytest.FixtureRequest, main_checkout: Checkout, templates: Templates, tmp_path: Path
+) -> Checkout:
     """A worktree with one commit on a branch; every test that uses it runs in a main and in a linked worktree."""
     if request.param == "main":
         return main_checkout
@@ -595,7 +698,9 @@ def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
     """
     path = os.environ.get("GITCKPT_TEST_GIT") or git_executable()
     if _version(path) < NEWER:
-        pytest.skip("GITCKPT_TEST_GIT names no git with reftables and with hooks in its configuration (2.54 or newer)")
+        pytest.skip(
+            "GITCKPT_TEST_GIT names no git with reftables and with hooks in its configuration (2.54 or newer)"
+        )
     monkeypatch.setenv("GITCKPT_GIT", path)
     return path
 

@@ -104,7 +104,11 @@ class _Server:
         self._directory = Path(tempfile.mkdtemp(prefix="forked-"))
         self._number = 0
         self._process = subprocess.Popen(
-            [sys.executable, "-c", SERVER], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-c", SERVER],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
         )
 
     def run(
@@ -121,7 +125,12 @@ class _Server:
         self._number += 1  # what goes on in the background may write to the files of an earlier one
         paths = [self._directory / f"{name}-{self._number}" for name in ("out", "err")]
         given, out, err = [terminal] * 3 if terminal else [os.devnull, *map(str, paths)]
-        order: dict[str, object] = {"argv": argv, "script": script, "directory": str(directory), "env": dict(env)}
+        order: dict[str, object] = {
+            "argv": argv,
+            "script": script,
+            "directory": str(directory),
+            "env": dict(env),
+        }
         order |= {"given": given, "out": out, "err": err, "limits": dict(limits or {})}
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
@@ -174,7 +183,9 @@ def git_ckpt(
         terminal: the device that it reads from and writes to instead.
         limits: how much it may take of a resource, by its name in the module `resource`.
     """
-    return _server().run(["git-ckpt", *args], None, directory, os.environ if env is None else env, terminal, limits)
+    return _server().run(
+        ["git-ckpt", *args], None, directory, os.environ if env is None else env, terminal, limits
+    )
 
 
 def script(text: str, *args: str, env: Mapping[str, str]) -> Done:
@@ -200,7 +211,9 @@ else:
 """
 
 
-def together(*jobs: tuple[Callable[..., Any], tuple[Any, ...]], processes: int | None = None) -> list[Any]:
+def together(
+    *jobs: tuple[Callable[..., Any], tuple[Any, ...]], processes: int | None = None
+) -> list[Any]:
     """Returns what functions return in other processes, which work at the same time.
 
     Args:

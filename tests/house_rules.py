@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
-SOURCES = {path.relative_to(PROJECT).as_posix(): path.read_text("utf-8") for path in sorted(PROJECT.glob("gitckpt/**/*.py"))}
+SOURCES = {
+    path.relative_to(PROJECT).as_posix(): path.read_text("utf-8")
+    for path in sorted(PROJECT.glob("gitckpt/**/*.py"))
+}
 
 
 def words(text: str) -> frozenset[str]:
@@ -74,20 +77,33 @@ FOLDER_RANK = {folder: rank for rank, layer in enumerate(FOLDERS) for folder in 
 def _doors(package: str) -> frozenset[str] | None:
     """Returns the modules by which others come into a room, as the paragraph "Doors:" in its first lines names them; None for all."""
     text = SOURCES[f"{package}/__init__.py"].partition("\nDoors:")[2]
-    return None if text.startswith(" all") else frozenset(re.findall(r"^    (\w+): ", text, re.MULTILINE))
+    return (
+        None
+        if text.startswith(" all")
+        else frozenset(re.findall(r"^    (\w+): ", text, re.MULTILINE))
+    )
 
 
 FLOORS = words("gitckpt gitckpt/store gitckpt/durable gitckpt/cli")
 """The folders that are no rooms, and have rooms instead of doors."""
 
-DOORS = {path.removesuffix("/__init__.py"): _doors(path.removesuffix("/__init__.py")) for path in SOURCES if path.endswith("/__init__.py")}
+DOORS = {
+    path.removesuffix("/__init__.py"): _doors(path.removesuffix("/__init__.py"))
+    for path in SOURCES
+    if path.endswith("/__init__.py")
+}
 """The modules of each folder, and its folders, that those outside of it may import; None for all."""
 
 NOUNS = words("encoding finding opening packing plumbing thinning")
 """Names that end in "ing" and are nouns of the field all the same."""
 
 SPEAKERS = ("gitckpt/cli/terminal.py", "gitckpt/hook.py")
-BROAD_CATCHERS = ("gitckpt/__main__.py", "gitckpt/hook.py", "gitckpt/cli/main.py", "gitckpt/model/fence.py")
+BROAD_CATCHERS = (
+    "gitckpt/__main__.py",
+    "gitckpt/hook.py",
+    "gitckpt/cli/main.py",
+    "gitckpt/model/fence.py",
+)
 """The last is the fence around one ref: what fails there is said of that ref, and the others go on."""
 INSIDERS = ("gitckpt/durable/", "gitckpt/formats/", "gitckpt/cli/commands/save.py")
 """Those that may look into a `Store`; `save` starts maintenance as the hook does, which is no part of the library."""
@@ -106,13 +122,22 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
         ("gitckpt/git/objects/libgit2.py",),
         "pygit2 takes 80 ms to import and cannot open every repository: one adapter behind the port of objects uses it",
     ),
-    "tomllib": (("gitckpt/model/toml.py",), "one module owns TOML, so that there is one set of rules for what is read and refused"),
-    "tomlkit": (("gitckpt/store/config/settings.py",), "tomlkit is slow and keeps comments: it is for the one file that people edit"),
+    "tomllib": (
+        ("gitckpt/model/toml.py",),
+        "one module owns TOML, so that there is one set of rules for what is read and refused",
+    ),
+    "tomlkit": (
+        ("gitckpt/store/config/settings.py",),
+        "tomlkit is slow and keeps comments: it is for the one file that people edit",
+    ),
     "sqlite3": (
         ("gitckpt/store/records/index.py",),
         "refs are the truth: the one database is a derived index that may be deleted at any time",
     ),
-    "yaml": (("gitckpt/formats/systems/yaml_text.py",), "one module owns YAML, and refuses what makes a few lines cost hours"),
+    "yaml": (
+        ("gitckpt/formats/systems/yaml_text.py",),
+        "one module owns YAML, and refuses what makes a few lines cost hours",
+    ),
     "typer": (("gitckpt/cli/",), "only the command line speaks, and typer takes 60 ms to import"),
     "rich": (("gitckpt/cli/",), "only the command line speaks"),
     "click": (("gitckpt/cli/",), "only the command line speaks"),
@@ -177,19 +202,32 @@ def imports_of(path: str, source: str) -> list[Import]:
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             names = [f"{base}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Call) and _called(node) in ("__import__", "import_module") and node.args:
+        elif (
+            isinstance(node, ast.Call)
+            and _called(node) in ("__import__", "import_module")
+            and node.args
+        ):
             first = node.args[0]
             # A name that is computed could be any module: the rules cannot judge it, so no floor has it.
-            names = [first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else "gitckpt.<computed>"]
+            names = [
+                first.value
+                if isinstance(first, ast.Constant) and isinstance(first.value, str)
+                else "gitckpt.<computed>"
+            ]
         if names:
-            found.extend(Import(name, getattr(node, "lineno", 0), type_checking, in_function) for name in names)
+            found.extend(
+                Import(name, getattr(node, "lineno", 0), type_checking, in_function)
+                for name in names
+            )
         if isinstance(node, ast.If) and _called(node.test) == "TYPE_CHECKING":
             for statement in node.body:
                 visit(statement, True, in_function)
             for statement in node.orelse:
                 visit(statement, type_checking, in_function)
             return
-        inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        inside = in_function or isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+        )
         for child in ast.iter_child_nodes(node):
             if in_expressions or not isinstance(child, ast.expr):
                 visit(child, type_checking, inside)
@@ -202,22 +240,34 @@ def _called(node: ast.AST) -> str:
     """Returns the last part of a name, an attribute or what is called."""
     if isinstance(node, ast.Call):
         return _called(node.func)
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return (
+        node.attr
+        if isinstance(node, ast.Attribute)
+        else node.id
+        if isinstance(node, ast.Name)
+        else ""
+    )
 
 
 def room_of(module: str) -> str | None:
     """Returns the room that a module, or a name in one, belongs to; None where it is in none."""
     parts = module.split(".")[1:]
-    return next((room for room in (".".join(parts[:2]), parts[0] if parts else "") if room in RANK), None)
+    return next(
+        (room for room in (".".join(parts[:2]), parts[0] if parts else "") if room in RANK), None
+    )
 
 
 def folder_of(module: str) -> str | None:
     """Returns the folder in a room that a module, or a name in one, belongs to; None where it is in none."""
-    return next((folder for folder in FOLDER_RANK if f"{module}.".startswith(f"gitckpt.{folder}.")), None)
+    return next(
+        (folder for folder in FOLDER_RANK if f"{module}.".startswith(f"gitckpt.{folder}.")), None
+    )
 
 
 def allowed(path: str, places: tuple[str, ...]) -> bool:
-    return any(path == place or (place.endswith("/") and path.startswith(place)) for place in places)
+    return any(
+        path == place or (place.endswith("/") and path.startswith(place)) for place in places
+    )
 
 
 @functools.lru_cache(maxsize=1)
@@ -323,7 +373,10 @@ def _speaking(path: str, tree: ast.Module) -> Iterator[str]:
         if _called(node) not in ("write", "writelines", "Shown", "echo", "secho", "print"):
             continue
         said = ast.unparse(node.func)
-        if re.fullmatch(r"(sys\.std(out|err)(\.buffer)?\.write(lines)?)|(terminal\.)?Shown|(typer|click)\.s?echo|print", said):
+        if re.fullmatch(
+            r"(sys\.std(out|err)(\.buffer)?\.write(lines)?)|(terminal\.)?Shown|(typer|click)\.s?echo|print",
+            said,
+        ):
             yield f"{path}:{node.lineno}: calls {said}(); {why}"
 
 
@@ -362,9 +415,18 @@ def _no_input_or_output(path: str, tree: ast.Module) -> Iterator[str]:
     if room_of(module_name(path)) != "model":
         return
     for node in _nodes(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in TALKING:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in TALKING
+        ):
             yield f"{path}:{node.lineno}: calls {node.func.id}(); floor 0 is pure values and functions without input or output"
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os" and node.attr != "urandom":
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "os"
+            and node.attr != "urandom"
+        ):
             yield f"{path}:{node.lineno}: uses os.{node.attr}; floor 0 may ask the system for random bytes and for nothing else"
 
 
@@ -375,7 +437,12 @@ def _libraries(path: str, imports: list[Import]) -> Iterator[str]:
             places, reason = LIBRARIES[root]
             if not allowed(path, places):
                 yield f"{path}:{each.line}: imports {root}, which only {' and '.join(places)} may; {reason}"
-        elif root not in sys.stdlib_module_names and root not in ("gitckpt", "_sha1", "_sha256", "_sha2"):
+        elif root not in sys.stdlib_module_names and root not in (
+            "gitckpt",
+            "_sha1",
+            "_sha256",
+            "_sha2",
+        ):
             yield f"{path}:{each.line}: imports {root}, which is no dependency of this project; a user would not have it installed"
 
 
@@ -386,15 +453,24 @@ def _processes(path: str, tree: ast.Module, imports: list[Import]) -> Iterator[s
     system = {"os", "posix"}
     for node in _nodes(tree):
         if isinstance(node, ast.Import):
-            system |= {alias.asname for alias in node.names if alias.name in ("os", "posix") and alias.asname}
+            system |= {
+                alias.asname
+                for alias in node.names
+                if alias.name in ("os", "posix") and alias.asname
+            }
     for each in imports:
         module, _, name = each.module.rpartition(".")
-        if each.module.split(".")[0] in STARTING_MODULES or (module in ("os", "posix") and name in STARTING):
+        if each.module.split(".")[0] in STARTING_MODULES or (
+            module in ("os", "posix") and name in STARTING
+        ):
             yield f"{path}:{each.line}: imports {each.module}; only {reason}"
     for node in _nodes(tree):
         if isinstance(node, ast.Attribute):
             base = node.value.id if isinstance(node.value, ast.Name) else ""
-            if (base in system and node.attr in STARTING) or node.attr in ("create_subprocess_exec", "create_subprocess_shell"):
+            if (base in system and node.attr in STARTING) or node.attr in (
+                "create_subprocess_exec",
+                "create_subprocess_shell",
+            ):
                 yield f"{path}:{node.lineno}: uses {base or '…'}.{node.attr}; only {reason}"
 
 
@@ -402,7 +478,11 @@ def _private_directory(path: str, tree: ast.Module) -> Iterator[str]:
     if path in (REPOSITORY, "gitckpt/git/files/premises.py"):
         return
     for node in _nodes(tree):
-        if isinstance(node, ast.Call) and _called(node) == "join" and any(_is_private(argument) for argument in node.args):
+        if (
+            isinstance(node, ast.Call)
+            and _called(node) == "join"
+            and any(_is_private(argument) for argument in node.args)
+        ):
             yield (
                 f"{path}:{node.lineno}: `{ast.unparse(node)}`: only {REPOSITORY} knows the path of the private directory; "
                 "`private_dir` looks at each use whether it is a link, or somebody else's"
@@ -415,7 +495,11 @@ def _is_private(argument: ast.expr) -> bool:
 
 def _listings(path: str, tree: ast.Module) -> Iterator[str]:
     for node in _nodes(tree):
-        if isinstance(node, ast.Constant) and node.value in LISTINGS and path != LISTINGS[node.value]:
+        if (
+            isinstance(node, ast.Constant)
+            and node.value in LISTINGS
+            and path != LISTINGS[node.value]
+        ):
             yield f"{path}:{node.lineno}: asks git for {node.value!r}; only {LISTINGS[node.value]} reads what that prints, for all others"
 
 
@@ -429,7 +513,11 @@ def _broad_excepts(path: str, tree: ast.Module) -> Iterator[str]:
     for node in _nodes(tree):
         if isinstance(node, ast.ExceptHandler) and _is_broad(node.type) and not _raises_again(node):
             yield f"{path}:{node.lineno}: `except {ast.unparse(node.type) if node.type else ''}`: {reason}"
-        if isinstance(node, ast.Call) and _called(node) == "suppress" and any(_is_broad(argument) for argument in node.args):
+        if (
+            isinstance(node, ast.Call)
+            and _called(node) == "suppress"
+            and any(_is_broad(argument) for argument in node.args)
+        ):
             yield f"{path}:{node.lineno}: `{ast.unparse(node)}`: {reason}"
 
 
@@ -441,7 +529,11 @@ def _is_broad(kind: ast.expr | None) -> bool:
 
 def _raises_again(handler: ast.ExceptHandler) -> bool:
     last = handler.body[-1]
-    leaves = any(isinstance(node, ast.Return | ast.Break | ast.Continue) for each in handler.body for node in ast.walk(each))
+    leaves = any(
+        isinstance(node, ast.Return | ast.Break | ast.Continue)
+        for each in handler.body
+        for node in ast.walk(each)
+    )
     return isinstance(last, ast.Raise) and last.exc is None and not leaves
 
 
@@ -463,7 +555,13 @@ def _changed(node: ast.expr) -> ast.expr | None:
         return node.value if isinstance(node.ctx, ast.Store | ast.Del) else None
     if isinstance(node, ast.Call) and _called(node) in ("setattr", "delattr", "__setattr__"):
         return node.args[0] if node.args else None
-    return node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_note" else None
+    return (
+        node.func.value
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "add_note"
+        else None
+    )
 
 
 def _root(node: ast.expr | None) -> str:
@@ -500,7 +598,9 @@ def _lengths(path: str, tree: ast.Module) -> Iterator[str]:
 
 def _documentation(node: ast.AST) -> int:
     """Returns how many lines of a function or class are its docstring."""
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or not ast.get_docstring(node):
+    if not isinstance(
+        node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    ) or not ast.get_docstring(node):
         return 0
     return (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
 
@@ -531,8 +631,18 @@ def _type_names(node: ast.stmt) -> list[str]:
     """Returns the public names of classes and types that a statement declares; `CLOSED` and `T` are none."""
     if isinstance(node, ast.ClassDef):
         return [node.name] if not node.name.startswith("_") else []
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [each.id for each in targets if isinstance(each, ast.Name) and re.fullmatch(r"[A-Z]\w*[a-z]\w*", each.id)]
+    targets = (
+        node.targets
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, ast.AnnAssign)
+        else []
+    )
+    return [
+        each.id
+        for each in targets
+        if isinstance(each, ast.Name) and re.fullmatch(r"[A-Z]\w*[a-z]\w*", each.id)
+    ]
 
 
 def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
@@ -548,7 +658,9 @@ def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
         wanted = [each.module for each in imports_of(path, source)]
         targets = {module if module in modules else module.rpartition(".")[0] for module in wanted}
         graph[name] = (targets & modules) - {name}
-    graph.get("gitckpt", set()).clear()  # names that the package offers on demand are no dependency of those who import beneath it
+    graph.get(
+        "gitckpt", set()
+    ).clear()  # names that the package offers on demand are no dependency of those who import beneath it
     return graph
 
 
@@ -559,4 +671,8 @@ def cycles(graph: Mapping[str, set[str]]) -> set[frozenset[str]]:
         for name in graph:
             if middle in reach[name]:
                 reach[name] |= reach[middle]
-    return {frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]}
+    return {
+        frozenset(other for other in reach[name] if name in reach[other])
+        for name in graph
+        if name in reach[name]
+    }

@@ -23,7 +23,11 @@ TESTS = {
         "tests/store/test_record_refused.py",
     ),
     "gitckpt/store/records/entry.py": ("tests/store/test_entry.py", "tests/store/test_listing.py"),
-    "gitckpt/store/records/finder.py": ("tests/store/test_changed_files.py", "tests/store/test_find.py", "tests/store/test_finder.py"),
+    "gitckpt/store/records/finder.py": (
+        "tests/store/test_changed_files.py",
+        "tests/store/test_find.py",
+        "tests/store/test_finder.py",
+    ),
     "gitckpt/store/records/heads.py": (
         "tests/store/test_chains.py",
         "tests/store/test_heads_of_ours.py",
@@ -44,7 +48,10 @@ TESTS = {
         "tests/store/test_keep.py",
         "tests/store/test_keep_hostile.py",
     ),
-    "gitckpt/store/records/keys.py": ("tests/store/test_keys.py", "tests/store/test_records_keys.py"),
+    "gitckpt/store/records/keys.py": (
+        "tests/store/test_keys.py",
+        "tests/store/test_records_keys.py",
+    ),
     "gitckpt/store/records/layout.py": (
         "tests/store/test_record_document.py",
         "tests/store/test_records_layout.py",
@@ -97,7 +104,14 @@ timeout_multiplier = 4.0
 """
 
 # The same examples for each mutant, or one would be killed today and survive tomorrow. No mutant learns from another what fails.
-ARGUMENTS = ["-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", *(f"--deselect={test}" for test in LEFT_OUT)]
+ARGUMENTS = [
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "--hypothesis-seed=0",
+    *(f"--deselect={test}" for test in LEFT_OUT),
+]
 
 IN_PROCESSES = """\
 import os
@@ -113,19 +127,40 @@ NOTICED = {"killed", "timeout", "segfault", "suspicious"}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the mutants of some modules and prints those that no test noticed; returns 1 where there are any."""
     parser = argparse.ArgumentParser(prog="./dev mutate", description=__doc__)
-    parser.add_argument("paths", metavar="PATH", nargs="*", default=list(TESTS), help=f"modules, or folders, of {', '.join(TESTS)} (all)")
-    parser.add_argument("--every", type=int, choices=(1, 2, 5, 10), default=1, help="only each second, fifth or tenth mutant of a function")
-    parser.add_argument("--lane", choices=("test", "all"), default="all", help="test: quick tests alone, with fewer examples")
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="*",
+        default=list(TESTS),
+        help=f"modules, or folders, of {', '.join(TESTS)} (all)",
+    )
+    parser.add_argument(
+        "--every",
+        type=int,
+        choices=(1, 2, 5, 10),
+        default=1,
+        help="only each second, fifth or tenth mutant of a function",
+    )
+    parser.add_argument(
+        "--lane",
+        choices=("test", "all"),
+        default="all",
+        help="test: quick tests alone, with fewer examples",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (%(default)s)")
     options = parser.parse_args(arguments)
     survivors = 0
     for path in options.paths:
         name = os.path.relpath(path, PROJECT) if os.path.isabs(path) else path.rstrip("/")
-        above = next((place for place in TESTS if name == place or name.startswith(f"{place}/")), None)
+        above = next(
+            (place for place in TESTS if name == place or name.startswith(f"{place}/")), None
+        )
         below = [place for place in TESTS if place.startswith(f"{name}/")]
         if not (above or below) or not (PROJECT / name).exists():
             parser.error(f"no tests are known for {path}: choose of {', '.join(TESTS)}")
-        for each, tests in [(name, TESTS[above])] if above else [(place, TESTS[place]) for place in below]:
+        for each, tests in (
+            [(name, TESTS[above])] if above else [(place, TESTS[place]) for place in below]
+        ):
             survivors += mutate(each, tests, options.every, options.jobs, options.lane)
     return 1 if survivors else 0
 
@@ -145,11 +180,15 @@ def mutate(name: str, tests: Sequence[str], every: int, jobs: int, lane: str) ->
     """
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         copy_checkout(Path(scratch))
-        mutated = Path(scratch, "mutants")  # made here, since Python looks for modules only where there is a directory when it starts
+        mutated = Path(
+            scratch, "mutants"
+        )  # made here, since Python looks for modules only where there is a directory when it starts
         mutated.mkdir()
         (mutated / "sitecustomize.py").write_text(IN_PROCESSES)
         only = name if name.endswith(".py") else f"{name}/*"
-        settings = SETTINGS.format(only=only, tests=quoted(tests), arguments=quoted([*ARGUMENTS, f"--lane={lane}"]))
+        settings = SETTINGS.format(
+            only=only, tests=quoted(tests), arguments=quoted([*ARGUMENTS, f"--lane={lane}"])
+        )
         with open(os.path.join(scratch, "pyproject.toml"), "a", encoding="utf-8") as file:
             file.write(settings)
         # The last digits of the numbers that mutants have within their function.
@@ -160,7 +199,9 @@ def mutate(name: str, tests: Sequence[str], every: int, jobs: int, lane: str) ->
             sys.exit(done.returncode)
         lines = mutmut(scratch, "results", "--all", "true").stdout.splitlines()
         results = dict(line.strip().rsplit(": ", 1) for line in lines if ": " in line)
-        survivors = sorted(mutant for mutant, result in results.items() if result not in NOTICED | {"not checked"})
+        survivors = sorted(
+            mutant for mutant, result in results.items() if result not in NOTICED | {"not checked"}
+        )
         sys.stdout.writelines(mutmut(scratch, "show", mutant).stdout for mutant in survivors)
         sys.stdout.write(summary(name, results, survivors))
         return len(survivors)
@@ -169,7 +210,9 @@ def mutate(name: str, tests: Sequence[str], every: int, jobs: int, lane: str) ->
 def summary(name: str, results: Mapping[str, str], survivors: Sequence[str]) -> str:
     """Returns how many mutants there are, what became of them, and how many survived in each module."""
     counts = Counter(results.values())
-    ran = Counter(mutant.rsplit(".", 1)[0] for mutant, result in results.items() if result != "not checked")
+    ran = Counter(
+        mutant.rsplit(".", 1)[0] for mutant, result in results.items() if result != "not checked"
+    )
     left = Counter(mutant.rsplit(".", 1)[0] for mutant in survivors)
     all_counts = ", ".join(f"{count} {result}" for result, count in sorted(counts.items()))
     lines = [
@@ -182,7 +225,11 @@ def summary(name: str, results: Mapping[str, str], survivors: Sequence[str]) -> 
 def copy_checkout(scratch: Path) -> None:
     """Copies the files of this checkout that git knows, or does not ignore."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=PROJECT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for name in listed.stdout.split("\0"):
         if name and (PROJECT / name).exists():
@@ -195,7 +242,9 @@ def mutmut(scratch: str, *arguments: str, shown: bool = False) -> subprocess.Com
     environment = os.environ | {"PYTHONPATH": os.path.join(scratch, "mutants")}
     program = os.path.join(os.path.dirname(sys.executable), "mutmut")
     output = None if shown else subprocess.PIPE
-    return subprocess.run([program, *arguments], cwd=scratch, env=environment, text=True, check=False, stdout=output)
+    return subprocess.run(
+        [program, *arguments], cwd=scratch, env=environment, text=True, check=False, stdout=output
+    )
 
 
 def quoted(words: Sequence[str]) -> str:

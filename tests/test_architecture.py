@@ -28,7 +28,12 @@ from tests.house_rules import (
 
 
 def test_there_is_something_to_check() -> None:
-    assert {"gitckpt/__init__.py", "gitckpt/model/toml.py", "gitckpt/git/process.py", "gitckpt/store/records/recorder.py"} <= set(SOURCES)
+    assert {
+        "gitckpt/__init__.py",
+        "gitckpt/model/toml.py",
+        "gitckpt/git/process.py",
+        "gitckpt/store/records/recorder.py",
+    } <= set(SOURCES)
 
 
 @pytest.mark.parametrize("path", SOURCES)
@@ -57,19 +62,35 @@ def test_every_room_stands_and_every_door_leads_somewhere() -> None:
         for each in imports_of(path, source):
             parts = each.module.split(".")
             packages = ("/".join(parts[:depth]) for depth in range(2, len(parts)))
-            used |= {(package, parts[package.count("/") + 1]) for package in packages if not path.startswith(f"{package}/")}
-    unused = {package: sorted(door for door in doors or () if (package, door) not in used) for package, doors in DOORS.items()}
-    assert not any(unused.values()), f"doors that nobody comes in by: { {package: doors for package, doors in unused.items() if doors} }"
+            used |= {
+                (package, parts[package.count("/") + 1])
+                for package in packages
+                if not path.startswith(f"{package}/")
+            }
+    unused = {
+        package: sorted(door for door in doors or () if (package, door) not in used)
+        for package, doors in DOORS.items()
+    }
+    assert not any(unused.values()), (
+        f"doors that nobody comes in by: { {package: doors for package, doors in unused.items() if doors} }"
+    )
     rooms = {room for layer in LAYERS for room in layer}
-    inside = {package.removeprefix("gitckpt/").replace("/", ".") for package in DOORS.keys() - FLOORS} - rooms
-    assert inside == set(FOLDER_RANK), "a folder in a room has no place in FOLDERS, or one in FOLDERS does not exist"
+    inside = {
+        package.removeprefix("gitckpt/").replace("/", ".") for package in DOORS.keys() - FLOORS
+    } - rooms
+    assert inside == set(FOLDER_RANK), (
+        "a folder in a room has no place in FOLDERS, or one in FOLDERS does not exist"
+    )
     there = {room_of(module_name(path)) for path in SOURCES}
     assert rooms <= there, "a room in LAYERS does not exist"
 
 
 # The hook's imports
 
-LIGHT = [f"gitckpt.model.{name}" for name in ("errors", "ids", "times", "phase", "toml", "document", "table")]
+LIGHT = [
+    f"gitckpt.model.{name}"
+    for name in ("errors", "ids", "times", "phase", "toml", "document", "table")
+]
 HOOK = [
     *(f"gitckpt.model.{name}" for name in ("document", "note", "times", "ids")),
     *(f"gitckpt.git.{name}" for name in ("process", "refs", "notes", "lock", "objects.plumbing")),
@@ -85,14 +106,20 @@ HEAVY = words(
 def loaded_by(modules: list[str]) -> set[str]:
     """Returns the names in `sys.modules` of a bare interpreter that imported `modules` and nothing else."""
     code = f"import sys; sys.path.insert(0, {str(PROJECT)!r}); import {', '.join(modules)}; print('\\n'.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-c", code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
 
 
 @pytest.mark.parametrize(
     "modules",
-    [*([module] for module in LIGHT), HOOK, *([["gitckpt.hook"]] if "gitckpt/hook.py" in SOURCES else [])],
+    [
+        *([module] for module in LIGHT),
+        HOOK,
+        *([["gitckpt.hook"]] if "gitckpt/hook.py" in SOURCES else []),
+    ],
     ids=lambda modules: modules[0] if len(modules) == 1 else "all that the hook uses",
 )
 def test_what_the_hook_imports_is_light(modules: list[str]) -> None:
@@ -104,13 +131,21 @@ def test_what_the_hook_imports_is_light(modules: list[str]) -> None:
     )
 
 
-SAVE = ["gitckpt.cli.main", "gitckpt.cli.opening", "gitckpt.store.store", "gitckpt.store.snapshot.capture", "gitckpt.store.config.settings"]
+SAVE = [
+    "gitckpt.cli.main",
+    "gitckpt.cli.opening",
+    "gitckpt.store.store",
+    "gitckpt.store.snapshot.capture",
+    "gitckpt.store.config.settings",
+]
 
 
 def test_what_a_save_imports_is_light() -> None:
     """These cost a command more than its own work does: 57 ms of imports became 34 ms without them."""
     loaded = loaded_by(SAVE)
-    assert not loaded & words("dataclasses inspect typing subprocess datetime shutil pathlib hashlib tomllib pygit2 typer tomlkit rich")
+    assert not loaded & words(
+        "dataclasses inspect typing subprocess datetime shutil pathlib hashlib tomllib pygit2 typer tomlkit rich"
+    )
 
 
 @pytest.mark.parametrize("module", ["pathlib", "dataclasses", "json", "hashlib"])

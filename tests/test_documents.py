@@ -16,8 +16,18 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_the_table_of_the_house_names_every_room_and_no_other() -> None:
-    house = (ROOT / "docs" / "design.md").read_text().partition("| room | is for |")[2].partition("\n\n")[0]
-    named = {room for line in house.splitlines() if line.startswith("| `") for room in re.findall(r"`([a-z._]+)`", line.split("|")[1])}
+    house = (
+        (ROOT / "docs" / "design.md")
+        .read_text()
+        .partition("| room | is for |")[2]
+        .partition("\n\n")[0]
+    )
+    named = {
+        room
+        for line in house.splitlines()
+        if line.startswith("| `")
+        for room in re.findall(r"`([a-z._]+)`", line.split("|")[1])
+    }
     assert named == set(RANK) - {"__main__", "cli.main"}
 
 
@@ -40,7 +50,15 @@ def test_the_table_of_settings_names_all_that_are_tried_and_all_that_are_overrul
     page = (ROOT / "docs" / "exact.md").read_text()
     cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     named = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
-    overruled = [word for word in (*command._OURS, *command.NO_HOOKS) if "=" in word and word != "core.warnAmbiguousRefs=false"]
-    tried = {name.partition("=")[0] for name in (*test_user_settings.SETTINGS, *overruled)} | test_user_settings.VARIABLES.keys()
-    known = {re.sub(r"^(submodule|hook|filter)\.(.+)\.(\w+)$", r"\1.<name>.\3", name) for name in tried}
+    overruled = [
+        word
+        for word in (*command._OURS, *command.NO_HOOKS)
+        if "=" in word and word != "core.warnAmbiguousRefs=false"
+    ]
+    tried = {
+        name.partition("=")[0] for name in (*test_user_settings.SETTINGS, *overruled)
+    } | test_user_settings.VARIABLES.keys()
+    known = {
+        re.sub(r"^(submodule|hook|filter)\.(.+)\.(\w+)$", r"\1.<name>.\3", name) for name in tried
+    }
     assert known - named - {"hook.<name>.enabled"} == set()

@@ -63,7 +63,10 @@ def test_every_expression_of_the_package_ends_soon() -> None:
     assert overdue(cases) == []
 
 
-@pytest.mark.parametrize("expression", [r"(?:a|a)+b", r"\s*x", r"<!--\s*.*?\s*-->", r"^(?:[^:\n]*[ \t])?test(?:[ \t][^:\n]*)?:"])
+@pytest.mark.parametrize(
+    "expression",
+    [r"(?:a|a)+b", r"\s*x", r"<!--\s*.*?\s*-->", r"^(?:[^:\n]*[ \t])?test(?:[ \t][^:\n]*)?:"],
+)
 def test_an_expression_that_does_not_end_soon_is_noticed(expression: str) -> None:
     assert overdue([("here", re.compile(expression, re.MULTILINE), "finditer")])
 
@@ -88,7 +91,9 @@ READERS: dict[str, Callable[[Path], object]] = {
     "comments of a plan": lambda _: tasks(f"- [ ] {'<!-- ' * 100_000}"),
     "a line of a Makefile": makefile,
     "empty lines of a hook": hook,
-    "blocks of a hook": lambda _: without_blocks(b"# >>> gitckpt >>>\n# <<< gitckpt <<<\n" * 27_000),
+    "blocks of a hook": lambda _: without_blocks(
+        b"# >>> gitckpt >>>\n# <<< gitckpt <<<\n" * 27_000
+    ),
     "blocks without an end": lambda _: without_blocks(b"# >>> gitckpt >>>\n" * 55_000),
 }
 
@@ -142,9 +147,15 @@ def in_functions() -> Iterator[tuple[str, Any, tuple[str, ...]]]:
         if "re." not in source:
             continue
         for function in ast.walk(ast.parse(source)):
-            if not isinstance(function, ast.FunctionDef) or not any(map(is_call, ast.walk(function))):
+            if not isinstance(function, ast.FunctionDef) or not any(
+                map(is_call, ast.walk(function))
+            ):
                 continue
-            variables = {id(node.value): ast.unparse(node.targets[0]) for node in ast.walk(function) if isinstance(node, ast.Assign)}
+            variables = {
+                id(node.value): ast.unparse(node.targets[0])
+                for node in ast.walk(function)
+                if isinstance(node, ast.Assign)
+            }
             for call in filter(is_call, ast.walk(function)):
                 expression = call.args[0].value if isinstance(call.args[0], ast.Constant) else None
                 used: tuple[str, ...] = (USES.get(call.func.attr, call.func.attr),)
@@ -160,7 +171,18 @@ def is_call(node: ast.AST) -> TypeGuard[Any]:
         and isinstance(node.func, ast.Attribute)
         and isinstance(node.func.value, ast.Name)
         and node.func.value.id == "re"
-        and node.func.attr in ("compile", "search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn")
+        and node.func.attr
+        in (
+            "compile",
+            "search",
+            "match",
+            "fullmatch",
+            "findall",
+            "finditer",
+            "split",
+            "sub",
+            "subn",
+        )
     )
 
 
@@ -222,7 +244,9 @@ def texts(pattern: re.Pattern[Any]) -> list[Any]:
     """Return long texts of what an expression is made of."""
     chance = random.Random(repr(pattern.pattern))
     parsed = _parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)
-    letters = "".join(sorted({character for characters in members(parsed) for character in characters}))
+    letters = "".join(
+        sorted({character for characters in members(parsed) for character in characters})
+    )
     whole = some(parsed, chance)
     units = {*chance.sample(letters, min(len(letters), 3)), whole}
     long = {letters * TIMES}
@@ -232,7 +256,11 @@ def texts(pattern: re.Pattern[Any]) -> list[Any]:
             units |= {f"{beginning}{letter}", f"{beginning}{letter}{whole}"}
     long |= {unit * max(LENGTH // len(unit), TIMES) for unit in units if unit}
     every = sorted(text[:LONGEST] for text in long)
-    return [text.encode("latin-1", "replace") for text in every] if isinstance(pattern.pattern, bytes) else every
+    return (
+        [text.encode("latin-1", "replace") for text in every]
+        if isinstance(pattern.pattern, bytes)
+        else every
+    )
 
 
 def repeats(pattern: Any, beginning: str, chance: random.Random) -> Iterator[tuple[str, str]]:
@@ -271,7 +299,9 @@ def class_members(argument: tuple[Any, ...]) -> list[str]:
     """Return a few characters of a class, the more usual ones first."""
     usual = [character for character in 'a \n0"=' if in_class(argument, character)]
     plain = [character for character in string.printable if in_class(argument, character)]
-    return [*dict.fromkeys([*usual, *plain[:2], *plain[-2:]])] or [chr(next(c for c in range(256) if in_class(argument, chr(c))))]
+    return [*dict.fromkeys([*usual, *plain[:2], *plain[-2:]])] or [
+        chr(next(c for c in range(256) if in_class(argument, chr(c))))
+    ]
 
 
 def in_class(argument: Any, character: str) -> bool:
@@ -318,7 +348,14 @@ def some(pattern: Any, chance: random.Random) -> str:
             parts.append(some(chance.choice(argument[1]), chance))
         elif operation in REPEATS:
             least, most, repeated = argument
-            parts += [some(repeated, chance) for _ in range(chance.randint(least, min(most, least + 3)))]
-        elif operation not in (_constants.AT, _constants.GROUPREF, _constants.ASSERT, _constants.ASSERT_NOT):
+            parts += [
+                some(repeated, chance) for _ in range(chance.randint(least, min(most, least + 3)))
+            ]
+        elif operation not in (
+            _constants.AT,
+            _constants.GROUPREF,
+            _constants.ASSERT,
+            _constants.ASSERT_NOT,
+        ):
             parts.append(some(inner(operation, argument), chance))
     return "".join(parts)

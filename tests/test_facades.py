@@ -30,16 +30,24 @@ def loaded(name: str) -> ModuleType:
 
 @pytest.mark.parametrize("name", ["rlm_act", "forge"])
 def test_it_is_short_and_needs_public_names_alone(name: str) -> None:
-    lines = [line for line in (EXAMPLES / f"{name}.py").read_text().splitlines() if line.strip() and not line.startswith('"""')]
+    lines = [
+        line
+        for line in (EXAMPLES / f"{name}.py").read_text().splitlines()
+        if line.strip() and not line.startswith('"""')
+    ]
     assert len(lines) < 40
-    assert [line for line in lines if "gitckpt" in line and line.startswith(("from", "import"))] == ["from gitckpt import Policy, Store"]
+    assert [
+        line for line in lines if "gitckpt" in line and line.startswith(("from", "import"))
+    ] == ["from gitckpt import Policy, Store"]
 
 
 def test_rlm_act(checkout: Checkout) -> None:
     manager = loaded("rlm_act").CheckpointManager(str(checkout.path))
     assert manager.detect_resumable_checkpoint() is None
     first = manager.write_checkpoint({"research": {"notes": [1, None]}}, "research-complete")
-    second = manager.write_checkpoint({"plan": "x"}, "decomposition-failed", ["no network", "twice"])
+    second = manager.write_checkpoint(
+        {"plan": "x"}, "decomposition-failed", ["no network", "twice"]
+    )
     found = manager.detect_resumable_checkpoint()
     assert (found["phase"], found["errors"], found["state"], found["file_path"]) == (
         "decomposition-failed",
@@ -60,14 +68,27 @@ def test_rlm_act(checkout: Checkout) -> None:
 
 @pytest.mark.parametrize(
     ("timestamp", "days"),
-    [("", 0), ("garbage", 0), ("2024-01-01T00:00:00", 0), (None, 0), ("{-71}Z", 2), ("{-73}Z", 3), ("{-71}+02:00", 3), ("{+9}Z", 0)],
+    [
+        ("", 0),
+        ("garbage", 0),
+        ("2024-01-01T00:00:00", 0),
+        (None, 0),
+        ("{-71}Z", 2),
+        ("{-73}Z", 3),
+        ("{-71}+02:00", 3),
+        ("{+9}Z", 0),
+    ],
 )
-def test_rlm_act_counts_whole_days_and_takes_no_timestamp_for_today(timestamp: str | None, days: int) -> None:
+def test_rlm_act_counts_whole_days_and_takes_no_timestamp_for_today(
+    timestamp: str | None, days: int
+) -> None:
     """In braces: a time so many hours from now, in UTC."""
     manager_class = loaded("rlm_act").CheckpointManager
     if timestamp is not None and timestamp.startswith("{"):
         hours, _, zone = timestamp[1:].partition("}")
-        timestamp = (dt.datetime.now(dt.UTC) + dt.timedelta(hours=int(hours))).replace(tzinfo=None).isoformat() + zone
+        timestamp = (dt.datetime.now(dt.UTC) + dt.timedelta(hours=int(hours))).replace(
+            tzinfo=None
+        ).isoformat() + zone
     assert manager_class.get_checkpoint_age_days(None, {"timestamp": timestamp}) == days
     assert manager_class.get_checkpoint_age_days(None, {}) == 0
 
@@ -91,7 +112,11 @@ def test_forge(checkout: Checkout) -> None:
         (run,) = store.runs()
         assert (run.run, run.status, run.label) == (state.id, "failed", "run agent-failed")
         again = forge.State.load(store, state.id)
-        assert again.data["steps"][3] == {"name": "run agent", "status": "failed", "error": "agent exited 1"}
+        assert again.data["steps"][3] == {
+            "name": "run agent",
+            "status": "failed",
+            "error": "agent exited 1",
+        }
         for index in range(6):
             again.run_step(index, lambda index=index: called.append(index))
         assert called == [0, 1, 2, 3, 4, 5]

@@ -23,11 +23,15 @@ def look(checkout: Checkout) -> dict[str, object]:
         "index": checkout.git("ls-files", "--stage"),
         "changed": checkout.git("diff-files", "--raw"),
         "fsck": checkout.git("fsck", "--strict"),
-        "kept": sorted(str(path.relative_to(git_dir)) for path in git_dir.rglob("*") if path.is_file()),
+        "kept": sorted(
+            str(path.relative_to(git_dir)) for path in git_dir.rglob("*") if path.is_file()
+        ),
     }
 
 
-def test_a_copy_is_as_git_makes_it(checkout: Checkout, make_checkout: Callable[..., Checkout]) -> None:
+def test_a_copy_is_as_git_makes_it(
+    checkout: Checkout, make_checkout: Callable[..., Checkout]
+) -> None:
     made = make_checkout("made/project")
     made.commit("first", README="hello\n")
     if checkout.main != checkout.path:
@@ -36,15 +40,24 @@ def test_a_copy_is_as_git_makes_it(checkout: Checkout, make_checkout: Callable[.
     assert look(checkout) == look(made)
 
 
-@pytest.mark.parametrize("options", [(), ("--object-format=sha256",), ("--bare",)], ids=["sha1", "sha256", "bare"])
-def test_a_repository_is_the_one_that_discover_finds(make_checkout: Callable[..., Checkout], options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "options", [(), ("--object-format=sha256",), ("--bare",)], ids=["sha1", "sha256", "bare"]
+)
+def test_a_repository_is_the_one_that_discover_finds(
+    make_checkout: Callable[..., Checkout], options: tuple[str, ...]
+) -> None:
     made = make_checkout("a project", *options)
     if options != ("--bare",):
         made.commit("first", README="hello\n")
         made.git("worktree", "add", "--quiet", "-b", "side", str(made.path.parent / LINKED))
-    for place in (made, *([Checkout(made.path.parent / LINKED, made.path)] if options != ("--bare",) else [])):
+    for place in (
+        made,
+        *([Checkout(made.path.parent / LINKED, made.path)] if options != ("--bare",) else []),
+    ):
         found, wanted = repository_of(place), discover(str(place.path))
-        assert [getattr(found, name) for name in ("git_dir", "common_dir", "worktree", "object_format")] == [
+        assert [
+            getattr(found, name) for name in ("git_dir", "common_dir", "worktree", "object_format")
+        ] == [
             getattr(wanted, name) for name in ("git_dir", "common_dir", "worktree", "object_format")
         ]
 
@@ -72,7 +85,9 @@ CHANGES: dict[str, Callable[[Checkout], object]] = {
     "a file more": lambda here: here.write("in/deep", ""),
     "a mode": lambda here: (here.path / "README").chmod(0o755),
     "a file less": lambda here: (here.path / "README").unlink(),
-    "a worktree more": lambda here: here.git("worktree", "add", "--quiet", "--detach", str(here.main.parent / "more")),
+    "a worktree more": lambda here: here.git(
+        "worktree", "add", "--quiet", "--detach", str(here.main.parent / "more")
+    ),
     "a worktree locked": lambda here: here.git("worktree", "lock", str(here.main.parent / "other")),
     "a worktree gone": lambda here: (here.main.parent / "other/.git").unlink(),
 }
@@ -95,7 +110,9 @@ def test_a_fingerprint_is_the_same_of_packed_and_loose_refs(checkout: Checkout) 
     assert checkout.fingerprint() == before
 
 
-def test_a_fingerprint_sees_refs_in_tables(newer_git: str, make_checkout: Callable[..., Checkout]) -> None:
+def test_a_fingerprint_sees_refs_in_tables(
+    newer_git: str, make_checkout: Callable[..., Checkout]
+) -> None:
     checkout = make_checkout("tables", "--ref-format=reftable")
     checkout.commit("first")
     before = checkout.fingerprint()

@@ -27,7 +27,20 @@ from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 
-HEAVY = {"typing", "re", "enum", "subprocess", "pathlib", "json", "dataclasses", "datetime", "inspect", "hashlib", "tomllib", "sqlite3"}
+HEAVY = {
+    "typing",
+    "re",
+    "enum",
+    "subprocess",
+    "pathlib",
+    "json",
+    "dataclasses",
+    "datetime",
+    "inspect",
+    "hashlib",
+    "tomllib",
+    "sqlite3",
+}
 """Modules that cost more than all of gitckpt's own that a commit needs."""
 
 
@@ -75,12 +88,20 @@ def test_a_commit_records_a_checkpoint_with_all_that_belongs_to_it(hooked: Check
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "message",
-    ["one line", "two\nlines in the subject\n\nbody", "\n\n  leading blank lines", "ünïcödé \N{SNOWMAN}", 'tab\tand \\ backslash "quote"'],
+    [
+        "one line",
+        "two\nlines in the subject\n\nbody",
+        "\n\n  leading blank lines",
+        "ünïcödé \N{SNOWMAN}",
+        'tab\tand \\ backslash "quote"',
+    ],
 )
 def test_the_message_is_the_subject_as_git_prints_it(main_checkout: Checkout, message: str) -> None:
     _install(main_checkout)
     main_checkout.commit(message)
-    assert [entry.message for entry in _recorded(main_checkout)] == [main_checkout.git("log", "-1", "--format=%s")]
+    assert [entry.message for entry in _recorded(main_checkout)] == [
+        main_checkout.git("log", "-1", "--format=%s")
+    ]
 
 
 def test_a_subject_that_is_too_long_is_cut(main_checkout: Checkout) -> None:
@@ -92,7 +113,14 @@ def test_a_subject_that_is_too_long_is_cut(main_checkout: Checkout) -> None:
 def test_a_message_in_another_encoding_is_decoded(main_checkout: Checkout) -> None:
     _install(main_checkout)
     main_checkout.git(
-        "-c", "i18n.commitEncoding=ISO-8859-1", "commit", "--allow-empty", "--quiet", "-F", "-", data="caf\xe9".encode("latin-1")
+        "-c",
+        "i18n.commitEncoding=ISO-8859-1",
+        "commit",
+        "--allow-empty",
+        "--quiet",
+        "-F",
+        "-",
+        data="caf\xe9".encode("latin-1"),
     )
     assert [entry.message for entry in _recorded(main_checkout)] == ["café"]
 
@@ -110,7 +138,9 @@ def test_an_amend_records_the_new_commit_and_carries_the_links_over(hooked: Chec
     assert [entry.message for entry in entries] == ["draft", "final"]
     _write_notes(hooked)
     lines = hooked.git("notes", "--ref=checkpoints", "show", "HEAD").split("\n")
-    assert sorted(line.split(" ")[0] for line in lines if line) == sorted(entry.id for entry in entries)
+    assert sorted(line.split(" ")[0] for line in lines if line) == sorted(
+        entry.id for entry in entries
+    )
 
 
 def _write_notes(checkout: Checkout) -> None:
@@ -135,7 +165,9 @@ def test_commits_do_not_write_notes(hooked: Checkout) -> None:
     before = int(hooked.git("count-objects").split()[0])
     for number in range(10):
         hooked.git("commit", "--quiet", "--allow-empty", "-m", f"in a burst {number}")
-    assert int(hooked.git("count-objects").split()[0]) - before == 20  # a commit and a document each
+    assert (
+        int(hooked.git("count-objects").split()[0]) - before == 20
+    )  # a commit and a document each
     assert hooked.git("rev-parse", "refs/notes/checkpoints") == tip
     with Store.open(hooked.path, adapter="plumbing") as store:
         assert store.find("HEAD") == store.list()[0].id
@@ -146,7 +178,9 @@ def test_commits_do_not_write_notes(hooked: Checkout) -> None:
 
 
 @pytest.mark.parametrize("state", ["waits", "is written"])
-def test_an_amend_carries_over_what_waits_and_what_is_written(hooked: Checkout, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_amend_carries_over_what_waits_and_what_is_written(
+    hooked: Checkout, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hooked.commit("one")
     hooked.commit("draft")
     if state == "is written":
@@ -156,7 +190,9 @@ def test_an_amend_carries_over_what_waits_and_what_is_written(hooked: Checkout, 
         hooked.git("commit", "--quiet", "--amend", "-m", words)
     entries = _recorded(hooked)
     with Store.open(hooked.path, adapter="plumbing") as store:
-        assert {entry.id for entry in store.links(hooked.git("rev-parse", "HEAD"))} == {entry.id for entry in entries[1:]}
+        assert {entry.id for entry in store.links(hooked.git("rev-parse", "HEAD"))} == {
+            entry.id for entry in entries[1:]
+        }
         assert {entry.id for entry in store.links(entries[1].git_sha)} == {entries[1].id}
         assert store.verify().findings == []
     _write_notes(hooked)
@@ -168,7 +204,9 @@ def test_an_amend_carries_over_what_waits_and_what_is_written(hooked: Checkout, 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_rebase_carries_over_what_waits_and_what_is_written(checkout: Checkout, backend: str, waits: bool) -> None:
+def test_a_rebase_carries_over_what_waits_and_what_is_written(
+    checkout: Checkout, backend: str, waits: bool
+) -> None:
     _install(checkout)
     base = _three_commits_beside(checkout)
     checkout.git("checkout", "--quiet", "topic")
@@ -178,7 +216,9 @@ def test_a_rebase_carries_over_what_waits_and_what_is_written(checkout: Checkout
     checkout.git("rebase", "--quiet", backend, base)
     (end,) = {entry.id for entry in _recorded(checkout)} - set(by_message.values())
     with Store.open(checkout.path, adapter="plumbing") as store:
-        assert by_message["topic 2"] in {entry.id for entry in store.links(checkout.git("rev-parse", "HEAD~1"))}
+        assert by_message["topic 2"] in {
+            entry.id for entry in store.links(checkout.git("rev-parse", "HEAD~1"))
+        }
         assert store.verify().findings == []
     _write_notes(checkout)
     assert _ids_in_note(checkout, "HEAD") == sorted([by_message["topic 3"], end])
@@ -194,10 +234,14 @@ def test_commits_that_are_squashed_carry_theirs_over(checkout: Checkout) -> None
     base = _three_commits_beside(checkout)
     checkout.git("checkout", "--quiet", "topic")
     by_message = {entry.message: entry.id for entry in _recorded(checkout)}
-    checkout.git("-c", "sequence.editor=sed -i '2,$s/^pick/fixup/'", "rebase", "--quiet", "-i", base)
+    checkout.git(
+        "-c", "sequence.editor=sed -i '2,$s/^pick/fixup/'", "rebase", "--quiet", "-i", base
+    )
     _write_notes(checkout)
     (end,) = {entry.id for entry in _recorded(checkout)} - set(by_message.values())
-    assert _ids_in_note(checkout, "HEAD") == sorted([*(by_message[f"topic {number}"] for number in (1, 2, 3)), end])
+    assert _ids_in_note(checkout, "HEAD") == sorted(
+        [*(by_message[f"topic {number}"] for number in (1, 2, 3)), end]
+    )
 
 
 def test_an_amend_without_a_reflog_is_no_reason_to_fail(main_checkout: Checkout) -> None:
@@ -229,7 +273,9 @@ def test_a_rebase_records_once_at_its_end(checkout: Checkout, backend: str) -> N
     checkout.git("checkout", "--quiet", "topic")
     _install(checkout)
     checkout.git("rebase", "--quiet", backend, base)
-    branch = "topic" if backend == "--merge" else None  # git comes back to the branch only after the hook of the apply backend
+    branch = (
+        "topic" if backend == "--merge" else None
+    )  # git comes back to the branch only after the hook of the apply backend
     assert _summary(checkout) == [("post-commit", branch, "topic 3")]
     assert _recorded(checkout)[0].git_sha == checkout.git("rev-parse", "topic")
 
@@ -297,7 +343,13 @@ def test_merges_record_by_the_hook_that_git_fires(checkout: Checkout) -> None:
     base = _three_commits_beside(checkout)
     _install(checkout)
     checkout.git("merge", "--quiet", "--no-edit", "topic")
-    assert _summary(checkout) == [("post-merge", base, f"Merge branch 'topic'{'' if base in ('main', 'master') else f' into {base}'}")]
+    assert _summary(checkout) == [
+        (
+            "post-merge",
+            base,
+            f"Merge branch 'topic'{'' if base in ('main', 'master') else f' into {base}'}",
+        )
+    ]
     checkout.git("checkout", "--quiet", "-b", "behind", "HEAD~1")
     checkout.git("merge", "--quiet", "--ff-only", base)
     assert [trigger for trigger, _, _ in _summary(checkout)] == ["post-merge", "post-merge"]
@@ -317,7 +369,10 @@ def test_cherry_pick_and_revert_record(checkout: Checkout) -> None:
     _install(checkout)
     checkout.git("cherry-pick", "topic")
     checkout.git("revert", "--no-edit", "HEAD")
-    assert _summary(checkout) == [("post-commit", base, "topic 3"), ("post-commit", base, 'Revert "topic 3"')]
+    assert _summary(checkout) == [
+        ("post-commit", base, "topic 3"),
+        ("post-commit", base, 'Revert "topic 3"'),
+    ]
 
 
 def test_skipping_is_possible(hooked: Checkout) -> None:
@@ -325,16 +380,32 @@ def test_skipping_is_possible(hooked: Checkout) -> None:
     assert _summary(hooked) == []
 
 
-def test_every_worktree_of_an_initialised_repository_records(main_checkout: Checkout, tmp_path: Path) -> None:
+def test_every_worktree_of_an_initialised_repository_records(
+    main_checkout: Checkout, tmp_path: Path
+) -> None:
     _install(main_checkout)
     main_checkout.git("worktree", "add", "--quiet", "-b", "later", str(tmp_path / "later"))
     Checkout(tmp_path / "later", main_checkout.path).commit("from the side")
     main_checkout.commit("from the middle")
-    assert _summary(main_checkout) == [("post-commit", "later", "from the side"), ("post-commit", "main", "from the middle")]
+    assert _summary(main_checkout) == [
+        ("post-commit", "later", "from the side"),
+        ("post-commit", "main", "from the middle"),
+    ]
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", ["with space", 'it\'s "quoted"', "new\nline", "trailing\n", "ünïcödé", "$HOME `id`", b"not-utf-8-\xff"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "with space",
+        'it\'s "quoted"',
+        "new\nline",
+        "trailing\n",
+        "ünïcödé",
+        "$HOME `id`",
+        b"not-utf-8-\xff",
+    ],
+)
 def test_any_path_will_do(tmp_path: Path, name: str | bytes) -> None:
     path = tmp_path / os.fsdecode(name)
     subprocess.run(["git", "init", "--quiet", path], check=True)
@@ -351,7 +422,12 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
     from gitckpt.store.worktrees import resumption
 
     with Store.open(main_checkout.path, adapter="plumbing") as store:
-        first = store.record("plan-complete", {"step": 1, "nothing": None}, start="add login", worktree=store.capture())
+        first = store.record(
+            "plan-complete",
+            {"step": 1, "nothing": None},
+            start="add login",
+            worktree=store.capture(),
+        )
         opened = resumption.resume(inside(store), first)
     _install(main_checkout)
     worktree = Checkout(Path(opened.path), main_checkout.path)
@@ -361,7 +437,12 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
     worktree.git("commit", "--quiet", "-m", "a step")
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         newest = inside(store).heads.read(str(first.run))
-    assert (newest.sequence, newest.parent, newest.trigger, newest.message) == (2, first.id, "post-commit", "a step")
+    assert (newest.sequence, newest.parent, newest.trigger, newest.message) == (
+        2,
+        first.id,
+        "post-commit",
+        "a step",
+    )
     assert newest.state == {"step": 1, "nothing": None}
     assert newest.worktree is not None
     files = main_checkout.git("ls-tree", "--name-only", f"{newest.worktree.tree}:files")
@@ -369,12 +450,16 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
 
 
 @pytest.mark.parametrize("subject", ["x" * 2000, "form\x0cfeed", "a\u2028b"])
-def test_in_the_worktree_of_a_run_a_commit_with_an_odd_subject_extends_the_run(main_checkout: Checkout, subject: str) -> None:
+def test_in_the_worktree_of_a_run_a_commit_with_an_odd_subject_extends_the_run(
+    main_checkout: Checkout, subject: str
+) -> None:
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         first = store.record("plan-complete", {}, start="add login")
         path = store.resume(first).path
     _install(main_checkout)
-    Checkout(Path(path), main_checkout.path).git("commit", "--quiet", "--allow-empty", "-m", subject)
+    Checkout(Path(path), main_checkout.path).git(
+        "commit", "--quiet", "--allow-empty", "-m", subject
+    )
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         newest = inside(store).heads.read(str(first.run))
     assert newest.sequence == 2
@@ -382,7 +467,9 @@ def test_in_the_worktree_of_a_run_a_commit_with_an_odd_subject_extends_the_run(m
     assert newest.message.split() == ["x" * 999 + "…"] if subject[0] == "x" else subject.split()
 
 
-def test_in_the_worktree_of_a_run_one_process_writes_refs(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_worktree_of_a_run_one_process_writes_refs(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Store.open(main_checkout.path) as store:
         opened = store.resume(store.record("plan-complete", {"step": 1}, start="add login"))
     Checkout(Path(opened.path), main_checkout.path).commit("a step")
@@ -413,10 +500,17 @@ def test_files_that_take_too_long_are_left_out_and_it_is_said(main_checkout: Che
     assert said.startswith(
         "gitckpt: post-commit: the checkpoint holds no uncommitted files: capturing the files took more than 0 seconds; "
     )
-    assert "record them now: git ckpt save; to allow more time: git config ckpt.snapshotTimeout 5m" in said
+    assert (
+        "record them now: git ckpt save; to allow more time: git config ckpt.snapshotTimeout 5m"
+        in said
+    )
     with Store.open(opened.path) as store:
         (made,) = (entry for entry in store.list() if entry.id != first.id)
-        assert (made.label, made.run, store.read(made.id).state) == ("commit-partial", first.run, {"step": 1})
+        assert (made.label, made.run, store.read(made.id).state) == (
+            "commit-partial",
+            first.run,
+            {"step": 1},
+        )
 
 
 def _stderr_of_commit(checkout: Checkout) -> str:
@@ -427,7 +521,9 @@ def _stderr_of_commit(checkout: Checkout) -> str:
 
 
 @pytest.mark.parametrize("descriptors", range(6, 16))
-def test_without_descriptors_it_is_said_and_no_commit_fails(main_checkout: Checkout, descriptors: int) -> None:
+def test_without_descriptors_it_is_said_and_no_commit_fails(
+    main_checkout: Checkout, descriptors: int
+) -> None:
     _install(main_checkout)
 
     def limit() -> None:
@@ -435,7 +531,14 @@ def test_without_descriptors_it_is_said_and_no_commit_fails(main_checkout: Check
 
     # What the shell of the hook's file starts; a shell itself needs more of them.
     command = [sys.executable, "-I", "-S", "-c", hook._BOOTSTRAP, PACKAGE_DIR, "post-commit"]
-    done = subprocess.run(command, cwd=main_checkout.path, capture_output=True, check=False, text=True, preexec_fn=limit)
+    done = subprocess.run(
+        command,
+        cwd=main_checkout.path,
+        capture_output=True,
+        check=False,
+        text=True,
+        preexec_fn=limit,
+    )
     lines = done.stderr.splitlines()
     assert done.returncode == 0, done
     assert all(line.startswith("gitckpt: post-commit: ") for line in lines), done
@@ -456,7 +559,9 @@ def test_a_held_lock_is_one_line_on_stderr_and_in_the_log(hooked: Checkout) -> N
         held.rmdir()
     held.write_text("in the way\n")
     said = _stderr_of_commit(hooked)
-    assert said.startswith("gitckpt: post-commit: no checkpoint was recorded: git update-ref failed: ")
+    assert said.startswith(
+        "gitckpt: post-commit: no checkpoint was recorded: git update-ref failed: "
+    )
     assert said.count("\n") == 1
     assert "post-commit: no checkpoint was recorded: git update-ref failed: " in _log(hooked)
 
@@ -482,11 +587,18 @@ def test_a_bug_is_one_line_on_stderr_and_a_traceback_in_the_log(
     ("broken", "sentence"),
     [
         ("_record", "no checkpoint was recorded: RuntimeError: here"),
-        ("_follow_up", "the checkpoint is recorded; what follows it was not done: RuntimeError: here"),
+        (
+            "_follow_up",
+            "the checkpoint is recorded; what follows it was not done: RuntimeError: here",
+        ),
     ],
 )
 def test_what_failed_is_said(
-    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], broken: str, sentence: str
+    main_checkout: Checkout,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    broken: str,
+    sentence: str,
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("here")
@@ -498,7 +610,9 @@ def test_what_failed_is_said(
     assert len(_recorded(main_checkout)) == (broken != "_record")
 
 
-def test_maintenance_that_fails_is_logged_as_such(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_that_fails_is_logged_as_such(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: object) -> None:
         raise CkptError("no space")
 
@@ -538,7 +652,9 @@ def test_an_unknown_event_says_which_there_are(
 def _old_checkpoints(checkout: Checkout, count: int) -> None:
     """Records so many checkpoints of hooks, a year ago."""
     year_ago = times.now() - 365 * 86400 * times.MICRO
-    with Store(Checkpoints(discover(str(checkout.path)), adapter="plumbing", clock=lambda: year_ago)) as store:
+    with Store(
+        Checkpoints(discover(str(checkout.path)), adapter="plumbing", clock=lambda: year_ago)
+    ) as store:
         for _ in range(count):
             store.record("commit-complete", trigger="post-commit")
 
@@ -569,9 +685,18 @@ def test_expiry_starts_in_the_background(main_checkout: Checkout, event: str) ->
         main_checkout.commit("a day later")
     else:
         main_checkout.git("repack", "--quiet")
-        main_checkout.git("commit", "--quiet", "--allow-empty", "-m", "for a second pack", env={"GITCKPT_SKIP": "1"})
+        main_checkout.git(
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "for a second pack",
+            env={"GITCKPT_SKIP": "1"},
+        )
         main_checkout.git("repack", "--quiet")
-        main_checkout.git("-c", "gc.auto=6700", "-c", "gc.autoPackLimit=1", "gc", "--auto", "--quiet")
+        main_checkout.git(
+            "-c", "gc.auto=6700", "-c", "gc.autoPackLimit=1", "gc", "--auto", "--quiet"
+        )
     _wait_until(lambda: len(main_checkout.refs("refs/checkpoints")) == 3)
     assert stamp.stat().st_mtime > 0
 
@@ -587,7 +712,9 @@ def test_expiry_starts_once_a_day(main_checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize("ahead", [10, 20 * 365 * 86400])
-def test_a_start_in_the_future_is_no_reason_to_wait_for_it(main_checkout: Checkout, ahead: int) -> None:
+def test_a_start_in_the_future_is_no_reason_to_wait_for_it(
+    main_checkout: Checkout, ahead: int
+) -> None:
     _install(main_checkout)
     stamp = Path(discover(str(main_checkout.path)).private_dir) / layout.MAINTAINED
     os.utime(stamp, (time.time() + ahead, time.time() + ahead))
@@ -639,7 +766,10 @@ def test_a_new_git_calls_us_from_its_configuration(main_checkout: Checkout) -> N
     _install(main_checkout)
     main_checkout.commit("by config")
     main_checkout.git("commit", "--quiet", "--amend", "-m", "by config, amended")
-    assert _summary(main_checkout) == [("post-commit", "main", "by config"), ("post-commit", "main", "by config, amended")]
+    assert _summary(main_checkout) == [
+        ("post-commit", "main", "by config"),
+        ("post-commit", "main", "by config, amended"),
+    ]
     assert not (main_checkout.path / ".git" / "hooks" / "post-commit").exists()
 
 

@@ -19,8 +19,22 @@ from gitckpt.store.hooks.installation import install
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 
-SHELLS = [shell for shell in ("dash", "bash --posix", "busybox sh", "ksh") if shutil.which(shell.split()[0])]
-SUBJECTS = ["plain", 'quoted "x" and \\', "ünïcödé – 日本", "tab\there", "\x1b[31mred", "a\u2028b", "§ mark", "x" * 2000, "  blanks  "]
+SHELLS = [
+    shell
+    for shell in ("dash", "bash --posix", "busybox sh", "ksh")
+    if shutil.which(shell.split()[0])
+]
+SUBJECTS = [
+    "plain",
+    'quoted "x" and \\',
+    "ünïcödé – 日本",
+    "tab\there",
+    "\x1b[31mred",
+    "a\u2028b",
+    "§ mark",
+    "x" * 2000,
+    "  blanks  ",
+]
 
 
 @pytest.fixture
@@ -49,9 +63,15 @@ def test_the_checkpoint_is_as_python_makes_it(hooked: Checkout) -> None:
         entry, first = store.list()
         assert (entry.git_sha, entry.branch, entry.message) == (hooked.head(), "main", "second")
         made, by_python = store.read(entry.id), store.read(first.id)
-        assert (made.trigger, made.label, made.run) == (by_python.trigger, by_python.label, by_python.run)
+        assert (made.trigger, made.label, made.run) == (
+            by_python.trigger,
+            by_python.label,
+            by_python.run,
+        )
         assert store.verify().findings == []
-    documents = [hooked.git("cat-file", "blob", ref).splitlines() for ref in hooked.refs("refs/checkpoints")]
+    documents = [
+        hooked.git("cat-file", "blob", ref).splitlines() for ref in hooked.refs("refs/checkpoints")
+    ]
     keys = [[line.partition(" = ")[0] for line in document] for document in documents]
     assert keys[0] == keys[1]
     assert f"refs/keep/ckpt/{hooked.head()}" in hooked.refs("refs/keep")
@@ -81,7 +101,11 @@ def test_every_shell_records(hooked: Checkout, shell: str) -> None:
     script = hook.read_text().replace("#!/bin/sh\n", f"#!/usr/bin/env -S {shell}\n")
     hook.write_text(script)
     hooked.commit('by "another" shell – ü')
-    assert listed(hooked)[ids.of_commit(hooked.head())] == (hooked.head(), "main", 'by "another" shell – ü')
+    assert listed(hooked)[ids.of_commit(hooked.head())] == (
+        hooked.head(),
+        "main",
+        'by "another" shell – ü',
+    )
 
 
 def test_amend_and_linked_worktree_and_detached_head(hooked: Checkout, tmp_path: Path) -> None:
@@ -106,7 +130,9 @@ def test_amend_and_linked_worktree_and_detached_head(hooked: Checkout, tmp_path:
 def test_two_who_commit_at_once_get_a_checkpoint_for_each_commit(hooked: Checkout) -> None:
     program = 'for n in 1 2 3 4 5 6 7 8 9 10; do until git commit --quiet --allow-empty -m "$0 $n" 2>/dev/null; do :; done; done'
     env = {name: value for name, value in os.environ.items() if name != "GIT_COMMITTER_DATE"}
-    writers = [subprocess.Popen(["sh", "-c", program, str(n)], cwd=hooked.path, env=env) for n in range(4)]
+    writers = [
+        subprocess.Popen(["sh", "-c", program, str(n)], cwd=hooked.path, env=env) for n in range(4)
+    ]
     assert [writer.wait() for writer in writers] == [0] * 4
     commits = hooked.git("log", "--format=%H").split()[:41]
     with Store.open(hooked.path) as store:

@@ -23,7 +23,9 @@ def test_every_public_name_is_loaded_from_where_it_is_said_to_stand() -> None:
     """The types say so to whoever checks, and the rules of the house, which cannot follow a name that is computed."""
     path = "gitckpt/__init__.py"
     typed = {
-        each.module.rpartition(".")[2]: each.module.rpartition(".")[0] for each in imports_of(path, SOURCES[path]) if each.type_checking
+        each.module.rpartition(".")[2]: each.module.rpartition(".")[0]
+        for each in imports_of(path, SOURCES[path])
+        if each.type_checking
     }
     assert typed == gitckpt._HOMES
     assert {name: getattr(gitckpt, name).__module__ for name in gitckpt.__all__} == gitckpt._HOMES
@@ -36,9 +38,11 @@ def test_every_error_that_somebody_can_meet_is_public() -> None:
     errors: list[type[CkptError]] = [CkptError]
     for error in errors:
         errors += error.__subclasses__()
-    assert {error.__name__ for error in errors if error.__module__.startswith("gitckpt.") and error.__name__[0] != "_"} <= set(
-        gitckpt.__all__
-    )
+    assert {
+        error.__name__
+        for error in errors
+        if error.__module__.startswith("gitckpt.") and error.__name__[0] != "_"
+    } <= set(gitckpt.__all__)
 
 
 @pytest.mark.parametrize("public", [Store, Run, Pipelines, Steps, Observer])

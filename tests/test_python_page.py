@@ -22,7 +22,10 @@ FENCE = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def blocks(page: str) -> list[tuple[int, str, str]]:
     """Returns line, code and expected output of each block that is run; the output is what the next block says, if that is text."""
-    found = [(page.count("\n", 0, match.start()) + 2, match[1], match[2]) for match in FENCE.finditer(page)]
+    found = [
+        (page.count("\n", 0, match.start()) + 2, match[1], match[2])
+        for match in FENCE.finditer(page)
+    ]
     after = [*found[1:], (0, "", "")]
     return [
         (line, code, text if kind == "text" else "")
@@ -33,7 +36,10 @@ def blocks(page: str) -> list[tuple[int, str, str]]:
 
 def test_the_blocks_are_those_of_the_page() -> None:
     assert PAGE.count("```") == 2 * len(FENCE.findall(PAGE))
-    assert [(line, text) for line, _, text in blocks("a\n```python\nb\n```\n\n```text\nc\n```\n```text\nd\n```\n")] == [(3, "c\n")]
+    assert [
+        (line, text)
+        for line, _, text in blocks("a\n```python\nb\n```\n\n```text\nc\n```\n```text\nd\n```\n")
+    ] == [(3, "c\n")]
     texts = [kind for kind, _ in FENCE.findall(PAGE)].count("text")
     assert texts == len([text for _, _, text in blocks(PAGE) if text])
 
@@ -56,8 +62,14 @@ def test_each_block_prints_what_the_page_says(
 def test_nobody_is_told_to_import_what_is_not_public() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
     told = re.compile(r"(from|import)\s+gitckpt\.|gitckpt\.\w+\s+import")
-    assert [(path.name, match[0]) for path in pages for match in told.finditer(path.read_text())] == []
-    lines = [line for path in pages for line in re.findall(r"^from gitckpt import ([\w, ]+)$", path.read_text(), re.MULTILINE)]
+    assert [
+        (path.name, match[0]) for path in pages for match in told.finditer(path.read_text())
+    ] == []
+    lines = [
+        line
+        for path in pages
+        for line in re.findall(r"^from gitckpt import ([\w, ]+)$", path.read_text(), re.MULTILINE)
+    ]
     assert {name for line in lines for name in line.split(", ")} - set(gitckpt.__all__) == set()
 
 
@@ -66,7 +78,11 @@ ROWS = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (.+) \| (\w+) \|$", PAGE, re.MULTI
 
 def test_the_table_names_every_public_error_and_what_it_is() -> None:
     public = [getattr(gitckpt, name) for name in gitckpt.__all__]
-    errors = {each.__name__: each.__mro__[1].__name__ for each in public if inspect.isclass(each) and issubclass(each, CkptError)}
+    errors = {
+        each.__name__: each.__mro__[1].__name__
+        for each in public
+        if inspect.isclass(each) and issubclass(each, CkptError)
+    }
     assert {name: base for name, base, _, _ in ROWS} == errors
     assert len(ROWS) == len(errors)
 
@@ -77,14 +93,20 @@ def test_what_is_busy_is_worth_another_call() -> None:
     assert (busy - again, again - busy) == ({"LeaseLost"}, {"Moved", "PhaseDeferred"})
 
 
-@pytest.mark.parametrize("public", [gitckpt.Store, gitckpt.Run, gitckpt.Pipelines, gitckpt.Steps, gitckpt.Observer])
+@pytest.mark.parametrize(
+    "public", [gitckpt.Store, gitckpt.Run, gitckpt.Pipelines, gitckpt.Steps, gitckpt.Observer]
+)
 def test_every_public_name_is_spoken_of(public: type) -> None:
     words = set(re.findall(r"\w+", PAGE))
     assert {name for name in dir(public) if name[0] != "_"} - words == set()
     assert {name for name in gitckpt.__all__ if name not in words} == set()
 
 
-VALUES = {name: getattr(gitckpt, name) for name in gitckpt.__all__ if dataclasses.is_dataclass(getattr(gitckpt, name))}
+VALUES = {
+    name: getattr(gitckpt, name)
+    for name in gitckpt.__all__
+    if dataclasses.is_dataclass(getattr(gitckpt, name))
+}
 WITHIN = {
     "Amount": "gitckpt.store.usage",
     "Decision": "gitckpt.model.policy",
@@ -105,7 +127,11 @@ WITHIN = {
 @pytest.mark.parametrize("name", sorted({*VALUES, *WITHIN}))
 def test_every_field_of_a_result_is_in_its_table(name: str) -> None:
     kind = VALUES.get(name) or getattr(importlib.import_module(WITHIN[name]), name)
-    properties = {each for each in dir(kind) if each[0] != "_" and isinstance(inspect.getattr_static(kind, each), property)}
+    properties = {
+        each
+        for each in dir(kind)
+        if each[0] != "_" and isinstance(inspect.getattr_static(kind, each), property)
+    }
     table = PAGE.partition(f"\n### {name}\n")[2].partition("\n#")[0]
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (?:[^|]|\\\|)+ \|$", table, re.MULTILINE)
     assert sorted(rows) == sorted({field.name for field in dataclasses.fields(kind)} | properties)
@@ -126,4 +152,6 @@ def test_two_worktrees_are_equal_where_the_same_was_captured(main_checkout: Chec
         main_checkout.commit("all", new="y")
         clean = store.capture()
         main_checkout.commit("more", new="z")
-        assert (store.capture() == clean, clean.dirty) == (True, False), "of the commit it says nothing"
+        assert (store.capture() == clean, clean.dirty) == (True, False), (
+            "of the commit it says nothing"
+        )

@@ -17,8 +17,20 @@ from packaging.version import Version
 ROOT = Path(__file__).parent.parent
 LOCKS = ("runtime", "dev", "release")
 PLANTED = (
-    *(".env", "gitckpt/.env", "gitckpt/id_rsa", "gitckpt/store/notes.txt", "gitckpt/store/store.py.orig", "gitckpt/core.so"),
-    *("tests/secret.py", "hooks/.post-commit.swp", "gitckpt/__pycache__/odd.cpython-311.pyc", ".ckpt/worktrees/run/gitckpt/a.py"),
+    *(
+        ".env",
+        "gitckpt/.env",
+        "gitckpt/id_rsa",
+        "gitckpt/store/notes.txt",
+        "gitckpt/store/store.py.orig",
+        "gitckpt/core.so",
+    ),
+    *(
+        "tests/secret.py",
+        "hooks/.post-commit.swp",
+        "gitckpt/__pycache__/odd.cpython-311.pyc",
+        ".ckpt/worktrees/run/gitckpt/a.py",
+    ),
 )
 """What may lie beside the code of whoever builds."""
 
@@ -26,7 +38,10 @@ PLANTED = (
 def pinned(name: str) -> dict[str, Version]:
     """Returns the release of each package that a lock names."""
     text = (ROOT / "locks" / f"{name}.txt").read_text()
-    return {package: Version(version) for package, version in re.findall(r"^([a-z0-9.-]+)==([^ ;]+)", text, re.MULTILINE)}
+    return {
+        package: Version(version)
+        for package, version in re.findall(r"^([a-z0-9.-]+)==([^ ;]+)", text, re.MULTILINE)
+    }
 
 
 def wanted() -> dict[str, list[Requirement]]:
@@ -35,7 +50,12 @@ def wanted() -> dict[str, list[Requirement]]:
     extras = table["project"]["optional-dependencies"]
     lines = {
         "runtime": table["project"]["dependencies"],
-        "dev": [*table["project"]["dependencies"], *extras["test"], *extras["lint"], *extras["fuzz"]],
+        "dev": [
+            *table["project"]["dependencies"],
+            *extras["test"],
+            *extras["lint"],
+            *extras["fuzz"],
+        ],
         "release": [*table["dependency-groups"]["release"], *table["build-system"]["requires"]],
     }
     return {name: [Requirement(line) for line in each] for name, each in lines.items()}
@@ -45,12 +65,22 @@ def wanted() -> dict[str, list[Requirement]]:
 class TestLocks:
     def test_names_what_pyproject_asks_for(self, name: str) -> None:
         locked = pinned(name)
-        assert {str(each) for each in wanted()[name] if each.name not in locked or locked[each.name] not in each.specifier} == set()
+        assert {
+            str(each)
+            for each in wanted()[name]
+            if each.name not in locked or locked[each.name] not in each.specifier
+        } == set()
 
     def test_has_a_hash_for_all_and_no_place(self, name: str) -> None:
         text = (ROOT / "locks" / f"{name}.txt").read_text().replace("\\\n", "")
         lines = [line for line in text.splitlines() if not line.startswith("#")]
-        assert [line for line in lines if not re.fullmatch(r"[a-z0-9.-]+==[^ ;]+( ; .+?)?( +--hash=sha256:[0-9a-f]{64})+", line)] == []
+        assert [
+            line
+            for line in lines
+            if not re.fullmatch(
+                r"[a-z0-9.-]+==[^ ;]+( ; .+?)?( +--hash=sha256:[0-9a-f]{64})+", line
+            )
+        ] == []
         assert "://" not in text
 
 
@@ -78,13 +108,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 @pytest.mark.long
 def test_the_wheel_holds_the_package_alone(wheel: zipfile.ZipFile) -> None:
     version = re.findall(r'__version__ = "(.+)"', (ROOT / "gitckpt" / "__init__.py").read_text())[0]
-    package = [path for suffix in ("py", "toml", "md") for path in (ROOT / "gitckpt").rglob(f"*.{suffix}")]
+    package = [
+        path for suffix in ("py", "toml", "md") for path in (ROOT / "gitckpt").rglob(f"*.{suffix}")
+    ]
     expected = {
         *(path.relative_to(ROOT).as_posix() for path in package),
         "gitckpt/py.typed",
         *(f"gitckpt/hooks/{name}" for name in ("README.md", "block.sh", "command.sh", "hook.sh")),
         f"gitckpt-{version}.data/data/share/man/man1/git-ckpt.1",
-        *(f"gitckpt-{version}.dist-info/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")),
+        *(
+            f"gitckpt-{version}.dist-info/{name}"
+            for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+        ),
     }
     assert set(wheel.namelist()) == expected
     assert not [name for name in wheel.namelist() if wheel.read(name) == b"secret\n"]

@@ -49,12 +49,21 @@ class _Tuple(NamedTuple):
 def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     base = ModuleType("langgraph.checkpoint.base")
     vars(base).update(
-        WRITES_IDX_MAP={"__error__": -1, "__scheduled__": -2, "__interrupt__": -3, "__resume__": -4},
+        WRITES_IDX_MAP={
+            "__error__": -1,
+            "__scheduled__": -2,
+            "__interrupt__": -3,
+            "__resume__": -4,
+        },
         BaseCheckpointSaver=_Base,
         CheckpointTuple=_Tuple,
         get_checkpoint_metadata=lambda config, metadata: {**metadata, **config.get("metadata", {})},
     )
-    for name, module in (("langgraph", ModuleType("")), ("langgraph.checkpoint", ModuleType("")), ("langgraph.checkpoint.base", base)):
+    for name, module in (
+        ("langgraph", ModuleType("")),
+        ("langgraph.checkpoint", ModuleType("")),
+        ("langgraph.checkpoint.base", base),
+    ):
         monkeypatch.setitem(sys.modules, name, module)
     spec = importlib.util.spec_from_file_location("langgraph_saver", EXAMPLE)
     assert spec is not None
@@ -77,7 +86,13 @@ def saver(example: ModuleType, store: Store) -> Any:
 
 
 def config(thread: str = "issue-7", ns: str = "", id: str = "") -> dict[str, Any]:  # noqa: A002 - their word
-    return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, **({"checkpoint_id": id} if id else {})}}
+    return {
+        "configurable": {
+            "thread_id": thread,
+            "checkpoint_ns": ns,
+            **({"checkpoint_id": id} if id else {}),
+        }
+    }
 
 
 def put(saver: Any, after: dict[str, Any], id: str, step: int, **metadata: Any) -> dict[str, Any]:  # noqa: A002
@@ -90,7 +105,9 @@ def names(tuples: Any) -> list[str]:
     return [each.config["configurable"]["checkpoint_id"] for each in tuples]
 
 
-def test_a_superstep_comes_back_with_its_files(saver: Any, store: Store, main_checkout: Checkout, example: ModuleType) -> None:
+def test_a_superstep_comes_back_with_its_files(
+    saver: Any, store: Store, main_checkout: Checkout, example: ModuleType
+) -> None:
     assert saver.get_tuple(config()) is None
     assert list(saver.list(config())) == []
     first = put(saver, config(), "1-a", -1, source="input")
@@ -124,7 +141,10 @@ def test_writes_of_tasks_come_back_in_the_order_of_the_tasks(saver: Any) -> None
         ("task-2", "log", "later"),
     ]
     saver.put_writes(first, [("log", "done again"), ("__interrupt__", "and now?")], "task-1", "~a")
-    assert saver.get_tuple(config()).pending_writes[:2] == [("task-1", "__interrupt__", "and now?"), ("task-1", "log", "sooner")]
+    assert saver.get_tuple(config()).pending_writes[:2] == [
+        ("task-1", "__interrupt__", "and now?"),
+        ("task-1", "log", "sooner"),
+    ]
     assert saver.get_tuple(put(saver, first, "1-b", 1)).pending_writes == []
 
 
@@ -149,7 +169,14 @@ def test_a_listing_is_newest_first_and_is_restricted(saver: Any) -> None:
 
 def test_a_thread_is_one_run_whoever_is_the_first(saver: Any, store: Store) -> None:
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda number: saver.put_writes(config(id="1-a"), [("log", number)], f"task-{number}"), range(4)))
+        list(
+            pool.map(
+                lambda number: saver.put_writes(
+                    config(id="1-a"), [("log", number)], f"task-{number}"
+                ),
+                range(4),
+            )
+        )
     put(saver, config(), "1-a", 0)
     assert len(store.runs()) == 1
     assert [value for _, _, value in saver.get_tuple(config()).pending_writes] == [0, 1, 2, 3]
@@ -172,7 +199,10 @@ def test_all_of_it_can_be_awaited(saver: Any) -> None:
         checkpoint = {"v": 1, "id": "1-a", "channel_values": {}}
         there = await saver.aput(config(), checkpoint, {"step": 0}, {})
         await saver.aput_writes(there, [("log", 1)], "task", task_path="~a")
-        found, listed = await saver.aget_tuple(config()), names([each async for each in saver.alist(config(), limit=5)])
+        found, listed = (
+            await saver.aget_tuple(config()),
+            names([each async for each in saver.alist(config(), limit=5)]),
+        )
         await saver.adelete_thread("issue-7")
         return found.pending_writes, listed, await saver.aget_tuple(config())
 

@@ -5,7 +5,14 @@ from typing import Any
 
 from gitckpt import Policy, Store
 
-STEPS = ("read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr")
+STEPS = (
+    "read plan",
+    "generate branch",
+    "create worktree",
+    "run agent",
+    "commit and push",
+    "create pr",
+)
 
 
 class State:
@@ -14,8 +21,14 @@ class State:
 
     @classmethod
     def new(cls, store: Store, plan_path: str, slug: str) -> "State":
-        data = {"plan_path": plan_path, "status": "active", "steps": [{"name": name, "status": "pending"} for name in STEPS]}
-        return cls(store, str(store.save("run-started", data, start=slug, trigger="phase").run), data)
+        data = {
+            "plan_path": plan_path,
+            "status": "active",
+            "steps": [{"name": name, "status": "pending"} for name in STEPS],
+        }
+        return cls(
+            store, str(store.save("run-started", data, start=slug, trigger="phase").run), data
+        )
 
     @classmethod
     def load(cls, store: Store, id: str) -> "State":
@@ -31,14 +44,22 @@ class State:
         except Exception as error:
             self._save(step, "failed", f"{step['name']}-failed", error=str(error))
             raise
-        self._save(step, "completed", f"{step['name']}-complete" if index + 1 < len(STEPS) else "run-complete")
+        self._save(
+            step,
+            "completed",
+            f"{step['name']}-complete" if index + 1 < len(STEPS) else "run-complete",
+        )
 
     def _save(self, step: dict[str, Any], status: str, label: str, **error: str) -> None:
         step.pop("error", None)
         step.update(status=status, **error)
-        self.data["status"] = {"failed": "failed"}.get(status, "completed" if label == "run-complete" else "active")
+        self.data["status"] = {"failed": "failed"}.get(
+            status, "completed" if label == "run-complete" else "active"
+        )
         self.store.save(label, self.data, run=self.id, trigger="phase", errors=list(error.values()))
 
 
 def cleanup(store: Store, retention: int) -> list[str]:
-    return [fate.run for fate in store.expire(Policy(runs_older_than=retention)).runs if fate.expires]
+    return [
+        fate.run for fate in store.expire(Policy(runs_older_than=retention)).runs if fate.expires
+    ]

@@ -9,7 +9,12 @@ A thread is a run of gitckpt, found by its key; a superstep is a checkpoint of t
 
 import asyncio
 
-from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple, get_checkpoint_metadata
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    CheckpointTuple,
+    get_checkpoint_metadata,
+)
 
 from gitckpt import Query, RunExists
 
@@ -23,35 +28,67 @@ class GitSaver(BaseCheckpointSaver):
 
     def put(self, config, checkpoint, metadata, new_versions):
         place = _place(config)
-        kept = {"checkpoint": self._dump(checkpoint), "metadata": self._dump(get_checkpoint_metadata(config, metadata))}
-        self._keep(self.store.save, STEP, {**place, **kept, "id": checkpoint["id"], "parent": place["id"]})
+        kept = {
+            "checkpoint": self._dump(checkpoint),
+            "metadata": self._dump(get_checkpoint_metadata(config, metadata)),
+        }
+        self._keep(
+            self.store.save, STEP, {**place, **kept, "id": checkpoint["id"], "parent": place["id"]}
+        )
         return _config({**place, "id": checkpoint["id"]})
 
     def put_writes(self, config, writes, task_id, task_path=""):
-        numbered = [[WRITES_IDX_MAP.get(name, at), name, self._dump(value)] for at, (name, value) in enumerate(writes)]
-        self._keep(self.store.record, WRITES, {**_place(config), "task": task_id, "path": task_path, "writes": numbered})
+        numbered = [
+            [WRITES_IDX_MAP.get(name, at), name, self._dump(value)]
+            for at, (name, value) in enumerate(writes)
+        ]
+        self._keep(
+            self.store.record,
+            WRITES,
+            {**_place(config), "task": task_id, "path": task_path, "writes": numbered},
+        )
 
     def _keep(self, write, phase, state):
         """Extends the run of a thread, or starts it. The message makes a checkpoint found without its state being read."""
-        key, about = _key(state["thread"]), {"message": f"{state['id']} {state['ns']}".strip(), "agent": "langgraph"}
+        key, about = (
+            _key(state["thread"]),
+            {"message": f"{state['id']} {state['ns']}".strip(), "agent": "langgraph"},
+        )
         run = self.store.run_of(key)
         try:
-            write(phase, state, **about, **({"run": run} if run else {"start": f"thread {state['thread']}", "key": key}))
+            write(
+                phase,
+                state,
+                **about,
+                **({"run": run} if run else {"start": f"thread {state['thread']}", "key": key}),
+            )
         except RunExists as error:  # another task, or process, was the first
             write(phase, state, **about, run=error.run)
 
     def get_tuple(self, config):
-        return next(self.list(_config(_place(config)), limit=1), None)  # of the graph itself, where no subgraph is named
+        return next(
+            self.list(_config(_place(config)), limit=1), None
+        )  # of the graph itself, where no subgraph is named
 
     def list(self, config, *, filter=None, before=None, limit=None):
-        place, thread_only = (_place(config), "checkpoint_ns" not in config["configurable"]) if config else ({}, True)
+        place, thread_only = (
+            (_place(config), "checkpoint_ns" not in config["configurable"])
+            if config
+            else ({}, True)
+        )
         run = self.store.run_of(_key(place["thread"])) if config else None
         if config and run is None:
             return
         found = [each for each in self.store.list(Query(run=run)) if each.agent == "langgraph"]
-        for entry in sorted(found, key=lambda each: each.message, reverse=True):  # ids of LangGraph go up
+        for entry in sorted(
+            found, key=lambda each: each.message, reverse=True
+        ):  # ids of LangGraph go up
             name = entry.message.partition(" ")[::2]
-            if entry.label != STEP or (place.get("id") and name[0] != place["id"]) or not (thread_only or name[1] == place["ns"]):
+            if (
+                entry.label != STEP
+                or (place.get("id") and name[0] != place["id"])
+                or not (thread_only or name[1] == place["ns"])
+            ):
                 continue
             if before and name[0] >= before["configurable"]["checkpoint_id"]:
                 continue
@@ -61,9 +98,15 @@ class GitSaver(BaseCheckpointSaver):
                 continue
             if limit is not None and (limit := limit - 1) < 0:
                 return
-            ids = [each.id for each in found if (each.label, each.run, each.message) == (WRITES, entry.run, entry.message)]
+            ids = [
+                each.id
+                for each in found
+                if (each.label, each.run, each.message) == (WRITES, entry.run, entry.message)
+            ]
             parent = _config({**state, "id": state["parent"]}) if state["parent"] else None
-            yield CheckpointTuple(_config(state), self._load(state["checkpoint"]), metadata, parent, self._writes(ids))
+            yield CheckpointTuple(
+                _config(state), self._load(state["checkpoint"]), metadata, parent, self._writes(ids)
+            )
 
     def _writes(self, ids):
         """Returns what the tasks of a superstep have written. One that is done again writes the same, but for its errors and interrupts."""
@@ -105,11 +148,21 @@ class GitSaver(BaseCheckpointSaver):
 
 def _place(config):
     said = config["configurable"]
-    return {"thread": str(said["thread_id"]), "ns": said.get("checkpoint_ns", ""), "id": said.get("checkpoint_id", "")}
+    return {
+        "thread": str(said["thread_id"]),
+        "ns": said.get("checkpoint_ns", ""),
+        "id": said.get("checkpoint_id", ""),
+    }
 
 
 def _config(place):
-    return {"configurable": {"thread_id": place["thread"], "checkpoint_ns": place["ns"], "checkpoint_id": place["id"]}}
+    return {
+        "configurable": {
+            "thread_id": place["thread"],
+            "checkpoint_ns": place["ns"],
+            "checkpoint_id": place["id"],
+        }
+    }
 
 
 def _key(thread):

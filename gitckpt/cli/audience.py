@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
 _STDOUT, _STDERR = 1, 2
 _QUIET_FOR = 3.0
-_ANSWERS = {"": CONTINUE, "c": CONTINUE, "continue": CONTINUE, "r": REVISE, "revise": REVISE, "s": RESTART, "restart": RESTART}
+_ANSWERS = {
+    "": CONTINUE,
+    "c": CONTINUE,
+    "continue": CONTINUE,
+    "r": REVISE,
+    "revise": REVISE,
+    "s": RESTART,
+    "restart": RESTART,
+}
 
 
 @contextlib.contextmanager
@@ -92,7 +100,9 @@ class Terminal(Observer):
         if not terminal.may_ask():
             return EXIT, ""
         while True:
-            reply = terminal.ask(f"{phase} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? ")
+            reply = terminal.ask(
+                f"{phase} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? "
+            )
             if reply is None or reply.lower() in ("e", "exit"):
                 return EXIT, ""
             answer = _ANSWERS.get(reply.lower())

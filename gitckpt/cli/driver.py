@@ -23,7 +23,9 @@ def inputs(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise UsageError(f"{word!r} is not NAME=VALUE", hint='write it as: -i question="what is it?"')
+            raise UsageError(
+                f"{word!r} is not NAME=VALUE", hint='write it as: -i question="what is it?"'
+            )
         values[name] = value
     return values
 
@@ -42,7 +44,11 @@ def drive(go: Callable[[Terminal], Outcome]) -> int:
         terminal.out(outcome.run)
     if outcome.status != COMPLETE:
         phase = str(outcome.after)
-        where = f"at {phase}, which asks to be tried again later" if outcome.status == DEFERRED else f"after {phase}"
+        where = (
+            f"at {phase}, which asks to be tried again later"
+            if outcome.status == DEFERRED
+            else f"after {phase}"
+        )
         person.remark(f"paused {where}. To go on: git ckpt resume {outcome.run}")
         return PhaseFailed.exit_code if outcome.status == DEFERRED else 0
     person.remark(f"run {outcome.run} is complete{' already' if outcome.was_complete else ''}")

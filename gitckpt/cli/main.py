@@ -21,24 +21,46 @@ _STREAMS = ("stdin", "stdout", "stderr")
 # Errors that the system may raise in any program; others are bugs.
 _NOT_OURS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
-    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP),
+    *(
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+    ),
 )
 
 # Texts of system errors, in Python's words or git's, and their cures.
 _CURES = (
-    ((os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "Out of diskspace"), "make room on the disk"),
-    (("ermission denied", "insufficient permission", os.strerror(errno.EROFS)), "make it writable for you"),
+    (
+        (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "Out of diskspace"),
+        "make room on the disk",
+    ),
+    (
+        ("ermission denied", "insufficient permission", os.strerror(errno.EROFS)),
+        "make it writable for you",
+    ),
     ((os.strerror(errno.EIO),), "see whether the disk is sound (dmesg says what it complained of)"),
-    ((os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)), "let more files be open (ulimit -n 1024)"),
+    (
+        (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)),
+        "let more files be open (ulimit -n 1024)",
+    ),
     (
         (".lock': File exists", "packed-refs.new: File exists", "could not lock config file"),
         "see whose the lock is, or whether it was left: git ckpt doctor; remove it",
     ),
     # git does not say why.
-    (("couldn't write", "couldn't set", "nable to write", "failed to write"), "see whether there is room on the disk, and it is sound"),
+    (
+        ("couldn't write", "couldn't set", "nable to write", "failed to write"),
+        "see whether there is room on the disk, and it is sound",
+    ),
 )
 
-_DONE = "what was recorded or changed by then is: git ckpt list shows it; see to where the output goes"
+_DONE = (
+    "what was recorded or changed by then is: git ckpt list shows it; see to where the output goes"
+)
 _KILLED = "git was killed, and no harm is done: run the command again"
 _AGAIN = "run the command again; if it fails again, see what is wrong: git ckpt doctor"
 
@@ -78,10 +100,14 @@ def _run(argv: list[str]) -> int:
             return _bug(error, argv)
         if _is_of_output(error):
             _discard_output()
-            return terminal.fail(CkptError(f"cannot write the output: {error.strerror}", hint=_DONE))
+            return terminal.fail(
+                CkptError(f"cannot write the output: {error.strerror}", hint=_DONE)
+            )
         _discard_output()
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        return terminal.fail(CkptError(message, hint=_sandbox_cure(message) or _cure(message) or _AGAIN))
+        return terminal.fail(
+            CkptError(message, hint=_sandbox_cure(message) or _cure(message) or _AGAIN)
+        )
     except Exception as error:  # noqa: BLE001 - the last handler: a bug
         return _bug(error, argv)
 
@@ -105,7 +131,9 @@ def _cure(message: str) -> str | None:
 
 
 def _sandbox_cure(message: str) -> str | None:
-    if os.strerror(errno.EROFS) not in message or not any(name.startswith("CODEX_SANDBOX") for name in os.environ):
+    if os.strerror(errno.EROFS) not in message or not any(
+        name.startswith("CODEX_SANDBOX") for name in os.environ
+    ):
         return None
     from gitckpt.git.repository import discover
     from gitckpt.model.arguments import shell_word
@@ -147,7 +175,10 @@ def _is_of_output(error: OSError) -> bool:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_globals["__name__"] in (terminal.__name__, __name__)
+    return trace is not None and trace.tb_frame.f_globals["__name__"] in (
+        terminal.__name__,
+        __name__,
+    )
 
 
 def _discard_output() -> None:
@@ -166,7 +197,9 @@ def _bug(error: Exception, argv: list[str]) -> int:
 
     hint = None
     try:
-        path = log.append(discover(), f"gitckpt {__version__}: git ckpt {_command(argv)}\n{log.trace(error)}")
+        path = log.append(
+            discover(), f"gitckpt {__version__}: git ckpt {_command(argv)}\n{log.trace(error)}"
+        )
         hint = f"report it with what {path} ends with"
     except CkptError:
         import traceback

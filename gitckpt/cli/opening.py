@@ -35,21 +35,28 @@ def advice() -> str | None:
 
     shell = os.environ.get("SHELL", "")
     program = shutil.which(PROGRAM)
-    if program is None or shutil.which(CODEX) is None or os.path.basename(shell) not in _SHELLS or not os.access(shell, os.X_OK):
+    if (
+        program is None
+        or shutil.which(CODEX) is None
+        or os.path.basename(shell) not in _SHELLS
+        or not os.access(shell, os.X_OK)
+    ):
         return None
     try:
-        if not process.run([process.git_executable(), "config", "--get", "alias.ckpt"]).code or _finds(shell):
+        if not process.run(
+            [process.git_executable(), "config", "--get", "alias.ckpt"]
+        ).code or _finds(shell):
             return None
     except CkptError:  # the profile waits for input, or the shell does not start
         return None
     alias = shlex.quote(f"!{os.path.abspath(program)}")
-    return (
-        f"a login shell, in which Codex runs its commands, does not find {PROGRAM}; git finds it by: git config --global alias.ckpt {alias}"
-    )
+    return f"a login shell, in which Codex runs its commands, does not find {PROGRAM}; git finds it by: git config --global alias.ckpt {alias}"
 
 
 def _finds(shell: str) -> bool:
-    child = process.Child([shell, "-lc", f"command -v {PROGRAM}"], process.environment(), own_group=True)
+    child = process.Child(
+        [shell, "-lc", f"command -v {PROGRAM}"], process.environment(), own_group=True
+    )
     return child.communicate(deadline=time.monotonic() + _PATIENCE).code == 0
 
 

@@ -53,7 +53,9 @@ def apply(quiet: bool = False, directory: str | None = None) -> None:
         try:
             os.chdir(directory)
         except OSError as error:
-            raise RepositoryError(f"cannot go to {directory}: {error.strerror}", hint="give a directory that exists") from None
+            raise RepositoryError(
+                f"cannot go to {directory}: {error.strerror}", hint="give a directory that exists"
+            ) from None
 
 
 def print_version() -> None:
@@ -62,7 +64,9 @@ def print_version() -> None:
 
 def count(text: str) -> int:
     if text.removeprefix("-").isdigit() and text.startswith("-"):
-        raise UsageError(f"a number must be 0 or more, not {text}", hint="write a whole number, such as 20")
+        raise UsageError(
+            f"a number must be 0 or more, not {text}", hint="write a whole number, such as 20"
+        )
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise UsageError(f"{text!r} is not a whole number", hint="write a whole number, such as 20")
     return int(text)

@@ -21,9 +21,21 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint, Omitted, Suspect
     from gitckpt.model.errors import CkptError
 
-_BOLD, _RED, _GREEN, _YELLOW, _CYAN, _RESET = "\033[1m", "\033[31m", "\033[32m", "\033[33m", "\033[36m", "\033[0m"
+_BOLD, _RED, _GREEN, _YELLOW, _CYAN, _RESET = (
+    "\033[1m",
+    "\033[31m",
+    "\033[32m",
+    "\033[33m",
+    "\033[36m",
+    "\033[0m",
+)
 # Prefixes of lines in a patch, and their styles, as git has them by default.
-_PATCH = (*((word, _BOLD) for word in ("diff ", "index ", "--- ", "+++ ")), ("@@", _CYAN), ("+", _GREEN), ("-", _RED))
+_PATCH = (
+    *((word, _BOLD) for word in ("diff ", "index ", "--- ", "+++ ")),
+    ("@@", _CYAN),
+    ("+", _GREEN),
+    ("-", _RED),
+)
 
 _GAP = "  "
 _NARROWEST = 8
@@ -57,12 +69,16 @@ class Shown:
         self.text = text
 
     def __format__(self, _: str) -> str:
-        raise TypeError("within a text, what has a style would be escaped: hand both over, out(heading(…), text)")
+        raise TypeError(
+            "within a text, what has a style would be escaped: hand both over, out(heading(…), text)"
+        )
 
 
 def harmless(text: str) -> str:
     """Escape characters that a terminal takes for commands or that reverse text."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+    return (
+        text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+    )
 
 
 def _escape(character: str) -> str:
@@ -73,13 +89,18 @@ def _escape(character: str) -> str:
 
 
 def _harmless_lines(text: str) -> str:
-    return "\n".join("\t".join(harmless(part) for part in line.split("\t")) for line in text.split("\n"))
+    return "\n".join(
+        "\t".join(harmless(part) for part in line.split("\t")) for line in text.split("\n")
+    )
 
 
 def _told(text: str) -> str:
     shown = harmless(text)
     if len(shown) > _LONGEST_WORD:
-        shown = " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:_BEGINNING]}…" for word in shown.split(" "))
+        shown = " ".join(
+            word if len(word) <= _LONGEST_WORD else f"{word[:_BEGINNING]}…"
+            for word in shown.split(" ")
+        )
     return shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…"
 
 
@@ -101,7 +122,9 @@ def out_patch(data: bytes) -> None:
         out_bytes(data)
         return
     is_coloured = _has_colour()
-    for line in data.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n") if data else ():
+    for line in (
+        data.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n") if data else ()
+    ):
         style = next((style for start, style in _PATCH if line.startswith(start)), "")
         sys.stdout.write(_styled(_harmless_lines(line), style, is_coloured and style != "") + "\n")
 
@@ -156,7 +179,9 @@ def fail(error: CkptError) -> int:
     for candidate in getattr(error, "candidates", ()):
         sys.stderr.write(f"  {_told(candidate)}\n")
     if error.hint:
-        sys.stderr.write(f"{_styled('hint:', _BOLD, _has_colour(sys.stderr))} {_told(error.hint)}\n")
+        sys.stderr.write(
+            f"{_styled('hint:', _BOLD, _has_colour(sys.stderr))} {_told(error.hint)}\n"
+        )
     return error.exit_code
 
 
@@ -246,7 +271,11 @@ def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str 
     """Return a person's answer, stripped; None at the end of input."""
     progress("")
     Verbosity.is_asking = True
-    sys.stderr.write("".join(f"{harmless(line)}\n" for line in told) + harmless(question) + ("\n" if above else ""))
+    sys.stderr.write(
+        "".join(f"{harmless(line)}\n" for line in told)
+        + harmless(question)
+        + ("\n" if above else "")
+    )
     sys.stderr.flush()
     try:
         line = sys.stdin.readline()
@@ -267,7 +296,11 @@ def _is_read_by_a_person() -> bool:
 
 def _has_colour(stream: TextIO | None = None) -> bool:
     # https://no-color.org
-    return (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return (
+        (stream or sys.stdout).isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )
 
 
 def size(number: int) -> str:
@@ -380,11 +413,17 @@ def _warn_of_suspects(suspects: Sequence[Suspect]) -> bool:
     """Warn of the first files; return whether a file is not named."""
     by_path: dict[str, list[str]] = {}
     for suspect in suspects:
-        by_path.setdefault(suspect.path, []).append(f"{suspect.path}:{suspect.line} ({suspect.rule})")
+        by_path.setdefault(suspect.path, []).append(
+            f"{suspect.path}:{suspect.line} ({suspect.rule})"
+        )
     groups = list(by_path.values())
     for places in groups[:_FEW]:
         warn(f"captured, and looks like a secret: {first_of(places, 1)}")
     if more := len(groups) - _FEW if len(groups) > _FEW else 0:
-        warn(f"captured, and looks like a secret: {'one more file' if more == 1 else f'{more} more files'}")
-    remark(f"what is no secret is settled by: git ckpt allow --secret {shell_word(suspects[0].path)}")
+        warn(
+            f"captured, and looks like a secret: {'one more file' if more == 1 else f'{more} more files'}"
+        )
+    remark(
+        f"what is no secret is settled by: git ckpt allow --secret {shell_word(suspects[0].path)}"
+    )
     return more > 0

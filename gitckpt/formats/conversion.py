@@ -60,7 +60,10 @@ def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
     wanted = sorted(set(oids))
     found = {}
     for oid, there in zip(wanted, repository.cat_file.contents(wanted), strict=True):
-        if there is None or there[:2] != (oid, "commit"):  # with SHA-256, git takes 40 digits as an abbreviation
+        if there is None or there[:2] != (
+            oid,
+            "commit",
+        ):  # with SHA-256, git takes 40 digits as an abbreviation
             continue
         said = _COMMITTER.search(there[2].partition(b"\n\n")[0])
         if said is None:
@@ -77,8 +80,14 @@ def of(record: Record, commit: Commit | None, now: int) -> Time:
     the clock is taken as one of the committer's zone (true of 42 of 44 public files).
     """
     if record.time is None or not 0 < record.time <= _LAST:
-        return Time(now, now, is_trusted=False, remark="tells no time: that of the import stands for it")
-    started = record.started if record.started is not None and 0 < record.started <= _LAST else record.time
+        return Time(
+            now, now, is_trusted=False, remark="tells no time: that of the import stands for it"
+        )
+    started = (
+        record.started
+        if record.started is not None and 0 < record.started <= _LAST
+        else record.time
+    )
     if not record.is_local:
         return Time(record.time, started, is_trusted=True)
     if commit is None:
@@ -104,12 +113,24 @@ def versions(repository: Repository, path: str) -> list[Version]:
     """Return the distinct versions of a file in the history of HEAD, oldest first."""
     try:
         # Not `log`: user settings can add lines to its output.
-        listed = repository.git.run("rev-list", "--timestamp", "--reverse", "--topo-order", "HEAD", "--", f":(top,literal){path}").out
+        listed = repository.git.run(
+            "rev-list",
+            "--timestamp",
+            "--reverse",
+            "--topo-order",
+            "HEAD",
+            "--",
+            f":(top,literal){path}",
+        ).out
     except GitError:
         return []  # there is no commit yet
     pairs = [line.split(" ") for line in listed.decode("ascii").splitlines()]
     found: list[Version] = []
-    for (time, commit), blob in zip(pairs, repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs]), strict=True):
+    for (time, commit), blob in zip(
+        pairs,
+        repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs]),
+        strict=True,
+    ):
         if blob is not None and blob[1] == "blob" and (not found or found[-1].data != blob[2]):
             found.append(Version(commit, int(time) * _SECOND, blob[2]))
     return found
@@ -145,16 +166,33 @@ class Drafted:
 
     def goes_with(self, before: Drafted) -> bool:
         """Return whether one transaction can record it after another checkpoint."""
-        mine, theirs = (tuple(each.fields.get(key) for key in ("git_sha", "branch", "worktree")) for each in (self, before))
-        is_other = self.checkpoint.id != before.checkpoint.id and self.item.original != before.item.original
+        mine, theirs = (
+            tuple(each.fields.get(key) for key in ("git_sha", "branch", "worktree"))
+            for each in (self, before)
+        )
+        is_other = (
+            self.checkpoint.id != before.checkpoint.id
+            and self.item.original != before.item.original
+        )
         # After a kill, the newest recorded checkpoint is found by its time.
-        return mine == theirs and is_other and self.is_ours == before.is_ours and self.checkpoint.time > before.checkpoint.time
+        return (
+            mine == theirs
+            and is_other
+            and self.is_ours == before.is_ours
+            and self.checkpoint.time > before.checkpoint.time
+        )
 
 
-def place(store: Checkpoints, item: FoundFile, *, dry_run: bool) -> tuple[str, str | None, Worktree | None]:
+def place(
+    store: Checkpoints, item: FoundFile, *, dry_run: bool
+) -> tuple[str, str | None, Worktree | None]:
     """Return commit, branch and files, if possible from the worktree in the file."""
     record, repository = item.record, store.repository
-    there = administration.seen_from(repository, record.worktree) if record.worktree is not None else None
+    there = (
+        administration.seen_from(repository, record.worktree)
+        if record.worktree is not None
+        else None
+    )
     if there is not None and not dry_run:
         with store.seen_from(there, "plumbing") as seen:
             files_ = seen.capture()
@@ -198,16 +236,30 @@ def pipeline(
             contents[name] = files.inside(path, store.repository.worktree, reason, project)
         except Unreadable as error:
             item.unread[path] = str(error)
-    inputs = {**definition.inputs, **{name: secrets.masked(value) for name, value in drive.inputs.items()}}
+    inputs = {
+        **definition.inputs,
+        **{name: secrets.masked(value) for name, value in drive.inputs.items()},
+    }
     inputs |= {name: drive.files[name] for name in contents if name in drive.files}
     # A run would wait forever for an input file that is missing here.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}
-    before = dict(newest.pipeline.completed) if newest is not None and newest.pipeline is not None else {}
+    before = (
+        dict(newest.pipeline.completed)
+        if newest is not None and newest.pipeline is not None
+        else {}
+    )
     names = [phase.name for phase in definition.phases]
     done = [name for name in names if name in drive.completed]
-    if drive.pipeline == "plan-to-pr" and item.record.phase != layout.RUN_COMPLETE and worktree is None and not commit:
+    if (
+        drive.pipeline == "plan-to-pr"
+        and item.record.phase != layout.RUN_COMPLETE
+        and worktree is None
+        and not commit
+    ):
         before_it = names[: names.index("create worktree")]
-        done = [name for name in done if name in before_it]  # without worktree and branch, that work is missing here
+        done = [
+            name for name in done if name in before_it
+        ]  # without worktree and branch, that work is missing here
     said = Pipeline(
         name=definition.name,
         phases=tuple(names),
@@ -219,7 +271,9 @@ def pipeline(
     )
     if not contents or dry_run:
         return said, worktree
-    return said, run_files.with_inputs(store.repository, store.objects, worktree or CLEAN, commit, contents)
+    return said, run_files.with_inputs(
+        store.repository, store.objects, worktree or CLEAN, commit, contents
+    )
 
 
 @functools.cache  # an import of a thousand files asks for the same one
@@ -239,5 +293,7 @@ def label(said: str) -> str:
     """Return a label that a document may have, for a phase of any length and content."""
     name, status = split(said)
     name = name[: 10 * _LABEL]  # bounds the work; the rest is never shown
-    kept = " ".join("".join(character if character.isprintable() else " " for character in name).split())[:_LABEL].rstrip("-")
+    kept = " ".join(
+        "".join(character if character.isprintable() else " " for character in name).split()
+    )[:_LABEL].rstrip("-")
     return f"{kept or 'phase'}-{status}"

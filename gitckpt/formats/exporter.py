@@ -11,7 +11,15 @@ import os
 
 from gitckpt.formats.importer import trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
-from gitckpt.formats.systems.content import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Unreadable
+from gitckpt.formats.systems.content import (
+    FORGE,
+    NEBULA,
+    QUASAR,
+    RLM_ACT,
+    SUPERPOWERS,
+    WORKFLOW,
+    Unreadable,
+)
 from gitckpt.git import fsync
 from gitckpt.git.files import atomic, premises, regular
 from gitckpt.git.objects.encoding import object_id
@@ -86,7 +94,9 @@ class Exporter:
         require_text("text", text)
         require_text("format", format_)
         if format_ not in detection.NAMES:
-            raise UsageError(f"there is no format {format_!r}", hint=f"it is one of {', '.join(detection.NAMES)}")
+            raise UsageError(
+                f"there is no format {format_!r}", hint=f"it is one of {', '.join(detection.NAMES)}"
+            )
         run = finder.named_run(text, here.repository, here.index)
         if run is None:
             return [_one(here, here.read(here.find(text)), format_)]
@@ -101,7 +111,10 @@ class Exporter:
         """Return whether `files` with `every` makes a directory: a run, a file per phase."""
         require_text("text", text)
         here = self._checkpoints
-        return format in _DIRECTORIES and finder.named_run(text, here.repository, here.index) is not None
+        return (
+            format in _DIRECTORIES
+            and finder.named_run(text, here.repository, here.index) is not None
+        )
 
     def write(self, path: str, found: Exported, *, force: bool = False) -> None:
         """Write a file atomically.
@@ -128,7 +141,9 @@ class Exporter:
             else:
                 atomic.write(place, found.data)
         except OSError as error:
-            raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH") from None
+            raise WorktreeError(
+                f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH"
+            ) from None
         fsync.flush(_above(place))  # the directory may be new
         _note(here, place, found.data)
 
@@ -149,8 +164,12 @@ class Exporter:
         try:
             os.mkdir(place)
         except OSError as error:
-            hint = "choose another place: -o PATH; or name one checkpoint of the run, to get one file"
-            raise WorktreeError(f"cannot make the directory {path}: {error.strerror}", hint=hint) from None
+            hint = (
+                "choose another place: -o PATH; or name one checkpoint of the run, to get one file"
+            )
+            raise WorktreeError(
+                f"cannot make the directory {path}: {error.strerror}", hint=hint
+            ) from None
 
 
 def _no_directory(path: str) -> WorktreeError:
@@ -179,7 +198,9 @@ def _require_no_way_out(store: Checkpoints, place: str) -> None:
 def _is_in_worktree(store: Checkpoints, place: str) -> bool:
     """Return whether a capture may find a file, and with it leftovers of a kill."""
     top = store.repository.worktree
-    return top is not None and f"{os.path.realpath(os.path.dirname(place))}{os.sep}".startswith(os.path.realpath(top) + os.sep)
+    return top is not None and f"{os.path.realpath(os.path.dirname(place))}{os.sep}".startswith(
+        os.path.realpath(top) + os.sep
+    )
 
 
 def _is_end(entry: Entry) -> bool:
@@ -193,32 +214,66 @@ def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> Exported:
     if imported is not None and checkpoint.trigger in same:
         found = next(store.objects.read([imported.original], None))
         if found is None or found[0] != "blob":
-            raise CkptError(f"the file that {checkpoint.id} was imported from is missing", hint="look at the store: git ckpt verify")
-        return Exported(checkpoint.id, _named(imported.path) or _name(checkpoint, format_), found[1], (), is_original=True)
+            raise CkptError(
+                f"the file that {checkpoint.id} was imported from is missing",
+                hint="look at the store: git ckpt verify",
+            )
+        return Exported(
+            checkpoint.id,
+            _named(imported.path) or _name(checkpoint, format_),
+            found[1],
+            (),
+            is_original=True,
+        )
     writer = _WRITERS.get(format_)
     if writer is None:
-        hint = f"write it as {_OLD[format_]}: --format {_OLD[format_]}" if format_ in _OLD else f"it is one of {', '.join(_WRITERS)}"
+        hint = (
+            f"write it as {_OLD[format_]}: --format {_OLD[format_]}"
+            if format_ in _OLD
+            else f"it is one of {', '.join(_WRITERS)}"
+        )
         raise UsageError(f"nothing new is written as {format_}", hint=hint)
     losses: list[str] = []
     try:
         data = writer(checkpoint, losses)
     except Unreadable as error:
         hint = f"see what it has: git ckpt show {checkpoint.id[:8]} --state"
-        raise UsageError(f"checkpoint {checkpoint.id[:8]} is nothing for {format_}: {error}", hint=hint) from None
+        raise UsageError(
+            f"checkpoint {checkpoint.id[:8]} is nothing for {format_}: {error}", hint=hint
+        ) from None
     losses += _lost_by_all(checkpoint, format_)
-    return Exported(checkpoint.id, _name(checkpoint, format_), data, tuple(dict.fromkeys(losses)), is_original=False)
+    return Exported(
+        checkpoint.id,
+        _name(checkpoint, format_),
+        data,
+        tuple(dict.fromkeys(losses)),
+        is_original=False,
+    )
 
 
 def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
-    said = {"message": checkpoint.message, "agent": checkpoint.agent, "branch": checkpoint.branch, "commit": checkpoint.git_sha or None}
-    losses = [f"{name} = {value}" for name, value in said.items() if value is not None and format_ not in _SAY[name]]
+    said = {
+        "message": checkpoint.message,
+        "agent": checkpoint.agent,
+        "branch": checkpoint.branch,
+        "commit": checkpoint.git_sha or None,
+    }
+    losses = [
+        f"{name} = {value}"
+        for name, value in said.items()
+        if value is not None and format_ not in _SAY[name]
+    ]
     inputs = checkpoint.pipeline.inputs if checkpoint.pipeline is not None else {}
-    names = [name for name, value in inputs.items() if value and name not in _INPUTS.get(format_, ())]
+    names = [
+        name for name, value in inputs.items() if value and name not in _INPUTS.get(format_, ())
+    ]
     losses += [f"the inputs {', '.join(names)} of the pipeline"] if names else []
     if checkpoint.worktree is not None and checkpoint.worktree.dirty:
         losses.append("the files that were not committed")
     if checkpoint.sequence is not None and checkpoint.sequence > 1 and format_ != RLM_ACT:
-        losses.append(f"the history of the run before it: {checkpoint.sequence - 1} of its checkpoints")
+        losses.append(
+            f"the history of the run before it: {checkpoint.sequence - 1} of its checkpoints"
+        )
     return losses
 
 
@@ -230,7 +285,11 @@ _INPUTS = {FORGE: ("plan",), QUASAR: ("task", "title", "max_cycles", "max_budget
 def _named(path: str) -> str | None:
     # An imported checkpoint can contain any path; only names that a tool would use are reused.
     name = os.path.basename(path)
-    return name if name.endswith(detection.SUFFIXES) and not name.startswith(".") and name.isprintable() else None
+    return (
+        name
+        if name.endswith(detection.SUFFIXES) and not name.startswith(".") and name.isprintable()
+        else None
+    )
 
 
 def _apart(found: list[Exported]) -> list[Exported]:
@@ -254,9 +313,16 @@ def _require_ours(store: Checkpoints, place: str, found: Exported) -> None:
     try:
         there = regular.content(place, _LARGEST, follow=False)
     except OSError as error:
-        raise UsageError(f"{place} is in the way: {error.strerror}", hint="move it away, or choose another place: -o PATH") from None
+        raise UsageError(
+            f"{place} is in the way: {error.strerror}",
+            hint="move it away, or choose another place: -o PATH",
+        ) from None
     oid = object_id("blob", there, store.repository.object_format)
-    originals = store.refs.list(layout.ORIGINALS.rstrip("/"), fields="%(objectname)").decode("ascii").split()
+    originals = (
+        store.refs.list(layout.ORIGINALS.rstrip("/"), fields="%(objectname)")
+        .decode("ascii")
+        .split()
+    )
     if there != found.data and oid not in originals and _noted(store).get(_digest(place)) != oid:
         raise UsageError(
             f"{place} is there, and is neither what was imported nor what was exported there last",
@@ -281,11 +347,17 @@ def _digest(place: str) -> str:
 def _noted(store: Checkpoints) -> dict[str, str]:
     """Return the oid of the last export by the digest of its path."""
     try:
-        data = regular.content(os.path.join(store.repository.private_dir, _NOTES), _LONGEST, follow=False)
+        data = regular.content(
+            os.path.join(store.repository.private_dir, _NOTES), _LONGEST, follow=False
+        )
     except OSError:
         return {}  # the next export there needs --force
     lines = data.decode("ascii", "replace").splitlines()  # arbitrary content after a power cut
-    return dict(pair for line in lines if len(pair := line.split(" ")) == 2 and not line.strip("0123456789abcdef "))
+    return dict(
+        pair
+        for line in lines
+        if len(pair := line.split(" ")) == 2 and not line.strip("0123456789abcdef ")
+    )
 
 
 def _note(store: Checkpoints, place: str, data: bytes) -> None:
@@ -298,7 +370,12 @@ def _note(store: Checkpoints, place: str, data: bytes) -> None:
         known[digest] = object_id("blob", data, repository.object_format)
         lines = [f"{where} {oid}\n" for where, oid in known.items()][-_MOST_NOTES:]
         try:
-            atomic.write_own(path, "".join(lines).encode("ascii"), flushed=True, opener=premises.create)
+            atomic.write_own(
+                path, "".join(lines).encode("ascii"), flushed=True, opener=premises.create
+            )
         except OSError as error:
-            raise WorktreeError(f"{path} cannot be written: {error.strerror}", hint=f"{place} is written all the same") from None
+            raise WorktreeError(
+                f"{path} cannot be written: {error.strerror}",
+                hint=f"{place} is written all the same",
+            ) from None
     fsync.flush([repository.private_dir, repository.common_dir])

@@ -42,7 +42,10 @@ def search(
     """
     for path in paths:
         if not os.path.lexists(path):
-            raise NotFoundError(f"there is no {path}", hint="name a file of another tool, or a directory to be searched: git ckpt import .")
+            raise NotFoundError(
+                f"there is no {path}",
+                hint="name a file of another tool, or a directory to be searched: git ckpt import .",
+            )
     seen: set[str] = set()
     places = [_place(path) for path in paths]
     for place in places:
@@ -82,7 +85,9 @@ def _place(path: str) -> str:
 def _below(directory: str, onerror: Callable[[OSError], object]) -> Iterator[str]:
     for above, directories, names in os.walk(directory, onerror=onerror):
         directories[:] = sorted(name for name in directories if name not in _LEFT_OUT)
-        yield from (os.path.join(above, name) for name in sorted(names) if name.endswith(detection.SUFFIXES))
+        yield from (
+            os.path.join(above, name) for name in sorted(names) if name.endswith(detection.SUFFIXES)
+        )
 
 
 def _shown(place: str, top: str | None) -> str:
@@ -102,7 +107,9 @@ def read(found: Found) -> Source:
     return Source(found.path, data)
 
 
-def beside(source: Source, place: str, reason: Callable[[str], str | None]) -> tuple[Source, str | None]:
+def beside(
+    source: Source, place: str, reason: Callable[[str], str | None]
+) -> tuple[Source, str | None]:
     """Return a file with the plan next to it, and a remark if the plan is not read.
 
     `reason` returns why a snapshot would leave out a file. If the file at `place` itself is left
@@ -125,7 +132,9 @@ def beside(source: Source, place: str, reason: Callable[[str], str | None]) -> t
     return Source(source.path, source.data, there), remark
 
 
-def inside(path: str, top: str | None, reason: Callable[[str], str | None], project: str = "") -> bytes:
+def inside(
+    path: str, top: str | None, reason: Callable[[str], str | None], project: str = ""
+) -> bytes:
     """Return the content of a file that another file names.
 
     Args:

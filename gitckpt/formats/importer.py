@@ -16,7 +16,17 @@ from gitckpt.durable.steps import graph_file
 from gitckpt.formats import conversion, files
 from gitckpt.formats.conversion import Drafted, FoundFile
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
-from gitckpt.formats.systems.content import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Record, Source, Unreadable
+from gitckpt.formats.systems.content import (
+    FORGE,
+    NEBULA,
+    QUASAR,
+    RLM_ACT,
+    SUPERPOWERS,
+    WORKFLOW,
+    Record,
+    Source,
+    Unreadable,
+)
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
@@ -63,7 +73,10 @@ class KnownImports:
             except (NotFoundError, InvalidCheckpoint):
                 continue  # a kill left only the bytes, or the checkpoint was removed
             is_same = found.trigger == trigger(record.format) and found.imported is not None
-            if is_same and (not record.by_path or (found.imported is not None and found.imported.path == shown(path))):
+            if is_same and (
+                not record.by_path
+                or (found.imported is not None and found.imported.path == shown(path))
+            ):
                 return found
         return None
 
@@ -76,7 +89,12 @@ class KnownImports:
             oid = self._store.refs.read(space + checkpoint_id)
             if oid is not None:
                 try:
-                    self._store.refs.update([Update(layout.CHECKPOINTS + checkpoint_id, "", ""), Update(space + checkpoint_id, "", oid)])
+                    self._store.refs.update(
+                        [
+                            Update(layout.CHECKPOINTS + checkpoint_id, "", ""),
+                            Update(space + checkpoint_id, "", oid),
+                        ]
+                    )
                 except RefMoved:
                     return  # a concurrent import has changed it
 
@@ -156,9 +174,13 @@ class Importer:
         require_text("phases", phases)
         require_callable("progress", progress)
         if format is not None and format not in detection.NAMES:
-            raise UsageError(f"there is no format {format!r}", hint=f"it is one of {', '.join(detection.NAMES)}")
+            raise UsageError(
+                f"there is no format {format!r}", hint=f"it is one of {', '.join(detection.NAMES)}"
+            )
         if phases not in quasar.TABLES:
-            raise UsageError(f"{phases!r} is no phase that quasar once lacked", hint="it is linting or filtering")
+            raise UsageError(
+                f"{phases!r} is no phase that quasar once lacked", hint="it is linting or filtering"
+            )
         self._store = inside(store)
         self._format = format
         self._phases = phases
@@ -205,12 +227,16 @@ class Importer:
                     self._require_unknown(source, is_named=found.is_named)
             except Unreadable as error:
                 if found.is_meant:
-                    outcomes.append(ImportedFile(found.path, FAILED, self._format, problem=str(error)))
+                    outcomes.append(
+                        ImportedFile(found.path, FAILED, self._format, problem=str(error))
+                    )
                 continue
             if made:
                 read += made
             elif found.is_meant:
-                outcomes.append(ImportedFile(found.path, SKIPPED, problem="it is of none of the formats"))
+                outcomes.append(
+                    ImportedFile(found.path, SKIPPED, problem="it is of none of the formats")
+                )
         runs: dict[tuple[str, str], list[FoundFile]] = {}
         for item in self._items(read):
             runs.setdefault((item.record.format, item.record.identity), []).append(item)
@@ -218,7 +244,9 @@ class Importer:
         try:
             for items in runs.values():
                 self._progress(f"importing {done + len(items)} of {len(read)} files")
-                items.sort(key=lambda item: (item.time.instant, item.record.place, item.source.path))
+                items.sort(
+                    key=lambda item: (item.time.instant, item.record.place, item.source.path)
+                )
                 outcomes += self._run(items)
                 done += len(items)
         finally:
@@ -233,7 +261,9 @@ class Importer:
         if format_ is not None and not detection.may_be_anybodys(source, format_):
             self._record(format_, source)
         if is_named:
-            raise Unreadable("it is of none of the formats; with --format NAME, what it lacks is said")
+            raise Unreadable(
+                "it is of none of the formats; with --format NAME, what it lacks is said"
+            )
 
     def _read(self, source: Source, place: str) -> list[tuple[Record, Source]]:
         format_ = self._format or detection.format_of(source)
@@ -253,7 +283,12 @@ class Importer:
                 except Unreadable as error:
                     self._progress(f"{source.path} of commit {version.commit[:10]}: {error}")
                     continue
-                versions.append((replace(record, commit=version.commit, time=version.time, is_local=False), older))
+                versions.append(
+                    (
+                        replace(record, commit=version.commit, time=version.time, is_local=False),
+                        older,
+                    )
+                )
             if versions and versions[-1][1].data == source.data:
                 made = []
             made = [*versions, *made]
@@ -283,12 +318,19 @@ class Importer:
 
     def _items(self, read: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
         known = list(read)
-        there = conversion.commits(self._store.repository, {record.commit for record, _ in known if ids.is_oid(record.commit)})
+        there = conversion.commits(
+            self._store.repository,
+            {record.commit for record, _ in known if ids.is_oid(record.commit)},
+        )
         now, items = self._store.clock(), []
         for record, source in known:
             time = conversion.of(record, there.get(record.commit), now)
             original = object_id("blob", source.data, self._store.repository.object_format)
-            items.append(FoundFile(record, source, time, record.commit if record.commit in there else "", original))
+            items.append(
+                FoundFile(
+                    record, source, time, record.commit if record.commit in there else "", original
+                )
+            )
         return items
 
     def _run(self, items: list[FoundFile]) -> list[ImportedFile]:
@@ -311,7 +353,9 @@ class Importer:
         if newest is not None and newest.trigger != trigger(fresh[0].record.format):
             if not self._fork:
                 problem = f"run {run} has gone on here since it was imported: --fork makes a second run of the file"
-                return outcomes + [replace(_outcome(item, REFUSED, run), problem=problem) for item in fresh]
+                return outcomes + [
+                    replace(_outcome(item, REFUSED, run), problem=problem) for item in fresh
+                ]
             run = newest = None
         if not self._dry_run:
             self._store.objects.write([("blob", item.source.data) for item in fresh])
@@ -328,7 +372,10 @@ class Importer:
                 outcomes.append(replace(_outcome(fresh.pop(0), FAILED, run), problem=error.message))
                 continue
             newest = made[-1]
-            outcomes += [self._imported(each.item, checkpoint) for each, checkpoint in zip(group, made, strict=True)]
+            outcomes += [
+                self._imported(each.item, checkpoint)
+                for each, checkpoint in zip(group, made, strict=True)
+            ]
             del fresh[: len(made)]
         return outcomes
 
@@ -360,14 +407,23 @@ class Importer:
     def _draft(self, item: FoundFile, newest: Checkpoint | None) -> Drafted:
         record, store = item.record, self._store
         checkpoint_id = record.id
-        if checkpoint_id is not None and store.refs.read(layout.CHECKPOINTS + checkpoint_id) is not None:
+        if (
+            checkpoint_id is not None
+            and store.refs.read(layout.CHECKPOINTS + checkpoint_id) is not None
+        ):
             checkpoint_id = None  # the file has changed since its import
         elif checkpoint_id is not None and not self._dry_run:
             self._known.clear(checkpoint_id)
         checkpoint_id = checkpoint_id or store.new_id()
         commit, branch, worktree = conversion.place(store, item, dry_run=self._dry_run)
         pipeline, worktree = conversion.pipeline(
-            store, item, checkpoint_id, newest, (commit, worktree), reason=self._reason, dry_run=self._dry_run
+            store,
+            item,
+            checkpoint_id,
+            newest,
+            (commit, worktree),
+            reason=self._reason,
+            dry_run=self._dry_run,
         )
         imported = Imported(
             shown(item.source.path),
@@ -375,7 +431,11 @@ class Importer:
             times.to_text(store.clock()),
             untrusted=True if not item.time.is_trusted else None,
         )
-        details: draft.Details = {"trigger": trigger(record.format), "errors": record.errors, "pipeline": pipeline}
+        details: draft.Details = {
+            "trigger": trigger(record.format),
+            "errors": record.errors,
+            "pipeline": pipeline,
+        }
         drafted, fields, state = draft.draft(
             conversion.label(record.phase),
             conversion.state(item),
@@ -385,12 +445,17 @@ class Importer:
             checkpoint_id=checkpoint_id,
             instant=item.time.instant,
         )
-        fields = {**fields, "imported": {"path": imported.path, "original": imported.original, "at": imported.at}}
+        fields = {
+            **fields,
+            "imported": {"path": imported.path, "original": imported.original, "at": imported.at},
+        }
         if imported.untrusted:
             fields["imported"]["untrusted"] = True
         return Drafted(item, replace(drafted, imported=imported), fields, state)
 
-    def _take(self, group: Sequence[Drafted], newest: Checkpoint | None, *, is_second: bool) -> list[Checkpoint]:
+    def _take(
+        self, group: Sequence[Drafted], newest: Checkpoint | None, *, is_second: bool
+    ) -> list[Checkpoint]:
         first = group[0]
         run = newest.run if newest is not None else None
         claim = None
@@ -404,16 +469,27 @@ class Importer:
             return [replace(first.checkpoint, run=run)]
         for each in group:
             each.fields["run"] = run
-        proposals = [Proposal(each.fields, each.state, is_ours=each.is_ours, is_apart=True) for each in group]
+        proposals = [
+            Proposal(each.fields, each.state, is_ours=each.is_ours, is_apart=True) for each in group
+        ]
         if newest is None:
-            proposals[0] = Proposal(first.fields, first.state, starts_run=True, claim=claim, is_ours=first.is_ours, is_apart=True)
+            proposals[0] = Proposal(
+                first.fields,
+                first.state,
+                starts_run=True,
+                claim=claim,
+                is_ours=first.is_ours,
+                is_apart=True,
+            )
         self._recorder.record(proposals[0], then=proposals[1:])
         for each in group:
             self._known.note(each.item.original, each.checkpoint.id)
         return [draft.recorded(each.checkpoint, each.fields, each.state) for each in group]
 
     def _free_run(self, item: FoundFile) -> str:
-        base = item.record.run or ids.run_id(times.to_stamp(item.time.started), item.record.name[:_NAME])
+        base = item.record.run or ids.run_id(
+            times.to_stamp(item.time.started), item.record.name[:_NAME]
+        )
         if self._is_free(base):
             return base
         base = base[:_LONGEST_RUN].rstrip("-")
@@ -435,14 +511,22 @@ _READERS: dict[str, Callable[[Source], Record]] = {
 }
 
 
-def _outcome(item: FoundFile, status: str, run: str | None = None, made: Checkpoint | None = None) -> ImportedFile:
+def _outcome(
+    item: FoundFile, status: str, run: str | None = None, made: Checkpoint | None = None
+) -> ImportedFile:
     said = [*item.record.remarks, *([item.time.remark] if item.time.remark is not None else [])]
     if item.record.commit and not item.commit:
-        said.append(f"names the commit {item.record.commit[:10]:.60}, which is not here: it is kept as text")
+        said.append(
+            f"names the commit {item.record.commit[:10]:.60}, which is not here: it is kept as text"
+        )
     if not item.time.is_trusted and item.time.remark is None:
         said.append("has a time that no commit confirms")
     if item.record.drive is not None and made is not None and made.pipeline is not None:
         said += [f"names {path!r:.120}, which {why}" for path, why in item.unread.items()]
     remarks = tuple(said) if status == IMPORTED else ()
     plain = ImportedFile(item.source.path, status, item.record.format, run, remarks=remarks)
-    return plain if made is None else replace(plain, checkpoint=made.id, label=made.label, timestamp=made.timestamp)
+    return (
+        plain
+        if made is None
+        else replace(plain, checkpoint=made.id, label=made.label, timestamp=made.timestamp)
+    )

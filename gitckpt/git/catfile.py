@@ -21,7 +21,12 @@ _MANY, _PORTION = 500, 5000
 _CHUNK = 1 << 20
 
 # git dies with one of these where a tree on the way to the object is malformed.
-_MALFORMED = ("too-short tree", "malformed mode in tree entry", "empty filename in tree entry", "truncated tree")
+_MALFORMED = (
+    "too-short tree",
+    "malformed mode in tree entry",
+    "empty filename in tree entry",
+    "truncated tree",
+)
 
 # The same where such a tree is damaged, or a partial clone lacks the object.
 _UNREADABLE = (*_MALFORMED, " is corrupt", "from promisor remote")
@@ -79,7 +84,9 @@ class CatFile:
                 raise
         return existing
 
-    def contents(self, names: Sequence[str], most: int | None = None) -> Iterator[tuple[str, str, bytes] | None]:
+    def contents(
+        self, names: Sequence[str], most: int | None = None
+    ) -> Iterator[tuple[str, str, bytes] | None]:
         """Yield oid, kind and content for each name; None if missing or damaged.
 
         Above `most` bytes, the kind is `encoding.OVERSIZED` and the content empty.
@@ -97,7 +104,9 @@ class CatFile:
             yield from self._one_by_one(portion, most)
             done += len(portion)
 
-    def _in_bulk(self, names: Sequence[str], start: int, most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
+    def _in_bulk(
+        self, names: Sequence[str], start: int, most: int | None
+    ) -> Iterator[tuple[str, str, bytes] | None]:
         # A fifth of the time of asking one by one. Ends at the first object that git cannot give.
         child = self._git.start(*BOUNDED, "cat-file", "--batch", "--buffer")
         thread = _told(child, names, start)
@@ -122,7 +131,9 @@ class CatFile:
             thread.join()
             child.close()
 
-    def _one_by_one(self, names: Sequence[str], most: int | None) -> Iterator[tuple[str, str, bytes] | None]:
+    def _one_by_one(
+        self, names: Sequence[str], most: int | None
+    ) -> Iterator[tuple[str, str, bytes] | None]:
         requests = [f"contents {name}\n".encode("utf-8", "surrogateescape") for name in names]
         done = 0
         while done < len(requests):
@@ -147,7 +158,9 @@ class CatFile:
                             yield oid, OVERSIZED, b""
                             break
                         data = child.read(size + 1)
-                        if len(data) != size + 1:  # git ended at a damaged object; a new one gets the rest
+                        if (
+                            len(data) != size + 1
+                        ):  # git ended at a damaged object; a new one gets the rest
                             _ended(child, unless=_DAMAGED)
                             yield None
                             break
@@ -211,7 +224,11 @@ def _told(child: Child, names: Sequence[str], start: int) -> Thread:
     def tell() -> None:
         try:
             for at in range(start, len(names), _MANY):
-                child.write("".join(f"{name}\n" for name in names[at : at + _MANY]).encode("utf-8", "surrogateescape"))
+                child.write(
+                    "".join(f"{name}\n" for name in names[at : at + _MANY]).encode(
+                        "utf-8", "surrogateescape"
+                    )
+                )
         except BrokenPipeError:
             pass  # git ended early; the answers show where
         child.feed(b"")

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.process import MAY_FETCH, OFFLINE, Child, Completed, GitError, environment, git_executable
+from gitckpt.git.process import (
+    MAY_FETCH,
+    OFFLINE,
+    Child,
+    Completed,
+    GitError,
+    environment,
+    git_executable,
+)
 from gitckpt.model.errors import RepositoryError
 
 TYPE_CHECKING = False
@@ -14,11 +22,21 @@ if TYPE_CHECKING:
 _MINIMUM = (2, 39)
 
 # For commands that write: by default git flushes neither loose objects nor refs.
-DURABLE = ("-c", "core.fsync=committed,loose-object,index,reference", "-c", "core.fsyncMethod=fsync")
+DURABLE = (
+    "-c",
+    "core.fsync=committed,loose-object,index,reference",
+    "-c",
+    "core.fsyncMethod=fsync",
+)
 
 # For commands that walk a whole repository: a tenth of the memory, no more time.
 LEAN = (
-    *("-c", "core.packedGitWindowSize=1m", "-c", "core.packedGitLimit=32m"),  # else git maps all of each pack
+    *(
+        "-c",
+        "core.packedGitWindowSize=1m",
+        "-c",
+        "core.packedGitLimit=32m",
+    ),  # else git maps all of each pack
     *("-c", "core.deltaBaseCacheLimit=16m"),
 )
 
@@ -33,7 +51,10 @@ STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
 _OURS = (
     *("-c", "core.fsmonitor=false"),  # else git starts the user's program, which may stay
     *("-c", "core.warnAmbiguousRefs=false"),  # else git looks six times for a ref named like an oid
-    *("-c", "submodule.recurse=false"),  # else `read-tree -u` overwrites uncommitted work in submodules
+    *(
+        "-c",
+        "submodule.recurse=false",
+    ),  # else `read-tree -u` overwrites uncommitted work in submodules
     *("-c", "core.ignoreStat=false"),  # else git assumes that written files stay unchanged
 )
 
@@ -76,7 +97,11 @@ class Git:
         `locks`: git may take optional locks, that is, refresh the index on disk. `deadline`: on the
         clock of `time.monotonic`. `most`: bytes of output after which git gets SIGTERM.
         """
-        child = Child([*self._prefix, *args], self._environment(env, locks=locks), own_group=deadline is not None)
+        child = Child(
+            [*self._prefix, *args],
+            self._environment(env, locks=locks),
+            own_group=deadline is not None,
+        )
         return self.finish(child, args, data=data, ok=ok, deadline=deadline, most=most)
 
     def each_line(
@@ -101,7 +126,11 @@ class Git:
 
         # Otherwise git writes line by line, a million times for a million commits.
         env = {"GIT_FLUSH": "0", **(env or {})}
-        child = Child([*self._prefix, *args], self._environment(env, locks=False), own_group=deadline is not None)
+        child = Child(
+            [*self._prefix, *args],
+            self._environment(env, locks=False),
+            own_group=deadline is not None,
+        )
         try:
             done = child.communicate(data, deadline, into=into)
         except BaseException:
@@ -164,7 +193,10 @@ def require_git(asked: Child | None = None) -> tuple[int, ...]:
     asked = asked or Child([executable[0], "version"], environment())
     done = asked.communicate()
     if done.code < 0:
-        raise RepositoryError(f"git was killed by signal {-done.code} when it was asked for its version", hint="run the command again")
+        raise RepositoryError(
+            f"git was killed by signal {-done.code} when it was asked for its version",
+            hint="run the command again",
+        )
     answer = done.out.decode("utf-8", "replace").strip()
     numbers = []
     for part in answer.removeprefix("git version ").split("."):
@@ -174,7 +206,10 @@ def require_git(asked: Child | None = None) -> tuple[int, ...]:
     version = tuple(numbers)
     if version < _MINIMUM:
         wanted = ".".join(map(str, _MINIMUM))
-        raise RepositoryError(f"{answer} is too old", hint=f"install git {wanted} or newer, or name one in GITCKPT_GIT")
+        raise RepositoryError(
+            f"{answer} is too old",
+            hint=f"install git {wanted} or newer, or name one in GITCKPT_GIT",
+        )
     _versions[executable] = version
     return version
 

@@ -61,7 +61,9 @@ def _tracked(repository: Repository, entries: ConfigEntries) -> dict[str, list[s
             trusted = trusted or _always_read(repository)
             if place not in trusted:
                 names_by_file.setdefault(place, []).append(name)
-    return {place: names for place, names in names_by_file.items() if _is_tracked(repository, place)}
+    return {
+        place: names for place, names in names_by_file.items() if _is_tracked(repository, place)
+    }
 
 
 def _is_tracked(repository: Repository, place: str) -> bool:
@@ -103,9 +105,15 @@ def _entries(repository: Repository) -> ConfigEntries:
             return entries
     start = time.time_ns()
     entries = []
-    words = repository.git.run("config", "--null", "--show-origin", "--list").out.decode("utf-8", "surrogateescape").split("\0")
+    words = (
+        repository.git.run("config", "--null", "--show-origin", "--list")
+        .out.decode("utf-8", "surrogateescape")
+        .split("\0")
+    )
     for origin, entry in zip(words[::2], words[1::2], strict=False):
-        entries.append((origin.removeprefix("file:") if origin.startswith("file:") else "", *_parted(entry)))
+        entries.append(
+            (origin.removeprefix("file:") if origin.startswith("file:") else "", *_parted(entry))
+        )
     repository.configuration = _to_be_kept(repository, entries, variables, start)
     return entries
 
@@ -139,7 +147,11 @@ def _stamp(path: str, now: int | None = None) -> str | None:
 
 def _variables() -> dict[str, str]:
     # What decides which files git reads, or adds settings.
-    return {name: value for name, value in os.environ.items() if name in _PLACES or name.startswith("GIT_CONFIG")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _PLACES or name.startswith("GIT_CONFIG")
+    }
 
 
 def _shared() -> str:
@@ -154,7 +166,10 @@ def _always_read(repository: Repository) -> list[str]:
         os.environ.get("GIT_CONFIG_GLOBAL") or os.path.join(os.path.expanduser("~"), ".gitconfig"),
         os.path.join(_shared(), "config"),
         os.path.join(repository.common_dir, "config"),
-        *(os.path.join(place, "config.worktree") for place in (repository.common_dir, repository.git_dir)),
+        *(
+            os.path.join(place, "config.worktree")
+            for place in (repository.common_dir, repository.git_dir)
+        ),
     ]
 
 
@@ -180,5 +195,9 @@ def write(repository: Repository, name: str, value: str, *, add: bool = False) -
 
 
 def unset(repository: Repository, name: str, value: str | None = None) -> None:
-    wanted = ["--fixed-value", "--unset-all", name, value] if value is not None else ["--unset-all", name]
+    wanted = (
+        ["--fixed-value", "--unset-all", name, value]
+        if value is not None
+        else ["--unset-all", name]
+    )
     repository.git.run("config", "--local", *wanted, ok=(0, 5))

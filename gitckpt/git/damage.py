@@ -24,7 +24,9 @@ _NAME_LENGTHS = (38, 62)  # of the files of loose objects: SHA-1, SHA-256
 Counted = Callable[[int, int], None]  # receives the number of objects read, and the total
 
 
-def unreadable(repository: Repository, oids: Sequence[str], progress: Counted | None = None) -> set[str]:
+def unreadable(
+    repository: Repository, oids: Sequence[str], progress: Counted | None = None
+) -> set[str]:
     """Return the objects that are missing, or whose content does not match the oid.
 
     Nothing is fetched: in a partial clone, a missing object is not damaged.
@@ -35,7 +37,9 @@ def unreadable(repository: Repository, oids: Sequence[str], progress: Counted | 
         if entry is not None and entry[1] == OVERSIZED:
             is_sound = _is_sound(repository, oid)
         else:
-            is_sound = entry is not None and object_id(entry[1], entry[2], repository.object_format) == oid
+            is_sound = (
+                entry is not None and object_id(entry[1], entry[2], repository.object_format) == oid
+            )
         if not is_sound:
             lost.add(oid)
         if progress is not None and (count % _EVERY == 0 or count == len(oids)):

@@ -60,7 +60,9 @@ class Host:
 
 
 def here() -> Host:
-    boot = _content("/proc/sys/kernel/random/boot_id") or _said(["sysctl", "-n", "kern.bootsessionuuid"])
+    boot = _content("/proc/sys/kernel/random/boot_id") or _said(
+        ["sysctl", "-n", "kern.bootsessionuuid"]
+    )
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -71,7 +73,9 @@ def here() -> Host:
 def start_of(pid: int) -> str:
     """Return when a process started, as text to compare; "" if it is gone or a zombie."""
     if os.path.exists(_PROC):
-        fields = _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()  # proc(5): the name may hold any byte
+        fields = (
+            _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
+        )  # proc(5): the name may hold any byte
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
     status, _, started = _said(["ps", "-o", "stat=,lstart=", "-p", str(pid)]).strip().partition(" ")
     return "" if status.startswith("Z") else " ".join(started.split())

@@ -41,7 +41,10 @@ def flush(paths: Iterable[str]) -> None:
         _empty_cache(path, failures)
     if failures:
         error = failures[0]
-        raise CkptError(f"cannot flush {error.filename} to the disk: {error.strerror}", hint="look at the disk: dmesg")
+        raise CkptError(
+            f"cannot flush {error.filename} to the disk: {error.strerror}",
+            hint="look at the disk: dmesg",
+        )
 
 
 def object_path(common_dir: str, oid: str) -> str:
@@ -91,7 +94,9 @@ def _apply(flush_fd: Callable[[int], object], path: str, failures: list[OSError]
             os.close(fd)
     except OSError as error:
         if error.errno not in (*_GONE, *_UNABLE):
-            failures.append(OSError(error.errno, error.strerror, path))  # the error of `fsync` names no file
+            failures.append(
+                OSError(error.errno, error.strerror, path)
+            )  # the error of `fsync` names no file
 
 
 def _empty_cache(path: str, failures: list[OSError]) -> None:

@@ -29,7 +29,12 @@ def promisor(repository: Repository) -> str | None:
     """Return the promisor remote of a partial clone; None for a full clone."""
     names = config.read(repository, r"^remote\..*\.promisor$")
     return next(
-        (name.removeprefix("remote.").removesuffix(".promisor") for name, values in names.items() if config.is_on(values[-1])), None
+        (
+            name.removeprefix("remote.").removesuffix(".promisor")
+            for name, values in names.items()
+            if config.is_on(values[-1])
+        ),
+        None,
     )
 
 
@@ -38,7 +43,9 @@ def on_purpose(repository: Repository) -> Mapping[str, str]:
     return MAY_FETCH if promisor(repository) is not None else {}
 
 
-def missing(repository: Repository, tree: str, known: str | None, *, blobs: bool = True) -> list[str]:
+def missing(
+    repository: Repository, tree: str, known: str | None, *, blobs: bool = True
+) -> list[str]:
     """Return the missing objects below a tree but not below `known`; fetch none."""
     words = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
     words += [] if blobs else ["--filter=blob:none"]
@@ -48,12 +55,20 @@ def missing(repository: Repository, tree: str, known: str | None, *, blobs: bool
     return [line[1:].decode("ascii") for line in done.out.splitlines() if line.startswith(b"?")]
 
 
-def fetch_missing(repository: Repository, tree: str, known: str | None, *, blobs: bool = True) -> None:
+def fetch_missing(
+    repository: Repository, tree: str, known: str | None, *, blobs: bool = True
+) -> None:
     """Fetch exactly what a partial clone lacks below a tree, level by level."""
     remote = promisor(repository)
     if remote is None:
         return
-    options = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin")
+    options = (
+        "--no-tags",
+        "--no-write-fetch-head",
+        "--recurse-submodules=no",
+        "--filter=blob:none",
+        "--stdin",
+    )
     words = ("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", remote, *options)
     before: list[str] = []
     while wanted := missing(repository, tree, known, blobs=blobs):
@@ -89,7 +104,9 @@ def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None
 def unreachable(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
     return WorktreeError(
         f"{len(oids)} objects of the files are missing here: {first_of(oids)}",
-        hint="this is a partial clone: run the command again where its remote can be reached" if is_promised else SEE_DAMAGE,
+        hint="this is a partial clone: run the command again where its remote can be reached"
+        if is_promised
+        else SEE_DAMAGE,
     )
 
 
@@ -148,13 +165,19 @@ def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
     """Return the tips that reach one of the commits, and that no commit reaches."""
     if not tips or next(iter(commits), None) is None:
         return set()
-    return _walk(git, chain(tips, (f"^{commit}" for commit in commits)), "--ancestry-path").intersection(tips)
+    return _walk(
+        git, chain(tips, (f"^{commit}" for commit in commits)), "--ancestry-path"
+    ).intersection(tips)
 
 
 def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
     oids: set[str] = set()
     words = (*LEAN, "rev-list", "--ignore-missing", *options, "--stdin")
-    git.each_line(*words, take=lambda lines: oids.update(line.decode("ascii") for line in lines), data=lines_of(revs))
+    git.each_line(
+        *words,
+        take=lambda lines: oids.update(line.decode("ascii") for line in lines),
+        data=lines_of(revs),
+    )
     return oids
 
 
@@ -178,7 +201,12 @@ class Lacking:
 
 
 def lacking(
-    repository: Repository, objects: Objects, roots: Iterable[str], damaged: Collection[str] = (), *, with_history: bool = True
+    repository: Repository,
+    objects: Objects,
+    roots: Iterable[str],
+    damaged: Collection[str] = (),
+    *,
+    with_history: bool = True,
 ) -> Lacking:
     """Return what is missing or damaged beneath commits and trees, except in blobs.
 
@@ -212,7 +240,11 @@ def lacking(
         return Lacking()
     sent = _promised(repository, objects) if promised else frozenset()
     walk = _Walk(repository, objects, roots, sent, damaged, with_history=with_history)
-    complaint = "" if walk.missing else (complaint or "").strip().rpartition("\n")[2].removeprefix("fatal: ")
+    complaint = (
+        ""
+        if walk.missing
+        else (complaint or "").strip().rpartition("\n")[2].removeprefix("fatal: ")
+    )
     return Lacking(walk.found(), complaint)
 
 
@@ -266,7 +298,11 @@ class _Walk:
                 self.missing.add(oid)
                 continue
             try:
-                references = list(_references(found, self._format, is_cut=oid in self._cut or not self._with_history))
+                references = list(
+                    _references(
+                        found, self._format, is_cut=oid in self._cut or not self._with_history
+                    )
+                )
             except ValueError:  # the oid matches, but the object is malformed
                 self.missing.add(oid)
                 continue
@@ -283,7 +319,9 @@ class _Walk:
         self.missing.update(oid for oid in oids if oid not in self._promised)
 
 
-def _references(found: tuple[str, bytes], object_format: str, *, is_cut: bool) -> Iterator[tuple[str, bool]]:
+def _references(
+    found: tuple[str, bytes], object_format: str, *, is_cut: bool
+) -> Iterator[tuple[str, bool]]:
     kind, data = found
     if kind == "commit":
         for line in data.partition(b"\n\n")[0].split(b"\n"):
@@ -299,13 +337,18 @@ def _references(found: tuple[str, bytes], object_format: str, *, is_cut: bool) -
 
 
 def _present(repository: Repository) -> set[str]:
-    out = repository.git.run("cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)").out
+    out = repository.git.run(
+        "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"
+    ).out
     return set(out.decode("ascii").split())
 
 
 def _cut(repository: Repository) -> set[str]:
     # Commits whose parents a shallow clone lacks.
-    with contextlib.suppress(FileNotFoundError), open(os.path.join(repository.common_dir, "shallow"), encoding="ascii") as file:
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(os.path.join(repository.common_dir, "shallow"), encoding="ascii") as file,
+    ):
         return set(file.read().split())
     return set()
 
@@ -317,12 +360,16 @@ def _promised(repository: Repository, objects: Objects) -> set[str]:
     for name in sorted(os.listdir(place)):
         if name.endswith(".promisor"):
             with open(os.path.join(place, f"{name.removesuffix('.promisor')}.idx"), "rb") as file:
-                out = repository.git.run("show-index", f"--object-format={repository.object_format}", data=file.read()).out
+                out = repository.git.run(
+                    "show-index", f"--object-format={repository.object_format}", data=file.read()
+                ).out
             sent += [line.split(b" ")[1].decode("ascii") for line in out.splitlines()]
     promised = set(sent)
     for found in objects.read(sent, None):
         if found is not None and found[0] != "blob":
-            promised.update(oid for oid, _ in _references(found, repository.object_format, is_cut=False))
+            promised.update(
+                oid for oid, _ in _references(found, repository.object_format, is_cut=False)
+            )
     return promised
 
 

@@ -23,9 +23,24 @@ QUIET = 2.0
 # Seconds: `git repack` leaves a finished pack alone for hours, until it has written the last one.
 OBJECTS_QUIET = 24 * 3600.0
 # Prefixes of temporary files that git and `pack.write` rename when finished.
-_BEGUN = ("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_mtimes_", "tmp_bitmap_", "tmp_midx_", "tmp_graph_", "tmp_ckpt_")
+_BEGUN = (
+    "tmp_obj_",
+    "tmp_pack_",
+    "tmp_idx_",
+    "tmp_rev_",
+    "tmp_mtimes_",
+    "tmp_bitmap_",
+    "tmp_midx_",
+    "tmp_graph_",
+    "tmp_ckpt_",
+)
 
-_DEEPER = ("pack", "info", os.path.join("info", "commit-graphs"), os.path.join("pack", "multi-pack-index.d"))
+_DEEPER = (
+    "pack",
+    "info",
+    os.path.join("info", "commit-graphs"),
+    os.path.join("pack", "multi-pack-index.d"),
+)
 
 _GRAIN = 0.1  # seconds: precision of process starts and file times
 # Commands that stay open, as in a pager, and lock no ref.
@@ -47,7 +62,11 @@ class FileMark:
         self.owner = status.st_uid
 
     def is_same(self, other: FileMark | None) -> bool:
-        return other is not None and (self.inode, self.changed, self.size) == (other.inode, other.changed, other.size)
+        return other is not None and (self.inode, self.changed, self.size) == (
+            other.inode,
+            other.changed,
+            other.size,
+        )
 
 
 def mark(path: str) -> FileMark | None:
@@ -56,7 +75,15 @@ def mark(path: str) -> FileMark | None:
         found = FileMark(os.lstat(path))
         if os.path.isdir(path) and not os.path.islink(path):
             for parent, names, files in os.walk(path):
-                found.changed = max([found.changed, *(os.lstat(os.path.join(parent, name)).st_mtime for name in (*names, *files))])
+                found.changed = max(
+                    [
+                        found.changed,
+                        *(
+                            os.lstat(os.path.join(parent, name)).st_mtime
+                            for name in (*names, *files)
+                        ),
+                    ]
+                )
     except OSError:
         return None
     return found
@@ -68,10 +95,20 @@ def lock_files(repository: Repository) -> list[str]:
 
     common = repository.common_dir
     tops = [common, *(git_dir for git_dir, _ in administration.registered(repository))]
-    places = [*tops, *(os.path.join(common, name) for name in ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable"))]
+    places = [
+        *tops,
+        *(
+            os.path.join(common, name)
+            for name in ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable")
+        ),
+    ]
     places += [parent for top in tops for parent, _, _ in os.walk(os.path.join(top, "refs"))]
     paths = [os.path.join(place, name) for place in places for name in _names(place)]
-    return [path for path in paths if path.endswith(".lock") or os.path.basename(path) == "packed-refs.new"]
+    return [
+        path
+        for path in paths
+        if path.endswith(".lock") or os.path.basename(path) == "packed-refs.new"
+    ]
 
 
 def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
@@ -85,7 +122,10 @@ def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMa
         path: lock
         for path, lock in old.items()
         # Only root sees the directories of other users' processes.
-        if me in (0, lock.owner) and not any(owner == lock.owner and started <= lock.changed + _GRAIN for owner, started in writers)
+        if me in (0, lock.owner)
+        and not any(
+            owner == lock.owner and started <= lock.changed + _GRAIN for owner, started in writers
+        )
     }
 
 
@@ -93,7 +133,11 @@ def left_for(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
     # A time in the future counts as old: the clock was set back.
     now = time.time()
     marks = {path: mark(path) for path in paths}
-    return {path: known for path, known in marks.items() if known is not None and abs(now - known.changed) >= seconds}
+    return {
+        path: known
+        for path, known in marks.items()
+        if known is not None and abs(now - known.changed) >= seconds
+    }
 
 
 def discard(path: str, known: FileMark) -> bool:
@@ -123,10 +167,18 @@ def is_alive(pid: int) -> bool:
 def half_written(repository: Repository) -> list[str]:
     place = os.path.join(repository.common_dir, "objects")
     names = _names(place)
-    found = [os.path.join(place, name) for name in names if name.startswith(("tmp_objdir-", "tmp_obj_", "bulk_fsync_"))]
+    found = [
+        os.path.join(place, name)
+        for name in names
+        if name.startswith(("tmp_objdir-", "tmp_obj_", "bulk_fsync_"))
+    ]
     for directory in (*(name for name in names if len(name) == 2), *_DEEPER):
         inside = os.path.join(place, directory)
-        found += [os.path.join(inside, name) for name in _names(inside) if name.startswith(_BEGUN) or _is_of_repack(name)]
+        found += [
+            os.path.join(inside, name)
+            for name in _names(inside)
+            if name.startswith(_BEGUN) or _is_of_repack(name)
+        ]
     return found
 
 
@@ -146,7 +198,9 @@ def size_of(path: str) -> int:
     size = status.st_blocks * 512
     if os.path.isdir(path) and not os.path.islink(path):
         for parent, names, files in os.walk(path):
-            size += sum(os.lstat(os.path.join(parent, name)).st_blocks * 512 for name in (*names, *files))
+            size += sum(
+                os.lstat(os.path.join(parent, name)).st_blocks * 512 for name in (*names, *files)
+            )
     return size
 
 
@@ -162,10 +216,21 @@ def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
     waiting = _ancestors()
     for number in filter(str.isdigit, os.listdir("/proc")):
         name, fields = _stat(number)
-        if not (name == b"git" or name.startswith(b"git-")) or name == b"git-ckpt" or not fields or fields[0] in b"ZX" or number in waiting:
+        if (
+            not (name == b"git" or name.startswith(b"git-"))
+            or name == b"git-ckpt"
+            or not fields
+            or fields[0] in b"ZX"
+            or number in waiting
+        ):
             continue
         words = _content(f"/proc/{number}/cmdline").split(b"\0")
-        if b"cat-file" in words or _READERS.issuperset(words[1:2]) or _OURS.issubset(words) or _is_elsewhere(number, words, tops):
+        if (
+            b"cat-file" in words
+            or _READERS.issuperset(words[1:2])
+            or _OURS.issubset(words)
+            or _is_elsewhere(number, words, tops)
+        ):
             continue
         try:
             owner = os.stat(f"/proc/{number}").st_uid
@@ -180,7 +245,9 @@ def _is_elsewhere(number: str, words: list[bytes], tops: list[str]) -> bool:
     except OSError:
         return False
     named = (*words, *_content(f"/proc/{number}/environ").split(b"\0"))
-    told = [os.fsdecode(word.partition(b"=")[2]) for word in named if word.startswith(_ITS_REPOSITORY)]
+    told = [
+        os.fsdecode(word.partition(b"=")[2]) for word in named if word.startswith(_ITS_REPOSITORY)
+    ]
     paths = [here, *(os.path.realpath(os.path.join(here, path)) for path in told)]
     return not any(path == top or path.startswith(top + os.sep) for path in paths for top in tops)
 

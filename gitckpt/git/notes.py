@@ -7,7 +7,16 @@ against the value that the edit began with. The new commit has no parent: notes 
 
 from __future__ import annotations
 
-from gitckpt.git.objects.encoding import DIRECTORY, FILE, OVERSIZED, MalformedTree, decode_tree, encode_tree, object_id, oid_size
+from gitckpt.git.objects.encoding import (
+    DIRECTORY,
+    FILE,
+    OVERSIZED,
+    MalformedTree,
+    decode_tree,
+    encode_tree,
+    object_id,
+    oid_size,
+)
 from gitckpt.git.refs import Refs
 
 TYPE_CHECKING = False
@@ -39,11 +48,16 @@ class _Tree:
         self.entries = entries
         self.below: dict[bytes, _Tree] = {}
         self.is_changed = False
-        self.is_split = any(mode == DIRECTORY and _is_hex(name, 2) for name, (mode, _) in entries.items())
+        self.is_split = any(
+            mode == DIRECTORY and _is_hex(name, 2) for name, (mode, _) in entries.items()
+        )
 
     def change(self) -> None:
         if not self.is_changed:
-            self.entries, self.is_changed = dict(self.entries), True  # the entries may be shared by several trees
+            self.entries, self.is_changed = (
+                dict(self.entries),
+                True,
+            )  # the entries may be shared by several trees
 
 
 class Notes:
@@ -65,7 +79,11 @@ class Notes:
 
     def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
         tree = self._read(self._root_of(self.tip()), set(commits))
-        found = {commit: blobs for commit in commits if (blobs := [tree.entries[name][1] for tree, name in _places(tree, commit)])}
+        found = {
+            commit: blobs
+            for commit in commits
+            if (blobs := [tree.entries[name][1] for tree, name in _places(tree, commit)])
+        }
         return {commit: lines for commit, lines in self._texts(found) if lines is not None}
 
     def each(self) -> Iterator[tuple[str, list[str] | None]]:
@@ -75,7 +93,9 @@ class Notes:
             found.setdefault(commit, []).append(blob)
         return self._texts(found)
 
-    def edited(self, tip: str, commits: Sequence[str], change: Edit, instant: int) -> tuple[str, list[Item]]:
+    def edited(
+        self, tip: str, commits: Sequence[str], change: Edit, instant: int
+    ) -> tuple[str, list[Item]]:
         """Return the notes commit after a change, and the objects to write for it.
 
         `change` returns the new lines of a commit's note; none remove it. `instant` is in
@@ -86,14 +106,22 @@ class Notes:
         old_root = self._root_of(tip)
         root = self._read(old_root, set(wanted))
         places = {commit: _places(root, commit) for commit in wanted}
-        blobs = {commit: [tree.entries[name][1] for tree, name in found] for commit, found in places.items()}
+        blobs = {
+            commit: [tree.entries[name][1] for tree, name in found]
+            for commit, found in places.items()
+        }
         missing: list[str] = []
         for commit, lines in self._texts(blobs, missing):
             if lines is None and commit not in missing:
                 continue  # too long, left as it is
             new = change(commit, lines or [])
             if new != (lines or []):
-                self._set(root, commit, len(places[commit]), self._put("blob", text_of(new)) if new else "")
+                self._set(
+                    root,
+                    commit,
+                    len(places[commit]),
+                    self._put("blob", text_of(new)) if new else "",
+                )
         new_root = self._encoded(root, self._width) if root.is_changed else old_root
         if new_root == old_root:
             return tip, self._items
@@ -104,7 +132,11 @@ class Notes:
 
     def _root_of(self, tip: str) -> str:
         found = next(self._objects.read([tip])) if tip else None
-        return found[1][5 : 5 + len(tip)].decode("ascii", "replace") if found and found[0] == "commit" else ""
+        return (
+            found[1][5 : 5 + len(tip)].decode("ascii", "replace")
+            if found and found[0] == "commit"
+            else ""
+        )
 
     def _read(self, root: str, commits: set[str] | None) -> _Tree:
         # None for all commits. An unreadable tree counts as empty: notes are derived.
@@ -127,7 +159,11 @@ class Notes:
                 tree = above[name] = _Tree(decoded[oid])
                 for entry, (mode, inner) in tree.entries.items() if tree.is_split else ():
                     path = prefix + entry.decode("ascii", "replace")
-                    if mode == DIRECTORY and _is_hex(entry, 2) and (starts is None or path in starts):
+                    if (
+                        mode == DIRECTORY
+                        and _is_hex(entry, 2)
+                        and (starts is None or path in starts)
+                    ):
                         level.append((tree.below, entry, inner, path))
         return top.get(b"", _Tree({}))
 
@@ -138,7 +174,9 @@ class Notes:
         for name, below in tree.below.items():
             yield from self._blobs(below, prefix + name.decode("ascii"))
 
-    def _texts(self, blobs: dict[str, list[str]], missing: list[str] | None = None) -> Iterator[tuple[str, list[str] | None]]:
+    def _texts(
+        self, blobs: dict[str, list[str]], missing: list[str] | None = None
+    ) -> Iterator[tuple[str, list[str] | None]]:
         # git joins the notes that a commit has in several places. Yields None for a note that is
         # too long or missing; a commit is added to `missing` before it is yielded.
         texts = self._objects.read([oid for oids in blobs.values() for oid in oids], LONGEST)
@@ -147,7 +185,11 @@ class Notes:
             lines = [lines_of(text) for text in found if text is not None and text[0] != OVERSIZED]
             if missing is not None and any(text is None for text in found):
                 missing.append(commit)
-            joined = lines[0] if len(lines) == 1 else list(dict.fromkeys(line for each in lines for line in each))
+            joined = (
+                lines[0]
+                if len(lines) == 1
+                else list(dict.fromkeys(line for each in lines for line in each))
+            )
             yield commit, joined if len(lines) == len(found) else None
 
     def _set(self, root: _Tree, commit: str, places: int, blob: str) -> None:
@@ -174,7 +216,11 @@ class Notes:
 
     def _encoded(self, tree: _Tree, digits: int) -> str:
         # `digits`: length of the full names here. Returns "" for an empty tree.
-        notes = [name for name, (mode, _) in tree.entries.items() if mode != DIRECTORY and _is_hex(name, digits)]
+        notes = [
+            name
+            for name, (mode, _) in tree.entries.items()
+            if mode != DIRECTORY and _is_hex(name, digits)
+        ]
         if len(notes) > _SPLIT_ABOVE[digits == self._width] and not tree.is_split and digits > 2:
             for name in notes:
                 if name[:2] not in tree.entries:
@@ -191,7 +237,11 @@ class Notes:
 
     def _decoded(self, found: tuple[str, bytes] | None) -> Entries:
         try:
-            return decode_tree(found[1], self._format) if found is not None and found[0] == "tree" else {}
+            return (
+                decode_tree(found[1], self._format)
+                if found is not None and found[0] == "tree"
+                else {}
+            )
         except MalformedTree:
             return {}
 

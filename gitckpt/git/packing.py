@@ -29,12 +29,17 @@ def count_loose(repository: Repository) -> int:
     """Return the number of checkpoints with a loose ref; 0 with reftables."""
     try:
         with os.scandir(os.path.join(repository.common_dir, "refs", "checkpoints")) as entries:
-            return sum(not entry.name.endswith(".lock") and entry.is_file(follow_symlinks=False) for entry in entries)
+            return sum(
+                not entry.name.endswith(".lock") and entry.is_file(follow_symlinks=False)
+                for entry in entries
+            )
     except (FileNotFoundError, NotADirectoryError):
         return 0
 
 
-def pack_if_many(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
+def pack_if_many(
+    repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]
+) -> bool:
     return count_loose(repository) >= PACK_FROM and pack(repository, namespaces, version)
 
 
@@ -43,7 +48,9 @@ def count_loose_objects(repository: Repository) -> int:
     found = 0
     for number in range(0, 256, 8):
         try:
-            found += len(os.listdir(os.path.join(repository.common_dir, "objects", f"{number:02x}")))
+            found += len(
+                os.listdir(os.path.join(repository.common_dir, "objects", f"{number:02x}"))
+            )
         except FileNotFoundError:
             continue
     return 8 * found
@@ -64,7 +71,9 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
 
     Return False with reftables, without loose refs, or while a lock is held.
     """
-    present = [name for name in namespaces if os.path.isdir(os.path.join(repository.common_dir, name))]
+    present = [
+        name for name in namespaces if os.path.isdir(os.path.join(repository.common_dir, name))
+    ]
     if repository.has_reftable or not present:
         return False
     try:
@@ -73,7 +82,11 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
         for prune in ("--no-prune", "--prune"):
             if version >= _INCLUDE_SINCE:
                 # Not `--all`, which includes everything. `*` matches slashes, too.
-                repository.git.run(*_PACK, prune, *(option for name in present for option in ("--include", f"{name}/*")))
+                repository.git.run(
+                    *_PACK,
+                    prune,
+                    *(option for name in present for option in ("--include", f"{name}/*")),
+                )
             else:
                 _pack_by_links(repository, present, prune)
             fsync.flush([repository.common_dir])

@@ -22,8 +22,20 @@ if TYPE_CHECKING:
 # Variables that tie a process to one repository (`git rev-parse --local-env-vars`), except those of
 # `git -c` settings. A call for another worktree would write into the caller's index.
 LOCAL_VARIABLES = (
-    *("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_PREFIX", "GIT_INTERNAL_SUPER_PREFIX"),
-    *("GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_REFERENCE_BACKEND"),
+    *(
+        "GIT_DIR",
+        "GIT_COMMON_DIR",
+        "GIT_WORK_TREE",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_PREFIX",
+        "GIT_INTERNAL_SUPER_PREFIX",
+    ),
+    *(
+        "GIT_INDEX_FILE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_REFERENCE_BACKEND",
+    ),
     *("GIT_GRAFT_FILE", "GIT_SHALLOW_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE"),
 )
 
@@ -41,10 +53,20 @@ _NO_LAZY_FETCH = "warning: lazy fetching disabled; some objects may not be avail
 
 _CHUNK = 65536
 _UNREADABLE = "git reads no ref until that line is taken out of the file; keep a copy, then see what is missing: git ckpt verify"
-_SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15  # importing `signal` for their names would cost the hook 6 ms
+_SIGKILL, _SIGPIPE, _SIGTERM = (
+    9,
+    13,
+    15,
+)  # importing `signal` for their names would cost the hook 6 ms
 
 # git's complaints about missing or damaged objects.
-_DAMAGED = ("corrupt loose object", " (stored in ", "unable to read tree", "bad object", "bad tree object")
+_DAMAGED = (
+    "corrupt loose object",
+    " (stored in ",
+    "unable to read tree",
+    "bad object",
+    "bad tree object",
+)
 
 SEE_DAMAGE = "see which objects are missing or damaged: git ckpt verify --contents"
 
@@ -66,15 +88,25 @@ def ending(code: int) -> str:
 class GitError(CkptError):
     """A git command failed; a negative `code` is a signal."""
 
-    def __init__(self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None
+    ) -> None:
         stripped = (line.strip() for line in stderr.splitlines())
         lines = [line for line in stripped if line and line != _NO_LAZY_FETCH]
         said = "; ".join([*lines, ending(code)] if code < 0 or not lines else lines)
-        words = (word for before, word in zip(["", *command], command, strict=False) if before != "-C")
+        words = (
+            word for before, word in zip(["", *command], command, strict=False) if before != "-C"
+        )
         name = next((word for word in words if not word.startswith("-") and "=" not in word), "git")
-        if hint is None and ("unexpected line in" in said or "unterminated line in" in said):  # git names the line of `packed-refs`
+        if hint is None and (
+            "unexpected line in" in said or "unterminated line in" in said
+        ):  # git names the line of `packed-refs`
             hint = _UNREADABLE
-        hint = hint or cure_of_promised(said) or (SEE_DAMAGE if any(text in said for text in _DAMAGED) else None)
+        hint = (
+            hint
+            or cure_of_promised(said)
+            or (SEE_DAMAGE if any(text in said for text in _DAMAGED) else None)
+        )
         super().__init__(f"git {name} failed: {said}", hint=hint)
         self.command = list(command)
         self.code = code
@@ -104,7 +136,9 @@ def git_executable() -> str:
     return os.environ.get("GITCKPT_GIT") or "git"
 
 
-def environment(extra: Mapping[str, str] | None = None, *, keep_local: bool = False) -> dict[str, str]:
+def environment(
+    extra: Mapping[str, str] | None = None, *, keep_local: bool = False
+) -> dict[str, str]:
     """Return the environment of a git process: no translations, prompts, repository.
 
     `keep_local` keeps `LOCAL_VARIABLES`, as while git still looks for the repository.
@@ -125,7 +159,9 @@ class Child:
     Its own group spares it Ctrl-C in the terminal. `has_ended`: it was waited for.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, own_group: bool = False) -> None:
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], *, own_group: bool = False
+    ) -> None:
         self.owner = os.getpid()
         self.argv = list(argv)
         self.has_ended = False
@@ -228,7 +264,9 @@ class Child:
             for fd, _ in ready:
                 if fd == self.stdin:
                     try:
-                        pending = pending[os.write(fd, pending[:_CHUNK]) :] or memoryview(next(parts, b""))
+                        pending = pending[os.write(fd, pending[:_CHUNK]) :] or memoryview(
+                            next(parts, b"")
+                        )
                     except BrokenPipeError:
                         pending = memoryview(b"")
                     if not pending:
@@ -305,7 +343,9 @@ class Child:
         os.close(fd)
 
 
-def run(argv: Sequence[str], *, data: bytes = b"", env: Mapping[str, str] | None = None) -> Completed:
+def run(
+    argv: Sequence[str], *, data: bytes = b"", env: Mapping[str, str] | None = None
+) -> Completed:
     return Child(argv, environment() if env is None else env).communicate(data)
 
 
@@ -321,24 +361,34 @@ def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
 def detach(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Start a program in a new session, with all streams on /dev/null; do not wait."""
     # An open standard error would block readers of the output of `git commit`.
-    null: list[FileAction] = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    null: list[FileAction] = [
+        (os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)
+    ]
     try:
         os.posix_spawnp(argv[0], list(argv), env, file_actions=null, setsid=True)
     except OSError as error:
         _cannot_start(argv[0], error)
 
 
-def _spawn(argv: Sequence[str], env: Mapping[str, str], *, own_group: bool) -> tuple[int, int, int, int]:
+def _spawn(
+    argv: Sequence[str], env: Mapping[str, str], *, own_group: bool
+) -> tuple[int, int, int, int]:
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     theirs = (in_read, out_write, err_write)
-    actions: list[FileAction] = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)]
+    actions: list[FileAction] = [
+        (os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)
+    ]
     try:
         if own_group:
-            pid = os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE], setpgroup=0)
+            pid = os.posix_spawnp(
+                argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE], setpgroup=0
+            )
         else:
-            pid = os.posix_spawnp(argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE])
+            pid = os.posix_spawnp(
+                argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE]
+            )
     except BaseException as error:
         for fd in (in_write, out_read, err_read):
             os.close(fd)
@@ -352,5 +402,9 @@ def _spawn(argv: Sequence[str], env: Mapping[str, str], *, own_group: bool) -> t
 
 
 def _cannot_start(program: str, error: OSError) -> NoReturn:
-    hint = f"install {program}, or put it on PATH" if isinstance(error, FileNotFoundError | PermissionError) else None
+    hint = (
+        f"install {program}, or put it on PATH"
+        if isinstance(error, FileNotFoundError | PermissionError)
+        else None
+    )
     raise CkptError(f"cannot start {program}: {error.strerror}", hint=hint) from None

@@ -88,7 +88,9 @@ class Refs:
         self._heal = heal
         self._standby = Standby(lambda: repository.git.start(*_update_ref_options()))
 
-    def update(self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None) -> None:
+    def update(
+        self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None
+    ) -> None:
         """Apply all updates in one transaction, in this order, and flush them to the disk.
 
         With the files backend, a kill, a power cut or a full disk may leave only the first ones
@@ -111,7 +113,9 @@ class Refs:
             self._apply_healed(meant, meanwhile)
         except GitError as error:
             # "write failure": git's answers were lost. "couldn't set": a later rename failed.
-            if error.code > 0 and not any(words in error.stderr for words in ("write failure", "couldn't set '")):
+            if error.code > 0 and not any(
+                words in error.stderr for words in ("write failure", "couldn't set '")
+            ):
                 raise
             left = self._left_undone(meant)
             if left == meant and error.code > 0 and "write failure" not in error.stderr:
@@ -125,7 +129,11 @@ class Refs:
     def _left_undone(self, updates: list[Update]) -> list[Update]:
         # All of the transaction if nothing was applied.
         values = dict(self.each())
-        return [update for update in updates if update.new == update.old or values.get(update.ref, "") != update.new]
+        return [
+            update
+            for update in updates
+            if update.new == update.old or values.get(update.ref, "") != update.new
+        ]
 
     def _apply_healed(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
         try:
@@ -136,7 +144,9 @@ class Refs:
             self._apply(updates, meanwhile)
 
     def _apply(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
-        commands = b"start\0" + "".join(update.command() for update in updates).encode("utf-8", "surrogateescape")
+        commands = b"start\0" + "".join(update.command() for update in updates).encode(
+            "utf-8", "surrogateescape"
+        )
         writer = self._standby.take()
         try:
             if meanwhile is None:
@@ -167,7 +177,9 @@ class Refs:
         if any(not change.new for change in changes):
             fsync.flush([os.path.join(common, "packed-refs"), common])  # git writes it first
         names = [change.ref for change in changes]
-        first_checkpoint = next((at for at, name in enumerate(names) if name.startswith(f"{_CHECKPOINTS}/")), len(names))
+        first_checkpoint = next(
+            (at for at, name in enumerate(names) if name.startswith(f"{_CHECKPOINTS}/")), len(names)
+        )
         flushed: set[str] = set()
         for group in (names[:first_checkpoint], names[first_checkpoint:]):
             directories = {above for name in group for above in _above(name)} - flushed
@@ -218,11 +230,19 @@ def failure(repository: Repository, code: int, said: str) -> CkptError:
     for line in said.split("\n"):
         # For a broken ref, the line ends differently: "…: reference broken".
         vanished = "unable to resolve reference '" in line and line.endswith("'")
-        if vanished or any(words in line for words in ("reference already exists", "but expected", "reference is missing")):
+        if vanished or any(
+            words in line
+            for words in ("reference already exists", "but expected", "reference is missing")
+        ):
             what = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")
             return RefMoved(what, hint="somebody else was faster; run the command again")
     is_barred = "exists; cannot create" in said
-    return GitError(["update-ref"], code, said, hint="see what is in the way: git ckpt doctor" if is_barred else None)
+    return GitError(
+        ["update-ref"],
+        code,
+        said,
+        hint="see what is in the way: git ckpt doctor" if is_barred else None,
+    )
 
 
 def _above(ref: str) -> Iterator[str]:
@@ -238,7 +258,20 @@ def _goes(writer: Child, commands: bytes, *steps: str) -> bool:
 
 def _update_ref_options() -> tuple[str, ...]:
     names = ("core.filesRefLockTimeout", "core.packedRefsTimeout", "reftable.lockTimeout")
-    timeouts = [option for name in names for option in ("-c", f"{name}={LOCK_TIMEOUT_MS * (2 if 'packed' in name else 1)}")]
+    timeouts = [
+        option
+        for name in names
+        for option in ("-c", f"{name}={LOCK_TIMEOUT_MS * (2 if 'packed' in name else 1)}")
+    ]
     # No reflogs: one of the notes ref would keep all their old trees alive. `--no-deref` because a
     # symbolic ref in place of gitckpt's own may point to a branch.
-    return (*DURABLE, *timeouts, "-c", "core.logAllRefUpdates=false", "update-ref", "--no-deref", "--stdin", "-z")
+    return (
+        *DURABLE,
+        *timeouts,
+        "-c",
+        "core.logAllRefUpdates=false",
+        "update-ref",
+        "--no-deref",
+        "--stdin",
+        "-z",
+    )

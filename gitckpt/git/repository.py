@@ -28,7 +28,14 @@ OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 
 # Refs beside HEAD, in files or in a reftable.
 PSEUDO_REFS = (
-    *("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE", "MERGE_AUTOSTASH"),
+    *(
+        "CHERRY_PICK_HEAD",
+        "REVERT_HEAD",
+        "REBASE_HEAD",
+        "ORIG_HEAD",
+        "AUTO_MERGE",
+        "MERGE_AUTOSTASH",
+    ),
     *("BISECT_EXPECTED_REV", "BISECT_HEAD"),
 )
 
@@ -99,9 +106,13 @@ class Repository:
             with open(path, encoding="utf-8", errors="replace") as file:
                 content = file.read().removesuffix("\n")
         except OSError as error:
-            raise WorktreeError(f"cannot read {path}: {error.strerror}", hint="see what is wrong: git ckpt doctor") from None
+            raise WorktreeError(
+                f"cannot read {path}: {error.strerror}", hint="see what is wrong: git ckpt doctor"
+            ) from None
         ref = content.removeprefix("ref: ").strip()
-        if ref == "refs/heads/.invalid" or os.path.islink(path):  # a reftable, or a symlink of an old git
+        if ref == "refs/heads/.invalid" or os.path.islink(
+            path
+        ):  # a reftable, or a symlink of an old git
             done = self.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
             return done.out.decode("utf-8", "replace").removesuffix("\n")
         return ref if content.startswith("ref:") else ""
@@ -111,7 +122,9 @@ class Repository:
         reason = ("-m", said) if said else ()
         words = ("symbolic-ref",) if to.startswith("refs/") else ("update-ref", "--no-deref")
         self.git.run(*DURABLE, *options, *words, *reason, "HEAD", to)
-        fsync.flush([os.path.join(self.git_dir, "HEAD"), self.git_dir])  # git flushes no symbolic ref
+        fsync.flush(
+            [os.path.join(self.git_dir, "HEAD"), self.git_dir]
+        )  # git flushes no symbolic ref
 
     def tip_of(self, branch: str) -> str | None:
         """Return the commit of a branch; "" if missing, None if the name is invalid."""
@@ -147,7 +160,11 @@ class Repository:
         todo = os.path.join(self.git_dir, "sequencer", "todo")
         if os.path.exists(todo):  # a series whose stopped commit was committed or reset
             with open(todo, "rb") as file:
-                return "revert" if file.read().split(None, 1)[:1] in ([b"revert"], [b"r"]) else "cherry-pick"
+                return (
+                    "revert"
+                    if file.read().split(None, 1)[:1] in ([b"revert"], [b"r"])
+                    else "cherry-pick"
+                )
         return "bisect" if there("BISECT_LOG") else None
 
     def commit(self, rev: str) -> str:
@@ -159,17 +176,24 @@ class Repository:
         from gitckpt.model.arguments import require_text  # lazy: most callers need no commit
 
         require_text("rev", rev)
-        name = rev if rev.startswith(":/") else f"{rev}^{{commit}}"  # the rest of `:/…` is a pattern
+        name = (
+            rev if rev.startswith(":/") else f"{rev}^{{commit}}"
+        )  # the rest of `:/…` is a pattern
         try:
             is_argument = b"\0" not in os.fsencode(name)
         except UnicodeEncodeError:
             is_argument = False
         if is_argument:
-            done = self.git.run("rev-parse", "--quiet", "--verify", "--end-of-options", name, ok=(0, 1, 128))
+            done = self.git.run(
+                "rev-parse", "--quiet", "--verify", "--end-of-options", name, ok=(0, 1, 128)
+            )
             oid = done.out.decode("ascii", "replace").strip()
             if done.code == 0 and ids.is_oid(oid):  # for `^HEAD` git prints `^` and the oid
                 return oid
-        raise NotFoundError(f"no commit goes by {rev!r}", hint="name a branch, a tag or a commit: git log --oneline --all")
+        raise NotFoundError(
+            f"no commit goes by {rev!r}",
+            hint="name a branch, a tag or a commit: git log --oneline --all",
+        )
 
     def commit_or_unborn(self, rev: str) -> str:
         """Return what `commit` returns, or "" for HEAD on an unborn branch."""
@@ -183,12 +207,18 @@ class Repository:
 
     def require_unborn(self) -> None:
         """Raise `RepositoryError` if a power cut has lost the commit of HEAD."""
-        oid = self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128)).out.decode("ascii", "replace").strip()
+        oid = (
+            self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128))
+            .out.decode("ascii", "replace")
+            .strip()
+        )
         if oid:
             raise lost_commit(oid)
         emptied = self.emptied_refs()
         if emptied is not None:
-            raise RepositoryError(f"{emptied} is empty: the branch may have been in it", hint=EMPTIED)
+            raise RepositoryError(
+                f"{emptied} is empty: the branch may have been in it", hint=EMPTIED
+            )
 
     def emptied_refs(self) -> str | None:
         """Return the path of `packed-refs` if it is empty, as a power cut leaves it.
@@ -222,7 +252,9 @@ def lost_commit(oid: str) -> RepositoryError:
     )
 
 
-def open_repository(path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True) -> Repository:
+def open_repository(
+    path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
+) -> Repository:
     """Return the repository of a path, like `discover`, and check git's version."""
     asked = ask_version()
     try:
@@ -231,7 +263,9 @@ def open_repository(path: str = ".", *, meanwhile: Callable[[], object] | None =
         require_git(asked)  # an old git explains a failure of `discover`
 
 
-def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True) -> Repository:
+def discover(
+    path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
+) -> Repository:
     """Return the repository that a directory is in, found as git finds it.
 
     `meanwhile` is called while git runs. `by_variables` respects `GIT_DIR` and the like.
@@ -239,7 +273,13 @@ def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None, 
     if not os.path.isdir(path):
         raise RepositoryError(f"no such directory: {path}")
     ask = [git_executable(), "-C", path, "rev-parse", "--path-format=absolute"]
-    what = ["--is-bare-repository", "--is-inside-git-dir", "--show-object-format", "--git-dir", "--show-toplevel"]
+    what = [
+        "--is-bare-repository",
+        "--is-inside-git-dir",
+        "--show-object-format",
+        "--git-dir",
+        "--show-toplevel",
+    ]
     child = Child([*ask, *what], environment(keep_local=by_variables))
     if meanwhile is not None:
         meanwhile()
@@ -248,9 +288,14 @@ def discover(path: str = ".", *, meanwhile: Callable[[], object] | None = None, 
     answers = os.fsdecode(done.out).split("\n", 3)
     if done.code != 0 and len(answers) < 4:
         raise _refused(path, done, by_variables=by_variables)
-    if answers[0] not in ("true", "false") or len(answers) < 4:  # git before 2.31 echoes unknown options
+    if (
+        answers[0] not in ("true", "false") or len(answers) < 4
+    ):  # git before 2.31 echoes unknown options
         require_git()
-        raise RepositoryError(f"{git_executable()} does not answer as git does", hint="name another one in GITCKPT_GIT")
+        raise RepositoryError(
+            f"{git_executable()} does not answer as git does",
+            hint="name another one in GITCKPT_GIT",
+        )
     bare, inside, object_format, rest = answers
     if bare == "true" or inside == "true":
         git_dir, worktree = rest.removesuffix("\n"), None
@@ -285,7 +330,9 @@ def _require_no_stranger(path: str, git_dir: str) -> None:
 
         message = f"{own} is a bare repository in the worktree {above}: its settings may come from a branch"
         trusted = f"if you trust it: git --git-dir={shell_word(own)} ckpt …"
-        raise RepositoryError(message, hint=f"{trusted}; for the repository around it: cd {shell_word(above)}")
+        raise RepositoryError(
+            message, hint=f"{trusted}; for the repository around it: cd {shell_word(above)}"
+        )
 
 
 def _two_paths(lines: str) -> tuple[str, str]:
@@ -310,9 +357,17 @@ def _refused(path: str, done: Completed, *, by_variables: bool) -> RepositoryErr
     try:
         where = os.path.abspath(path)
     except FileNotFoundError:
-        return RepositoryError("the current directory does not exist any more", hint="go to another one: cd DIR")
+        return RepositoryError(
+            "the current directory does not exist any more", hint="go to another one: cd DIR"
+        )
     lines = [line.strip() for line in done.complaint.splitlines() if line.strip()]
-    first = lines[0].removeprefix("fatal: ") if lines else f"git was {ending(done.code)}" if done.code < 0 else "git gave no reason"
+    first = (
+        lines[0].removeprefix("fatal: ")
+        if lines
+        else f"git was {ending(done.code)}"
+        if done.code < 0
+        else "git gave no reason"
+    )
     if first.endswith(":"):
         first = " ".join([first, ", ".join(lines[1:])])
     is_elsewhere = any(words in first for words in _ELSEWHERE)
@@ -321,12 +376,20 @@ def _refused(path: str, done: Completed, *, by_variables: bool) -> RepositoryErr
         given.remove("GIT_WORK_TREE")  # it does not locate the repository
     if given:
         values = ", ".join(f"{name} is {os.environ[name]!r}" for name in given)
-        return RepositoryError(f"git finds no repository at {where}, as {values}: {first}", hint=f"go without: unset {' '.join(given)}")
+        return RepositoryError(
+            f"git finds no repository at {where}, as {values}: {first}",
+            hint=f"go without: unset {' '.join(given)}",
+        )
     if named := first.partition(_NONE)[2].strip("'"):  # named by a `.git` file
         named = _named_above(where) if named == "(null)" else named
-        return RepositoryError(f"{where} belongs to {named}, which is no git repository any more", hint=_cure_of_worktree(named))
+        return RepositoryError(
+            f"{where} belongs to {named}, which is no git repository any more",
+            hint=_cure_of_worktree(named),
+        )
     if "not a git repository" in done.complaint:
-        return RepositoryError(f"not in a git repository: {where}", hint="go to one, or make one: git init")
+        return RepositoryError(
+            f"not in a git repository: {where}", hint="go to one, or make one: git init"
+        )
     cure = next((line for line in lines if line.startswith("git config")), None)
     return RepositoryError(f"git refuses the repository at {where}: {first}", hint=cure)
 
@@ -336,7 +399,11 @@ def _named_above(path: str) -> str:
     while True:
         try:
             with open(os.path.join(path, ".git"), "rb") as file:
-                return os.path.normpath(os.path.join(path, os.fsdecode(file.read().removesuffix(b"\n").removeprefix(b"gitdir: "))))
+                return os.path.normpath(
+                    os.path.join(
+                        path, os.fsdecode(file.read().removesuffix(b"\n").removeprefix(b"gitdir: "))
+                    )
+                )
         except OSError:
             above = os.path.dirname(path)
             if above == path:  # deleted meanwhile

@@ -40,7 +40,14 @@ def quoted(path: bytes) -> str:
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:
-        return '"' + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in path) + '"'
+        return (
+            '"'
+            + "".join(
+                chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}"
+                for byte in path
+            )
+            + '"'
+        )
 
 
 def shell_word(word: str) -> str:
@@ -125,8 +132,12 @@ def require_callable(name: str, value: object, *, may_be_none: bool = False) -> 
 
 
 def must_not_be_async(name: str, value: object) -> UsageError:
-    called = getattr(_unwrapped(value), "__name__", type(value).__name__).replace("<lambda>", "function")
-    return UsageError(f"{name}: {called} is asynchronous, and is called without await: let another function call asyncio.run({called}(…))")
+    called = getattr(_unwrapped(value), "__name__", type(value).__name__).replace(
+        "<lambda>", "function"
+    )
+    return UsageError(
+        f"{name}: {called} is asynchronous, and is called without await: let another function call asyncio.run({called}(…))"
+    )
 
 
 def _is_async(value: object) -> bool:
@@ -158,7 +169,11 @@ def refused(name: str, value: object, what: str) -> UsageError:
 
 def paths_of(paths: Iterable[T]) -> tuple[T, ...]:
     """Return the paths of a call. A single path is refused."""
-    if isinstance(paths, str | bytes | Mapping) or hasattr(paths, "__fspath__") or not isinstance(paths, Iterable):
+    if (
+        isinstance(paths, str | bytes | Mapping)
+        or hasattr(paths, "__fspath__")
+        or not isinstance(paths, Iterable)
+    ):
         raise refused("paths", paths, "a list of paths")
     checked = tuple(paths)
     for index, path in enumerate(checked):
@@ -176,7 +191,9 @@ def require_path(name: str, value: object, *, as_text: bool = False) -> None:
         try:
             path.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            raise refused(name, value, "a path, in which a surrogate stands for a byte, or none is") from None
+            raise refused(
+                name, value, "a path, in which a surrogate stands for a byte, or none is"
+            ) from None
 
 
 def words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
@@ -188,5 +205,9 @@ def words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
 
 def require_storable(name: str, value: object) -> None:
     """Raise `UsageError` for a string with lone surrogates: TOML cannot hold it."""
-    if isinstance(value, str) and not value.isascii() and any("\ud800" <= each <= "\udfff" for each in value):
+    if (
+        isinstance(value, str)
+        and not value.isascii()
+        and any("\ud800" <= each <= "\udfff" for each in value)
+    ):
         raise refused(name, value, "a string without lone surrogates")

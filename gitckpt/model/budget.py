@@ -49,7 +49,9 @@ HEADER = Budget(4 << 20, 50_000, 100_000)
 STATE = Budget(28 << 20, 150_000, 900_000)
 
 # A whole checkpoint document.
-DOCUMENT = Budget(HEADER.size + STATE.size, HEADER.names + STATE.names, HEADER.values + STATE.values)
+DOCUMENT = Budget(
+    HEADER.size + STATE.size, HEADER.names + STATE.names, HEADER.values + STATE.values
+)
 
 # A lease or a key.
 RECORD = Budget(64 << 10, 1000, 1000)
@@ -133,7 +135,9 @@ class _Count:
 
     def _separate(self, mark: str) -> None:
         if mark == "=":
-            self._level = self._deeper(self._around[-1][0] if self._around else self._header, self._parts)
+            self._level = self._deeper(
+                self._around[-1][0] if self._around else self._header, self._parts
+            )
             self._name(self._parts, self._level)
             self._in_key, self._parts = False, 1
         elif mark == "\n" and not self._around:
@@ -166,14 +170,20 @@ class _Count:
         self._names += parts
         self._steps += level
         if self._names > self._limits.names:
-            raise Excess(f"more than {self._limits.names:,} keys, each part of a dotted one counted")
+            raise Excess(
+                f"more than {self._limits.names:,} keys, each part of a dotted one counted"
+            )
         if self._steps > self._limits.steps:
-            raise Excess(f"keys too deep and too many: more than {self._limits.steps:,} steps from the top, added up")
+            raise Excess(
+                f"keys too deep and too many: more than {self._limits.steps:,} steps from the top, added up"
+            )
 
     @staticmethod
     def _deeper(level: int, more: int) -> int:
         if level + more > MAX_LEVELS:
-            raise Excess(f"nests deeper than {MAX_LEVELS:,} levels, the parts of dotted keys counted")
+            raise Excess(
+                f"nests deeper than {MAX_LEVELS:,} levels, the parts of dotted keys counted"
+            )
         return level + more
 
 

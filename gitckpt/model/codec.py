@@ -6,7 +6,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from gitckpt.model import budget, document, ids, toml
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Imported, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
+from gitckpt.model.checkpoint import (
+    Attempt,
+    Checkpoint,
+    Imported,
+    Omitted,
+    Pipeline,
+    Progress,
+    Submodule,
+    Suspect,
+    Worktree,
+)
 from gitckpt.model.document import VERSION
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
 from gitckpt.model.fence import fenced
@@ -129,7 +139,13 @@ def read_imported(take: TableReader) -> Imported:
     imported_at = take.instant("at")
     if imported_at is None:
         raise take.invalid("at", "missing")
-    return Imported(take.required("path", str), original, imported_at, take.optional("untrusted", bool), unknown=take.rest)
+    return Imported(
+        take.required("path", str),
+        original,
+        imported_at,
+        take.optional("untrusted", bool),
+        unknown=take.rest,
+    )
 
 
 def read_pipeline(take: TableReader) -> Pipeline:
@@ -205,7 +221,11 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
 
 
 def _index(text: str) -> int:
-    if len(text) > _PLACE or not (text.isascii() and text.isdigit()) or (text[0] == "0" and text != "0"):
+    if (
+        len(text) > _PLACE
+        or not (text.isascii() and text.isdigit())
+        or (text[0] == "0" and text != "0")
+    ):
         raise ValueError(text)
     return int(text)
 
@@ -244,7 +264,9 @@ def fields(checkpoint: Checkpoint) -> dict[str, Any]:
         value = getattr(checkpoint, key.attribute)
         if key.kind in _TABLES:
             if value is not None:
-                values[key.name] = _worktree_fields(value) if type(value) is Worktree else _set_fields(value)
+                values[key.name] = (
+                    _worktree_fields(value) if type(value) is Worktree else _set_fields(value)
+                )
         elif key.kind == "texts":
             values[key.name] = list(value) or None
         else:
@@ -311,11 +333,19 @@ def _decode_beginning(data: bytes, ref: str) -> Checkpoint | None:
 
 def check(found: Mapping[str, Any], ref: str) -> None:
     """Raise what `decode` would for a document with these keys and an empty state."""
-    _checkpoint({key: value for key, value in found.items() if value is not None} | {"state": {}}, ref, with_state=False)
+    _checkpoint(
+        {key: value for key, value in found.items() if value is not None} | {"state": {}},
+        ref,
+        with_state=False,
+    )
 
 
 def tables(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {key.name: _TABLES[key.kind](TableReader(found[key.name], "", f"{key.name}.")) for key in document.KEYS if key.name in found}
+    return {
+        key.name: _TABLES[key.kind](TableReader(found[key.name], "", f"{key.name}."))
+        for key in document.KEYS
+        if key.name in found
+    }
 
 
 def _end_of_header(data: bytes) -> int | None:
@@ -367,10 +397,16 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
     for key in document.KEYS:
         if key.kind in _TABLES:
             inner = take.optional(key.name, dict)
-            values[key.attribute] = None if inner is None else _TABLES[key.kind](TableReader(inner, ref, f"{key.name}."))
+            values[key.attribute] = (
+                None
+                if inner is None
+                else _TABLES[key.kind](TableReader(inner, ref, f"{key.name}."))
+            )
         else:
             values[key.attribute] = _VALUES[key.kind](take, key.name)
-    checkpoint = Checkpoint(**values, state=put_back(state, types, ref) if with_state else {}, unknown=take.rest)
+    checkpoint = Checkpoint(
+        **values, state=put_back(state, types, ref) if with_state else {}, unknown=take.rest
+    )
     if ref.startswith("refs/checkpoints/") and checkpoint.id != ref.rpartition("/")[2]:
         raise take.invalid("id", f"{checkpoint.id} is not the ref's name")
     if (checkpoint.run is None) != (checkpoint.sequence is None):
@@ -383,7 +419,9 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
 def _run(take: TableReader, key: str) -> str | None:
     text = take.optional(key, str)
     if text is not None and not ids.is_run_id(text):
-        raise take.invalid(key, f"must be a run id such as 20261121-201500-add-login, not {shown(text)}")
+        raise take.invalid(
+            key, f"must be a run id such as 20261121-201500-add-login, not {shown(text)}"
+        )
     return text
 
 
@@ -440,13 +478,21 @@ def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
     return fields
 
 
-def _set_fields(record: Worktree | Progress | Omitted | Submodule | Suspect | Pipeline | Attempt | Imported) -> dict[str, Any]:
+def _set_fields(
+    record: Worktree | Progress | Omitted | Submodule | Suspect | Pipeline | Attempt | Imported,
+) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name in record.__slots__:
         value = getattr(record, name)
         if name == "unknown" or value in (None, (), {}):
             continue
-        values[name] = list(value) if type(value) is tuple else dict(value) if isinstance(value, Mapping) else value
+        values[name] = (
+            list(value)
+            if type(value) is tuple
+            else dict(value)
+            if isinstance(value, Mapping)
+            else value
+        )
     return values | dict(record.unknown)
 
 

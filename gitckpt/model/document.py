@@ -27,8 +27,16 @@ class DocumentKey:
 
     __slots__ = ("attribute", "is_given", "kind", "name", "shown")
 
-    def __init__(self, name: str, kind: str, *, is_given: bool = False, shown: str = "", attribute: str = "") -> None:
-        self.name, self.kind, self.is_given, self.shown, self.attribute = name, kind, is_given, shown, attribute or name
+    def __init__(
+        self, name: str, kind: str, *, is_given: bool = False, shown: str = "", attribute: str = ""
+    ) -> None:
+        self.name, self.kind, self.is_given, self.shown, self.attribute = (
+            name,
+            kind,
+            is_given,
+            shown,
+            attribute or name,
+        )
 
 
 # In written order, less `version`, `types` and `state`. Declare a new key here, in `Checkpoint`, in

@@ -20,4 +20,6 @@ def fenced(ref: str, read: Callable[[], T]) -> T:
         raise
     except Exception as error:
         message = " ".join(str(error).split())
-        raise InvalidCheckpoint(ref, "", f"cannot be read: {type(error).__name__}{f': {message}' if message else ''}") from error
+        raise InvalidCheckpoint(
+            ref, "", f"cannot be read: {type(error).__name__}{f': {message}' if message else ''}"
+        ) from error

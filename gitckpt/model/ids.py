@@ -62,7 +62,11 @@ def from_bytes(data: bytes) -> str:
 def is_id_prefix(text: str) -> bool:
     if not MIN_PREFIX <= len(text) <= 36:
         return False
-    return all(c == "-" if i in _HYPHENS else c in _HEX for i, c in enumerate(text)) and text[14:15] in ("", "4") and text[19:20] in "89ab"
+    return (
+        all(c == "-" if i in _HYPHENS else c in _HEX for i, c in enumerate(text))
+        and text[14:15] in ("", "4")
+        and text[19:20] in "89ab"
+    )
 
 
 def is_oid(text: str) -> bool:
@@ -99,7 +103,10 @@ def is_run_id(text: str) -> bool:
 def require_id(text: str) -> None:
     if not is_id(text):
         named = f"{text:.60}"
-        raise NotFoundError(f"{named!r} is not the full id of a checkpoint", hint=f"store.find({named!r}) returns that")
+        raise NotFoundError(
+            f"{named!r} is not the full id of a checkpoint",
+            hint=f"store.find({named!r}) returns that",
+        )
 
 
 def require_run_id(text: str) -> str:
@@ -111,5 +118,8 @@ def require_run_id(text: str) -> str:
 
 def require_oid_or_unborn(text: str) -> str:
     if not isinstance(text, str) or not (is_oid(text) or text == ""):
-        raise UsageError(f"{text!r:.60} is not the full oid of a commit", hint="ask git for it: git rev-parse REV")
+        raise UsageError(
+            f"{text!r:.60} is not the full oid of a commit",
+            hint="ask git for it: git rev-parse REV",
+        )
     return text

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 def document(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the whole document; values that JSON lacks are strings, listed in `types`."""
     types: dict[str, str] = {}
-    whole = {key: _plain(value, None, {}) for key, value in fields(checkpoint).items() if value is not None}
+    whole = {
+        key: _plain(value, None, {})
+        for key, value in fields(checkpoint).items()
+        if value is not None
+    }
     converted = _plain(dict(checkpoint.state), None, types)
     return whole | ({"types": types} if types else {}) | {"state": converted}
 
@@ -87,7 +91,12 @@ def _compare(old: Any, new: Any, path: Any, changes: list[StateChange]) -> None:
             _compare(old.get(key, MISSING), new.get(key, MISSING), (path, key), changes)
     elif type(old) is list and type(new) is list:
         for i in range(max(len(old), len(new))):
-            _compare(old[i] if i < len(old) else MISSING, new[i] if i < len(new) else MISSING, (path, i), changes)
+            _compare(
+                old[i] if i < len(old) else MISSING,
+                new[i] if i < len(new) else MISSING,
+                (path, i),
+                changes,
+            )
     elif not _same(old, new):
         changes.append(StateChange(toml.pointer(path), old, new))
 

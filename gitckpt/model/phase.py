@@ -64,7 +64,9 @@ REWOUND = "rewind-complete"
 NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")
 
 
-def completed_after(completed: dict[str, str], label: str, checkpoint_id: str, kept: Collection[str] | None = None) -> dict[str, str]:
+def completed_after(
+    completed: dict[str, str], label: str, checkpoint_id: str, kept: Collection[str] | None = None
+) -> dict[str, str]:
     """Return the completed phases (phase -> checkpoint) of a run after a checkpoint.
 
     A phase that starts again is removed, with all that were completed after it.
@@ -77,7 +79,9 @@ def completed_after(completed: dict[str, str], label: str, checkpoint_id: str, k
     kept = list(completed)[: list(completed).index(name)] if name in completed else list(completed)
     after = {phase: completed[phase] for phase in kept}
     if status != "started":
-        after = {phase: id_ for phase, id_ in completed.items() if phase != name} | {name: checkpoint_id}
+        after = {phase: id_ for phase, id_ in completed.items() if phase != name} | {
+            name: checkpoint_id
+        }
     return after
 
 
@@ -89,10 +93,18 @@ def carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
         is_imported = fields.get("imported") is not None  # then the file lists what is complete
         # Steps are no phases of the pipeline.
         label = fields["phase"] if fields["trigger"] != _STEP and not is_imported else ""
-        known = pipeline if carried is None or fields.get("rewound_to") is not None or is_imported else carried
+        known = (
+            pipeline
+            if carried is None or fields.get("rewound_to") is not None or is_imported
+            else carried
+        )
         kept = own.get("completed", {}) if own is not None else None
         after = completed_after(dict(known.get("completed", {})), label, fields["id"], kept)
-        fields["pipeline"] = {key: value for key, value in pipeline.items() if key != "completed"} | ({"completed": after} if after else {})
+        fields["pipeline"] = {
+            key: value for key, value in pipeline.items() if key != "completed"
+        } | ({"completed": after} if after else {})
     if fields.get("attempt") is None and before.get("attempt") is not None:
         ended = ("exit_code", "seconds", "output", "result")
-        fields["attempt"] = {key: value for key, value in before["attempt"].items() if key not in ended}
+        fields["attempt"] = {
+            key: value for key, value in before["attempt"].items() if key not in ended
+        }

@@ -40,7 +40,9 @@ class Candidate:
     @property
     def is_automatic(self) -> bool:
         """Whether a hook or an agent made it outside of any run."""
-        return self.run is None and (self.trigger in HOOK_TRIGGERS or (self.trigger == MANUAL and self.agent))
+        return self.run is None and (
+            self.trigger in HOOK_TRIGGERS or (self.trigger == MANUAL and self.agent)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ class Policy:
 
     @property
     def safeties(self) -> int:
-        return min(self.safety_keep_last, self.keep_last) if self.everything else self.safety_keep_last
+        return (
+            min(self.safety_keep_last, self.keep_last) if self.everything else self.safety_keep_last
+        )
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -117,12 +121,16 @@ class Newest:
     safety: Place | None
 
 
-def apply(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int) -> list[Decision]:
+def apply(
+    candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int
+) -> list[Decision]:
     """Return a decision for each checkpoint, in order. Those of runs stay."""
     return [
         _kept_for_what_it_is(candidate, policy)
         or _kept_or_expired_for_its_commit(candidate, policy, now)
-        or (_of_safety if candidate.trigger == SAFETY else _by_rank_and_age)(candidate, policy, newest, now)
+        or (_of_safety if candidate.trigger == SAFETY else _by_rank_and_age)(
+            candidate, policy, newest, now
+        )
         for candidate in candidates
     ]
 
@@ -138,7 +146,9 @@ class Span:
     due: Sequence[Candidate]
 
 
-def spans(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int) -> list[Span]:
+def spans(
+    candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int
+) -> list[Span]:
     """Return the spans, in UTC, in which checkpoints are thinned; candidates are newest first."""
     groups: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
     first = min(policy.hourly_after, policy.daily_after)
@@ -172,11 +182,18 @@ def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> 
         decided[run.id] = _of_run(run, policy, now, unfinished)
     going = [run for run in runs if decided[run.id].expires]
     while True:
-        needed = [(run, name) for run in going for name in sorted(run.needed_by) if name in decided and not decided[name].expires]
+        needed = [
+            (run, name)
+            for run in going
+            for name in sorted(run.needed_by)
+            if name in decided and not decided[name].expires
+        ]
         if not needed:
             return list(decided.values())
         for run, name in needed:
-            decided[run.id] = Decision(run.id, expires=False, reason=f"the unfinished run {name} refers to it")
+            decided[run.id] = Decision(
+                run.id, expires=False, reason=f"the unfinished run {name} refers to it"
+            )
         going = [run for run in going if decided[run.id].expires]
 
 
@@ -199,23 +216,37 @@ def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
     if run.status in runstate.DRIVEN:
         return Decision(run.id, expires=False, reason="somebody drives it")
     if run.status == runstate.COMPLETE:
-        limit = min(policy.runs_older_than, policy.older_than) if policy.everything else policy.runs_older_than
+        limit = (
+            min(policy.runs_older_than, policy.older_than)
+            if policy.everything
+            else policy.runs_older_than
+        )
     elif not policy.everything:
         return Decision(run.id, expires=False, reason=f"unfinished: {run.status}")
     elif rank <= policy.keep_last:
-        return Decision(run.id, expires=False, reason=f"unfinished: {run.status}, among the newest {policy.keep_last}")
+        return Decision(
+            run.id,
+            expires=False,
+            reason=f"unfinished: {run.status}, among the newest {policy.keep_last}",
+        )
     else:
         limit = policy.older_than
     age = now - run.time
     how = "complete" if run.status == runstate.COMPLETE else f"unfinished: {run.status}"
-    return Decision(run.id, expires=age >= limit, reason=f"{how}, {_length(age)} old, limit {_length(limit)}")
+    return Decision(
+        run.id, expires=age >= limit, reason=f"{how}, {_length(age)} old, limit {_length(limit)}"
+    )
 
 
 def _kept_for_what_it_is(candidate: Candidate, policy: Policy) -> Decision | None:
     if candidate.run is not None:
         return Decision(candidate.id, expires=False, reason=f"belongs to the run {candidate.run}")
     if candidate.trigger == SUBMODULE:
-        return Decision(candidate.id, expires=False, reason="belongs to a checkpoint of the repository around this one")
+        return Decision(
+            candidate.id,
+            expires=False,
+            reason="belongs to a checkpoint of the repository around this one",
+        )
     if candidate.trigger not in (*HOOK_TRIGGERS, SAFETY) and not policy.everything:
         return Decision(candidate.id, expires=False, reason="not made by a hook")
     if candidate.tagged and candidate.trigger in HOOK_TRIGGERS and not policy.everything:
@@ -223,7 +254,9 @@ def _kept_for_what_it_is(candidate: Candidate, policy: Policy) -> Decision | Non
     return None
 
 
-def _kept_or_expired_for_its_commit(candidate: Candidate, policy: Policy, now: int) -> Decision | None:
+def _kept_or_expired_for_its_commit(
+    candidate: Candidate, policy: Policy, now: int
+) -> Decision | None:
     if not candidate.rewritten or candidate.trigger not in HOOK_TRIGGERS:
         return None
     age = now - candidate.time
@@ -238,9 +271,15 @@ def _of_safety(candidate: Candidate, policy: Policy, newest: Newest, now: int) -
     if policy.everything:
         limit = min(limit, policy.older_than)
     if candidate.is_among(newest.safety):
-        return Decision(candidate.id, expires=False, reason=f"made for safety, among the newest {keep}")
+        return Decision(
+            candidate.id, expires=False, reason=f"made for safety, among the newest {keep}"
+        )
     age = now - candidate.time
-    return Decision(candidate.id, expires=age >= limit, reason=f"made for safety, {_length(age)} old, limit {_length(limit)}")
+    return Decision(
+        candidate.id,
+        expires=age >= limit,
+        reason=f"made for safety, {_length(age)} old, limit {_length(limit)}",
+    )
 
 
 def _by_rank_and_age(candidate: Candidate, policy: Policy, newest: Newest, now: int) -> Decision:

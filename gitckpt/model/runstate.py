@@ -21,7 +21,13 @@ _TARGET = "before going back to "
 # A status set by a program or a person in a run without a driver; else the run is open.
 _UNDONE = {"failed": FAILED, "blocked": BLOCKED}
 
-_BY_STATUS = {"failed": FAILED, "blocked": BLOCKED, "partial": PAUSED, "complete": PAUSED, "skipped": PAUSED}
+_BY_STATUS = {
+    "failed": FAILED,
+    "blocked": BLOCKED,
+    "partial": PAUSED,
+    "complete": PAUSED,
+    "skipped": PAUSED,
+}
 
 
 def before_rewind(checkpoint_id: str) -> str:
@@ -36,7 +42,14 @@ def rewinding_to(newest: Checkpoint) -> str | None:
     return target if ids.is_id(target) else newest.id
 
 
-def status(label: str | None, newest: str, *, driven: bool | None, stalled: bool = False, by_driver: bool = True) -> str:
+def status(
+    label: str | None,
+    newest: str,
+    *,
+    driven: bool | None,
+    stalled: bool = False,
+    by_driver: bool = True,
+) -> str:
     """Return the status of a run, one of `STATUSES`.
 
     Args:

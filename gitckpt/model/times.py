@@ -57,7 +57,14 @@ def from_text(text: str) -> int:
     A leap second (`:60`) counts as the first instant of the next minute.
     """
     clock, offset = _split_offset(text)
-    if len(clock) < 19 or clock[4] != "-" or clock[7] != "-" or clock[10] not in "Tt" or clock[13] != ":" or clock[16] != ":":
+    if (
+        len(clock) < 19
+        or clock[4] != "-"
+        or clock[7] != "-"
+        or clock[10] not in "Tt"
+        or clock[13] != ":"
+        or clock[16] != ":"
+    ):
         raise ValueError(f"not an RFC 3339 timestamp: {text!r}")
     parts = (clock[:4], clock[5:7], clock[8:10], clock[11:13], clock[14:16], clock[17:19])
     digits = "".join(parts)
@@ -86,7 +93,9 @@ def as_datetime(instant: int | str) -> dt.datetime:
         micros = from_text(instant) if isinstance(instant, str) else int(instant)
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
     except (TypeError, ValueError, OverflowError):
-        raise UsageError(f"instant: must be microseconds since the epoch or a timestamp, not {instant!r:.60}") from None
+        raise UsageError(
+            f"instant: must be microseconds since the epoch or a timestamp, not {instant!r:.60}"
+        ) from None
 
 
 def as_instant(when: dt.datetime) -> int:
@@ -94,21 +103,42 @@ def as_instant(when: dt.datetime) -> int:
     import datetime as dt
 
     if not isinstance(when, dt.datetime) or when.utcoffset() is None:
-        raise UsageError(f"when: must be a datetime with a time zone, not {when!r:.80}", hint="datetime.now(UTC) has one")
+        raise UsageError(
+            f"when: must be a datetime with a time zone, not {when!r:.80}",
+            hint="datetime.now(UTC) has one",
+        )
     return (when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 
 
 def is_usual(text: str) -> bool:
-    return len(text) == 27 and text[10] == "T" and text[19] == "." and text[26] == "Z" and text[17:19] != "60"
+    return (
+        len(text) == 27
+        and text[10] == "T"
+        and text[19] == "."
+        and text[26] == "Z"
+        and text[17:19] != "60"
+    )
 
 
 def _ordinal(year: int, month: int, day: int) -> int:
     # As `datetime.date.toordinal`, whose import takes 2 ms.
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if year < 1 or not 1 <= month <= 12 or not 1 <= day <= _LENGTHS[month - 1] + (leap and month == 2):
+    if (
+        year < 1
+        or not 1 <= month <= 12
+        or not 1 <= day <= _LENGTHS[month - 1] + (leap and month == 2)
+    ):
         raise ValueError(f"no such day: {year:04d}-{month:02d}-{day:02d}")
     before = year - 1
-    return before * 365 + before // 4 - before // 100 + before // 400 + sum(_LENGTHS[: month - 1]) + (leap and month > 2) + day
+    return (
+        before * 365
+        + before // 4
+        - before // 100
+        + before // 400
+        + sum(_LENGTHS[: month - 1])
+        + (leap and month > 2)
+        + day
+    )
 
 
 def _split_offset(text: str) -> tuple[str, int]:
@@ -136,16 +166,28 @@ def parse_age(text: str) -> int:
     """Return an age such as `90s`, `30m`, `12h`, `7d` or `2w` in microseconds."""
     count, unit = text[:-1], text[-1:]
     if unit in _UNITS and count.startswith("-") and count[1:].isdigit():
-        raise UsageError(f"an age must be 0 or more, not {text}", hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w")
+        raise UsageError(
+            f"an age must be 0 or more, not {text}",
+            hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w",
+        )
     if unit not in _UNITS or not (count.isascii() and count.isdigit() and len(count) <= 12):
-        raise UsageError(f"{text!r} is not an age", hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w")
+        raise UsageError(
+            f"{text!r} is not an age", hint="write a number and a unit: 90s, 30m, 12h, 7d or 2w"
+        )
     return int(count) * _UNITS[unit] * MICRO
 
 
 def length_text(length: int) -> str:
     """Return microseconds as a pipeline writes them, without loss: `90s`, `30m`, `2h`."""
     seconds = length // MICRO
-    return next((f"{seconds // _UNITS[unit]}{unit}" for unit in "dhm" if seconds and seconds % _UNITS[unit] == 0), f"{seconds}s")
+    return next(
+        (
+            f"{seconds // _UNITS[unit]}{unit}"
+            for unit in "dhm"
+            if seconds and seconds % _UNITS[unit] == 0
+        ),
+        f"{seconds}s",
+    )
 
 
 def age_text(length: int) -> str:

@@ -42,7 +42,9 @@ _SHORT = 4000
 def dumps(document: dict[str, Any], limits: Budget = budget.HEADER) -> str:
     writer = _Writer(None)
     writer.table(document, "", None, 0)
-    return writer.text("the document, less the state," if limits is budget.HEADER else "the document", limits)
+    return writer.text(
+        "the document, less the state," if limits is budget.HEADER else "the document", limits
+    )
 
 
 def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
@@ -139,7 +141,11 @@ class _Writer:
         ):
             if amount > most:
                 message = f"{what} has {amount:,} {unit}, and no reader takes more than {most:,}"
-                raise StateError("", message, hint="keep what is large in a file of the worktree, and its path in the state")
+                raise StateError(
+                    "",
+                    message,
+                    hint="keep what is large in a file of the worktree, and its path in the state",
+                )
         return text
 
     def count(self, keys: int, depth: int) -> None:
@@ -158,7 +164,12 @@ class _Writer:
             inline -= 1
         write = self.parts.append
         for key, value in items[:inline]:
-            if type(value) is str and value.isprintable() and '"' not in value and "\\" not in value:
+            if (
+                type(value) is str
+                and value.isprintable()
+                and '"' not in value
+                and "\\" not in value
+            ):
                 write(f'{_key(key, path)} = "{value}"\n')
             else:
                 write(f"{_key(key, path)} = {self.value(value, (path, key), depth + 1)}\n")
@@ -190,7 +201,10 @@ class _Writer:
                 inner = [self.value(item, (path, i), depth + 1) for i, item in enumerate(value)]
                 return f"[{', '.join(inner)}]"
             self.count(len(value), depth)
-            pairs = [f"{_key(key, path)} = {self.value(item, (path, key), depth + 1)}" for key, item in value.items()]
+            pairs = [
+                f"{_key(key, path)} = {self.value(item, (path, key), depth + 1)}"
+                for key, item in value.items()
+            ]
             return f"{{{', '.join(pairs)}}}"
         return self.rare(value, path)
 
@@ -233,7 +247,11 @@ def _digits(value: int) -> str:
 def _key(key: Any, path: Path) -> str:
     if type(key) is not str:
         shown = _digits(key) if type(key) is int else repr(key)
-        raise StateError(pointer(path), f"the key {shown} is not a string", hint="TOML and JSON have string keys only")
+        raise StateError(
+            pointer(path),
+            f"the key {shown} is not a string",
+            hint="TOML and JSON have string keys only",
+        )
     if name := _names.get(key):
         return name
     if key.isascii() and (key.isidentifier() or (key and _BARE.issuperset(key))):
@@ -274,13 +292,20 @@ def _date_or_time(value: Any, path: Path) -> str | None:
         return str(value.isoformat())
     if kind is datetime.time:
         if value.tzinfo is not None or value.fold:
-            raise StateError(pointer(path), "a time with a zone cannot be stored", hint="TOML has zones for date-times only")
+            raise StateError(
+                pointer(path),
+                "a time with a zone cannot be stored",
+                hint="TOML has zones for date-times only",
+            )
         return str(value.isoformat())
     if kind is datetime.datetime:
         if value.fold:
             raise StateError(pointer(path), "a date-time with fold=1 cannot be stored")
         zone = value.tzinfo
-        if zone is not None and (type(zone) is not datetime.timezone or zone.utcoffset(None) % datetime.timedelta(minutes=1)):
+        if zone is not None and (
+            type(zone) is not datetime.timezone
+            or zone.utcoffset(None) % datetime.timedelta(minutes=1)
+        ):
             raise StateError(
                 pointer(path),
                 f"a date-time with the zone {zone!r} cannot be stored",

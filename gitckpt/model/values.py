@@ -32,7 +32,12 @@ class _Field:
         compare: bool = True,
         repr: bool = True,  # noqa: A002 - the library's name for it
     ) -> None:
-        self.default, self.factory, self.compared, self.shown = default, default_factory, compare, repr
+        self.default, self.factory, self.compared, self.shown = (
+            default,
+            default_factory,
+            compare,
+            repr,
+        )
 
 
 def _dataclass(*, frozen: bool = False, slots: bool = False) -> Callable[[type], type]:
@@ -55,12 +60,21 @@ def _replace(value: Any, /, **changes: Any) -> Any:
 
 def _made(cls: type, *, frozen: bool) -> type:
     names = tuple(cls.__annotations__)
-    body = {name: value for name, value in cls.__dict__.items() if name not in ("__dict__", "__weakref__")}
+    body = {
+        name: value
+        for name, value in cls.__dict__.items()
+        if name not in ("__dict__", "__weakref__")
+    }
     fields = {}
     for name in names:
         given = body.pop(name, _NONE)
         fields[name] = given if isinstance(given, _Field) else _Field(default=given)
-    body |= {"__slots__": names, "__match_args__": names, "__qualname__": cls.__qualname__, "__replace__": _replace}
+    body |= {
+        "__slots__": names,
+        "__match_args__": names,
+        "__qualname__": cls.__qualname__,
+        "__replace__": _replace,
+    }
     for name in ("__dataclass_fields__", "__dataclass_params__", "__signature__"):
         body[name] = _Counterpart(fields, frozen=frozen)
     body.setdefault("__repr__", _shower([name for name in names if fields[name].shown]))
@@ -120,9 +134,15 @@ def _refuse(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NoRetur
     raise AssertionError(f"{cls.__qualname__}: its signature fits the call, and its fields do not")
 
 
-def _comparers(attributes: Callable[[Any], Any]) -> tuple[Callable[[Any, Any], bool], Callable[[Any], int]]:
+def _comparers(
+    attributes: Callable[[Any], Any],
+) -> tuple[Callable[[Any, Any], bool], Callable[[Any], int]]:
     def equal(self: Any, other: Any) -> bool:
-        return attributes(self) == attributes(other) if other.__class__ is self.__class__ else NotImplemented
+        return (
+            attributes(self) == attributes(other)
+            if other.__class__ is self.__class__
+            else NotImplemented
+        )
 
     def hashed(self: Any) -> int:
         return hash(attributes(self))
@@ -137,7 +157,9 @@ def _shower(names: Sequence[str]) -> Callable[[Any], str]:
     return shown
 
 
-def _pickled(names: Sequence[str]) -> tuple[Callable[[Any], list[Any]], Callable[[Any, list[Any]], None]]:
+def _pickled(
+    names: Sequence[str],
+) -> tuple[Callable[[Any], list[Any]], Callable[[Any, list[Any]], None]]:
     # For `copy` and `pickle` of a frozen value.
 
     def state_of(self: Any) -> list[Any]:
@@ -186,13 +208,21 @@ class _Counterpart:
         import inspect
 
         cls = self.of
-        body: dict[str, Any] = {"__annotations__": cls.__annotations__, "__module__": cls.__module__, "__qualname__": cls.__qualname__}
+        body: dict[str, Any] = {
+            "__annotations__": cls.__annotations__,
+            "__module__": cls.__module__,
+            "__qualname__": cls.__qualname__,
+        }
         for name, each in self.fields.items():
             defaults = {"default": each.default, "default_factory": each.factory}
             known = {key: value for key, value in defaults.items() if value is not _NONE}
             body[name] = dataclasses.field(**known, compare=each.compared, repr=each.shown)
         made: Any = dataclasses.dataclass(frozen=self.frozen)(type(cls.__name__, (), body))
-        return inspect.signature(made) if self.attribute == "__signature__" else getattr(made, self.attribute)
+        return (
+            inspect.signature(made)
+            if self.attribute == "__signature__"
+            else getattr(made, self.attribute)
+        )
 
 
 if not TYPE_CHECKING:

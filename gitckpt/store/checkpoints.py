@@ -78,7 +78,9 @@ class Checkpoints:
         self.new_id = new_id
         self._has_written = self._has_removed = False
         self._recorder = Recorder(repository, self.objects, self.refs)
-        self.heads = Heads(self.refs, self.objects, lambda: self.index, partial(roster.knows, repository))
+        self.heads = Heads(
+            self.refs, self.objects, lambda: self.index, partial(roster.knows, repository)
+        )
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
@@ -86,15 +88,25 @@ class Checkpoints:
 
     def seen_from(self, repository: Repository, adapter: str) -> Self:
         """Return a store with the same clock and ids for another worktree or thread."""
-        return type(self)(repository, adapter=adapter, clock=self.clock, new_id=self.new_id, listener=self._listener)
+        return type(self)(
+            repository,
+            adapter=adapter,
+            clock=self.clock,
+            new_id=self.new_id,
+            listener=self._listener,
+        )
 
     @property
     def index(self) -> Index:
         with self._opening:
             if self._index is None:
-                from gitckpt.store.records.index import Index  # recording alone does not need SQLite
+                from gitckpt.store.records.index import (
+                    Index,
+                )  # recording alone does not need SQLite
 
-                self._index = Index(self.repository, self.objects, self.refs, self._listener.progress)
+                self._index = Index(
+                    self.repository, self.objects, self.refs, self._listener.progress
+                )
             return self._index
 
     @cached_property
@@ -112,7 +124,12 @@ class Checkpoints:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -137,13 +154,25 @@ class Checkpoints:
             return self._ahead.pop()
         return PrivateIndex(self.repository)
 
-    def capture(self, limits: Limits | None = None, beside: Beside | None = None, *, with_submodules: bool = True) -> Worktree:
+    def capture(
+        self,
+        limits: Limits | None = None,
+        beside: Beside | None = None,
+        *,
+        with_submodules: bool = True,
+    ) -> Worktree:
         """Capture as `Store.capture` does, with the run's files that `beside` names."""
         commit = draft.head(self.repository, self.objects)[0]
         found, known = self._captured(commit, limits, with_submodules)
-        return beside.added(self.repository, self.objects, found, commit, known) if beside is not None else found
+        return (
+            beside.added(self.repository, self.objects, found, commit, known)
+            if beside is not None
+            else found
+        )
 
-    def _captured(self, commit: str, limits: Limits | None, with_submodules: bool) -> tuple[Worktree, Limits]:
+    def _captured(
+        self, commit: str, limits: Limits | None, with_submodules: bool
+    ) -> tuple[Worktree, Limits]:
         from gitckpt.store.snapshot import capture as snapshot
 
         # An explicit capture has no timeout. A caller that must not wait passes its own limits.
@@ -186,7 +215,9 @@ class Checkpoints:
         """
         run = details.get("run")
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
-        draft.require_call(label, details, state=state, change=change, progress_of=progress_of, **others)
+        draft.require_call(
+            label, details, state=state, change=change, progress_of=progress_of, **others
+        )
         if run is not None:
             self.heads.move_up_once(run)
         commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
@@ -194,18 +225,33 @@ class Checkpoints:
         recorder = partial(self._recorder.record, needs=self._written_for(worktree, commit))
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         checkpoint_id = details["id"] if "id" in details else self.new_id()
-        checkpoint, fields, data = drafted(label, state, details, checkpoint_id=checkpoint_id, instant=instant)
-        changing = None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
+        checkpoint, fields, data = drafted(
+            label, state, details, checkpoint_id=checkpoint_id, instant=instant
+        )
+        changing = (
+            None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
+        )
         if then is not None:
             draft.require_call(then.label, then.details, state=then.state)
-            second = drafted(then.label, then.state, then.details, checkpoint_id=then.details["id"], instant=self.clock())
-            recorder(Proposal(fields, data, guard=guard, keeps=keeps), then=[Proposal(*second[1:], keeps=keeps)])
+            second = drafted(
+                then.label,
+                then.state,
+                then.details,
+                checkpoint_id=then.details["id"],
+                instant=self.clock(),
+            )
+            recorder(
+                Proposal(fields, data, guard=guard, keeps=keeps),
+                then=[Proposal(*second[1:], keeps=keeps)],
+            )
             then.made = draft.recorded(*second)
         elif start is None:
             recorder(Proposal(fields, data, guard=guard, change=changing, keeps=keeps))
         else:
             claim = None if key is None else self.claim(key)
-            first = Proposal(fields, data, starts_run=True, guard=guard, claim=claim, change=changing)
+            first = Proposal(
+                fields, data, starts_run=True, guard=guard, claim=claim, change=changing
+            )
             first.is_apart = base is not None
             self.heads.start(lambda: recorder(first), fields, instant, start)
         self._has_written = True
@@ -248,18 +294,41 @@ class Checkpoints:
         """
         from gitckpt.store.snapshot import assurance
 
-        draft.require_call(label, details, start=start, key=key, change=change, progress_of=progress_of)
-        record = partial(self.record, state=state, start=start, key=key, guard=guard, keeps=keeps, then=then, **details)
+        draft.require_call(
+            label, details, start=start, key=key, change=change, progress_of=progress_of
+        )
+        record = partial(
+            self.record,
+            state=state,
+            start=start,
+            key=key,
+            guard=guard,
+            keeps=keeps,
+            then=then,
+            **details,
+        )
         record = partial(record, change=change, progress_of=progress_of)
 
         def attempt() -> Checkpoint:
             files = self.capture(limits, beside)
-            return record(without_files if without_files is not None and files.degraded else label, worktree=files)
+            return record(
+                without_files if without_files is not None and files.degraded else label,
+                worktree=files,
+            )
 
         def remove(torn: Collection[str]) -> None:
-            self.remove([*torn, *([then.made.id] if then is not None and then.made is not None else [])])
+            self.remove(
+                [*torn, *([then.made.id] if then is not None and then.made is not None else [])]
+            )
 
-        return assurance.recorded(self.repository, self.objects, attempt, remove, self.announce, parts=self._captured_parts)
+        return assurance.recorded(
+            self.repository,
+            self.objects,
+            attempt,
+            remove,
+            self.announce,
+            parts=self._captured_parts,
+        )
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
         """Return the objects of a captured tree that its commit lacks; None if not known."""
@@ -289,8 +358,12 @@ class Checkpoints:
         oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
         if oid is None:
             ids.require_id(checkpoint_id)
-            raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint="see which there are: git ckpt list")
-        return layout.document(next(self.objects.read([oid])), ref, oid, hint="see what is wrong: git ckpt verify")
+            raise NotFoundError(
+                f"no checkpoint {checkpoint_id!r}", hint="see which there are: git ckpt list"
+            )
+        return layout.document(
+            next(self.objects.read([oid])), ref, oid, hint="see what is wrong: git ckpt verify"
+        )
 
     def find(self, text: str) -> str:
         from gitckpt.store.records import finder
@@ -324,7 +397,12 @@ class Checkpoints:
 
     def write_links(self, instant: int | None = None) -> bool:
         with layout.turn(self.repository):
-            return notes.write(self.repository, self.objects, self.refs, self.clock() if instant is None else instant)
+            return notes.write(
+                self.repository,
+                self.objects,
+                self.refs,
+                self.clock() if instant is None else instant,
+            )
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
         """Write the notes if due, or `at_once`; return whether it did, and log failures.
@@ -335,7 +413,9 @@ class Checkpoints:
         try:
             return (at_once or notes.is_due(self.repository, instant)) and self.write_links(instant)
         except CkptError as error:
-            with contextlib.suppress(CkptError):  # a disk without room for the notes may have none for the log
+            with contextlib.suppress(
+                CkptError
+            ):  # a disk without room for the notes may have none for the log
                 log.append(self.repository, f"notes were not written: {error.message}")
             return False
 
@@ -346,7 +426,9 @@ class Checkpoints:
     def claim(self, key: str) -> Claim:
         from gitckpt.store.records.keys import Claim
 
-        return Claim(key, self.refs, self.objects, self.repository.object_format, self.heads.is_there)
+        return Claim(
+            key, self.refs, self.objects, self.repository.object_format, self.heads.is_there
+        )
 
     def remove(
         self,
@@ -362,7 +444,9 @@ class Checkpoints:
 
         wanted = strings("checkpoint_ids", checkpoint_ids)
         with submodules.removal(self, wanted, listed):
-            gone = self.remover().remove(wanted, runs=runs, listed=listed, last=last, settled=settled)
+            gone = self.remover().remove(
+                wanted, runs=runs, listed=listed, last=last, settled=settled
+            )
         self._has_removed = True
         return gone
 

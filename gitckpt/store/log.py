@@ -33,7 +33,9 @@ def append(repository: Repository, text: str) -> str:
     try:
         if os.path.exists(path) and os.stat(path).st_size > _LARGE:
             os.replace(path, f"{path}.1")
-        with open(path, "a", encoding="utf-8", errors="backslashreplace", opener=premises.create) as file:
+        with open(
+            path, "a", encoding="utf-8", errors="backslashreplace", opener=premises.create
+        ) as file:
             file.write(f"{times.to_text(times.now())} {_bounded(text.rstrip())}\n")
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
@@ -49,7 +51,11 @@ def trace(error: BaseException) -> str:
     found: BaseException | None = error
     while found is not None and id(found) not in seen:
         seen.add(id(found))
-        lines[:0] = ["Traceback (most recent call last):\n", *traceback.format_tb(found.__traceback__), f"{type(found).__qualname__}\n"]
+        lines[:0] = [
+            "Traceback (most recent call last):\n",
+            *traceback.format_tb(found.__traceback__),
+            f"{type(found).__qualname__}\n",
+        ]
         found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
     return "".join(lines)
 

@@ -67,7 +67,9 @@ def append(repository: Repository, links: Lines, gone: Collection[str] = ()) -> 
     path = os.path.join(repository.make_private_dir(), WAITING)
     try:
         with open(path, "ab", buffering=0, opener=premises.create) as file:
-            file.write(f"\n{text}".encode("utf-8", "surrogateescape"))  # after a line that was cut off
+            file.write(
+                f"\n{text}".encode("utf-8", "surrogateescape")
+            )  # after a line that was cut off
     except OSError:
         return
 
@@ -125,8 +127,15 @@ def write(
         return False
     from gitckpt.git.notes import Notes  # appending does not need it
 
-    there = _existing(repository, refs, {*removed, *(link_id(line) for lines in wanted.values() for line in lines)})
-    wanted = {commit: [line for line in lines if link_id(line) in there] for commit, lines in wanted.items()}
+    there = _existing(
+        repository,
+        refs,
+        {*removed, *(link_id(line) for lines in wanted.values() for line in lines)},
+    )
+    wanted = {
+        commit: [line for line in lines if link_id(line) in there]
+        for commit, lines in wanted.items()
+    }
     removed -= there
     notes = Notes(repository, objects, NOTES)
     deadline = time.monotonic() + PATIENCE
@@ -134,8 +143,17 @@ def write(
         tip = notes.tip()
         commits = {commit for commit, lines in wanted.items() if lines}
         if removed and tip:  # git copies lines to rewritten commits, so any note may contain one
-            commits.update(commit for commit, lines in notes.each() if lines and not removed.isdisjoint(map(link_id, lines)))
-        new_tip, items = notes.edited(tip, list(commits), lambda commit, lines: changed(lines, wanted.get(commit, ()), removed), instant)
+            commits.update(
+                commit
+                for commit, lines in notes.each()
+                if lines and not removed.isdisjoint(map(link_id, lines))
+            )
+        new_tip, items = notes.edited(
+            tip,
+            list(commits),
+            lambda commit, lines: changed(lines, wanted.get(commit, ()), removed),
+            instant,
+        )
         prepared(items)
         objects.write(items)
         try:
@@ -162,7 +180,9 @@ def carry(repository: Repository, command: str) -> None:
 
     carried: Lines = {}
     # Read git's own records: the stdin of the hook belongs to the user's part of the hook.
-    for old, new in operation.amended(repository) if command == "amend" else operation.rebased(repository):
+    for old, new in (
+        operation.amended(repository) if command == "amend" else operation.rebased(repository)
+    ):
         if old in there and new != old:
             carried.setdefault(new, []).extend(there[old])
     append(repository, carried)
@@ -170,8 +190,14 @@ def carry(repository: Repository, command: str) -> None:
 
 def _existing(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
     if len(names) > _MANY:
-        return names.intersection(ref.removeprefix(CHECKPOINTS) for ref, _ in refs.each(CHECKPOINTS))
-    there = (name for name in names if plain(repository, CHECKPOINTS + name) or repository.cat_file.info(CHECKPOINTS + name))
+        return names.intersection(
+            ref.removeprefix(CHECKPOINTS) for ref, _ in refs.each(CHECKPOINTS)
+        )
+    there = (
+        name
+        for name in names
+        if plain(repository, CHECKPOINTS + name) or repository.cat_file.info(CHECKPOINTS + name)
+    )
     return set(there)
 
 
@@ -184,7 +210,9 @@ def _size(repository: Repository) -> int:
 
 def _content(repository: Repository) -> bytes:
     try:
-        with open(os.path.join(repository.private_dir, WAITING), "rb", opener=premises.create) as file:
+        with open(
+            os.path.join(repository.private_dir, WAITING), "rb", opener=premises.create
+        ) as file:
             return file.read()
     except OSError:
         return b""
@@ -207,7 +235,14 @@ def _parsed(data: bytes) -> tuple[Lines, set[str]]:
 
 
 def _is_stamp(text: str) -> bool:
-    return len(text) == _STAMP and text[10] == "T" and text[-1] == "Z" and text.isascii() and text[:4].isdigit() and text[20:26].isdigit()
+    return (
+        len(text) == _STAMP
+        and text[10] == "T"
+        and text[-1] == "Z"
+        and text.isascii()
+        and text[:4].isdigit()
+        and text[20:26].isdigit()
+    )
 
 
 def _written(repository: Repository, size: int, instant: int) -> None:

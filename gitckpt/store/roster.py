@@ -44,7 +44,9 @@ DIRECTORY = "chains"
 _TAIL = 4096
 
 
-def extend(repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False) -> list[str]:
+def extend(
+    repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False
+) -> list[str]:
     """List documents (oldest first) that will extend a run; return paths to flush.
 
     Nothing is listed after a head that was not written here; "" is the head of a new run. If they
@@ -71,14 +73,19 @@ def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[s
         premises.private(place, repository.common_dir, make=True)
         with open(path, "ab", buffering=0, opener=premises.create) as file:
             is_new = not os.fstat(file.fileno()).st_size
-            lines = b"\n%s\n" % "\n".join(oids).encode("ascii") if oids else b""  # ends a line that a full disk cut off
+            lines = (
+                b"\n%s\n" % "\n".join(oids).encode("ascii") if oids else b""
+            )  # ends a line that a full disk cut off
             if lines and file.write(lines) < len(lines):
                 raise OSError(0, "there is no room for a whole line")
     except WorktreeError as error:
         _log(repository, error.message)
         return []
     except OSError as error:
-        _log(repository, f"{path} cannot be written: {error.strerror}; to go on with the run: git ckpt resume {run} --trust")
+        _log(
+            repository,
+            f"{path} cannot be written: {error.strerror}; to go on with the run: git ckpt resume {run} --trust",
+        )
         return []
     return [path, *([place, repository.private_dir, repository.common_dir] if is_new else [])]
 
@@ -137,7 +144,11 @@ def forget_others_chains(repository: Repository, there: Callable[[], Collection[
     """
     place = os.path.join(repository.private_dir, DIRECTORY)
     try:
-        old = [entry.name for entry in os.scandir(place) if time.time() - entry.stat(follow_symlinks=False).st_mtime > times.GRACE]
+        old = [
+            entry.name
+            for entry in os.scandir(place)
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime > times.GRACE
+        ]
     except OSError:
         return
     for run in set(old).difference(there() if old else ()):
@@ -306,7 +317,9 @@ class Roster:
 
     def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
         """Return, by id, the oid that was written here of each replaced checkpoint."""
-        return {name: self._lines[name][0] for name, oid in oids.items() if self.is_replaced(name, oid)}
+        return {
+            name: self._lines[name][0] for name, oid in oids.items() if self.is_replaced(name, oid)
+        }
 
 
 def forget_others(repository: Repository, there: Callable[[], Collection[str]]) -> None:
@@ -346,7 +359,13 @@ def _oid_of(repository: Repository, checkpoint_id: str) -> str | None:
     return found[0] if found is not None else None
 
 
-def _note(repository: Repository, documents: Iterable[tuple[str, str]], kind: str, *, flushed: bool = False) -> None:
+def _note(
+    repository: Repository,
+    documents: Iterable[tuple[str, str]],
+    kind: str,
+    *,
+    flushed: bool = False,
+) -> None:
     end = f"{kind} {place_of(repository)}\n"
     _append(repository, "".join(f"{name} {oid} {end}" for name, oid in documents), flushed=flushed)
 

@@ -57,9 +57,14 @@ _CLIENT_KEY = re.compile(rb"-data" + _QUOTE + _IS + rb"([A-Za-z0-9+/]{40,20000}=
 _HEADER = re.compile(
     rb"(?i)authorization%s%s(?:(basic)|bearer|token)[ \t]{1,3}([\w.~+/=-]{8,4000})" % (_QUOTE, _IS)
 )  # fmt: skip
-_LOGIN = re.compile(rb"auth%s[ \t\r\n]{0,20}[:=][ \t\r\n]{0,20}%s" % (_QUOTE, _QUOTE) + rb"([A-Za-z0-9+/]{8,4000}={0,2})(?![\w+/=-])")
+_LOGIN = re.compile(
+    rb"auth%s[ \t\r\n]{0,20}[:=][ \t\r\n]{0,20}%s" % (_QUOTE, _QUOTE)
+    + rb"([A-Za-z0-9+/]{8,4000}={0,2})(?![\w+/=-])"
+)
 _NAMES = (b"passw", b"secret", b"token", b"credential", b"key")
-_KEYS = tuple(name + dash for name in (b"api", b"access", b"auth", b"private") for dash in (b"", b"_", b"-"))
+_KEYS = tuple(
+    name + dash for name in (b"api", b"access", b"auth", b"private") for dash in (b"", b"_", b"-")
+)
 
 _NO_SECRET = re.compile(
     rb"(?i)example|sample|dummy|placeholder|change.?me|your[_-]|xxxx|0000|1234567|abcdef|test|fake"
@@ -155,7 +160,13 @@ def _is_login(value: bytes) -> bool:
         name, colon, password = base64.b64decode(value + b"=" * (-len(value) % 4)).partition(b":")
     except binascii.Error:
         return False
-    return bool(colon and name and len(password) >= 3 and password.isascii() and not _is_placeholder(password))
+    return bool(
+        colon
+        and name
+        and len(password) >= 3
+        and password.isascii()
+        and not _is_placeholder(password)
+    )
 
 
 def _is_placeholder(password: bytes) -> bool:
@@ -179,10 +190,20 @@ GITLEAKS = (
     ),
     ("1password-service-account-token", "ops_", r"ops_eyJ[a-zA-Z0-9+/]{250,4000}={0,3}", 4.0),
     ("adobe-client-secret", "p8e-", r"\b(p8e-(?i:[a-z0-9]{32}))(?![\w-])", 2.0),
-    ("age-secret-key", "age-secret-key-1", r"AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}", 0.0),
+    (
+        "age-secret-key",
+        "age-secret-key-1",
+        r"AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}",
+        0.0,
+    ),
     ("airtable-personnal-access-token", "pat", r"\b(pat[a-zA-Z0-9]{14}\.[a-f0-9]{64})\b", 0.0),
     ("alibaba-access-key-id", "ltai", r"\b(LTAI(?i:[a-z0-9]{20}))(?![\w-])", 2.0),
-    ("anthropic-admin-api-key", "sk-ant-admin01", r"\b(sk-ant-admin01-[a-zA-Z0-9_\-]{93}AA)(?![\w-])", 0.0),
+    (
+        "anthropic-admin-api-key",
+        "sk-ant-admin01",
+        r"\b(sk-ant-admin01-[a-zA-Z0-9_\-]{93}AA)(?![\w-])",
+        0.0,
+    ),
     ("anthropic-api-key", "sk-ant-api03", r"\b(sk-ant-api03-[a-zA-Z0-9_\-]{93}AA)(?![\w-])", 0.0),
     ("artifactory-api-key", "akcp", r"\bAKCp[A-Za-z0-9]{69}\b", 4.5),
     ("artifactory-reference-token", "cmvmd", r"\bcmVmd[A-Za-z0-9]{59}\b", 4.5),
@@ -193,8 +214,18 @@ GITLEAKS = (
         r"\b((?:sc|ext|scauth|authress)_(?i:[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.(?-i:acc)[_-][a-z0-9-]{10,32}\.[a-z0-9+/_=-]{30,120}))(?![\w-])",
         2.0,
     ),
-    ("aws-access-token", "a3t akia asia abia acca", r"\b((?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b", 3.0),
-    ("aws-amazon-bedrock-api-key-long-lived", "absk", r"\b(ABSK[A-Za-z0-9+/]{109,269}={0,2})(?![\w-])", 3.0),
+    (
+        "aws-access-token",
+        "a3t akia asia abia acca",
+        r"\b((?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b",
+        3.0,
+    ),
+    (
+        "aws-amazon-bedrock-api-key-long-lived",
+        "absk",
+        r"\b(ABSK[A-Za-z0-9+/]{109,269}={0,2})(?![\w-])",
+        3.0,
+    ),
     (
         "aws-amazon-bedrock-api-key-short-lived",
         "bedrock-api-key-",
@@ -242,21 +273,46 @@ GITLEAKS = (
     ("gitlab-kubernetes-agent-token", "glagent-", r"glagent-[0-9a-zA-Z_\-]{50}", 3.0),
     ("gitlab-oauth-app-secret", "gloas-", r"gloas-[0-9a-zA-Z_\-]{64}", 3.0),
     ("gitlab-pat", "glpat-", r"glpat-[\w-]{20}", 3.0),
-    ("gitlab-pat-routable", "glpat-", r"\bglpat-[0-9a-zA-Z_-]{27,300}(?:\.[0-9a-z]{2})?\.[0-9a-z]{9}\b", 4.0),
+    (
+        "gitlab-pat-routable",
+        "glpat-",
+        r"\bglpat-[0-9a-zA-Z_-]{27,300}(?:\.[0-9a-z]{2})?\.[0-9a-z]{9}\b",
+        4.0,
+    ),
     ("gitlab-ptt", "glptt-", r"glptt-[0-9a-f]{40}", 3.0),
     ("gitlab-rrt", "gr1348941", r"GR1348941[\w-]{20}", 3.0),
     ("gitlab-runner-authentication-token", "glrt-", r"glrt-[0-9a-zA-Z_\-]{20}", 3.0),
-    ("gitlab-runner-authentication-token-routable", "glrt-", r"\bglrt-t\d_[0-9a-zA-Z_\-]{27,300}(?:\.[0-9a-z]{2})?\.[0-9a-z]{9}\b", 4.0),
+    (
+        "gitlab-runner-authentication-token-routable",
+        "glrt-",
+        r"\bglrt-t\d_[0-9a-zA-Z_\-]{27,300}(?:\.[0-9a-z]{2})?\.[0-9a-z]{9}\b",
+        4.0,
+    ),
     ("gitlab-scim-token", "glsoat-", r"glsoat-[0-9a-zA-Z_\-]{20}", 3.0),
     ("grafana-api-key", "eyjrijoi", r"(?i)\b(eyJrIjoi[A-Za-z0-9]{70,400}={0,3})(?![\w-])", 3.0),
     ("grafana-cloud-api-token", "glc_", r"(?i)\b(glc_[A-Za-z0-9+/]{32,400}={0,3})(?![\w-])", 3.0),
-    ("grafana-service-account-token", "glsa_", r"(?i)\b(glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8})(?![\w-])", 3.0),
-    ("harness-api-key", "pat. sat.", r"(?:pat|sat)\.[a-zA-Z0-9_-]{22}\.[a-zA-Z0-9]{24}\.[a-zA-Z0-9]{20}", 0.0),
+    (
+        "grafana-service-account-token",
+        "glsa_",
+        r"(?i)\b(glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8})(?![\w-])",
+        3.0,
+    ),
+    (
+        "harness-api-key",
+        "pat. sat.",
+        r"(?:pat|sat)\.[a-zA-Z0-9_-]{22}\.[a-zA-Z0-9]{24}\.[a-zA-Z0-9]{20}",
+        0.0,
+    ),
     ("heroku-api-key-v2", "hrku-aa", r"\b((HRKU-AA[0-9a-zA-Z_-]{58}))(?![\w-])", 4.0),
     ("huggingface-access-token", "hf_", r"\b(hf_(?i:[a-z]{34}))(?![\w-])", 2.0),
     ("huggingface-organization-api-token", "api_org_", r"\b(api_org_(?i:[a-z]{34}))(?![\w-])", 2.0),
     ("infracost-api-token", "ico-", r"\b(ico-[a-zA-Z0-9]{32})(?![\w-])", 3.0),
-    ("intra42-client-secret", "s-s4t2ud- s-s4t2af-", r"\b(s-s4t2(?:ud|af)-(?i:[abcdef0123456789]{64}))(?![\w-])", 3.0),
+    (
+        "intra42-client-secret",
+        "s-s4t2ud- s-s4t2af-",
+        r"\b(s-s4t2(?:ud|af)-(?i:[abcdef0123456789]{64}))(?![\w-])",
+        3.0,
+    ),
     (
         "jwt",
         "ey",
@@ -287,7 +343,12 @@ GITLEAKS = (
     ("rubygems-api-token", "rubygems_", r"\b(rubygems_[a-f0-9]{48})(?![\w-])", 2.0),
     ("scalingo-api-token", "tk-us-", r"\b(tk-us-[\w-]{48})(?![\w-])", 2.0),
     ("sendgrid-api-token", "sg.", r"\b(SG\.(?i:[a-z0-9=_\-\.]{66}))(?![\w-])", 2.0),
-    ("sendinblue-api-token", "xkeysib-", r"\b(xkeysib-[a-f0-9]{64}\-(?i:[a-z0-9]{16}))(?![\w-])", 2.0),
+    (
+        "sendinblue-api-token",
+        "xkeysib-",
+        r"\b(xkeysib-[a-f0-9]{64}\-(?i:[a-z0-9]{16}))(?![\w-])",
+        2.0,
+    ),
     (
         "sentry-org-token",
         "sntrys_eyjpyxqio",
@@ -308,7 +369,12 @@ GITLEAKS = (
     ("shopify-shared-secret", "shpss_", r"shpss_[a-fA-F0-9]{32}", 2.0),
     ("slack-app-token", "xapp", r"(?i)xapp-\d-[A-Z0-9]{1,40}-\d{1,40}-[a-z0-9]{1,200}", 2.0),
     ("slack-bot-token", "xoxb", r"xoxb-[0-9]{10,13}-[0-9]{10,13}[a-zA-Z0-9-]{0,200}", 3.0),
-    ("slack-config-access-token", "xoxe.xoxb- xoxe.xoxp-", r"(?i)xoxe\.xox[bp]-\d-[A-Z0-9]{163,166}", 2.0),
+    (
+        "slack-config-access-token",
+        "xoxe.xoxb- xoxe.xoxp-",
+        r"(?i)xoxe\.xox[bp]-\d-[A-Z0-9]{163,166}",
+        2.0,
+    ),
     ("slack-config-refresh-token", "xoxe-", r"(?i)xoxe-\d-[A-Z0-9]{146}", 2.0),
     ("slack-legacy-bot-token", "xoxb", r"xoxb-[0-9]{8,14}-[a-zA-Z0-9]{18,26}", 2.0),
     (
@@ -416,7 +482,10 @@ def _by_beginning() -> dict[bytes, list[Rule]]:
     found: dict[bytes, list[Rule]] = {}
     for name, beginnings, expression, entropy in RULES:
         for beginning in beginnings.encode().split():
-            first, second = (set(character) for character in zip(beginning[:2], beginning[:2].upper(), strict=True))
+            first, second = (
+                set(character)
+                for character in zip(beginning[:2], beginning[:2].upper(), strict=True)
+            )
             for pair in itertools.product(first, second):
                 found.setdefault(bytes(pair), []).append((beginning, name, expression, entropy))
     return found
@@ -466,7 +535,9 @@ def _beginnings(text: bytes, rules: dict[bytes, list[Rule]]) -> Iterator[tuple[i
             while True:
                 start = text.find(whole, end)
                 end = start + len(whole)
-                if (start == 0 or text[start - 1] not in _WORDS) and (end == len(text) or text[end] not in _WORDS):
+                if (start == 0 or text[start - 1] not in _WORDS) and (
+                    end == len(text) or text[end] not in _WORDS
+                ):
                     break
             yield end - len(word), candidates
     for part in _INNER.finditer(text):
@@ -558,7 +629,9 @@ class Settled:
         `what` is a digest of 16 hex digits, or a path relative to the top of the worktree.
         """
         if not what:
-            raise UsageError("nothing is named", hint="name a path or a digest; git ckpt show says which")
+            raise UsageError(
+                "nothing is named", hint="name a path or a digest; git ckpt show says which"
+            )
         line = _DIGEST + what.encode() if is_digest(what) else _PATH + _escaped(what)
         if line in self._read():
             return False
@@ -574,7 +647,9 @@ class Settled:
     def _read(self) -> frozenset[bytes]:
         if self._lines is None:
             try:
-                with open(os.path.join(self._repository.private_dir, FILE), "rb", opener=premises.create) as file:
+                with open(
+                    os.path.join(self._repository.private_dir, FILE), "rb", opener=premises.create
+                ) as file:
                     self._lines = frozenset(file.read().split(b"\n"))
             except OSError:
                 self._lines = frozenset()
@@ -640,7 +715,12 @@ def has_masks(data: bytes) -> bool:
 MOST = 1000
 
 
-def look(index: PrivateIndex, files: str, paths: Sequence[bytes], stored: Mapping[bytes, bytes] | None = None) -> tuple[Suspect, ...]:
+def look(
+    index: PrivateIndex,
+    files: str,
+    paths: Sequence[bytes],
+    stored: Mapping[bytes, bytes] | None = None,
+) -> tuple[Suspect, ...]:
     """Return the unsettled hits in captured files, ordered by path and line.
 
     Files that are not regular, larger than `LARGEST`, or binary are skipped.
@@ -652,7 +732,11 @@ def look(index: PrivateIndex, files: str, paths: Sequence[bytes], stored: Mappin
     """
     settled = None
     found = []
-    for path, content in _read(index, files, paths) if stored is None else ((path, stored.get(path, b"")) for path in paths):
+    for path, content in (
+        _read(index, files, paths)
+        if stored is None
+        else ((path, stored.get(path, b"")) for path in paths)
+    ):
         if len(content) > LARGEST:
             continue
         for hit, line, secret in lines(content):
@@ -664,11 +748,15 @@ def look(index: PrivateIndex, files: str, paths: Sequence[bytes], stored: Mappin
     return tuple(sorted(found, key=lambda suspect: (suspect.path, suspect.line))[:MOST])
 
 
-def unsettled_suspects(repository: Repository, path: bytes, places: Sequence[tuple[str, int, bytes]]) -> list[Suspect]:
+def unsettled_suspects(
+    repository: Repository, path: bytes, places: Sequence[tuple[str, int, bytes]]
+) -> list[Suspect]:
     """Return the unsettled hits of one file, from rule, line and bytes of each hit."""
     settled = Settled(repository)
     name = quoted(path)
-    found = [Suspect(name, rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST]]
+    found = [
+        Suspect(name, rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST]
+    ]
     return [suspect for suspect in found if not settled.knows(name, suspect.digest)]
 
 

@@ -76,7 +76,13 @@ class Store:
         self._checkpoints = checkpoints
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto", listener: Listener | None = None) -> Self:
+    def open(
+        cls,
+        path: str | os.PathLike[str] = ".",
+        *,
+        adapter: str = "auto",
+        listener: Listener | None = None,
+    ) -> Self:
         """Open the store of the repository that contains `path`.
 
         Args:
@@ -97,13 +103,20 @@ class Store:
         require("listener", listener, (Listener, NoneType), "a Listener")
         place = os.fspath(path)
         # With these variables, a program started by a hook would open the hook's repository instead.
-        repository = open_repository(place, by_variables=not os.path.exists(place) or os.path.samefile(place, os.curdir))
+        repository = open_repository(
+            place, by_variables=not os.path.exists(place) or os.path.samefile(place, os.curdir)
+        )
         return cls(Checkpoints(repository, adapter=adapter, listener=listener))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -182,7 +195,9 @@ class Store:
             found = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
             if found is None or found[1] != "commit":
                 base = checkpoints.repository.commit_or_unborn(base)
-        return checkpoints.record(label, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details)
+        return checkpoints.record(
+            label, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details
+        )
 
     def save(
         self,
@@ -202,7 +217,15 @@ class Store:
             BusyError: HEAD moved, or objects of the snapshot vanished, at each attempt.
             WorktreeError: an object is damaged and no file has its content; or as `capture`.
         """
-        return self._checkpoints.save(label, state, limits=_limits(limits), start=start, key=key, guard=self._guard(details), **details)
+        return self._checkpoints.save(
+            label,
+            state,
+            limits=_limits(limits),
+            start=start,
+            key=key,
+            guard=self._guard(details),
+            **details,
+        )
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """Return a checkpoint, given by its full id, with its state.
@@ -248,7 +271,9 @@ class Store:
         """
         require_text("commit", commit)
         try:
-            return self._checkpoints.links(self._checkpoints.repository.commit(commit) if commit else "")
+            return self._checkpoints.links(
+                self._checkpoints.repository.commit(commit) if commit else ""
+            )
         except NotFoundError:
             if not ids.is_oid(commit):
                 raise
@@ -263,7 +288,11 @@ class Store:
         from gitckpt.store.records.entry import Entry
 
         require("entries", entries, Iterable, "a list of entries")
-        return finder.count(self._checkpoints.repository, self._checkpoints.index, instances("entries", entries, Entry, "an Entry"))
+        return finder.count(
+            self._checkpoints.repository,
+            self._checkpoints.index,
+            instances("entries", entries, Entry, "an Entry"),
+        )
 
     def problems(self) -> Sequence[Problem]:
         """List the refs below `refs/checkpoints/` that are not valid checkpoints."""
@@ -278,7 +307,9 @@ class Store:
         oids = {entry.id: entry.oid for entry in instances("entries", entries, Entry, "an Entry")}
         return Roster.read(self._checkpoints.repository, oids).replaced(oids)
 
-    def resume(self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None) -> Opened:
+    def resume(
+        self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
+    ) -> Opened:
         """Return the worktree of a checkpoint, created with its files if missing.
 
         To continue a run, use `Run.resume`.
@@ -302,7 +333,11 @@ class Store:
         """
         from gitckpt.store.worktrees import ownership
 
-        return dict(ownership.made_from(self._checkpoints.repository, strings("checkpoint_ids", checkpoint_ids)))
+        return dict(
+            ownership.made_from(
+                self._checkpoints.repository, strings("checkpoint_ids", checkpoint_ids)
+            )
+        )
 
     def rewritten(self) -> Sequence[Entry]:
         """List the checkpoints of commits that `git filter-repo` has rewritten.
@@ -433,7 +468,9 @@ class Store:
 
         require_seconds("wait", wait)
         inside = self._checkpoints
-        return cancellation.cancel(inside.leases, require_run_id(run), wait=wait, tell=inside.announce)
+        return cancellation.cancel(
+            inside.leases, require_run_id(run), wait=wait, tell=inside.announce
+        )
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Take a run from a stalled driver, which can then write nothing more.
@@ -535,7 +572,9 @@ class Store:
             trusted=trust,
         )
 
-    def undo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
+    def undo(
+        self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None
+    ) -> Restored:
         """Undo the newest `restore` in this worktree; repeat to undo earlier ones.
 
         The present files are saved in a checkpoint first; `redo` restores them. Arguments and
@@ -549,7 +588,9 @@ class Store:
         require_callable("announce", announce)
         return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
 
-    def redo(self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None) -> Restored:
+    def redo(
+        self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None
+    ) -> Restored:
         """Redo the newest `undo` in this worktree; repeat to redo earlier ones.
 
         The present files are saved in a checkpoint first; `undo` restores them. Arguments and
@@ -579,7 +620,12 @@ class Store:
         return undo.read(self._checkpoints).is_open
 
     def diff(
-        self, before: Checkpoint | str, after: Checkpoint | str | None = None, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()
+        self,
+        before: Checkpoint | str,
+        after: Checkpoint | str | None = None,
+        *,
+        paths: Sequence[_Path] = (),
+        options: Sequence[str] = (),
     ) -> bytes:
         """Return git's diff between two checkpoints, or a checkpoint and this worktree.
 
@@ -600,12 +646,26 @@ class Store:
         # First check for missing objects: a capture of the same files would write them again.
         manifest.files_of(repository, first)
         here = self._current() if second is None else (second.tree, second.git_sha)
-        old, new = comparison.comparable(repository, self._checkpoints.objects, (first.tree, first.git_sha), here)
-        other = "among the files here that are captured" if second is None else f"in checkpoint {second.id[: ids.SHORT]}"
-        self._require_matches((old, new), paths, f"in checkpoint {first.id[: ids.SHORT]} or {other}")
+        old, new = comparison.comparable(
+            repository, self._checkpoints.objects, (first.tree, first.git_sha), here
+        )
+        other = (
+            "among the files here that are captured"
+            if second is None
+            else f"in checkpoint {second.id[: ids.SHORT]}"
+        )
+        self._require_matches(
+            (old, new), paths, f"in checkpoint {first.id[: ids.SHORT]} or {other}"
+        )
         return self._compared(old, new, paths, options)
 
-    def diff_commit(self, checkpoint: Checkpoint | str, *, paths: Sequence[_Path] = (), options: Sequence[str] = ()) -> bytes:
+    def diff_commit(
+        self,
+        checkpoint: Checkpoint | str,
+        *,
+        paths: Sequence[_Path] = (),
+        options: Sequence[str] = (),
+    ) -> bytes:
         """Return git's diff between a checkpoint's linked commit and its files, as `diff`.
 
         Raises:
@@ -621,13 +681,19 @@ class Store:
         repository = self._checkpoints.repository
         # A pattern without a match may be a typo.
         nothing = object_id("tree", b"", repository.object_format)
-        unmatched = [path for path in paths if not any(self._compared(nothing, tree, [path], ["--name-only"]) for tree in trees)]
+        unmatched = [
+            path
+            for path in paths
+            if not any(self._compared(nothing, tree, [path], ["--name-only"]) for tree in trees)
+        ]
         if unmatched:
             names = first_of([os.fsdecode(path) for path in unmatched])
             hint = "paths count from the current directory; see which files differ: git ckpt diff ID --stat"
             raise NotFoundError(f"no file {where} matches {names}", hint=hint)
 
-    def _compared(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
+    def _compared(
+        self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]
+    ) -> bytes:
         repository = self._checkpoints.repository
         try:
             place = ["-C", os.getcwd()] if repository.worktree else []
@@ -636,7 +702,9 @@ class Store:
         patterns = [os.fsdecode(path) for path in paths]
         options = words("options", options)
         try:
-            return repository.git.run(*place, "diff", "--no-color", *options, old, new, "--", *patterns).out
+            return repository.git.run(
+                *place, "diff", "--no-color", *options, old, new, "--", *patterns
+            ).out
         except GitError as error:
             if cure_of_promised(error.stderr) is None:
                 raise
@@ -662,7 +730,9 @@ class Store:
         from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
-        return manifest.content(self._checkpoints.repository, self._given(checkpoint), os.fsencode(path), beside=beside)
+        return manifest.content(
+            self._checkpoints.repository, self._given(checkpoint), os.fsencode(path), beside=beside
+        )
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files that a run keeps beside its worktree: inputs and phase outputs.
@@ -688,22 +758,31 @@ class Store:
         """
         from gitckpt.store.snapshot import manifest
 
-        return manifest.extras(self._checkpoints.repository, self._checkpoints.objects, self._given(checkpoint))
+        return manifest.extras(
+            self._checkpoints.repository, self._checkpoints.objects, self._given(checkpoint)
+        )
 
     def _current(self) -> tuple[str | None, str]:
         inside = self._checkpoints
         if inside.repository.worktree is None:
-            raise WorktreeError("there is no worktree here to compare with", hint="compare two checkpoints: git ckpt diff ID ID")
+            raise WorktreeError(
+                "there is no worktree here to compare with",
+                hint="compare two checkpoints: git ckpt diff ID ID",
+            )
         return inside.capture(with_submodules=False).tree, inside.objects.head()[0]
 
-    def diff_states(self, before: Checkpoint | str, after: Checkpoint | str) -> Sequence[StateChange]:
+    def diff_states(
+        self, before: Checkpoint | str, after: Checkpoint | str
+    ) -> Sequence[StateChange]:
         """List the values that differ in the states of two checkpoints."""
         from gitckpt.model import jsonable
 
         return jsonable.compare(dict(self._given(before).state), dict(self._given(after).state))
 
     def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
-        return checkpoint if isinstance(checkpoint, Checkpoint) else self._checkpoints.read(checkpoint)
+        return (
+            checkpoint if isinstance(checkpoint, Checkpoint) else self._checkpoints.read(checkpoint)
+        )
 
     # Upkeep
 
@@ -716,7 +795,13 @@ class Store:
         """
         return self._checkpoints.rules.read().policy
 
-    def expire(self, policy: Policy | None = None, *, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None) -> Expired:
+    def expire(
+        self,
+        policy: Policy | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Expired:
         """Remove the checkpoints and runs that the policy does not keep.
 
         A run is removed as a whole, with its worktree; it stays if the worktree has uncaptured
@@ -825,7 +910,9 @@ class Store:
                 self._checkpoints.write_links()
         if only is not None:
             only = strings("only", only)
-        return verification.verify(self._checkpoints, repair=repair, contents=contents, only=only, progress=progress)
+        return verification.verify(
+            self._checkpoints, repair=repair, contents=contents, only=only, progress=progress
+        )
 
     def write_notes(self, *, only_if_due: bool = False) -> bool:
         """Write the notes that `git log --notes=checkpoints` shows; return whether it did.
@@ -840,7 +927,9 @@ class Store:
             BusyError: another process was faster or holds a lock; the notes stay queued.
             GitError: git refused.
         """
-        return self._checkpoints.write_due_links() if only_if_due else self._checkpoints.write_links()
+        return (
+            self._checkpoints.write_due_links() if only_if_due else self._checkpoints.write_links()
+        )
 
     def examine(self) -> Diagnosis:
         """Diagnose git, hooks, settings, locks and invalid refs, without changes."""
@@ -902,7 +991,10 @@ class Store:
 def _named(paths: Sequence[_Path]) -> list[bytes]:
     names = [os.fsencode(path) for path in paths_of(paths)]
     if not names:
-        raise UsageError("paths: the list is empty", hint="leave it out to restore all files; to restore none, do not call restore")
+        raise UsageError(
+            "paths: the list is empty",
+            hint="leave it out to restore all files; to restore none, do not call restore",
+        )
     if b"" in names:
         raise UsageError("paths: one of them is empty", hint='name "." for all files')
     return [b"" if name == b"." else name for name in names]  # git names the top ""

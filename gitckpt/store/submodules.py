@@ -39,7 +39,15 @@ if TYPE_CHECKING:
 
         def seen_from(self, repository: Repository, adapter: str) -> AnyCheckpoints: ...
         def capture(self, limits: Limits | None = None) -> Worktree: ...
-        def record(self, label: str, state: dict[str, Any], *, worktree: Worktree, trigger: str, base: str | None = None) -> Checkpoint: ...
+        def record(
+            self,
+            label: str,
+            state: dict[str, Any],
+            *,
+            worktree: Worktree,
+            trigger: str,
+            base: str | None = None,
+        ) -> Checkpoint: ...
         def read(self, checkpoint_id: str) -> Checkpoint: ...
         def read_own(self, checkpoint_id: str) -> Checkpoint: ...
         def list(self, query: Query | None = None) -> Sequence[Entry]: ...
@@ -53,7 +61,9 @@ if TYPE_CHECKING:
 _LABEL = "submodule-complete"
 
 
-def capture(store: AnyCheckpoints, found: Worktree, paths: Collection[bytes], limits: Limits) -> Worktree:
+def capture(
+    store: AnyCheckpoints, found: Worktree, paths: Collection[bytes], limits: Limits
+) -> Worktree:
     """Capture the submodules of a worktree (`found`), recursively.
 
     A submodule that could not be captured stays among the omitted paths, with the reason. `paths`
@@ -62,7 +72,9 @@ def capture(store: AnyCheckpoints, found: Worktree, paths: Collection[bytes], li
     made: list[Submodule] = []
     failed: dict[bytes, str] = {}
     texts = {modules.unquoted(entry.path): entry.path for entry in found.omitted}
-    texts |= {path: quoted(path) for path in paths if path + b"/" in texts}  # embedded repositories that the index does not know
+    texts |= {
+        path: quoted(path) for path in paths if path + b"/" in texts
+    }  # embedded repositories that the index does not know
     for path in sorted(path for path in paths if path in texts):
         there = modules.seen_from(store.repository, path)
         if there is None:
@@ -91,21 +103,32 @@ def differ(store: AnyCheckpoints, before: Worktree | None, after: Worktree) -> b
     """Return whether a submodule, also a nested one, differs in commit or files."""
     known = {one.path: one for one in before.submodules} if before is not None else {}
     pairs = [(known[one.path], one) for one in after.submodules if one.path in known]
-    return any(_differs(store, then, now) for then, now in pairs if then.checkpoint != now.checkpoint)
+    return any(
+        _differs(store, then, now) for then, now in pairs if then.checkpoint != now.checkpoint
+    )
 
 
 def _differs(store: AnyCheckpoints, then: Submodule, now: Submodule) -> bool:
     # Different checkpoints may differ in the branch alone.
-    there = modules.seen_from(store.repository, modules.unquoted(now.path)) if then.git_sha == now.git_sha else None
+    there = (
+        modules.seen_from(store.repository, modules.unquoted(now.path))
+        if then.git_sha == now.git_sha
+        else None
+    )
     if there is None:
         return True
     with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
         try:
             before, after = inner.read_own(then.checkpoint), inner.read_own(now.checkpoint)
-            old, new = (manifest.contents_of(each, inner.repository, inner.objects) for each in (before, after))
+            old, new = (
+                manifest.contents_of(each, inner.repository, inner.objects)
+                for each in (before, after)
+            )
         except CkptError:
             return True  # gone or incomplete
-        return (old.files, old.raw) != (new.files, new.raw) or differ(inner, before.worktree, after.worktree or CLEAN)
+        return (old.files, old.raw) != (new.files, new.raw) or differ(
+            inner, before.worktree, after.worktree or CLEAN
+        )
 
 
 def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
@@ -131,9 +154,16 @@ def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tupl
             if inner.repository.cat_file.info(f"{oid}^{{commit}}") is None:
                 continue
             try:
-                made.append(Submodule(quoted(path), _clean_at(inner, oid, quoted(path)).id, oid, dirty=False))
+                made.append(
+                    Submodule(
+                        quoted(path), _clean_at(inner, oid, quoted(path)).id, oid, dirty=False
+                    )
+                )
             except CkptError as error:
-                log.append(repository, f"the submodule {quoted(path)} is not in a new worktree: {error.message}")
+                log.append(
+                    repository,
+                    f"the submodule {quoted(path)} is not in a new worktree: {error.message}",
+                )
     return tuple(made)
 
 
@@ -142,9 +172,13 @@ def _clean_at(inner: AnyCheckpoints, commit: str, path: str) -> Checkpoint:
 
     def attempt() -> Checkpoint:
         known = _known(inner, (commit, None), worktree)
-        return known or inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE, base=commit)
+        return known or inner.record(
+            _LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE, base=commit
+        )
 
-    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce)
+    return assurance.recorded(
+        inner.repository, inner.objects, attempt, inner.remove, inner.announce
+    )
 
 
 def _checkpoint_of(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint:
@@ -152,12 +186,18 @@ def _checkpoint_of(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoi
         worktree = inner.capture(limits)
         if worktree.degraded is not None:
             raise CkptError(worktree.degraded)
-        return _known(inner, inner.objects.head(), worktree) or inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE)
+        return _known(inner, inner.objects.head(), worktree) or inner.record(
+            _LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE
+        )
 
-    return assurance.recorded(inner.repository, inner.objects, attempt, inner.remove, inner.announce)
+    return assurance.recorded(
+        inner.repository, inner.objects, attempt, inner.remove, inner.announce
+    )
 
 
-def _known(inner: AnyCheckpoints, head: tuple[str, str | None], worktree: Worktree) -> Checkpoint | None:
+def _known(
+    inner: AnyCheckpoints, head: tuple[str, str | None], worktree: Worktree
+) -> Checkpoint | None:
     wanted = (head[1], worktree.tree)
     linked = inner.list(Query(git_sha=head[0]))
     alike = [entry for entry in linked if (entry.branch, entry.tree) == wanted]
@@ -185,7 +225,14 @@ def way_to_make(path: bytes) -> str:
 
 
 def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
-    specs = " ".join(f"'{refs}:{refs}'" for refs in (layout.CHECKPOINTS + checkpoint_id, f"refs/ckpt/*/{checkpoint_id}", "refs/keep/*"))
+    specs = " ".join(
+        f"'{refs}:{refs}'"
+        for refs in (
+            layout.CHECKPOINTS + checkpoint_id,
+            f"refs/ckpt/*/{checkpoint_id}",
+            "refs/keep/*",
+        )
+    )
     # Without a checkout, `git -C` would fetch the refs into the superproject; `--git-dir` fails.
     git_dir = shell_word(os.path.join(os.fsdecode(path), ".git"))
     return f"fetch it from where it was captured: git --git-dir={git_dir} fetch --no-tags --no-prune CLONE {specs}"
@@ -202,8 +249,14 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
         known = Roster.read(there, [checkpoint_id])
         if found is not None and known.is_replaced(checkpoint_id, found[0]):
             return roster.replaced(checkpoint_id).message
-        checkpoint = codec.decode_header(layout.document(found and found[1:], ref, "of the document"), ref)
-        needed = [checkpoint.git_sha, checkpoint.tree, checkpoint.worktree.operation_commit if checkpoint.worktree else None]
+        checkpoint = codec.decode_header(
+            layout.document(found and found[1:], ref, "of the document"), ref
+        )
+        needed = [
+            checkpoint.git_sha,
+            checkpoint.tree,
+            checkpoint.worktree.operation_commit if checkpoint.worktree else None,
+        ]
         gone = [oid for oid in needed if oid and there.cat_file.info(oid) is None]
         if gone:
             return f"{gone[0]} of the checkpoint {checkpoint_id} is missing"
@@ -217,14 +270,22 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
 
 
 @contextlib.contextmanager
-def removal(store: AnyCheckpoints, checkpoint_ids: Collection[str], listed: Mapping[str, Entry] | None = None) -> Iterator[None]:
+def removal(
+    store: AnyCheckpoints,
+    checkpoint_ids: Collection[str],
+    listed: Mapping[str, Entry] | None = None,
+) -> Iterator[None]:
     """Remove, after the body, submodule checkpoints that are no longer named.
 
     The body removes `checkpoint_ids` of the superproject, which the caller may have `listed`.
     Failures are logged; expiry tries again.
     """
     try:
-        entries = fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids)))) if listed is None else listed.values()
+        entries = (
+            fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids))))
+            if listed is None
+            else listed.values()
+        )
         named = named_by(_submodules(entries))
     except CkptError:
         named = {}  # a checkpoint to remove may make listing fail; expiry finds the rest
@@ -233,7 +294,9 @@ def removal(store: AnyCheckpoints, checkpoint_ids: Collection[str], listed: Mapp
         return
     with _alone(store) as is_alone:
         if is_alone and not store.problems():  # what cannot be read may name any of them
-            _remove(store, named.keys() - named_by(_submodules(store.list())).keys(), named.values())
+            _remove(
+                store, named.keys() - named_by(_submodules(store.list())).keys(), named.values()
+            )
 
 
 def sweep(store: AnyCheckpoints) -> None:
@@ -242,7 +305,9 @@ def sweep(store: AnyCheckpoints) -> None:
         return
 
     def clear(inner: AnyCheckpoints) -> None:
-        entries = (entry for entry in inner.list() if entry.trigger == SUBMODULE and entry.time < until)
+        entries = (
+            entry for entry in inner.list() if entry.trigger == SUBMODULE and entry.time < until
+        )
         stray = [entry.id for entry in entries if entry.id not in named]
         if stray:
             inner.remove(stray)
@@ -250,7 +315,10 @@ def sweep(store: AnyCheckpoints) -> None:
 
     with _alone(store) as is_alone:
         # An unnamed one may belong to a checkpoint that is being recorded.
-        named, until = named_by(_submodules(store.list())), store.clock() - times.GRACE * times.MICRO
+        named, until = (
+            named_by(_submodules(store.list())),
+            store.clock() - times.GRACE * times.MICRO,
+        )
         if is_alone and not store.problems():  # what cannot be read may name any of them
             _in_each(store, named.values(), clear)
 
@@ -261,12 +329,25 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     The source's own checkpoints are not copied. Of `store`, only the clock is used.
     """
     with contextlib.closing(store.seen_from(source, "plumbing")) as theirs:
-        ids = [one.id for one in theirs.list() if one.trigger == SUBMODULE and not modules.has(to, layout.CHECKPOINTS + one.id)]
+        ids = [
+            one.id
+            for one in theirs.list()
+            if one.trigger == SUBMODULE and not modules.has(to, layout.CHECKPOINTS + one.id)
+        ]
     if not ids:
         return
     there = set(_refs(source, *layout.HOLDERS))
-    kept = [ref for ref in _refs(source, layout.KEEP) if not modules.has(to, ref)]  # an existing ref keeps the same commit
-    modules.fetch(to, source, [*kept, *(space + each for each in ids for space in layout.HOLDERS if space + each in there)])
+    kept = [
+        ref for ref in _refs(source, layout.KEEP) if not modules.has(to, ref)
+    ]  # an existing ref keeps the same commit
+    modules.fetch(
+        to,
+        source,
+        [
+            *kept,
+            *(space + each for each in ids for space in layout.HOLDERS if space + each in there),
+        ],
+    )
     modules.fetch(to, source, [layout.CHECKPOINTS + each for each in ids])
     roster.copy(source, to, ids)
     with contextlib.closing(store.seen_from(to, "plumbing")) as inner:
@@ -283,26 +364,37 @@ def bring_all(store: AnyCheckpoints, source: Repository, to: Repository) -> None
 
 def _refs(repository: Repository, *spaces: str) -> list[str]:
     patterns = [space.rstrip("/") for space in spaces]
-    return repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "surrogateescape").split("\n")[:-1]
+    return (
+        repository.git.run("for-each-ref", "--format=%(refname)", *patterns)
+        .out.decode("utf-8", "surrogateescape")
+        .split("\n")[:-1]
+    )
 
 
 def _remove(store: AnyCheckpoints, ids: Collection[str], paths: Collection[bytes]) -> None:
     def remove(inner: AnyCheckpoints) -> None:
         # A fetched document may name a checkpoint that a user saved in the submodule.
-        theirs = [entry.id for entry in inner.list(Query(ids=sorted(ids))) if entry.trigger == SUBMODULE]
+        theirs = [
+            entry.id for entry in inner.list(Query(ids=sorted(ids))) if entry.trigger == SUBMODULE
+        ]
         if theirs:
             inner.remove(theirs)
 
     _in_each(store, paths, remove)
 
 
-def _in_each(store: AnyCheckpoints, paths: Collection[bytes], do: Callable[[AnyCheckpoints], None]) -> None:
+def _in_each(
+    store: AnyCheckpoints, paths: Collection[bytes], do: Callable[[AnyCheckpoints], None]
+) -> None:
     for repository in modules.stores(store.repository, paths):
         try:
             with contextlib.closing(store.seen_from(repository, "plumbing")) as inner:
                 do(inner)
         except CkptError as error:
-            log.append(store.repository, f"checkpoints of the submodule in {repository.git_dir} stay: {error.message}")
+            log.append(
+                store.repository,
+                f"checkpoints of the submodule in {repository.git_dir} stay: {error.message}",
+            )
 
 
 def _alone(store: AnyCheckpoints) -> Lock:

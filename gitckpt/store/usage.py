@@ -46,7 +46,12 @@ class Holdings:
     is_complete: bool
 
 
-def held_only_by(repository: Repository, lots: Sequence[Collection[str]], spaces: Sequence[str], others: Collection[str]) -> Holdings:
+def held_only_by(
+    repository: Repository,
+    lots: Sequence[Collection[str]],
+    spaces: Sequence[str],
+    others: Collection[str],
+) -> Holdings:
     """Return the objects that only the given roots lead to, no other ref or HEAD.
 
     Args:
@@ -54,7 +59,9 @@ def held_only_by(repository: Repository, lots: Sequence[Collection[str]], spaces
         spaces: refs of the roots, or spaces such as "refs/notes/x": no ref there counts as
             another one, but the oids `others` do.
     """
-    besides = [word for space in spaces for word in (f"--exclude={space}", f"--exclude={space}/*")] + ["--all"]
+    besides = [
+        word for space in spaces for word in (f"--exclude={space}", f"--exclude={space}/*")
+    ] + ["--all"]
     known: set[str] = set()
     found = []
     is_complete = True
@@ -87,12 +94,18 @@ def look_up(repository: Repository, oids: Collection[str]) -> dict[str, Holding]
     words = ("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize:disk)", "--buffer")
     place = os.path.join(repository.common_dir, "objects")
     found = {}
-    for line in repository.git.run(*words, data=data, env=_NO_FETCH).out.decode("ascii", "replace").splitlines():
+    for line in (
+        repository.git.run(*words, data=data, env=_NO_FETCH)
+        .out.decode("ascii", "replace")
+        .splitlines()
+    ):
         oid, _, rest = line.partition(" ")
         kind, _, size = rest.partition(" ")
         if size.isdigit():
             blocks = _blocks(os.path.join(place, oid[:2], oid[2:]))
-            found[oid] = Holding(kind, int(size) if blocks is None else blocks, is_loose=blocks is not None)
+            found[oid] = Holding(
+                kind, int(size) if blocks is None else blocks, is_loose=blocks is not None
+            )
     return found
 
 
@@ -172,7 +185,13 @@ class Measure:
 # The report.
 
 # Statuses of worktrees; see `WorktreeUse`.
-COMPLETE, UNFINISHED, REMOVED, CHECKPOINT, FORGOTTEN = "complete", "unfinished", "removed", "checkpoint", "forgotten"
+COMPLETE, UNFINISHED, REMOVED, CHECKPOINT, FORGOTTEN = (
+    "complete",
+    "unfinished",
+    "removed",
+    "checkpoint",
+    "forgotten",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +245,19 @@ class Usage:
     @property
     def bytes(self) -> int:
         """The known bytes on disk of all; `loose` is part of the rest."""
-        amounts = (self.checkpoints, self.files, self.leases, self.links, self.refs, self.run_files, self.index, self.private)
-        beside = sum(each.bytes for each in self.worktrees) + sum(each.bytes for each in self.leftovers)
+        amounts = (
+            self.checkpoints,
+            self.files,
+            self.leases,
+            self.links,
+            self.refs,
+            self.run_files,
+            self.index,
+            self.private,
+        )
+        beside = sum(each.bytes for each in self.worktrees) + sum(
+            each.bytes for each in self.leftovers
+        )
         return beside + sum(each.bytes or 0 for each in amounts)
 
 
@@ -244,18 +274,34 @@ def measure(store: Checkpoints) -> Usage:
     root = resumption.known_root(repository) or ""
     worktrees = _worktrees(repository, root)
     left = _leftovers(repository, {os.path.dirname(path) for path, _, _ in worktrees} | {root})
-    ours = Measure([*left, *(path for path, _, _ in worktrees), *(os.path.realpath(path) for path, _, _ in worktrees)])
+    ours = Measure(
+        [
+            *left,
+            *(path for path, _, _ in worktrees),
+            *(os.path.realpath(path) for path, _, _ in worktrees),
+        ]
+    )
     measured = [_measured(ours, *each) for each in worktrees]
-    statuses = _statuses(store, refs, {each.run for each in measured if each.run is not None and each.status != FORGOTTEN})
+    statuses = _statuses(
+        store,
+        refs,
+        {each.run for each in measured if each.run is not None and each.status != FORGOTTEN},
+    )
     measured = [_with_status(each, statuses) for each in measured]
-    index_files = [os.path.join(repository.private_dir, f"{index.FILE}{end}") for end in ("", "-wal", "-shm")]
+    index_files = [
+        os.path.join(repository.private_dir, f"{index.FILE}{end}") for end in ("", "-wal", "-shm")
+    ]
     indexed = _sum(ours, index_files)
     rest = Measure([*left, *index_files])
     everything = [each for found in objects for each in found.values()]
     return Usage(
-        checkpoints=Amount(sum(ref.startswith(layout.CHECKPOINTS) for ref in refs), _size(documents)),
+        checkpoints=Amount(
+            sum(ref.startswith(layout.CHECKPOINTS) for ref in refs), _size(documents)
+        ),
         files=Amount(len(files), _size(files)),
-        leases=Amount(sum(ref.startswith((layout.LEASES, layout.KEYS)) for ref in refs), _size(leases)),
+        leases=Amount(
+            sum(ref.startswith((layout.LEASES, layout.KEYS)) for ref in refs), _size(leases)
+        ),
         links=Amount(sum(each.kind == "blob" for each in links.values()), _size(links)),
         refs=_refs(repository, refs),
         worktrees=sorted(measured, key=lambda each: (-each.bytes, each.path)),
@@ -263,15 +309,24 @@ def measure(store: Checkpoints) -> Usage:
         index=indexed,
         private=_sum(rest, [repository.private_dir]),
         leftovers=_by_kind(left),
-        loose=Amount(sum(each.is_loose for each in everything), sum(each.size for each in everything if each.is_loose)),
+        loose=Amount(
+            sum(each.is_loose for each in everything),
+            sum(each.size for each in everything if each.is_loose),
+        ),
         is_complete=is_complete,
     )
 
 
-def _objects(repository: Repository, refs: Mapping[str, str], others: Sequence[str]) -> tuple[list[dict[str, Holding]], bool]:
+def _objects(
+    repository: Repository, refs: Mapping[str, str], others: Sequence[str]
+) -> tuple[list[dict[str, Holding]], bool]:
     """Return the objects that only gitckpt's refs hold, by kind, and if these are all."""
-    documents = {oid for ref, oid in refs.items() if ref.startswith((layout.CHECKPOINTS, layout.RUNS))}
-    leases = {oid for ref, oid in refs.items() if ref.startswith((layout.LEASES, layout.KEYS))} - documents
+    documents = {
+        oid for ref, oid in refs.items() if ref.startswith((layout.CHECKPOINTS, layout.RUNS))
+    }
+    leases = {
+        oid for ref, oid in refs.items() if ref.startswith((layout.LEASES, layout.KEYS))
+    } - documents
     notes = {oid for ref, oid in refs.items() if ref == layout.NOTES}
     lots = [set(refs.values()) - notes, notes]
     found = held_only_by(repository, lots, (*layout.OWN, layout.NOTES), others)
@@ -308,7 +363,11 @@ def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None,
     making = set(ownership.half_made(root))
     for name in names_in(root):
         path = os.path.join(root, name)
-        if path not in making and os.path.realpath(path) not in known and _was_ours(repository, path):
+        if (
+            path not in making
+            and os.path.realpath(path) not in known
+            and _was_ours(repository, path)
+        ):
             found.append((path, None, None))
     return found
 
@@ -338,7 +397,9 @@ def _statuses(store: Checkpoints, refs: Mapping[str, str], runs: set[str]) -> di
     # Only the heads are read: reading more would write the index.
     there = sorted(run for run in runs if layout.RUNS + run in refs)
     found = dict.fromkeys(runs, REMOVED)
-    for run, read in zip(there, store.objects.read([refs[layout.RUNS + run] for run in there]), strict=True):
+    for run, read in zip(
+        there, store.objects.read([refs[layout.RUNS + run] for run in there]), strict=True
+    ):
         try:
             label = layout.run_head(read, layout.RUNS + run).label
         except InvalidCheckpoint:

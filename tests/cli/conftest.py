@@ -30,7 +30,9 @@ class Outcome(NamedTuple):
 class Ckpt(Protocol):
     """Runs `git ckpt` in this process."""
 
-    def __call__(self, *args: str, at: Checkout | Path | None = None, stdin: str | bytes | None = None) -> Outcome: ...
+    def __call__(
+        self, *args: str, at: Checkout | Path | None = None, stdin: str | bytes | None = None
+    ) -> Outcome: ...
 
 
 class Spawn(Protocol):
@@ -55,7 +57,9 @@ def normal(text: str, *places: Checkout | Path) -> str:
     """Returns text with the paths of places as TOP (then TOP2 …), and with ID, TIME, OID and SHORT for what differs from run to run."""
     for number, place in enumerate(places):
         text = text.replace(str(top(place)), f"TOP{number + 1 if number else ''}")
-    text = re.sub(r"\b[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\b", "ID", text)
+    text = re.sub(
+        r"\b[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\b", "ID", text
+    )
     text = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "TIME", text)
     text = re.sub(r"\b([0-9a-f]{64}|[0-9a-f]{40})\b", "OID", text)
     text = re.sub(r"\b\d{8}-\d{6}-", "STAMP-", text)
@@ -64,7 +68,9 @@ def normal(text: str, *places: Checkout | Path) -> str:
 
 @pytest.fixture
 def ckpt(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Ckpt:
-    def call(*args: str, at: Checkout | Path | None = None, stdin: str | bytes | None = None) -> Outcome:
+    def call(
+        *args: str, at: Checkout | Path | None = None, stdin: str | bytes | None = None
+    ) -> Outcome:
         if at is not None:
             monkeypatch.chdir(top(at))
         if stdin is not None:
@@ -96,7 +102,11 @@ def spawn() -> Spawn:
             preexec_fn=preexec,
             check=False,
         )
-        return Outcome(done.returncode, done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode("utf-8", "surrogateescape"))
+        return Outcome(
+            done.returncode,
+            done.stdout.decode("utf-8", "surrogateescape"),
+            done.stderr.decode("utf-8", "surrogateescape"),
+        )
 
     return call
 
@@ -119,7 +129,9 @@ def git_ckpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "bin dir"
     directory.mkdir()
     script = directory / "git-ckpt"
-    script.write_text(f"#!/bin/sh\nPYTHONPATH='{PROJECT}' exec '{sys.executable}' -m gitckpt \"$@\"\n")
+    script.write_text(
+        f"#!/bin/sh\nPYTHONPATH='{PROJECT}' exec '{sys.executable}' -m gitckpt \"$@\"\n"
+    )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
     return script
@@ -144,4 +156,7 @@ def document(**fields: Any) -> str:
         "errors": "[]",
         **fields,
     }
-    return "".join(f"{key} = {value}\n" for key, value in whole.items() if value is not None) + "\n[state]\n"
+    return (
+        "".join(f"{key} = {value}\n" for key, value in whole.items() if value is not None)
+        + "\n[state]\n"
+    )

@@ -70,25 +70,52 @@ def syntax_of(command: str, params: Sequence[Any]) -> Syntax:
             raise NotPlainError(f"{command}: {each.name} is more than what is typed")
         is_text, reader = _kind(each) is str, _reader(each)
         if each.param_type_name == "argument":
-            if is_text and each.nargs == 1 and not words and (not each.required or required == len(arguments)):
+            if (
+                is_text
+                and each.nargs == 1
+                and not words
+                and (not each.required or required == len(arguments))
+            ):
                 arguments.append(each.name)
                 required += each.required
             elif is_text and each.nargs == -1 and not words and not arguments:
                 words = each.name
                 required = int(each.required)
             else:
-                raise NotPlainError(f"{command}: {each.name} is neither a text nor the one list of texts")
+                raise NotPlainError(
+                    f"{command}: {each.name} is neither a text nor the one list of texts"
+                )
         elif each.required:
             raise NotPlainError(f"{command}: {each.name} is an option that must be given")
-        elif each.is_flag and not each.secondary_opts and not each.count and _kind(each) is bool and each.default is False:
+        elif (
+            each.is_flag
+            and not each.secondary_opts
+            and not each.count
+            and _kind(each) is bool
+            and each.default is False
+        ):
             flags |= dict.fromkeys(each.opts, each.name)
         elif not each.is_flag and not each.count and each.nargs == 1 and each.multiple and is_text:
             lists |= dict.fromkeys(each.opts, each.name)
-        elif not each.is_flag and not each.count and each.nargs == 1 and not each.multiple and (is_text or reader):
+        elif (
+            not each.is_flag
+            and not each.count
+            and each.nargs == 1
+            and not each.multiple
+            and (is_text or reader)
+        ):
             values |= dict.fromkeys(each.opts, each.name)
             if reader:
                 readers[each.name] = reader
-    return Syntax(arguments=arguments, required=required, words=words, flags=flags, values=values, lists=lists, readers=readers)
+    return Syntax(
+        arguments=arguments,
+        required=required,
+        words=words,
+        flags=flags,
+        values=values,
+        lists=lists,
+        readers=readers,
+    )
 
 
 def _kind(param: Any) -> Any:
@@ -110,21 +137,29 @@ def _parser(param: Any) -> Any:
 def _reader(param: Any) -> Any:
     """Returns what reads the text of an option, where the quick door has it."""
     function = _parser(param)
-    return function if function is not None and getattr(options, function.__name__, None) is function else None
+    return (
+        function
+        if function is not None and getattr(options, function.__name__, None) is function
+        else None
+    )
 
 
 def table() -> str:
     """Returns the text of the table."""
     program = app.build()
     package, _, name = options.__name__.rpartition(".")
-    before = syntax_of("git ckpt", [each for each in program.params if options.VERSION not in each.opts])
+    before = syntax_of(
+        "git ckpt", [each for each in program.params if options.VERSION not in each.opts]
+    )
     after = {each: syntax_of(each, program.commands[each].params) for each in QUICK}
     functions = {each: COMMANDS[each].load() for each in QUICK}
     return TEXT.format(
         package=package,
         name=name,
         before=_call(before),
-        after="\n".join(f"    {_quoted(each)}: {_call(syntax, '    ')}," for each, syntax in after.items()),
+        after="\n".join(
+            f"    {_quoted(each)}: {_call(syntax, '    ')}," for each, syntax in after.items()
+        ),
         functions="\n".join(
             f"    {_quoted(each)}: lambda: import_module({_quoted(function.__module__)}).{_name(function)},"
             for each, function in functions.items()
@@ -146,8 +181,14 @@ def _call(syntax: Syntax, indent: str = "") -> str:
     said += _mapping("values", {key: _quoted(value) for key, value in syntax.values.items()})
     said += _mapping("lists", {key: _quoted(value) for key, value in syntax.lists.items()})
     module = options.__name__.rpartition(".")[2]
-    said += _mapping("readers", {key: f"{module}.{_name(reader)}" for key, reader in syntax.readers.items()})
-    return f"{module}.Syntax(" + "".join(f"\n{inner}{line}" for line in said) + (f"\n{indent})" if said else ")")
+    said += _mapping(
+        "readers", {key: f"{module}.{_name(reader)}" for key, reader in syntax.readers.items()}
+    )
+    return (
+        f"{module}.Syntax("
+        + "".join(f"\n{inner}{line}" for line in said)
+        + (f"\n{indent})" if said else ")")
+    )
 
 
 def _mapping(name: str, said: Mapping[str, str]) -> list[str]:

@@ -27,13 +27,21 @@ def write(directory: str, name: str, done: list[str]) -> str:
     return f"{name} {len(done)}"
 
 
-def program(stage: Stage, run: str | None = None, *, last: Callable[[], Any] | None = None) -> tuple[str, list[str], list[Any]]:
+def program(
+    stage: Stage, run: str | None = None, *, last: Callable[[], Any] | None = None
+) -> tuple[str, list[str], list[Any]]:
     """Does the three phases as somebody's program does; returns the run, the phases whose function was called, and what they returned."""
     done: list[str] = []
     with stage.store() as store:
-        opened = Run.start(store, "lib", adapter="plumbing") if run is None else Run.resume(store, run, adapter="plumbing")
+        opened = (
+            Run.start(store, "lib", adapter="plumbing")
+            if run is None
+            else Run.resume(store, run, adapter="plumbing")
+        )
         with opened as driven:
-            works: dict[str, Callable[[], Any]] = {name: partial(write, driven.path, name, done) for name in PHASES}
+            works: dict[str, Callable[[], Any]] = {
+                name: partial(write, driven.path, name, done) for name in PHASES
+            }
             if last is not None:
                 works["three"] = last
             said = [driven.phase(name, works[name]) for name in PHASES]
@@ -64,11 +72,24 @@ class TestAProgramsRun:
             ),
         )
         newest = stage.newest(run)
-        assert (newest.label, newest.message, newest.rewound_to) == ("rewind-complete", "phase 'two' is to be done again", None)
-        assert (newest.state, newest.tree, newest.git_sha) == (before.state, before.tree, before.git_sha)
+        assert (newest.label, newest.message, newest.rewound_to) == (
+            "rewind-complete",
+            "phase 'two' is to be done again",
+            None,
+        )
+        assert (newest.state, newest.tree, newest.git_sha) == (
+            before.state,
+            before.tree,
+            before.git_sha,
+        )
         assert complete(stage, run) == ["one"]
-        assert (stage.status(run), states(stage, run)) == ("paused", {"one": "complete", "two": "pending", "three": "pending"})
-        assert stage.worktree(run).joinpath("three").exists()  # files stay, as with a run that a pipeline drives
+        assert (stage.status(run), states(stage, run)) == (
+            "paused",
+            {"one": "complete", "two": "pending", "three": "pending"},
+        )
+        assert (
+            stage.worktree(run).joinpath("three").exists()
+        )  # files stay, as with a run that a pipeline drives
 
         assert program(stage, run) == (run, ["two", "three"], ["one 1", "two 1", "three 2"])
         assert stage.status(run) == "complete"
@@ -87,16 +108,26 @@ class TestAProgramsRun:
         assert program(stage, run)[1] == ["one", "two", "three"]
 
     @pytest.mark.long
-    def test_in_a_linked_worktree_whose_run_has_lost_its_own(self, stage: Stage, tmp_path: Path) -> None:
+    def test_in_a_linked_worktree_whose_run_has_lost_its_own(
+        self, stage: Stage, tmp_path: Path
+    ) -> None:
         run, _, _ = program(stage)
         stage.checkout.git("worktree", "remove", "--force", "--force", str(stage.worktree(run)))
         linked = tmp_path / "linked"
         stage.checkout.git("worktree", "add", "--quiet", "--detach", str(linked))
         before = Checkout(linked).fingerprint()
         kept = ("head", "index", "config")
-        done = stage.ckpt("resume", run, "--from", "three", "--into", str(tmp_path / "there"), at=linked)
+        done = stage.ckpt(
+            "resume", run, "--from", "three", "--into", str(tmp_path / "there"), at=linked
+        )
         assert (done.code, done.out) == (0, f"{tmp_path / 'there'}\n")
-        assert sorted(path.name for path in (tmp_path / "there").iterdir()) == [".git", "README", "one", "three", "two"]
+        assert sorted(path.name for path in (tmp_path / "there").iterdir()) == [
+            ".git",
+            "README",
+            "one",
+            "three",
+            "two",
+        ]
         after = Checkout(linked).fingerprint()
         assert [after[key] for key in kept] == [before[key] for key in kept]
         assert program(stage, run)[1] == ["three"]
@@ -125,7 +156,10 @@ class TestAProgramsRun:
             "",
             "error: run STAMP-lib has no phase 'tow'\nhint: did you mean two? Its phases: one, two, three\n",
         )
-        assert told(stage.ckpt("resume", run, "--from", "deploy"), stage)[2].splitlines()[1] == "hint: its phases: one, two, three"
+        assert (
+            told(stage.ckpt("resume", run, "--from", "deploy"), stage)[2].splitlines()[1]
+            == "hint: its phases: one, two, three"
+        )
         assert stage.newest(run) == before
         assert stage.status(run) == "complete"
 
@@ -134,11 +168,17 @@ class TestAProgramsRun:
         run, _, _ = program(stage)
         at = stage.checkpoint(run, "two-complete").id
         assert stage.ckpt("resume", at, "--rewind", "--from", "two").code == 0
-        assert (complete(stage, run), stage.worktree(run).joinpath("three").exists()) == (["one"], False)
+        assert (complete(stage, run), stage.worktree(run).joinpath("three").exists()) == (
+            ["one"],
+            False,
+        )
         assert program(stage, run)[1] == ["two", "three"]
         assert stage.ckpt("resume", run, "--fork", "--from", "three").code == 0
         fork = next(each for each in stage.runs() if each != run)
-        assert (complete(stage, fork), complete(stage, run)) == (["one", "two"], ["one", "two", "three"])
+        assert (complete(stage, fork), complete(stage, run)) == (
+            ["one", "two"],
+            ["one", "two", "three"],
+        )
         assert program(stage, fork)[1] == ["three"]
 
     def test_while_it_is_driven(self, stage: Stage) -> None:
@@ -174,7 +214,10 @@ class TestOthers:
     def test_a_run_without_phases(self, stage: Stage) -> None:
         stage.ok("start", "login")
         done = stage.ckpt("resume", stage.run(), "--from", "one")
-        assert normal(done.err, stage) == "error: run STAMP-login has no phase 'one'\nhint: it has none yet; leave out --from\n"
+        assert (
+            normal(done.err, stage)
+            == "error: run STAMP-login has no phase 'one'\nhint: it has none yet; leave out --from\n"
+        )
         assert (done.code, done.out) == (2, "")
 
     def test_a_run_of_steps_is_told_of_the_reset(self, stage: Stage) -> None:
@@ -183,15 +226,24 @@ class TestOthers:
         stage.ok("step", "start", "PLAN", "--run", run, at=worktree)
         done = stage.ckpt("resume", run, "--from", "PLAN")
         assert done.code == 2
-        assert normal(done.err, stage).splitlines()[1] == "hint: a step is done again after: git ckpt step reset PLAN --run STAMP-steps"
+        assert (
+            normal(done.err, stage).splitlines()[1]
+            == "hint: a step is done again after: git ckpt step reset PLAN --run STAMP-steps"
+        )
 
     def test_a_checkpoint_of_no_run_and_a_worktree_alone(self, stage: Stage) -> None:
         id_ = stage.ok("save", "-m", "x")
         done = stage.ckpt("resume", id_, "--from", "one")
-        assert (done.code, done.err.splitlines()[0]) == (2, f"error: checkpoint {id_} belongs to no run, and has no phase to do again")
+        assert (done.code, done.err.splitlines()[0]) == (
+            2,
+            f"error: checkpoint {id_} belongs to no run, and has no phase to do again",
+        )
         run, _, _ = program(stage)
         both = stage.ckpt("resume", run, "--no-run", "--from", "one")
-        assert (both.code, both.err.splitlines()[0]) == (2, "error: --no-run and --from exclude each other")
+        assert (both.code, both.err.splitlines()[0]) == (
+            2,
+            "error: --no-run and --from exclude each other",
+        )
         assert stage.status(run) == "complete"
 
     @pytest.mark.long
@@ -199,7 +251,13 @@ class TestOthers:
         run, _, _ = program(stage)
         clone = Checkout(tmp_path / "clone")
         stage.checkout.git("clone", "--quiet", str(stage.checkout.path), str(clone.path))
-        clone.git("fetch", "--quiet", "origin", "refs/ckpt/*:refs/ckpt/*", "refs/checkpoints/*:refs/checkpoints/*")
+        clone.git(
+            "fetch",
+            "--quiet",
+            "origin",
+            "refs/ckpt/*:refs/ckpt/*",
+            "refs/checkpoints/*:refs/checkpoints/*",
+        )
         refused = stage.ckpt("resume", run, "--from", "two", at=clone.path)
         assert (refused.code, refused.out) != (0, "")
         with Store.open(clone.path, adapter="plumbing") as store:

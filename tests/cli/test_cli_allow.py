@@ -25,7 +25,9 @@ retention = "1d"
 [[pipelines.ci.phases]]
 name = "a"
 run = "true"
-""".replace("@", json.dumps(["*.mine", *(name for name in SECRETS if name not in ("*.keystore", "*.kdbx"))]))
+""".replace(
+    "@", json.dumps(["*.mine", *(name for name in SECRETS if name not in ("*.keystore", "*.kdbx"))])
+)
 SHOWN = r"""retention.keep_last: 3, not 100
 snapshot.include: with *.log, a\x1b[31mb
 snapshot.secrets: without *.keystore, *.kdbx
@@ -55,7 +57,9 @@ def test_it_shows_all_of_it_and_allows_that(loose: Checkout, ckpt: Ckpt) -> None
     assert ckpt("allow") == Outcome(0, SHOWN, said)
     assert is_allowed(loose)
     assert ckpt("allow") == Outcome(0, SHOWN, "all of it was allowed before\n")
-    assert ckpt("allow", "--forget") == Outcome(0, "", "built-in values apply again where gitckpt.toml is looser\n")
+    assert ckpt("allow", "--forget") == Outcome(
+        0, "", "built-in values apply again where gitckpt.toml is looser\n"
+    )
     assert not is_allowed(loose)
     assert ckpt("allow", "--forget") == Outcome(0, "", "nothing was allowed here\n")
 
@@ -87,7 +91,9 @@ def test_as_json(checkout: Checkout, ckpt: Ckpt) -> None:
 @pytest.mark.parametrize("other", ["--dry-run", "--json"])
 def test_to_forget_shows_nothing(main_checkout: Checkout, ckpt: Ckpt, other: str) -> None:
     done = ckpt("allow", "--forget", other, at=main_checkout)
-    assert done == Outcome(2, "", "error: --forget shows nothing\nhint: leave out the other option\n")
+    assert done == Outcome(
+        2, "", "error: --forget shows nothing\nhint: leave out the other option\n"
+    )
 
 
 @pytest.mark.sampled(2)
@@ -117,15 +123,30 @@ def test_each_command_that_goes_by_them_says_so_in_one_line(
     assert "until that is allowed" not in ckpt(*words).err
 
 
-@pytest.mark.parametrize("words", [["list"], ["show"], ["runs"], ["status"], ["remove", "latest"], ["verify"], ["completion", "bash"]])
-def test_others_do_not(loose: Checkout, ckpt: Ckpt, save: Callable[..., str], words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["show"],
+        ["runs"],
+        ["status"],
+        ["remove", "latest"],
+        ["verify"],
+        ["completion", "bash"],
+    ],
+)
+def test_others_do_not(
+    loose: Checkout, ckpt: Ckpt, save: Callable[..., str], words: list[str]
+) -> None:
     save(loose, "--no-worktree")
     assert "until that is allowed" not in ckpt(*words, at=loose).err
 
 
 def test_doctor_finds_it(loose: Checkout, ckpt: Ckpt) -> None:
     done = ckpt("doctor", "--json", at=loose)
-    found = [each for each in json.loads(done.out)["findings"] if each["code"] == "settings-unapproved"]
+    found = [
+        each for each in json.loads(done.out)["findings"] if each["code"] == "settings-unapproved"
+    ]
     keys = "retention.keep_last, snapshot.include, snapshot.secrets, pipelines.ci.retention"
     assert found == [
         {
@@ -139,7 +160,11 @@ def test_doctor_finds_it(loose: Checkout, ckpt: Ckpt) -> None:
     assert "settings-unapproved" not in ckpt("doctor").out
 
 
-@pytest.mark.parametrize(("words", "code"), [(["du"], 0), (["allow"], 2), (["allow", "--forget"], 0)])
-def test_a_file_with_mistakes(main_checkout: Checkout, ckpt: Ckpt, words: list[str], code: int) -> None:
+@pytest.mark.parametrize(
+    ("words", "code"), [(["du"], 0), (["allow"], 2), (["allow", "--forget"], 0)]
+)
+def test_a_file_with_mistakes(
+    main_checkout: Checkout, ckpt: Ckpt, words: list[str], code: int
+) -> None:
     main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = 'x'\n")
     assert ckpt(*words, at=main_checkout).code == code

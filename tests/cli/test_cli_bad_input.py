@@ -18,7 +18,18 @@ NAME = "11111111-1111-4111-8111-111111111111"
 REF = f"refs/checkpoints/{NAME}"
 LIST = "see which there are: git ckpt list"
 NEEDS_REPOSITORY = (
-    *(["init"], ["uninit"], ["save"], ["list"], ["show"], ["diff", "latest"], ["resume"], ["remove", "abcd"], ["expire"], ["doctor"]),
+    *(
+        ["init"],
+        ["uninit"],
+        ["save"],
+        ["list"],
+        ["show"],
+        ["diff", "latest"],
+        ["resume"],
+        ["remove", "abcd"],
+        ["expire"],
+        ["doctor"],
+    ),
     ["verify"],
     ["du"],
     ["list", "--json"],
@@ -27,7 +38,9 @@ NEEDS_REPOSITORY = (
 
 @pytest.mark.parametrize("args", NEEDS_REPOSITORY)
 def test_outside_a_repository_is_10(ckpt: Ckpt, tmp_path: Path, args: list[str]) -> None:
-    expected = f"error: not in a git repository: {tmp_path}\nhint: go to one, or make one: git init\n"
+    expected = (
+        f"error: not in a git repository: {tmp_path}\nhint: go to one, or make one: git init\n"
+    )
     assert ckpt(*args, at=tmp_path) == Outcome(10, "", expected)
     assert list(tmp_path.iterdir()) == []
 
@@ -51,11 +64,19 @@ def test_a_repository_of_somebody_else_is_10_with_gits_own_cure(
 
 
 @pytest.mark.parametrize("args", NEEDS_REPOSITORY)
-def test_too_old_a_git_is_10(ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str]) -> None:
+def test_too_old_a_git_is_10(
+    ckpt: Ckpt,
+    main_checkout: Checkout,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    args: list[str],
+) -> None:
     before = main_checkout.fingerprint()
     fake = tmp_path / "old git"
     real = shutil.which(git_executable())
-    fake.write_text(f'#!/bin/sh\nfor each; do [ "$each" = version ] && {{ echo git version 2.20.1; exit; }}; done\nexec "{real}" "$@"\n')
+    fake.write_text(
+        f'#!/bin/sh\nfor each; do [ "$each" = version ] && {{ echo git version 2.20.1; exit; }}; done\nexec "{real}" "$@"\n'
+    )
     fake.chmod(0o755)
     monkeypatch.setenv("GITCKPT_GIT", str(fake))
     done = ckpt(*args, at=main_checkout)
@@ -72,7 +93,9 @@ def killed_at(directory: Path, word: str) -> str:
     """Returns a git that is killed at its first call with a word among its arguments."""
     real, once, git = shutil.which(git_executable()), directory / "killed", directory / "git"
     once.touch()
-    git.write_text(f'#!/bin/sh\ncase " $* " in *" {word} "*) rm "{once}" 2>/dev/null && kill -9 $$;; esac\nexec "{real}" "$@"\n')
+    git.write_text(
+        f'#!/bin/sh\ncase " $* " in *" {word} "*) rm "{once}" 2>/dev/null && kill -9 $$;; esac\nexec "{real}" "$@"\n'
+    )
     git.chmod(0o755)
     return str(git)
 
@@ -87,7 +110,11 @@ def test_a_git_that_is_killed_is_not_called_too_old(
 
 @pytest.mark.parametrize("args", [["remove"], ["export", "--format", "rlm-act", "-o", "out.json"]])
 def test_a_run_is_not_taken_for_its_newest_checkpoint_where_git_is_killed(
-    ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str]
+    ckpt: Ckpt,
+    main_checkout: Checkout,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    args: list[str],
 ) -> None:
     with Store.open(main_checkout.path) as store:
         run = str(store.record("research-complete", {}, start="work").run)
@@ -103,7 +130,9 @@ def test_a_run_is_not_taken_for_its_newest_checkpoint_where_git_is_killed(
     assert not (main_checkout.path / "out.json").exists()
 
 
-def test_a_git_that_is_not_there_is_1(ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_git_that_is_not_there_is_1(
+    ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GITCKPT_GIT", "/nowhere/git")
     expected = "error: cannot start /nowhere/git: No such file or directory\nhint: install /nowhere/git, or put it on PATH\n"
     assert ckpt("list", at=main_checkout) == Outcome(1, "", expected)
@@ -117,7 +146,12 @@ def test_a_git_that_is_not_there_is_1(ckpt: Ckpt, main_checkout: Checkout, monke
         ("", 2, "the id is empty", LIST),
         (" ", 2, "the id is empty", LIST),
         ("nothing", 12, "no checkpoint, run or commit goes by 'nothing'", LIST),
-        ("ab", 12, "no checkpoint, run or commit goes by 'ab'", f"give at least 4 characters of an id, or {LIST}"),
+        (
+            "ab",
+            12,
+            "no checkpoint, run or commit goes by 'ab'",
+            f"give at least 4 characters of an id, or {LIST}",
+        ),
         ("latets", 12, "no checkpoint, run or commit goes by 'latets'", "did you mean latest?"),
         ("a\x1b[31mb", 12, r"no checkpoint, run or commit goes by 'a\x1b[31mb'", LIST),
         ("HEAD", 12, "no checkpoint is linked to commit SHORT (HEAD)", LIST),
@@ -126,7 +160,13 @@ def test_a_git_that_is_not_there_is_1(ckpt: Ckpt, main_checkout: Checkout, monke
     ],
 )
 def test_an_id_that_means_nothing(
-    ckpt: Ckpt, checkout: Checkout, command: list[str], text: str, code: int, error: str | None, hint: str | None
+    ckpt: Ckpt,
+    checkout: Checkout,
+    command: list[str],
+    text: str,
+    code: int,
+    error: str | None,
+    hint: str | None,
 ) -> None:
     store_text(checkout, REF, document())
     before = checkout.fingerprint()
@@ -138,12 +178,16 @@ def test_an_id_that_means_nothing(
 
 
 @pytest.mark.parametrize("command", [["show"], ["diff"], ["resume"], ["remove"]])
-def test_an_ambiguous_id_is_12_and_lists_the_candidates(ckpt: Ckpt, checkout: Checkout, command: list[str]) -> None:
+def test_an_ambiguous_id_is_12_and_lists_the_candidates(
+    ckpt: Ckpt, checkout: Checkout, command: list[str]
+) -> None:
     other = f"11112222{NAME[8:]}"
     store_text(checkout, REF, document())
     store_text(checkout, f"refs/checkpoints/{other}", document(id=f'"{other}"'))
     before = checkout.fingerprint()
-    expected = f"error: '1111' begins 2 ids\n  {NAME}\n  {other}\nhint: give more characters of it\n"
+    expected = (
+        f"error: '1111' begins 2 ids\n  {NAME}\n  {other}\nhint: give more characters of it\n"
+    )
     assert ckpt(*command, "1111", at=checkout) == Outcome(12, "", expected)
     assert checkout.fingerprint() == before
     assert ckpt("show", "11111", at=checkout).code == 0
@@ -151,13 +195,19 @@ def test_an_ambiguous_id_is_12_and_lists_the_candidates(ckpt: Ckpt, checkout: Ch
 
 def test_nothing_there_yet_is_12(ckpt: Ckpt, main_checkout: Checkout) -> None:
     for command in ("show", "resume"):
-        assert ckpt(command, at=main_checkout) == Outcome(12, "", "error: there are no checkpoints yet\nhint: make one: git ckpt save\n")
+        assert ckpt(command, at=main_checkout) == Outcome(
+            12, "", "error: there are no checkpoints yet\nhint: make one: git ckpt save\n"
+        )
 
 
 BAD_REFS: dict[str, tuple[str | bytes, str | None, str | None]] = {
     "a commit": ("HEAD", "points to a commit, not to a blob", None),
     "a tree": ("HEAD^{tree}", "points to a tree, not to a blob", None),
-    "a missing object": ("1234567890123456789012345678901234567890", "its object OID is missing", "see what is wrong: git ckpt verify"),
+    "a missing object": (
+        "1234567890123456789012345678901234567890",
+        "its object OID is missing",
+        "see what is wrong: git ckpt verify",
+    ),
     "not UTF-8": (b"a = \xff\n", "not UTF-8 (byte 4)", None),
     "a binary": (b"\0\1\2", "not TOML: Invalid statement (at line 1, column 1)", None),
     "a newer version": (
@@ -165,7 +215,11 @@ BAD_REFS: dict[str, tuple[str | bytes, str | None, str | None]] = {
         "version: written by a newer gitckpt (document version 2)",
         "upgrade gitckpt: pip install -U gitckpt",
     ),
-    "a wrong version": (document(version='"1"').encode(), "version: must be an integer, not '1'", None),
+    "a wrong version": (
+        document(version='"1"').encode(),
+        "version: must be an integer, not '1'",
+        None,
+    ),
     "another id": (document(id='"22222222-2222-4222-8222-222222222222"').encode(), None, None),
     "no phase": (document(phase=None).encode(), "phase: missing", None),
     "an evil time": (document(timestamp='"a\\u001b[31m\\nb"').encode(), None, None),
@@ -174,7 +228,9 @@ BAD_REFS: dict[str, tuple[str | bytes, str | None, str | None]] = {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", BAD_REFS)
-def test_a_ref_that_is_no_checkpoint_is_13_and_names_ref_and_field(ckpt: Ckpt, checkout: Checkout, case: str) -> None:
+def test_a_ref_that_is_no_checkpoint_is_13_and_names_ref_and_field(
+    ckpt: Ckpt, checkout: Checkout, case: str
+) -> None:
     target, problem, hint = BAD_REFS[case]
     if isinstance(target, bytes):
         store_text(checkout, REF, target)
@@ -190,11 +246,16 @@ def test_a_ref_that_is_no_checkpoint_is_13_and_names_ref_and_field(ckpt: Ckpt, c
         assert done.err.startswith(f"error: {REF}: ")
         assert "\x1b" not in done.err
         if problem is not None:
-            assert normal(done.err) == f"error: refs/checkpoints/ID: {problem}\n" + (f"hint: {hint}\n" if hint else "")
+            assert normal(done.err) == f"error: refs/checkpoints/ID: {problem}\n" + (
+                f"hint: {hint}\n" if hint else ""
+            )
         assert checkout.fingerprint() == before, command
     listed = ckpt("list", at=checkout)
     assert (listed.code, listed.out, listed.err.count("\n")) == (0, "", 2)
-    assert "no checkpoints yet" in listed.err or "none of the checkpoints can be read: git ckpt verify says more\n" in listed.err
+    assert (
+        "no checkpoints yet" in listed.err
+        or "none of the checkpoints can be read: git ckpt verify says more\n" in listed.err
+    )
     assert f"warning: not a valid checkpoint: {REF}: " in listed.err
     assert checkout.fingerprint() == before
     assert ckpt("remove", NAME, at=checkout) == Outcome(0, f"{NAME}\n", "")
@@ -218,7 +279,9 @@ def commit_gone(main_checkout: Checkout, save: Save) -> tuple[Checkout, str, str
     return main_checkout, made, gone
 
 
-def test_a_missing_commit_is_14_where_it_stands_for_the_files(ckpt: Ckpt, save: Save, commit_gone: tuple[Checkout, str, str]) -> None:
+def test_a_missing_commit_is_14_where_it_stands_for_the_files(
+    ckpt: Ckpt, save: Save, commit_gone: tuple[Checkout, str, str]
+) -> None:
     checkout, _, _ = commit_gone
     gone = checkout.commit("gone as well")
     made = save(checkout, "--no-worktree")
@@ -235,13 +298,18 @@ def test_a_missing_commit_is_14_where_it_stands_for_the_files(ckpt: Ckpt, save: 
     assert not (checkout.path / ".ckpt").exists()
 
 
-def test_files_come_back_without_their_commit(ckpt: Ckpt, commit_gone: tuple[Checkout, str, str]) -> None:
+def test_files_come_back_without_their_commit(
+    ckpt: Ckpt, commit_gone: tuple[Checkout, str, str]
+) -> None:
     checkout, made, gone = commit_gone
     before = checkout.fingerprint()
     done = ckpt("show", made, at=checkout)
     assert done.code == 0
     assert done.out.splitlines()[-1] == "files:       differ from the commit"
-    assert done.err == f"warning: {gone}^{{tree}} is missing: the files of the checkpoint come back without it\n"
+    assert (
+        done.err
+        == f"warning: {gone}^{{tree}} is missing: the files of the checkpoint come back without it\n"
+    )
     assert ckpt("list", at=checkout).out.split("\t")[6] == "-"
     assert checkout.fingerprint() == before
     done = ckpt("resume", made, at=checkout)
@@ -258,16 +326,35 @@ def test_files_that_are_missing_are_14(ckpt: Ckpt, main_checkout: Checkout, save
     forget(main_checkout, tree)
     before = main_checkout.fingerprint()
     assert ckpt("resume", made, at=main_checkout) == Outcome(
-        14, "", f"error: the files {tree} of checkpoint {made} are missing\nhint: see what is wrong: git ckpt verify\n"
+        14,
+        "",
+        f"error: the files {tree} of checkpoint {made} are missing\nhint: see what is wrong: git ckpt verify\n",
     )
-    missing = Outcome(14, "", f"error: {tree}:files is missing\nhint: see what is wrong: git ckpt verify\n")
+    missing = Outcome(
+        14, "", f"error: {tree}:files is missing\nhint: see what is wrong: git ckpt verify\n"
+    )
     assert ckpt("diff", made, at=main_checkout) == missing
     assert main_checkout.fingerprint() == before
 
 
-@pytest.mark.parametrize("what", ["a directory", "an empty directory", "a file", "a dangling link", "a repository", "a foreign worktree"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "a directory",
+        "an empty directory",
+        "a file",
+        "a dangling link",
+        "a repository",
+        "a foreign worktree",
+    ],
+)
 def test_a_place_that_is_taken_is_14_and_stays_as_it_is(
-    ckpt: Ckpt, checkout: Checkout, save: Save, tmp_path: Path, what: str, make_checkout: Callable[..., Checkout]
+    ckpt: Ckpt,
+    checkout: Checkout,
+    save: Save,
+    tmp_path: Path,
+    what: str,
+    make_checkout: Callable[..., Checkout],
 ) -> None:
     made = save(checkout)
     place = tmp_path / "place"
@@ -307,25 +394,45 @@ STATES: list[tuple[str, bytes | None, int, str]] = [
     ("s.json", b"null", 2, "s.json holds NoneType, not a map"),
     ("s.toml", b"a = ", 2, "s.toml is not TOML: "),
     ("s.toml", b'a = "\xff"', 2, "s.toml is not TOML: "),
-    ("s.json", b'{"a": {"b/c": ["\\ud800"]}}', 13, "/a/b~1c/0: holds a lone surrogate (U+D800), which UTF-8 cannot encode"),
-    ("s.json", b'{"\\udfff": 1}', 13, "/\\udfff: holds a lone surrogate (U+DFFF), which UTF-8 cannot encode"),
+    (
+        "s.json",
+        b'{"a": {"b/c": ["\\ud800"]}}',
+        13,
+        "/a/b~1c/0: holds a lone surrogate (U+D800), which UTF-8 cannot encode",
+    ),
+    (
+        "s.json",
+        b'{"\\udfff": 1}',
+        13,
+        "/\\udfff: holds a lone surrogate (U+DFFF), which UTF-8 cannot encode",
+    ),
     ("s.json", b'{"a": ' * 250 + b"1" + b"}" * 250, 13, "/a"),
 ]
 
 
 @pytest.mark.parametrize(
     ("name", "data", "code", "error", "from_stdin"),
-    [(*state, False) for state in STATES] + [(*state, True) for state in STATES if state[1] is not None and state[0].endswith("json")],
+    [(*state, False) for state in STATES]
+    + [(*state, True) for state in STATES if state[1] is not None and state[0].endswith("json")],
 )
 def test_a_state_that_is_none(
-    ckpt: Ckpt, checkout: Checkout, name: str, data: bytes | None, code: int, error: str, from_stdin: bool, tmp_path: Path
+    ckpt: Ckpt,
+    checkout: Checkout,
+    name: str,
+    data: bytes | None,
+    code: int,
+    error: str,
+    from_stdin: bool,
+    tmp_path: Path,
 ) -> None:
     if data is not None:
         checkout.write(name, data)
     before = checkout.fingerprint()
     done = ckpt("save", "--state", "-" if from_stdin else name, at=checkout, stdin=data)
     assert (done.code, done.out) == (code, "")
-    assert done.err.startswith("error: " + (error.replace(name, "standard input") if from_stdin else error))
+    assert done.err.startswith(
+        "error: " + (error.replace(name, "standard input") if from_stdin else error)
+    )
     assert checkout.fingerprint() == before
 
 
@@ -340,14 +447,26 @@ SETTINGS = [
     ),
     ("[retension]\n", "1: unknown key 'retension' in the file", "did you mean retention?"),
     ("retention = 3\n", "1: retention must be a table", "write [retention] above its keys"),
-    ("[retention]\nolder_than = 30\n", '2: older_than in [retention] must be an age such as "30d", not 30', ""),
+    (
+        "[retention]\nolder_than = 30\n",
+        '2: older_than in [retention] must be an age such as "30d", not 30',
+        "",
+    ),
     (
         '[retention]\nolder_than = "soon"\n',
         "2: older_than in [retention]: 'soon' is not an age",
         "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
     ),
-    ('[retention]\nkeep_last = "x"\n', "2: keep_last in [retention] must be a whole number from 0 on, not 'x'", ""),
-    ("[retention]\nkeep_last = -1\n", "2: keep_last in [retention] must be a whole number from 0 on, not -1", ""),
+    (
+        '[retention]\nkeep_last = "x"\n',
+        "2: keep_last in [retention] must be a whole number from 0 on, not 'x'",
+        "",
+    ),
+    (
+        "[retention]\nkeep_last = -1\n",
+        "2: keep_last in [retention] must be a whole number from 0 on, not -1",
+        "",
+    ),
     ("[retention\n", "1: not TOML: ", ""),
     ("\x1b[31m", "1: not TOML: ", ""),
 ]
@@ -377,8 +496,12 @@ def test_settings_that_cannot_be_understood_are_2_with_file_line_key_and_cure(
     assert ckpt("list", at=checkout).code == 0
 
 
-def test_all_that_is_wrong_in_the_settings_is_told_at_once(ckpt: Ckpt, main_checkout: Checkout) -> None:
-    path = main_checkout.write("gitckpt.toml", '[retention]\nkeep_last = "x"\n[snapshot]\ntimeout = 3\n')
+def test_all_that_is_wrong_in_the_settings_is_told_at_once(
+    ckpt: Ckpt, main_checkout: Checkout
+) -> None:
+    path = main_checkout.write(
+        "gitckpt.toml", '[retention]\nkeep_last = "x"\n[snapshot]\ntimeout = 3\n'
+    )
     assert ckpt("review", "x", at=main_checkout) == Outcome(
         2,
         "",

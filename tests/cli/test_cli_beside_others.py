@@ -18,7 +18,15 @@ from tests.conftest import Checkout
 
 Save = Callable[..., str]
 ID = "11111111-1111-4111-8111-111111111111"
-FOREIGN = ("session/1", "session/2", "_redo/ab", "name", ID.replace("4", "1"), ID.upper().replace("1", "A"), f"{ID}/1")
+FOREIGN = (
+    "session/1",
+    "session/2",
+    "_redo/ab",
+    "name",
+    ID.replace("4", "1"),
+    ID.upper().replace("1", "A"),
+    f"{ID}/1",
+)
 STEPBACK = """
 import pathlib, sys
 from stepback.engine import Engine
@@ -36,7 +44,9 @@ def stepback(checkout: Checkout, what: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def require_left_alone(ckpt: Ckpt, checkout: Checkout, refs: dict[str, str], mine: list[str], doctor: Outcome) -> None:
+def require_left_alone(
+    ckpt: Ckpt, checkout: Checkout, refs: dict[str, str], mine: list[str], doctor: Outcome
+) -> None:
     """Asserts that nothing we do says a word of the refs of others or changes them, but one line of `doctor`.
 
     Args:
@@ -54,11 +64,15 @@ def require_left_alone(ckpt: Ckpt, checkout: Checkout, refs: dict[str, str], min
     assert f"looked at {len(mine)} checkpoint" in report.err
     said = ckpt("doctor", at=checkout)
     extra = [line for line in said.out.splitlines() if line not in doctor.out.splitlines()]
-    assert extra == [f"foreign refs:  {len(refs)} refs below refs/checkpoints belong to another tool"]
+    assert extra == [
+        f"foreign refs:  {len(refs)} refs below refs/checkpoints belong to another tool"
+    ]
     assert (said.code, said.err) == (doctor.code, doctor.err)
     assert ckpt("expire", at=checkout).code == 0
     maintenance.maintain(discover(str(checkout.path)))
-    assert {ref: oid for ref, oid in checkout.refs("refs/checkpoints").items() if ref in refs} == refs
+    assert {
+        ref: oid for ref, oid in checkout.refs("refs/checkpoints").items() if ref in refs
+    } == refs
 
 
 @pytest.fixture
@@ -74,7 +88,9 @@ def own(checkout: Checkout) -> list[str]:
 
 
 @pytest.mark.long
-def test_refs_of_others_are_left_alone(ckpt: Ckpt, checkout: Checkout, doctor: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refs_of_others_are_left_alone(
+    ckpt: Ckpt, checkout: Checkout, doctor: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gitckpt.git.packing.PACK_FROM", 1)
     mine = own(checkout)
     tree = checkout.git("rev-parse", "HEAD^{tree}")
@@ -96,11 +112,16 @@ def test_refs_of_others_are_left_alone(ckpt: Ckpt, checkout: Checkout, doctor: O
 
 def test_one_is_told_in_the_singular(ckpt: Ckpt, checkout: Checkout, doctor: Outcome) -> None:
     checkout.git("update-ref", "refs/checkpoints/a/b", "HEAD")
-    assert "foreign refs:  1 ref below refs/checkpoints belongs to another tool\n" in ckpt("doctor", at=checkout).out
+    assert (
+        "foreign refs:  1 ref below refs/checkpoints belongs to another tool\n"
+        in ckpt("doctor", at=checkout).out
+    )
 
 
 @pytest.mark.long
-def test_the_package_stepback_works_beside_us(ckpt: Ckpt, checkout: Checkout, doctor: Outcome, save: Save) -> None:
+def test_the_package_stepback_works_beside_us(
+    ckpt: Ckpt, checkout: Checkout, doctor: Outcome, save: Save
+) -> None:
     mine = own(checkout)
     checkout.write("work", "one\n")
     refs = {}

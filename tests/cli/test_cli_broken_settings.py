@@ -35,10 +35,19 @@ CONFLICT = "[retention]\n<<<<<<< HEAD\nkeep_last = 200\n=======\nkeep_last = 300
 BROKEN: dict[str, tuple[Callable[[Checkout], object], str]] = {
     "conflict": (_write(CONFLICT), "gitckpt.toml:2: not TOML: "),
     "syntax": (_write("[retention]\nhalf = [\n"), "gitckpt.toml:2: not TOML: "),
-    "newer key": (_write("\n[snapshot]\ntomorrow = 1\n"), "gitckpt.toml:3: unknown key 'tomorrow' in [snapshot]; "),
-    "newer table": (_write("\n[tomorrow]\n"), "gitckpt.toml:2: unknown key 'tomorrow' in the file; "),
+    "newer key": (
+        _write("\n[snapshot]\ntomorrow = 1\n"),
+        "gitckpt.toml:3: unknown key 'tomorrow' in [snapshot]; ",
+    ),
+    "newer table": (
+        _write("\n[tomorrow]\n"),
+        "gitckpt.toml:2: unknown key 'tomorrow' in the file; ",
+    ),
     "type": (_write("[snapshot]\nsecrets = 3\n"), "gitckpt.toml:2: secrets in [snapshot] must be "),
-    "two": (_write("[snapshot]\nsecrets = 3\ninclude = 3\n"), "gitckpt.toml:2: secrets in [snapshot] must be "),
+    "two": (
+        _write("[snapshot]\nsecrets = 3\ninclude = 3\n"),
+        "gitckpt.toml:2: secrets in [snapshot] must be ",
+    ),
     "binary": (_write(bytes(range(256))), "gitckpt.toml:1: "),
     "long": (_write("# long\n" * 200_000), "cannot read "),
     "directory": (_directory, "cannot read "),
@@ -73,7 +82,10 @@ def test_work_is_saved_and_comes_back(project: Checkout, ckpt: Ckpt, kind: str) 
         done = ckpt(*words)
         assert done.code == 0, (words, done.err)
         lines = [line for line in done.err.splitlines() if INSTEAD in line]
-        assert [line.startswith(f"warning: {said.replace('PLACE', str(project.path))}") for line in lines] == [True] * tells
+        assert [
+            line.startswith(f"warning: {said.replace('PLACE', str(project.path))}")
+            for line in lines
+        ] == [True] * tells
         return done.out
 
     call("list", tells=False)
@@ -88,7 +100,10 @@ def test_work_is_saved_and_comes_back(project: Checkout, ckpt: Ckpt, kind: str) 
     assert "settings-invalid" in ckpt("doctor").out
     call("restore", saved)
     file = project.path / "gitckpt.toml"
-    assert (file.read_text(), (project.path / "README").read_text() == "work\n") == (settings.TEMPLATE, False)
+    assert (file.read_text(), (project.path / "README").read_text() == "work\n") == (
+        settings.TEMPLATE,
+        False,
+    )
     call("undo", tells=False)
     assert (project.path / "README").read_text() == "work\n"
     call("redo")
@@ -126,16 +141,27 @@ def test_what_the_file_would_execute_is_refused(stage: Stage, kind: str) -> None
     if kind != "directory":
         file = stage.checkout.path / "gitckpt.toml"
         file.write_text(f"{file.read_text()}{harmful}")
-    for words in (["run", "ci"], ["run", "plan.md"], ["loop", "plan.md", "--done", "true"], ["review", "x"], ["resume", run], ["resume"]):
+    for words in (
+        ["run", "ci"],
+        ["run", "plan.md"],
+        ["loop", "plan.md", "--done", "true"],
+        ["review", "x"],
+        ["resume", run],
+        ["resume"],
+    ):
         done = stage.ckpt(*words)
         assert done.code == 2, (words, done.err)
-        assert "gitckpt.toml" in next(line for line in done.err.splitlines() if line.startswith("error"))
+        assert "gitckpt.toml" in next(
+            line for line in done.err.splitlines() if line.startswith("error")
+        )
     assert stage.runs() == [run]
     assert not (stage.checkout.path / "marker").exists()
     assert stage.ckpt("resume", "--no-run", run).code == 0
 
 
-def test_nothing_is_captured_that_built_in_settings_leave_out(project: Checkout, ckpt: Ckpt) -> None:
+def test_nothing_is_captured_that_built_in_settings_leave_out(
+    project: Checkout, ckpt: Ckpt
+) -> None:
     loose = 'include = ["*.log"]\nsecrets = []\n'
     project.write("gitckpt.toml", f"[snapshot]\n{loose}")
     assert ckpt("allow", at=project).code == 0
@@ -150,8 +176,12 @@ def test_nothing_is_captured_that_built_in_settings_leave_out(project: Checkout,
     assert ("notes" in names, "a.log" in names) == (True, False)
 
 
-def test_what_head_leaves_out_stays_left_out_beside_a_conflict(project: Checkout, ckpt: Ckpt) -> None:
-    project.commit("stricter", **{"gitckpt.toml": '[snapshot]\nsecrets = ["customers*", ".env*"]\n'})
+def test_what_head_leaves_out_stays_left_out_beside_a_conflict(
+    project: Checkout, ckpt: Ckpt
+) -> None:
+    project.commit(
+        "stricter", **{"gitckpt.toml": '[snapshot]\nsecrets = ["customers*", ".env*"]\n'}
+    )
     project.write("gitckpt.toml", CONFLICT)
     project.write("customers.csv", "x\n")
     saved = ckpt("save", at=project).out.strip()
@@ -167,15 +197,31 @@ def test_a_commit_in_the_worktree_of_a_run_is_recorded(stage: Stage) -> None:
     worktree.git("add", "gitckpt.toml")
     worktree.write("more", "x\n")
     done = stage.ckpt("hook", "post-commit", at=place)
-    assert f"gitckpt: post-commit: gitckpt.toml:1: unknown key 'tomorrow' in the file; {INSTEAD}" in done.err
+    assert (
+        f"gitckpt: post-commit: gitckpt.toml:1: unknown key 'tomorrow' in the file; {INSTEAD}"
+        in done.err
+    )
 
 
-@pytest.mark.parametrize(("name", "value"), [("keepLast", "many"), ("olderThan", "soon"), ("maxFileSize", "big")])
-def test_a_bad_value_in_git_config_stops_nothing(project: Checkout, ckpt: Ckpt, name: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [("keepLast", "many"), ("olderThan", "soon"), ("maxFileSize", "big")]
+)
+def test_a_bad_value_in_git_config_stops_nothing(
+    project: Checkout, ckpt: Ckpt, name: str, value: str
+) -> None:
     saved = ckpt("save", at=project).out.strip()
     project.git("config", f"ckpt.{name}", value)
     project.write("README", "work\n")
-    for words in (["save"], ["diff", saved], ["start"], ["expire"], ["restore", saved], ["undo"], ["redo"], ["init"]):
+    for words in (
+        ["save"],
+        ["diff", saved],
+        ["start"],
+        ["expire"],
+        ["restore", saved],
+        ["undo"],
+        ["redo"],
+        ["init"],
+    ):
         done = ckpt(*words)
         assert done.code == 0, (words, done.err)
         assert done.err.count(f"warning: ckpt.{name.lower()} in git config") == 1, words
@@ -183,7 +229,9 @@ def test_a_bad_value_in_git_config_stops_nothing(project: Checkout, ckpt: Ckpt, 
     assert (done.code, f"ckpt.{name.lower()} in git config" in done.err) == (2, True)
 
 
-def test_init_installs_hooks_beside_a_file_of_a_newer_version(project: Checkout, ckpt: Ckpt) -> None:
+def test_init_installs_hooks_beside_a_file_of_a_newer_version(
+    project: Checkout, ckpt: Ckpt
+) -> None:
     project.write("gitckpt.toml", NEWER)
     done = ckpt("init", at=project)
     assert (done.code, INSTEAD in done.err) == (0, True)
@@ -201,18 +249,27 @@ def test_allow_refuses_what_it_cannot_read(project: Checkout, ckpt: Ckpt) -> Non
     assert done.err.startswith("error: gitckpt.toml:2: not TOML: ")
 
 
-def test_doctor_names_settings_that_nothing_reads(project: Checkout, ckpt: Ckpt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_settings_that_nothing_reads(
+    project: Checkout, ckpt: Ckpt, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project.git("config", "ckpt.keepLats", "3")
     project.git("config", "ckpt.keepLast", "3")
     project.git("config", "--global", "ckpt.zzz", "3")
     for name, value in (("COUNT", "1"), ("KEY_0", "ckpt.includes"), ("VALUE_0", "x")):
         monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
     assert ckpt("init", at=project).code == 0
-    found = [each for each in json.loads(ckpt("doctor", "--json").out)["findings"] if each["code"] == "settings-unknown"]
+    found = [
+        each
+        for each in json.loads(ckpt("doctor", "--json").out)["findings"]
+        if each["code"] == "settings-unknown"
+    ]
     local = project.path / ".git/config"
     assert [each["object"] for each in found] == ["ckpt.zzz", "ckpt.keeplats", "ckpt.includes"]
     assert found[1]["sentence"] == f"is no setting that this version knows, and stands in {local}"
-    assert found[1]["cure"] == f"did you mean ckpt.keeplast? To remove it: git config --file {local} --unset-all ckpt.keeplats"
+    assert (
+        found[1]["cure"]
+        == f"did you mean ckpt.keeplast? To remove it: git config --file {local} --unset-all ckpt.keeplats"
+    )
     assert found[2]["sentence"] == "is no setting that this version knows"
     assert found[2]["cure"].startswith("did you mean ckpt.include? ")
 

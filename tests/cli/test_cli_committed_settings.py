@@ -15,7 +15,9 @@ __all__ = ["stage"]
 MISTAKE = "[retention]\nolder_then = '1d'\n"
 SAID = "gitckpt.toml:2: unknown key 'older_then' in [retention]"
 INSTEAD = "using built-in settings, or stricter ones that can be read"
-CORRECT = "[retention]\nolder_than = '30d'\n[[pipelines.ci.phases]]\nname = 'one'\nrun = '[ -e ok ]'\n"
+CORRECT = (
+    "[retention]\nolder_than = '30d'\n[[pipelines.ci.phases]]\nname = 'one'\nrun = '[ -e ok ]'\n"
+)
 
 
 class TestBegin:
@@ -31,7 +33,9 @@ class TestBegin:
         assert not (stage.checkout.path / ".ckpt/worktrees").exists()
         stage.checkout.commit("corrected", **{"gitckpt.toml": f"{CORRECT}# by hand\n"})
         older = stage.ckpt("run", "ci", "--base", commit)
-        assert older.err.endswith("; or begin with another commit: --base REV (did you mean older_than?)\n")
+        assert older.err.endswith(
+            "; or begin with another commit: --base REV (did you mean older_than?)\n"
+        )
         assert stage.runs() == []
         assert stage.ckpt("run", "ci").code == 20  # as its phase says
 
@@ -39,7 +43,10 @@ class TestBegin:
         commit = stage.checkout.commit("mistakes", **{"gitckpt.toml": f"typo = 1\n{MISTAKE}"})
         stage.checkout.write("gitckpt.toml", CORRECT)
         done = stage.ckpt("run", "ci")
-        assert (done.code, done.err.splitlines()[0]) == (2, f"error: {commit[:10]}:gitckpt.toml: 2 mistakes")
+        assert (done.code, done.err.splitlines()[0]) == (
+            2,
+            f"error: {commit[:10]}:gitckpt.toml: 2 mistakes",
+        )
         assert done.err.splitlines()[-1].startswith("hint: a run begins with that file: correct ")
 
     def test_where_head_is_unborn(self, main_checkout: Checkout) -> None:
@@ -50,11 +57,15 @@ class TestBegin:
         assert caught.value.message == f"{commit[:10]}:{SAID}"
 
     def test_what_git_config_overrides_is_not_judged(self, main_checkout: Checkout) -> None:
-        commit = main_checkout.commit("a mistake", **{"gitckpt.toml": "[retention]\nkeep_last = -1\n"})
+        commit = main_checkout.commit(
+            "a mistake", **{"gitckpt.toml": "[retention]\nkeep_last = -1\n"}
+        )
         main_checkout.git("config", "ckpt.keepLast", "5")
         settings.require_correct(discover(str(main_checkout.path)), commit)
 
-    def test_a_link_and_what_a_filter_makes_something_else_of_are_not_judged_by_the_blob(self, main_checkout: Checkout) -> None:
+    def test_a_link_and_what_a_filter_makes_something_else_of_are_not_judged_by_the_blob(
+        self, main_checkout: Checkout
+    ) -> None:
         repository = discover(str(main_checkout.path))
         (main_checkout.path / "gitckpt.toml").symlink_to("[elsewhere")
         settings.require_correct(repository, main_checkout.commit("a link", other="x"))
@@ -62,7 +73,9 @@ class TestBegin:
         main_checkout.git("config", "filter.turn.clean", "tr a-z n-za-m")
         main_checkout.git("config", "filter.turn.smudge", "tr a-z n-za-m")
         attributes = {".gitattributes": "gitckpt.toml filter=turn\n"}
-        commit = main_checkout.commit("turned", **attributes, **{"gitckpt.toml": "[retention]\nkeep_last = 3\n"})
+        commit = main_checkout.commit(
+            "turned", **attributes, **{"gitckpt.toml": "[retention]\nkeep_last = 3\n"}
+        )
         assert "retention" not in main_checkout.git("cat-file", "-p", f"{commit}:gitckpt.toml")
         settings.require_correct(repository, commit)
 

@@ -61,7 +61,20 @@ COMMANDS = [
         (["--"], ["--quiet", "--version", "--help"]),
         (["list", "--s"], ["--status", "--since"]),
         (["-C", "x", "show", "--r"], ["--raw"]),
-        (["save", "--"], ["--message", "--phase", "--state", "--agent", "--error", "--run", "--track", "--no-worktree", "--help"]),
+        (
+            ["save", "--"],
+            [
+                "--message",
+                "--phase",
+                "--state",
+                "--agent",
+                "--error",
+                "--run",
+                "--track",
+                "--no-worktree",
+                "--help",
+            ],
+        ),
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["completion", "z"], ["zsh"]),
         (["frobnicate", ""], []),
@@ -73,7 +86,12 @@ COMMANDS = [
 )
 @pytest.mark.parametrize("inside", [True, False])
 def test_words_are_completed_inside_and_outside_a_repository(
-    ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path, words: list[str], offered: list[str], inside: bool
+    ckpt: Ckpt,
+    main_checkout: Checkout,
+    tmp_path: Path,
+    words: list[str],
+    offered: list[str],
+    inside: bool,
 ) -> None:
     done = ckpt("complete", "--", *words, at=main_checkout if inside else tmp_path)
     assert done == Outcome(0, "".join(f"{each}\n" for each in offered), "")
@@ -86,14 +104,22 @@ def test_ids_and_runs_are_completed(ckpt: Ckpt, checkout: Checkout, command: str
         made = store.record("a-complete", {}, start="work")
         other = store.record("b-complete", {})
     ids = ["latest", "latest:any", made.run, other.id, made.id]
-    assert ckpt("complete", "--", command, "", at=checkout) == Outcome(0, "".join(f"{each}\n" for each in ids), "")
-    assert ckpt("complete", "--", command, other.id[:9], at=checkout) == Outcome(0, f"{other.id}\n", "")
-    assert ckpt("complete", "--", command, "lat", at=checkout) == Outcome(0, "latest\nlatest:any\n", "")
+    assert ckpt("complete", "--", command, "", at=checkout) == Outcome(
+        0, "".join(f"{each}\n" for each in ids), ""
+    )
+    assert ckpt("complete", "--", command, other.id[:9], at=checkout) == Outcome(
+        0, f"{other.id}\n", ""
+    )
+    assert ckpt("complete", "--", command, "lat", at=checkout) == Outcome(
+        0, "latest\nlatest:any\n", ""
+    )
     assert ckpt("-C", "/", "complete", "--", command, "", at=checkout) == Outcome(0, "", "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_is_printed_and_its_shell_can_read_it(ckpt: Ckpt, shell: str, tmp_path: Path) -> None:
+def test_a_script_is_printed_and_its_shell_can_read_it(
+    ckpt: Ckpt, shell: str, tmp_path: Path
+) -> None:
     done = ckpt("completion", shell)
     assert (done.code, done.err) == (0, "")
     assert "git-ckpt complete -- " in done.out
@@ -101,7 +127,9 @@ def test_a_script_is_printed_and_its_shell_can_read_it(ckpt: Ckpt, shell: str, t
         pytest.skip(f"no {shell} here to read it")
     script = tmp_path / "script"
     script.write_text(done.out)
-    assert subprocess.run([shell, "-n", str(script)], capture_output=True, check=False).stderr == b""
+    assert (
+        subprocess.run([shell, "-n", str(script)], capture_output=True, check=False).stderr == b""
+    )
 
 
 @pytest.mark.long
@@ -121,12 +149,24 @@ def test_a_script_is_printed_and_its_shell_can_read_it(ckpt: Ckpt, shell: str, t
     ],
 )
 def test_bash_completes(
-    ckpt: Ckpt, main_checkout: Checkout, save: Save, git_ckpt: Path, tmp_path: Path, line: list[str], offered: list[str]
+    ckpt: Ckpt,
+    main_checkout: Checkout,
+    save: Save,
+    git_ckpt: Path,
+    tmp_path: Path,
+    line: list[str],
+    offered: list[str],
 ) -> None:
     assert git_ckpt.exists()
     save(main_checkout)
     script = tmp_path / "script"
     script.write_text(ckpt("completion", "bash").out)
     program = f'. "{script}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _git_ckpt; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    done = subprocess.run(["bash", "-c", program, "bash", *line], cwd=main_checkout.path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["bash", "-c", program, "bash", *line],
+        cwd=main_checkout.path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert (done.stdout.split(), done.stderr) == (offered, "")

@@ -21,7 +21,18 @@ from tests.conftest import Checkout
 Save = Callable[..., str]
 NOTHING = "".join(
     f"{what}\t-\t0\t0\t-\n"
-    for what in ("checkpoints", "files", "leases", "links", "refs", "worktrees", "run_files", "index", "private", "leftovers")
+    for what in (
+        "checkpoints",
+        "files",
+        "leases",
+        "links",
+        "refs",
+        "worktrees",
+        "run_files",
+        "index",
+        "private",
+        "leftovers",
+    )
 )
 SWEPT = "1 file of killed processes, 2.0 MB, which git ckpt expire deletes\n"
 
@@ -44,7 +55,9 @@ def run_in(checkout: Checkout, name: str, size: int, *, complete: bool) -> tuple
         if complete:
             store.record("run-complete", {}, run=started.run, trigger=PHASE)
         (path / "big").write_bytes(b"x" * size)
-        return str(started.run), next(each.bytes for each in store.usage().worktrees if each.run == started.run)
+        return str(started.run), next(
+            each.bytes for each in store.usage().worktrees if each.run == started.run
+        )
 
 
 def measured(checkout: Checkout) -> Usage:
@@ -80,11 +93,17 @@ def test_piped_each_row_has_five_columns(ckpt: Ckpt, checkout: Checkout, save: S
         f"total\t-\t-\t{found.bytes}\t-\n",
         "",
     )
-    assert found.bytes == sum(int(line.split("\t")[3]) for line in ckpt("du", at=checkout).out.splitlines()[:-1]) - worktree.bytes
+    assert (
+        found.bytes
+        == sum(int(line.split("\t")[3]) for line in ckpt("du", at=checkout).out.splitlines()[:-1])
+        - worktree.bytes
+    )
     assert checkout.fingerprint() == before
 
 
-def test_what_was_left_is_told_with_the_command_that_deletes_it(ckpt: Ckpt, main_checkout: Checkout, left: Path) -> None:
+def test_what_was_left_is_told_with_the_command_that_deletes_it(
+    ckpt: Ckpt, main_checkout: Checkout, left: Path
+) -> None:
     done = ckpt("du", at=main_checkout)
     assert done.out.splitlines()[-3:] == [
         "leftovers\t-\t1\t2002944\t-",
@@ -99,7 +118,9 @@ def test_what_was_left_is_told_with_the_command_that_deletes_it(ckpt: Ckpt, main
 
 
 @pytest.mark.long
-def test_what_frees_room_is_told_where_there_is_some(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
+def test_what_frees_room_is_told_where_there_is_some(
+    ckpt: Ckpt, main_checkout: Checkout, save: Save
+) -> None:
     main_checkout.write("new", os.urandom(1_500_000))
     save(main_checkout)
     (main_checkout.path / "new").unlink()
@@ -120,7 +141,9 @@ def test_what_frees_room_is_told_where_there_is_some(ckpt: Ckpt, main_checkout: 
     assert ckpt("du", at=main_checkout).err.splitlines() == [expected[0], *expected[2:]]
 
 
-def test_where_an_object_is_damaged_that_is_said(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
+def test_where_an_object_is_damaged_that_is_said(
+    ckpt: Ckpt, main_checkout: Checkout, save: Save
+) -> None:
     save(main_checkout)
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
     path = main_checkout.path / ".git/objects" / tree[:2] / tree[2:]
@@ -133,7 +156,9 @@ def test_where_an_object_is_damaged_that_is_said(ckpt: Ckpt, main_checkout: Chec
 
 
 @pytest.mark.long
-def test_on_a_terminal_it_is_a_table_with_the_largest_worktrees(main_checkout: Checkout, save: Save, left: Path) -> None:
+def test_on_a_terminal_it_is_a_table_with_the_largest_worktrees(
+    main_checkout: Checkout, save: Save, left: Path
+) -> None:
     save(main_checkout)
     for number in range(6):
         run_in(main_checkout, f"run-{number}", 10_000 * (number + 1), complete=number == 5)
@@ -145,9 +170,17 @@ def test_on_a_terminal_it_is_a_table_with_the_largest_worktrees(main_checkout: C
         ("links in notes", "1", size(found.links.bytes or 0), ""),
         ("refs", str(found.refs.number), size(found.refs.bytes or 0), ""),
         ("worktrees", "6", size(sum(each.bytes for each in found.worktrees)), ""),
-        *((f"  {each.run}", "3 files", size(each.bytes), each.status) for each in found.worktrees[:5]),
+        *(
+            (f"  {each.run}", "3 files", size(each.bytes), each.status)
+            for each in found.worktrees[:5]
+        ),
         ("  1 more: git ckpt du --runs", "3 files", size(found.worktrees[5].bytes), ""),
-        ("index", f"{found.index.number} file{'' if found.index.number == 1 else 's'}", size(found.index.bytes or 0), ""),
+        (
+            "index",
+            f"{found.index.number} file{'' if found.index.number == 1 else 's'}",
+            size(found.index.bytes or 0),
+            "",
+        ),
         ("logs and the like", f"{found.private.number} files", size(found.private.bytes or 0), ""),
         ("scratch files of processes", "1", "2.0 MB", ""),
         ("  tmp_pack_*", "1", "2.0 MB", "1 left by killed processes"),
@@ -155,11 +188,18 @@ def test_on_a_terminal_it_is_a_table_with_the_largest_worktrees(main_checkout: C
     ]
     lines = [line for line in lines if line[1] != "0 files"]
     widths = [max(len(line[column]) for line in lines) for column in range(4)]
-    table = ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    table = [
+        "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
     table[0] = f"{BOLD}{table[0]}{RESET}"
     assert on_terminal("du", at=main_checkout, columns=120) == (0, "\n".join([*table, SWEPT]))
     code, said = on_terminal("du", "--runs", at=main_checkout, columns=120)
-    assert (code, len(re.findall(r"^  \d{8}-\d{6}-run-", said, re.MULTILINE)), "more" in said) == (0, 6, False)
+    assert (code, len(re.findall(r"^  \d{8}-\d{6}-run-", said, re.MULTILINE)), "more" in said) == (
+        0,
+        6,
+        False,
+    )
 
 
 def test_hostile_paths_are_made_harmless(ckpt: Ckpt, main_checkout: Checkout) -> None:
@@ -167,21 +207,34 @@ def test_hostile_paths_are_made_harmless(ckpt: Ckpt, main_checkout: Checkout) ->
     hostile.mkdir(parents=True)
     with Store.open(main_checkout.path) as store:
         assert [each.path for each in store.usage().worktrees] == [str(hostile)]
-    (line,) = (line for line in ckpt("du", at=main_checkout).out.splitlines() if line.startswith("worktree\t"))
+    (line,) = (
+        line
+        for line in ckpt("du", at=main_checkout).out.splitlines()
+        if line.startswith("worktree\t")
+    )
     assert line.split("\t")[1] == f"{hostile.parent}/a\\x1b[31m\\tb\\n\\u{{202e}}c"
     _, said = on_terminal("du", at=main_checkout, columns=300)
     assert "a\\x1b[31m\\tb\\n\\u{202e}c" in said
-    assert json.loads(ckpt("du", "--json", at=main_checkout).out)["worktrees"][0]["path"] == str(hostile)
+    assert json.loads(ckpt("du", "--json", at=main_checkout).out)["worktrees"][0]["path"] == str(
+        hostile
+    )
 
 
-def test_in_reftables_refs_have_no_size(ckpt: Ckpt, newer_git: str, make_checkout: Callable[..., Checkout], save: Save) -> None:
+def test_in_reftables_refs_have_no_size(
+    ckpt: Ckpt, newer_git: str, make_checkout: Callable[..., Checkout], save: Save
+) -> None:
     checkout = make_checkout("tables", "--ref-format=reftable")
     checkout.commit("first", README="hello\n")
     save(checkout)
     number = len(checkout.refs("refs/checkpoints", "refs/keep", "refs/notes"))
     assert f"refs\t-\t{number}\t-\t-\n" in ckpt("du", at=checkout).out
-    assert json.loads(ckpt("du", "--json", at=checkout).out)["refs"] == {"number": number, "bytes": None}
-    assert re.search(rf"^refs +{number} +in reftables$", on_terminal("du", at=checkout)[1], re.MULTILINE)
+    assert json.loads(ckpt("du", "--json", at=checkout).out)["refs"] == {
+        "number": number,
+        "bytes": None,
+    }
+    assert re.search(
+        rf"^refs +{number} +in reftables$", on_terminal("du", at=checkout)[1], re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize(

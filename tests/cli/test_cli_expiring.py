@@ -41,7 +41,9 @@ def test_runs_and_checkpoints(ckpt: Ckpt, main_checkout: Checkout) -> None:
     )
     assert main_checkout.fingerprint() == before
     assert ckpt("expire", at=main_checkout) == Outcome(
-        0, f"{kept}expired\t{progress}\tbuild-progress\tphase build is complete\n", "1 of 7 checkpoints expired; 0 of 2 runs\n"
+        0,
+        f"{kept}expired\t{progress}\tbuild-progress\tphase build is complete\n",
+        "1 of 7 checkpoints expired; 0 of 2 runs\n",
     )
     Path(worktree, "more").unlink()
     done_now = ckpt("expire", at=main_checkout)
@@ -65,10 +67,17 @@ def test_what_cannot_be_deleted_is_named_and_the_others_go(
         done = ckpt("expire", "--all", "--older-than", "0s", "--keep-last", "0", at=main_checkout)
         why = f"another process holds {main_checkout.path}/.git/refs/checkpoints/{ids[1]}.lock"
         rows = [tuple(line.split("\t")[:2]) for line in done.out.splitlines()]
-        assert (done.code, rows) == (1, [("expired", ids[2]), ("expired", ids[0]), ("failed", ids[1])])
+        assert (done.code, rows) == (
+            1,
+            [("expired", ids[2]), ("expired", ids[0]), ("failed", ids[1])],
+        )
         assert done.out.endswith(f"{ids[1]}\tmanual-complete\t{why}\n")
-        assert done.err.startswith(f"2 of 3 checkpoints expired, 1 failed\nerror: {why}\nhint: wait and try again")
-        assert [line.split("\t")[0] for line in ckpt("list", at=main_checkout).out.splitlines()] == [ids[1]]
+        assert done.err.startswith(
+            f"2 of 3 checkpoints expired, 1 failed\nerror: {why}\nhint: wait and try again"
+        )
+        assert [
+            line.split("\t")[0] for line in ckpt("list", at=main_checkout).out.splitlines()
+        ] == [ids[1]]
 
 
 def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> None:
@@ -84,14 +93,19 @@ def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
     ]
     assert ckpt("remove", run, at=main_checkout) == Outcome(0, f"{run}\n", said[1])
     everything = ("expire", "--all", "--older-than", "0s", "--keep-last", "0")
-    assert ckpt(*everything, "--dry-run", at=main_checkout).err == "1 of 1 checkpoint would expire\n"
+    assert (
+        ckpt(*everything, "--dry-run", at=main_checkout).err == "1 of 1 checkpoint would expire\n"
+    )
     assert ckpt(*everything, at=main_checkout).err == f"{said[0]}1 of 1 checkpoint expired\n"
     du = "a worktree of a checkpoint, or of a run that is gone, stays until you remove it: git worktree remove --force --force"
     assert f"{du} PATH\n" in ckpt("du", at=main_checkout).err
     main_checkout.git("worktree", "remove", "--force", "--force", places[0])
     assert f"{du} {places[1]}\n" in ckpt("du", at=main_checkout).err
     main_checkout.git("worktree", "remove", "--force", "--force", places[1])
-    assert (du in ckpt("du", at=main_checkout).err, ckpt("verify", at=main_checkout).code) == (False, 0)
+    assert (du in ckpt("du", at=main_checkout).err, ckpt("verify", at=main_checkout).code) == (
+        False,
+        0,
+    )
 
 
 def test_everything(ckpt: Ckpt, main_checkout: Checkout) -> None:
@@ -104,7 +118,9 @@ def test_everything(ckpt: Ckpt, main_checkout: Checkout) -> None:
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
 
-def test_an_interrupt_says_that_the_rest_goes_with_the_next(ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_says_that_the_rest_goes_with_the_next(
+    ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     everything = ("expire", "--all", "--older-than", "0s", "--keep-last", "0")
     main_checkout.write("new", "work\n")
     with Store.open(main_checkout.path) as store:
@@ -135,7 +151,10 @@ def test_a_run_by_name_goes_as_a_whole(ckpt: Ckpt, main_checkout: Checkout) -> N
     main_checkout.commit("one", README="1")
     with Store.open(main_checkout.path) as store:
         alone = store.record("alone-complete", {}).id
-        runs = [str(store.record("run-started", {}, start=name, trigger=PHASE).run) for name in ("one", "two", "three")]
+        runs = [
+            str(store.record("run-started", {}, start=name, trigger=PHASE).run)
+            for name in ("one", "two", "three")
+        ]
         places = [Path(store.resume(store.find(run)).path) for run in runs]
         for run in runs:
             store.record("run-complete", {}, run=run, trigger=PHASE)
@@ -147,26 +166,37 @@ def test_a_run_by_name_goes_as_a_whole(ckpt: Ckpt, main_checkout: Checkout) -> N
     said = f"error: run {runs[1]} stays: its worktree {places[1]} holds what no checkpoint does: more\n"
     assert done.err.startswith(said)
     assert [place.exists() for place in places] == [False, True, False]
-    assert [line.split("\t")[:2] for line in ckpt("runs", at=main_checkout).out.splitlines()] == [[runs[1], "complete"]]
+    assert [line.split("\t")[:2] for line in ckpt("runs", at=main_checkout).out.splitlines()] == [
+        [runs[1], "complete"]
+    ]
 
 
-def test_of_runs_that_refer_to_each_other_the_younger_goes_first(ckpt: Ckpt, main_checkout: Checkout) -> None:
+def test_of_runs_that_refer_to_each_other_the_younger_goes_first(
+    ckpt: Ckpt, main_checkout: Checkout
+) -> None:
     main_checkout.commit("one", README="1")
     with Store.open(main_checkout.path) as store:
         old = store.record("run-started", {}, start="old", trigger=PHASE)
         young = store.record("run-started", {}, start="young", trigger=PHASE, forked_from=old.id)
     assert ckpt("remove", str(old.run), at=main_checkout).code == 2
-    assert ckpt("remove", str(old.run), str(young.run), at=main_checkout) == Outcome(0, f"{young.run}\n{old.run}\n", "")
+    assert ckpt("remove", str(old.run), str(young.run), at=main_checkout) == Outcome(
+        0, f"{young.run}\n{old.run}\n", ""
+    )
 
 
-def test_a_doctor_says_what_was_left_and_when_maintenance_ran(ckpt: Ckpt, main_checkout: Checkout) -> None:
+def test_a_doctor_says_what_was_left_and_when_maintenance_ran(
+    ckpt: Ckpt, main_checkout: Checkout
+) -> None:
     repository = discover(str(main_checkout.path))
     maintenance.maintain(repository)
     left = main_checkout.path / ".git/objects/tmp_obj_x"
     left.write_bytes(b"x" * 2_000_000)
     os.utime(left, (1_000_000_000, 1_000_000_000))
     facts = dict(line.split(":", 1) for line in ckpt("doctor", at=main_checkout).out.splitlines())
-    assert facts["leftovers"] == "     1 file of a process that was killed, 2.0 MB, which git ckpt expire deletes"
+    assert (
+        facts["leftovers"]
+        == "     1 file of a process that was killed, 2.0 MB, which git ckpt expire deletes"
+    )
     assert re.fullmatch(r"   TIME, done at TIME", normal(facts["maintenance"]))
     assert ckpt("expire", at=main_checkout).code == 0
     assert not left.exists()

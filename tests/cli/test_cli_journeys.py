@@ -16,7 +16,16 @@ from tests.cli.conftest import Ckpt, Outcome, Spawn, normal
 from tests.conftest import Checkout
 
 Save = Callable[..., str]
-NAMES = ("with space", 'it\'s "quoted"', "größe/日本語", "new\nline", "-dash", "tab\there", "back\\slash", "*?[glob]")
+NAMES = (
+    "with space",
+    'it\'s "quoted"',
+    "größe/日本語",
+    "new\nline",
+    "-dash",
+    "tab\there",
+    "back\\slash",
+    "*?[glob]",
+)
 
 
 def files_of(path: Path) -> dict[str, bytes]:
@@ -32,7 +41,9 @@ def place_of(checkout: Checkout, name: str) -> Path:
     return checkout.main / ".ckpt/worktrees" / name
 
 
-def test_init_tells_what_it_did_and_a_second_time_does_nothing(ckpt: Ckpt, checkout: Checkout) -> None:
+def test_init_tells_what_it_did_and_a_second_time_does_nothing(
+    ckpt: Ckpt, checkout: Checkout
+) -> None:
     done = ckpt("init", "--hooks", "files", at=checkout)
     hooks = checkout.main / ".git/hooks"
     assert done == Outcome(
@@ -52,7 +63,9 @@ def test_init_tells_what_it_did_and_a_second_time_does_nothing(ckpt: Ckpt, check
 
 
 @pytest.mark.long
-def test_an_amended_commit_survives_gc_and_comes_back(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path) -> None:
+def test_an_amended_commit_survives_gc_and_comes_back(
+    ckpt: Ckpt, checkout: Checkout, git_ckpt: Path
+) -> None:
     assert git_ckpt.exists()
     checkout.git("ckpt", "init", "--hooks", "files")
     checkout.commit("first thoughts", **{"a.txt": "first\n", "b.txt": "kept\n"})
@@ -64,7 +77,10 @@ def test_an_amended_commit_survives_gc_and_comes_back(ckpt: Ckpt, checkout: Chec
     )
     checkout.write("a.txt", "second\n")
     checkout.git("commit", "--quiet", "--all", "--amend", "--message", "second thoughts")
-    assert [line.rpartition("\t")[2] for line in ckpt("list", at=checkout).out.splitlines()] == ["second thoughts", "first thoughts"]
+    assert [line.rpartition("\t")[2] for line in ckpt("list", at=checkout).out.splitlines()] == [
+        "second thoughts",
+        "first thoughts",
+    ]
     checkout.git("reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
     checkout.git("gc", "--quiet", "--prune=now")
     done = ckpt("resume", id_, at=checkout)
@@ -97,9 +113,14 @@ def make_a_mess(checkout: Checkout) -> None:
     script.chmod(0o755)
 
 
-def test_uncommitted_work_comes_back_after_the_worktree_was_wrecked(ckpt: Ckpt, checkout: Checkout) -> None:
+def test_uncommitted_work_comes_back_after_the_worktree_was_wrecked(
+    ckpt: Ckpt, checkout: Checkout
+) -> None:
     make_a_mess(checkout)
-    status, expected = checkout.git("status", "--porcelain=v2", "-z", "--untracked-files=all"), files_of(checkout.path)
+    status, expected = (
+        checkout.git("status", "--porcelain=v2", "-z", "--untracked-files=all"),
+        files_of(checkout.path),
+    )
     saved = ckpt("save", "--state", "-", at=checkout, stdin='{"step": 3}')
     id_ = saved.out.strip()
     checkout.git("reset", "--quiet", "--hard", "HEAD~1")
@@ -119,7 +140,9 @@ def test_uncommitted_work_comes_back_after_the_worktree_was_wrecked(ckpt: Ckpt, 
     assert checkout.git("status", "--porcelain") == ""
 
 
-def test_a_worktree_that_is_there_is_returned_as_it_stands(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
+def test_a_worktree_that_is_there_is_returned_as_it_stands(
+    ckpt: Ckpt, checkout: Checkout, save: Save
+) -> None:
     checkout.write("README", "saved\n")
     id_ = save(checkout)
     place = place_of(checkout, id_)
@@ -130,7 +153,11 @@ def test_a_worktree_that_is_there_is_returned_as_it_stands(ckpt: Ckpt, checkout:
     resumed.git("add", "more")
     before = resumed.fingerprint()
     again = ckpt("resume", id_, at=checkout)
-    assert again == Outcome(0, f"{place}\n", f"the worktree of {id_[:8]} (manual-complete) was there already, and is as it was left\n")
+    assert again == Outcome(
+        0,
+        f"{place}\n",
+        f"the worktree of {id_[:8]} (manual-complete) was there already, and is as it was left\n",
+    )
     assert ckpt("resume", id_[:8], at=place).out == f"{place}\n", "from within it, too"
     assert resumed.fingerprint() == before
 
@@ -167,7 +194,9 @@ def test_the_newest_of_a_run_opens_the_run_s_worktree_in_which_commits_extend_th
 
 
 @pytest.mark.long
-def test_uninit_leaves_every_checkpoint_and_everybody_s_text(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path) -> None:
+def test_uninit_leaves_every_checkpoint_and_everybody_s_text(
+    ckpt: Ckpt, checkout: Checkout, git_ckpt: Path
+) -> None:
     assert git_ckpt.exists()
     hook = checkout.main / ".git/hooks/post-commit"
     hook.parent.mkdir(exist_ok=True)
@@ -184,7 +213,9 @@ def test_uninit_leaves_every_checkpoint_and_everybody_s_text(ckpt: Ckpt, checkou
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[-1] == f"removed {checkout.path}/gitckpt.toml"
     assert hook.read_text() == "#!/bin/sh\necho mine\n"
-    assert sorted(path.name for path in hook.parent.iterdir() if path.suffix != ".sample") == ["post-commit"]
+    assert sorted(path.name for path in hook.parent.iterdir() if path.suffix != ".sample") == [
+        "post-commit"
+    ]
     assert (checkout.main / ".git/config").read_bytes() == config
     assert checkout.refs() == refs
     assert ckpt("list", at=checkout) == listed
@@ -194,7 +225,9 @@ def test_uninit_leaves_every_checkpoint_and_everybody_s_text(ckpt: Ckpt, checkou
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_uninit_leaves_settings_that_are_not_only_its_own(ckpt: Ckpt, checkout: Checkout, committed: bool) -> None:
+def test_uninit_leaves_settings_that_are_not_only_its_own(
+    ckpt: Ckpt, checkout: Checkout, committed: bool
+) -> None:
     assert ckpt("init", "--hooks", "files", at=checkout).code == 0
     path = checkout.path / "gitckpt.toml"
     if committed:
@@ -203,7 +236,11 @@ def test_uninit_leaves_settings_that_are_not_only_its_own(ckpt: Ckpt, checkout: 
         path.write_text(path.read_text().replace("30d", "60d"))
     text = path.read_bytes()
     done = ckpt("uninit", at=checkout)
-    why = "is committed, and stays: others may use it" if committed else "was changed since, and stays"
+    why = (
+        "is committed, and stays: others may use it"
+        if committed
+        else "was changed since, and stays"
+    )
     assert (done.code, done.err) == (0, f"{path} {why}\n")
     assert path.read_bytes() == text
 
@@ -211,7 +248,9 @@ def test_uninit_leaves_settings_that_are_not_only_its_own(ckpt: Ckpt, checkout: 
 def test_from_a_subdirectory_everything_is_as_at_the_top(ckpt: Ckpt, checkout: Checkout) -> None:
     checkout.write("sub/dir/file", "text\n")
     id_ = ckpt("-q", "save", at=checkout.path / "sub/dir").out.strip()
-    assert ckpt("diff", id_, at=checkout) == Outcome(0, "", ""), "all of the worktree was saved, not the subdirectory alone"
+    assert ckpt("diff", id_, at=checkout) == Outcome(0, "", ""), (
+        "all of the worktree was saved, not the subdirectory alone"
+    )
     for args in (["list"], ["show"], ["diff", "HEAD"]):
         assert ckpt(*args, at=checkout.path / "sub") == ckpt(*args, at=checkout)
     assert ckpt("-q", "resume", at=checkout.path / "sub").out == f"{place_of(checkout, id_)}\n"
@@ -227,10 +266,14 @@ def test_git_itself_finds_the_command(checkout: Checkout, git_ckpt: Path, tmp_pa
     assert checkout.git("ckpt", "show", id_, "--state") == "{}"
     git_dir = checkout.git("rev-parse", "--absolute-git-dir")
     outside = Checkout(tmp_path)
-    assert outside.git(f"--git-dir={git_dir}", f"--work-tree={checkout.path}", "ckpt", "list").startswith(id_)
+    assert outside.git(
+        f"--git-dir={git_dir}", f"--work-tree={checkout.path}", "ckpt", "list"
+    ).startswith(id_)
 
 
-def test_git_dir_and_work_tree_are_respected(spawn: Spawn, checkout: Checkout, tmp_path: Path) -> None:
+def test_git_dir_and_work_tree_are_respected(
+    spawn: Spawn, checkout: Checkout, tmp_path: Path
+) -> None:
     checkout.write("README", "dirty\n")
     git_dir = checkout.git("rev-parse", "--absolute-git-dir")
     env = {"GIT_DIR": git_dir, "GIT_WORK_TREE": str(checkout.path)}
@@ -249,7 +292,9 @@ def test_the_environment_of_a_hook_does_not_lead_astray(checkout: Checkout, git_
     assert git_ckpt.exists()
     hook = checkout.main / ".git/hooks/pre-commit"
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\necho new > new\ngit ckpt --quiet save > ../saved && git ckpt --quiet resume > ../place\n")
+    hook.write_text(
+        "#!/bin/sh\necho new > new\ngit ckpt --quiet save > ../saved && git ckpt --quiet resume > ../place\n"
+    )
     hook.chmod(0o755)
     checkout.write("README", "staged\n")
     checkout.git("commit", "--quiet", "--all", "--message", "with a hook")
@@ -259,12 +304,16 @@ def test_the_environment_of_a_hook_does_not_lead_astray(checkout: Checkout, git_
     assert checkout.git("status", "--porcelain") == "?? new"
 
 
-def test_a_bare_repository(ckpt: Ckpt, main_checkout: Checkout, make_checkout: Callable[..., Checkout], tmp_path: Path) -> None:
+def test_a_bare_repository(
+    ckpt: Ckpt, main_checkout: Checkout, make_checkout: Callable[..., Checkout], tmp_path: Path
+) -> None:
     bare = make_checkout("bare", "--bare")
     main_checkout.git("push", "--quiet", str(bare.path), "main:main")
     refused = ckpt("save", at=bare)
     assert refused == Outcome(
-        14, "", "error: there is no worktree here whose files could be saved\nhint: leave them out: git ckpt save --no-worktree\n"
+        14,
+        "",
+        "error: there is no worktree here whose files could be saved\nhint: leave them out: git ckpt save --no-worktree\n",
     )
     assert bare.refs("refs/checkpoints", "refs/ckpt") == {}
     saved = ckpt("save", "--no-worktree", "-m", "bare", at=bare)
@@ -272,7 +321,9 @@ def test_a_bare_repository(ckpt: Ckpt, main_checkout: Checkout, make_checkout: C
     id_ = saved.out.strip()
     assert ckpt("list", at=bare).out.startswith(id_)
     assert ckpt("diff", id_, at=bare) == Outcome(
-        14, "", "error: there is no worktree here to compare with\nhint: compare two checkpoints: git ckpt diff ID ID\n"
+        14,
+        "",
+        "error: there is no worktree here to compare with\nhint: compare two checkpoints: git ckpt diff ID ID\n",
     )
     assert ckpt("diff", id_, id_, at=bare) == Outcome(0, "", "")
     assert ckpt("resume", at=bare) == Outcome(
@@ -294,7 +345,10 @@ def test_an_unborn_branch(ckpt: Ckpt, make_checkout: Callable[..., Checkout]) ->
     unborn = make_checkout("unborn")
     unborn.write("first thoughts", "text\n")
     saved = ckpt("save", at=unborn)
-    assert (saved.code, saved.err) == (0, "saved manual-complete with uncommitted changes on an unborn branch\n")
+    assert (saved.code, saved.err) == (
+        0,
+        "saved manual-complete with uncommitted changes on an unborn branch\n",
+    )
     id_ = saved.out.strip()
     assert normal(ckpt("list", at=unborn).out) == "ID\tTIME\t-\tmanual-complete\t-\tmain\t1\t-\n"
     assert "commit:      none yet\n" in ckpt("show", at=unborn).out
@@ -303,7 +357,10 @@ def test_an_unborn_branch(ckpt: Ckpt, make_checkout: Callable[..., Checkout]) ->
     assert ckpt("resume", at=unborn).out == f"{place}\n"
     assert files_of(place) == {"first thoughts": b"text\n"}
     assert Checkout(place).git("status", "--porcelain") == '?? "first thoughts"'
-    assert ckpt("diff", id_, at=unborn).out.splitlines()[0] == "diff --git a/first thoughts b/first thoughts"
+    assert (
+        ckpt("diff", id_, at=unborn).out.splitlines()[0]
+        == "diff --git a/first thoughts b/first thoughts"
+    )
 
 
 def test_a_detached_head(ckpt: Ckpt, checkout: Checkout) -> None:
@@ -330,7 +387,9 @@ def test_a_repository_with_sha256(ckpt: Ckpt, make_checkout: Callable[..., Check
 
 
 @pytest.mark.long
-def test_paths_of_every_kind(ckpt: Ckpt, make_checkout: Callable[..., Checkout], git_ckpt: Path) -> None:
+def test_paths_of_every_kind(
+    ckpt: Ckpt, make_checkout: Callable[..., Checkout], git_ckpt: Path
+) -> None:
     assert git_ckpt.exists()
     checkout = make_checkout('it\'s a "project" / größe\n日本'.replace("/", "-"))
     make_a_mess(checkout)
@@ -347,7 +406,9 @@ def test_paths_of_every_kind(ckpt: Ckpt, make_checkout: Callable[..., Checkout],
     assert ckpt("doctor", at=checkout).out.splitlines()[-1] == "nothing is wrong"
 
 
-def test_a_worktree_that_was_deleted_by_hand_is_made_again(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
+def test_a_worktree_that_was_deleted_by_hand_is_made_again(
+    ckpt: Ckpt, checkout: Checkout, save: Save
+) -> None:
     checkout.write("README", "dirty\n")
     id_ = save(checkout)
     place = place_of(checkout, id_)
@@ -379,7 +440,9 @@ def test_the_whole_through_processes(spawn: Spawn, checkout: Checkout) -> None:
     assert spawn("remove", "latest", at=checkout).code == 0
 
 
-def test_only_what_was_not_asked_for_has_a_limit_for_all_files_together(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path) -> None:
+def test_only_what_was_not_asked_for_has_a_limit_for_all_files_together(
+    ckpt: Ckpt, checkout: Checkout, git_ckpt: Path
+) -> None:
     checkout.git("ckpt", "init", "--hooks", "files")
     checkout.git("config", "ckpt.maxFileSize", "1 GB")
     there = Checkout(Path(ckpt("start", "hand", at=checkout).out.strip()), checkout.main)
@@ -389,4 +452,6 @@ def test_only_what_was_not_asked_for_has_a_limit_for_all_files_together(ckpt: Ck
     assert ckpt("step", "start", "PLAN", "--files", at=there).code == 0
     for entry in json.loads(ckpt("list", "-n", "2", "--json", at=there).out)["checkpoints"]:
         newest = json.loads(ckpt("show", entry["id"], "--json", at=there).out)
-        assert [(one["path"], one["size"]) for one in newest["worktree"]["omitted"]] == [("large", 501_000_000)], newest["phase"]
+        assert [(one["path"], one["size"]) for one in newest["worktree"]["omitted"]] == [
+            ("large", 501_000_000)
+        ], newest["phase"]

@@ -19,7 +19,9 @@ TYPES: dict[str, Callable[[Any], bool]] = {
     "integer": lambda value: type(value) is int,
     "boolean": lambda value: type(value) is bool,
     "object": lambda value: type(value) is dict,
-    "array of strings": lambda value: type(value) is list and all(type(each) is str for each in value),
+    "array of strings": lambda value: (
+        type(value) is list and all(type(each) is str for each in value)
+    ),
     "string or null": lambda value: value is None or type(value) is str,
     "number": lambda value: type(value) in (int, float),
     "number or null": lambda value: value is None or type(value) in (int, float),
@@ -41,7 +43,11 @@ def flat(value: Any, whole: Collection[str], path: str = "") -> Iterator[tuple[s
     if isinstance(value, dict) and path not in whole:
         for key, item in value.items():
             yield from flat(item, whole, f"{path}.{key}" if path else key)
-    elif isinstance(value, list) and all(isinstance(each, dict) for each in value) and path not in whole:
+    elif (
+        isinstance(value, list)
+        and all(isinstance(each, dict) for each in value)
+        and path not in whole
+    ):
         for each in value:
             yield from flat(each, whole, f"{path}[]")
     else:
@@ -71,7 +77,14 @@ def enrich(main_checkout: Checkout, save: Save) -> None:
     save(main_checkout, "--no-worktree")
     main_checkout.write("README", "changed\n")
     with Store.open(main_checkout.path) as store:
-        first = store.record("a-complete", {"x": b"\0", "y": float("nan")}, start="work", message="m", agent="me", errors=["e"])
+        first = store.record(
+            "a-complete",
+            {"x": b"\0", "y": float("nan")},
+            start="work",
+            message="m",
+            agent="me",
+            errors=["e"],
+        )
         store.record("b-failed", worktree=store.capture(), run=first.run)
     ends = "11111111-1111-4111-8111-111111111111"
     text = document(message='"m"', forked_from=f'"{ends}"', rewound_to=f'"{ends}"').replace(
@@ -127,18 +140,28 @@ def test_list_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> None:
     report = json.loads(done.out)
     assert check("list", report) == set(documented("list"))
     assert {key for each in report["checkpoints"] for key in each} == {
-        key.removeprefix("checkpoints[].").partition(".")[0] for key in documented("list") if key.startswith("checkpoints")
+        key.removeprefix("checkpoints[].").partition(".")[0]
+        for key in documented("list")
+        if key.startswith("checkpoints")
     }
     assert len({tuple(each) for each in report["checkpoints"]}) == 1, "every key is always there"
 
 
 def test_list_of_nothing_is_a_document_too(ckpt: Ckpt, main_checkout: Checkout) -> None:
     done = ckpt("--quiet", "list", "--json", at=main_checkout)
-    assert (done.code, json.loads(done.out), done.err) == (0, {"checkpoints": [], "more": False, "problems": []}, "")
+    assert (done.code, json.loads(done.out), done.err) == (
+        0,
+        {"checkpoints": [], "more": False, "problems": []},
+        "",
+    )
 
 
-def test_show_has_only_promised_keys_and_all_that_are_not_optional(ckpt: Ckpt, rich: Checkout) -> None:
-    required = {key for key, (_, what) in documented("show").items() if not what.startswith("optional")}
+def test_show_has_only_promised_keys_and_all_that_are_not_optional(
+    ckpt: Ckpt, rich: Checkout
+) -> None:
+    required = {
+        key for key, (_, what) in documented("show").items() if not what.startswith("optional")
+    }
     everything: set[str] = set()
     for line in ckpt("list", "--all", at=rich).out.splitlines():
         done = ckpt("show", line.split("\t")[0], "--json", at=rich)
@@ -157,7 +180,15 @@ def test_runs_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> None:
         report = json.loads(ckpt("runs", "--json", at=rich).out)
         run.pause()
     assert check("runs", report) == set(documented("runs"))
-    assert set(report["runs"][0]["lease"]) == {"holder", "host", "pid", "acquired", "renewed", "expires", "token"}
+    assert set(report["runs"][0]["lease"]) == {
+        "holder",
+        "host",
+        "pid",
+        "acquired",
+        "renewed",
+        "expires",
+        "token",
+    }
 
 
 def test_status_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> None:
@@ -171,7 +202,11 @@ def test_status_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> Non
 
 
 def test_show_says_what_json_lacks(ckpt: Ckpt, rich: Checkout) -> None:
-    report = json.loads(ckpt("show", ckpt("list", "--phase", "a", at=rich).out.split("\t")[0], "--json", at=rich).out)
+    report = json.loads(
+        ckpt(
+            "show", ckpt("list", "--phase", "a", at=rich).out.split("\t")[0], "--json", at=rich
+        ).out
+    )
     assert report["state"] == {"x": "AA==", "y": "nan"}
     assert report["types"] == {"/x": "bytes", "/y": "float"}
 
@@ -185,7 +220,11 @@ def test_doctor_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout, instal
     report = json.loads(done.out)
     assert check("doctor", report) == set(documented("doctor"))
     codes = [each["code"] for each in report["findings"]]
-    assert codes == ["invalid-checkpoint"] if installed else ["hooks-not-installed", "invalid-checkpoint"]
+    assert (
+        codes == ["invalid-checkpoint"]
+        if installed
+        else ["hooks-not-installed", "invalid-checkpoint"]
+    )
 
 
 def test_du_has_exactly_the_promised_keys(ckpt: Ckpt, rich: Checkout) -> None:
@@ -205,11 +244,19 @@ def test_all_text_is_ascii(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> N
         out = ckpt(*args, at=main_checkout).out
         assert out.isascii(), args
         assert "\x1b" not in out
-    assert json.loads(ckpt("list", "--json", at=main_checkout).out)["checkpoints"][0]["branch"] == "größe"
+    assert (
+        json.loads(ckpt("list", "--json", at=main_checkout).out)["checkpoints"][0]["branch"]
+        == "größe"
+    )
 
 
-@pytest.mark.parametrize("args", [["list", "--json", "--run", "no"], ["show", "--json", "abcd"], ["list", "--json", "-n", "x"]])
-def test_a_failure_leaves_standard_output_empty(ckpt: Ckpt, rich: Checkout, args: list[str]) -> None:
+@pytest.mark.parametrize(
+    "args",
+    [["list", "--json", "--run", "no"], ["show", "--json", "abcd"], ["list", "--json", "-n", "x"]],
+)
+def test_a_failure_leaves_standard_output_empty(
+    ckpt: Ckpt, rich: Checkout, args: list[str]
+) -> None:
     done = ckpt(*args, at=rich)
     assert done.code in (2, 12)
     assert done.out == ""

@@ -23,15 +23,26 @@ class TestRun:
         assert "[1/2] one\n" not in done[2]
         assert stage.run() == run
         again = told(stage.ckpt("run", "ci", "--key=nightly"), stage)
-        assert again == (0, "STAMP-ci\n", "run STAMP-ci is complete already\nits worktree: TOP/.ckpt/worktrees/STAMP-ci\n")
+        assert again == (
+            0,
+            "STAMP-ci\n",
+            "run STAMP-ci is complete already\nits worktree: TOP/.ckpt/worktrees/STAMP-ci\n",
+        )
         assert stage.run() == run
 
     def test_another_pipeline_or_other_inputs_are_refused(self, stage: Stage) -> None:
         stage.pipeline("one: false")
         stage.ckpt("run", "ci", "--key", "nightly")
-        hint = "hint: start another run: another key; go on with this one: git ckpt resume STAMP-ci\n"
+        hint = (
+            "hint: start another run: another key; go on with this one: git ckpt resume STAMP-ci\n"
+        )
         what = "error: run STAMP-ci was started with something else: "
-        assert told(stage.ckpt("run", "loop", "-i", "plan=README", "-i", "until_tests_pass=yes", "--key", "nightly"), stage) == (
+        assert told(
+            stage.ckpt(
+                "run", "loop", "-i", "plan=README", "-i", "until_tests_pass=yes", "--key", "nightly"
+            ),
+            stage,
+        ) == (
             2,
             "",
             f"{what}its pipeline is ci, not loop\n{hint}",
@@ -46,7 +57,11 @@ class TestRun:
     def test_a_blank_key(self, stage: Stage) -> None:
         stage.pipeline("one: true")
         hint = "hint: a key is a text of 1 to 1000 characters, such as nightly-2026-11-22\n"
-        assert told(stage.ckpt("run", "ci", "--key", ""), stage) == (2, "", f"error: '' is not a key\n{hint}")
+        assert told(stage.ckpt("run", "ci", "--key", ""), stage) == (
+            2,
+            "",
+            f"error: '' is not a key\n{hint}",
+        )
 
 
 class TestStart:

@@ -35,7 +35,11 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 
 
 def test_one_that_does_not_find_it(
-    main_checkout: Checkout, ckpt: Ckpt, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    main_checkout: Checkout,
+    ckpt: Ckpt,
+    program: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shell(tmp_path, monkeypatch, '[ "$1" = -lc ] && PATH=/nowhere; command -v git-ckpt')
     said = ckpt("init", at=main_checkout)
@@ -51,7 +55,9 @@ def test_one_that_does_not_find_it(
 
 
 @pytest.mark.parametrize("script", ["command -v git-ckpt", "exit 0"])
-def test_one_that_finds_it(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def test_one_that_finds_it(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
     shell(tmp_path, monkeypatch, script)
     assert opening.advice() is None
 
@@ -63,14 +69,21 @@ def test_one_that_waits(program: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("value", ["", "/usr/bin/fish", "/nowhere/bash"])
-def test_what_is_no_shell_of_this_kind(program: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_what_is_no_shell_of_this_kind(
+    program: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     monkeypatch.setenv("SHELL", value)
     assert opening.advice() is None
 
 
-def test_the_sandbox_of_codex_is_named(main_checkout: Checkout, ckpt: Ckpt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sandbox_of_codex_is_named(
+    main_checkout: Checkout, ckpt: Ckpt, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise CkptError(f"cannot write to {main_checkout.path}/.git: {os.strerror(errno.EROFS)}", hint="chmod it")
+        raise CkptError(
+            f"cannot write to {main_checkout.path}/.git: {os.strerror(errno.EROFS)}",
+            hint="chmod it",
+        )
 
     monkeypatch.setattr("gitckpt.store.store.Store.save", refuse)
     assert "hint: chmod it\n" in ckpt("save", at=main_checkout).err

@@ -41,15 +41,31 @@ REFUSED = [
         ),
     ),
     (("--issue", "bd-1;rm"), "'bd-1;rm' is no id of an issue", "see which there are: bd list"),
-    (("--done", "true", "--max-iterations", "-1"), "max_iterations must be 0 or more, not '-1'", "write a whole number: 100"),
-    (("--done", "true", "--pause", "soon"), "pause: 'soon' is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w"),
-    (("--done", "true", "--conversation", "old"), "conversation is 'old'", "it is one of new, continue"),
+    (
+        ("--done", "true", "--max-iterations", "-1"),
+        "max_iterations must be 0 or more, not '-1'",
+        "write a whole number: 100",
+    ),
+    (
+        ("--done", "true", "--pause", "soon"),
+        "pause: 'soon' is not an age",
+        "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
+    ),
+    (
+        ("--done", "true", "--conversation", "old"),
+        "conversation is 'old'",
+        "it is one of new, continue",
+    ),
     (
         ("--done", "true", "--timeout", "0s"),
         "timeout: 0 is no time at all",
         "write as much as it may take, such as 30m, or leave it out",
     ),
-    (("--done", "true", "--timeout", "x"), "'x' is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w"),
+    (
+        ("--done", "true", "--timeout", "x"),
+        "'x' is not an age",
+        "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
+    ),
     (
         ("--done", "true", "--prompt", "no.txt"),
         "cannot read TOP/no.txt, the input prompt: No such file or directory",
@@ -63,8 +79,12 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message", "hint"), REFUSED, ids=[" ".join(each[0]) or "nothing" for each in REFUSED])
-def test_refused_before_anything_is_changed(stage: Stage, ckpt: Ckpt, plan: Path, words: tuple[str, ...], message: str, hint: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "message", "hint"), REFUSED, ids=[" ".join(each[0]) or "nothing" for each in REFUSED]
+)
+def test_refused_before_anything_is_changed(
+    stage: Stage, ckpt: Ckpt, plan: Path, words: tuple[str, ...], message: str, hint: str
+) -> None:
     stage.checkout.write("bad.txt", "Do $nothing")
     before = stage.checkout.fingerprint()
     code, out, err = ckpt("loop", "docs/The plan.md", *words, at=stage.checkout)
@@ -74,18 +94,36 @@ def test_refused_before_anything_is_changed(stage: Stage, ckpt: Ckpt, plan: Path
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("", "the plan has no name"), ("no.md", "cannot read TOP/no.md, the input plan: No such file or directory")]
+    ("name", "message"),
+    [
+        ("", "the plan has no name"),
+        ("no.md", "cannot read TOP/no.md, the input plan: No such file or directory"),
+    ],
 )
 def test_a_plan_that_is_not_there(stage: Stage, ckpt: Ckpt, name: str, message: str) -> None:
     before = stage.checkout.fingerprint()
     code, out, err = ckpt("loop", name, "--until-tests-pass", at=stage.checkout)
-    assert (code, out, err.splitlines()[0].replace(str(stage.checkout.path), "TOP")) == (2, "", f"error: {message}")
+    assert (code, out, err.splitlines()[0].replace(str(stage.checkout.path), "TOP")) == (
+        2,
+        "",
+        f"error: {message}",
+    )
     assert stage.checkout.fingerprint() == before
 
 
 def test_what_is_shown(stage: Stage, plan: Path) -> None:
-    agent = script(stage, {"say": "I looked around."}, {"write": {"works": ""}, "say": "I made it work."})
-    words = ("--agent", agent, "--until-tests-pass", "--tests", "echo tested; [ -e works ]", "--pause", "0s")
+    agent = script(
+        stage, {"say": "I looked around."}, {"write": {"works": ""}, "say": "I made it work."}
+    )
+    words = (
+        "--agent",
+        agent,
+        "--until-tests-pass",
+        "--tests",
+        "echo tested; [ -e works ]",
+        "--pause",
+        "0s",
+    )
     done = stage.ckpt("loop", "docs/The plan.md", *words)
     assert (done.code, normal(done.out, stage)) == (0, "STAMP-the-plan\n")
     assert [line for line in normal(done.err, stage).splitlines() if "worktree" not in line] == [
@@ -108,11 +146,49 @@ def test_what_is_shown(stage: Stage, plan: Path) -> None:
 
 
 def test_options_become_inputs(stage: Stage, plan: Path) -> None:
-    stage.program("bd", 'echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"closed\\"}, {\\"id\\": \\"bd-2\\", \\"status\\": \\"closed\\"}]"')
+    stage.program(
+        "bd",
+        'echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"closed\\"}, {\\"id\\": \\"bd-2\\", \\"status\\": \\"closed\\"}]"',
+    )
     stage.checkout.write("prompt.txt", "Do $plan")
-    words = ("--issue", "bd-1", "--issue", "bd-2", "--epic", "bd-0", "--agent", "cat > prompt", "--done", "true", "--tests", "true")
-    limits = ("--max-iterations", "7", "--pause", "1s", "--agent-timeout", "2m", "--idle-timeout", "4m", "--test-timeout", "3m")
-    stage.ok("loop", "docs/The plan.md", *words, *limits, "--conversation", "continue", "--prompt", "prompt.txt", "--timeout", "1h")
+    words = (
+        "--issue",
+        "bd-1",
+        "--issue",
+        "bd-2",
+        "--epic",
+        "bd-0",
+        "--agent",
+        "cat > prompt",
+        "--done",
+        "true",
+        "--tests",
+        "true",
+    )
+    limits = (
+        "--max-iterations",
+        "7",
+        "--pause",
+        "1s",
+        "--agent-timeout",
+        "2m",
+        "--idle-timeout",
+        "4m",
+        "--test-timeout",
+        "3m",
+    )
+    stage.ok(
+        "loop",
+        "docs/The plan.md",
+        *words,
+        *limits,
+        "--conversation",
+        "continue",
+        "--prompt",
+        "prompt.txt",
+        "--timeout",
+        "1h",
+    )
     run = stage.run()
     pipeline = stage.newest(run).pipeline
     assert pipeline is not None
@@ -141,7 +217,17 @@ def test_options_become_inputs(stage: Stage, plan: Path) -> None:
 @pytest.mark.long
 def test_one_that_is_exhausted_has_failed_and_goes_on(stage: Stage, plan: Path) -> None:
     agent = script(stage, {}, {}, {"write": {"works": ""}})
-    words = ("--agent", agent, "--until-tests-pass", "--tests", "[ -e works ]", "--pause", "0s", "--max-iterations", "2")
+    words = (
+        "--agent",
+        agent,
+        "--until-tests-pass",
+        "--tests",
+        "[ -e works ]",
+        "--pause",
+        "0s",
+        "--max-iterations",
+        "2",
+    )
     code, out, err = stage.ckpt("loop", "docs/The plan.md", *words)
     run = stage.run()
     assert (code, out) == (20, f"{run}\n")

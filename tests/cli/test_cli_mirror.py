@@ -41,11 +41,17 @@ def test_it_is_written_with_each_report(ckpt: Ckpt, project: Checkout) -> None:
     report(ckpt, project, "start", "PLAN")
     path = project.path / PATH
     first = json.loads(path.read_text())
-    assert (first["track_id"], first["loop_state"]["current_step"], first["loop_state"]["step_status"]) == ("login", "PLAN", "IN_PROGRESS")
+    assert (
+        first["track_id"],
+        first["loop_state"]["current_step"],
+        first["loop_state"]["step_status"],
+    ) == ("login", "PLAN", "IN_PROGRESS")
     report(ckpt, project, "pass", "PLAN")
     assert json.loads(path.read_text())["loop_state"]["current_step"] == "EVALUATE_PLAN"
     run = ckpt("runs", at=project).out.split("\t")[0]
-    assert path.read_text() == ckpt("export", run, "--format", "superpowers", at=project).out.replace('{\n  "version": 3,\n', "{\n")
+    assert path.read_text() == ckpt(
+        "export", run, "--format", "superpowers", at=project
+    ).out.replace('{\n  "version": 3,\n', "{\n")
     assert os.listdir(path.parent) == ["metadata.json"]
 
 
@@ -53,28 +59,45 @@ def test_a_kill_leaves_no_part_of_it_in_the_worktree(ckpt: Ckpt, project: Checko
     report(ckpt, project, "start", "PLAN")
     there = repository_of(project)
     state = {"track_id": "login", "loop_state": {}}
-    die_at_rename("metadata.json", lambda: graph_file.write(there, "conductor/tracks/{track}/metadata.json", state))
+    die_at_rename(
+        "metadata.json",
+        lambda: graph_file.write(there, "conductor/tracks/{track}/metadata.json", state),
+    )
     assert os.listdir((project.path / PATH).parent) == ["metadata.json"]
 
 
-def test_a_worktree_that_is_mounted_by_itself(ckpt: Ckpt, project: Checkout, tmp_path: Path) -> None:
+def test_a_worktree_that_is_mounted_by_itself(
+    ckpt: Ckpt, project: Checkout, tmp_path: Path
+) -> None:
     """As containers get one: git's directory is on the same device, and nothing can be moved from there into the worktree."""
     project.git("add", ".")
     project.git("commit", "--quiet", "--message=settings")
     linked = Checkout(tmp_path / "linked")
     project.git("worktree", "add", "--quiet", str(linked.path))
-    if subprocess.run(["mount", "--bind", str(linked.path), str(linked.path)], capture_output=True, check=False).returncode != 0:
+    if (
+        subprocess.run(
+            ["mount", "--bind", str(linked.path), str(linked.path)],
+            capture_output=True,
+            check=False,
+        ).returncode
+        != 0
+    ):
         pytest.skip("nothing can be mounted here")
     try:
         for word in ("start", "pass"):
             assert "is not written" not in report(ckpt, linked, word, "PLAN")
-        assert json.loads((linked.path / PATH).read_text())["loop_state"]["current_step"] == "EVALUATE_PLAN"
+        assert (
+            json.loads((linked.path / PATH).read_text())["loop_state"]["current_step"]
+            == "EVALUATE_PLAN"
+        )
         assert os.listdir((linked.path / PATH).parent) == ["metadata.json"]
     finally:
         subprocess.run(["umount", "--lazy", str(linked.path)], check=True)
 
 
-def test_whoever_writes_it_last_writes_what_was_reported_last(ckpt: Ckpt, project: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_writes_it_last_writes_what_was_reported_last(
+    ckpt: Ckpt, project: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report(ckpt, project, "start", "PLAN")
     written = journal._write_mirror
 
@@ -86,44 +109,96 @@ def test_whoever_writes_it_last_writes_what_was_reported_last(ckpt: Ckpt, projec
     monkeypatch.setattr(journal, "_write_mirror", after_another)
     with Store.open(project.path, adapter="plumbing") as store:
         Steps(store, track="login").report(StepReport("progress", "PLAN", notes="on my way"))
-    assert json.loads((project.path / PATH).read_text())["loop_state"]["current_step"] == "EVALUATE_PLAN"
+    assert (
+        json.loads((project.path / PATH).read_text())["loop_state"]["current_step"]
+        == "EVALUATE_PLAN"
+    )
 
 
-def test_a_repeated_report_writes_the_mirror_that_a_killed_one_did_not(ckpt: Ckpt, project: Checkout) -> None:
+def test_a_repeated_report_writes_the_mirror_that_a_killed_one_did_not(
+    ckpt: Ckpt, project: Checkout
+) -> None:
     report(ckpt, project, "start", "EXECUTE", "--force")
     path, first, second = project.path / PATH, str(uuid.uuid4()), str(uuid.uuid4())
-    words = ("progress", "EXECUTE", "--task", "1.1", "--task-status", "PASSED", "--track", "login", "--id", first)
+    words = (
+        "progress",
+        "EXECUTE",
+        "--task",
+        "1.1",
+        "--task-status",
+        "PASSED",
+        "--track",
+        "login",
+        "--id",
+        first,
+    )
     before = path.read_bytes()
     die_at_rename("metadata.json", lambda: ckpt("step", *words, at=project))
     assert path.read_bytes() == before
     done = ckpt("step", *words, at=project)
     assert (done.code, done.out) == (0, f"{first}\n")
-    assert list(json.loads(path.read_text())["loop_state"]["checkpoints"]["EXECUTE"]["tasks"]) == ["1.1"]
+    assert list(json.loads(path.read_text())["loop_state"]["checkpoints"]["EXECUTE"]["tasks"]) == [
+        "1.1"
+    ]
     # Reported again after another report, it takes nothing back.
-    report(ckpt, project, "progress", "EXECUTE", "--task", "1.2", "--task-status", "PASSED", "--id", second)
+    report(
+        ckpt,
+        project,
+        "progress",
+        "EXECUTE",
+        "--task",
+        "1.2",
+        "--task-status",
+        "PASSED",
+        "--id",
+        second,
+    )
     assert ckpt("step", *words, at=project).code == 0
-    assert list(json.loads(path.read_text())["loop_state"]["checkpoints"]["EXECUTE"]["tasks"]) == ["1.1", "1.2"]
+    assert list(json.loads(path.read_text())["loop_state"]["checkpoints"]["EXECUTE"]["tasks"]) == [
+        "1.1",
+        "1.2",
+    ]
 
 
 def test_a_file_that_was_there_is_gone_on_with(ckpt: Ckpt, project: Checkout) -> None:
     """An orchestrator made it; its own keys stay where it was taken over."""
     path = project.write(
-        PATH, json.dumps({"track_id": "login", "own": 1, "loop_state": {"current_step": "EXECUTE", "step_status": "NOT_STARTED"}})
+        PATH,
+        json.dumps(
+            {
+                "track_id": "login",
+                "own": 1,
+                "loop_state": {"current_step": "EXECUTE", "step_status": "NOT_STARTED"},
+            }
+        ),
     )
     assert ckpt("save", "--state", str(path), "--track", "login", at=project).code == 0
     report(ckpt, project, "start", "EXECUTE")
-    assert (json.loads(path.read_text())["own"], json.loads(path.read_text())["loop_state"]["step_status"]) == (1, "IN_PROGRESS")
+    assert (
+        json.loads(path.read_text())["own"],
+        json.loads(path.read_text())["loop_state"]["step_status"],
+    ) == (1, "IN_PROGRESS")
 
 
-@pytest.mark.parametrize(("pattern", "track"), [("{track}/m.json", ".git"), (".gi{track}/m.json", "T"), ("{track}/m.json", ".ckpt")])
-def test_no_track_leads_out_of_the_worktree(ckpt: Ckpt, checkout: Checkout, pattern: str, track: str) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "track"),
+    [("{track}/m.json", ".git"), (".gi{track}/m.json", "T"), ("{track}/m.json", ".ckpt")],
+)
+def test_no_track_leads_out_of_the_worktree(
+    ckpt: Ckpt, checkout: Checkout, pattern: str, track: str
+) -> None:
     checkout.write("gitckpt.toml", f'[steps.superpowers]\nmirror = "{pattern}"\n')
     done = ckpt("step", "start", "PLAN", "--track", track, at=checkout)
-    assert (done.code, f"the state is not mirrored: '{track}' is no name of a file" in done.err) == (0, True), done.err
+    assert (
+        done.code,
+        f"the state is not mirrored: '{track}' is no name of a file" in done.err,
+    ) == (0, True), done.err
     assert not (checkout.path / pattern.replace("{track}", track).lower()).exists()
 
 
-@pytest.mark.parametrize("text", ["mine\n", "[]", '{"track_id": "other", "loop_state": {}}', '{"name": "package"}'])
+@pytest.mark.parametrize(
+    "text", ["mine\n", "[]", '{"track_id": "other", "loop_state": {}}', '{"name": "package"}']
+)
 def test_what_is_somebody_elses_stays(ckpt: Ckpt, project: Checkout, text: str) -> None:
     path = project.write(PATH, text)
     said = report(ckpt, project, "start", "PLAN")
@@ -146,7 +221,16 @@ def test_nothing_is_written_through_a_link(ckpt: Ckpt, project: Checkout, tmp_pa
 
 @pytest.mark.parametrize(
     "pattern",
-    ["/etc/{track}.json", "../{track}.json", ".git/{track}.json", "a/.GIT/{track}.json", "metadata.json", "{track}", "a//{track}.json", ""],
+    [
+        "/etc/{track}.json",
+        "../{track}.json",
+        ".git/{track}.json",
+        "a/.GIT/{track}.json",
+        "metadata.json",
+        "{track}",
+        "a//{track}.json",
+        "",
+    ],
 )
 def test_a_path_that_is_none(ckpt: Ckpt, checkout: Checkout, pattern: str) -> None:
     checkout.write("gitckpt.toml", f'[steps.superpowers]\nmirror = "{pattern}"\n')
@@ -164,6 +248,9 @@ def test_a_track_that_is_no_name_of_a_file(ckpt: Ckpt, project: Checkout, track:
 
 
 def test_steps_of_ones_own(ckpt: Ckpt, checkout: Checkout) -> None:
-    checkout.write("gitckpt.toml", '[steps.docs]\nmirror = "{track}.json"\n[[steps.docs.steps]]\nname = "WRITE"\n')
+    checkout.write(
+        "gitckpt.toml",
+        '[steps.docs]\nmirror = "{track}.json"\n[[steps.docs.steps]]\nname = "WRITE"\n',
+    )
     assert ckpt("step", "start", "WRITE", "--track", "t", "--graph", "docs", at=checkout).code == 0
     assert json.loads((checkout.path / "t.json").read_text())["loop_state"]["graph"] == "docs"

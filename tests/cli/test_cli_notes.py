@@ -23,7 +23,12 @@ def save(ckpt: Ckpt, checkout: Checkout) -> str:
 
 def found(ckpt: Ckpt, checkout: Checkout) -> list[str]:
     """Returns the ids of HEAD's checkpoints, newest first."""
-    return [one["id"] for one in json.loads(ckpt("list", "--commit", "HEAD", "--json", at=checkout).out)["checkpoints"]]
+    return [
+        one["id"]
+        for one in json.loads(ckpt("list", "--commit", "HEAD", "--json", at=checkout).out)[
+            "checkpoints"
+        ]
+    ]
 
 
 def test_that_none_waits(ckpt: Ckpt, main_checkout: Checkout) -> None:
@@ -33,7 +38,9 @@ def test_that_none_waits(ckpt: Ckpt, main_checkout: Checkout) -> None:
     assert ckpt("notes", "all", at=main_checkout).code == 2
 
 
-def test_the_first_is_there_at_once_and_the_others_when_asked_for(ckpt: Ckpt, checkout: Checkout) -> None:
+def test_the_first_is_there_at_once_and_the_others_when_asked_for(
+    ckpt: Ckpt, checkout: Checkout
+) -> None:
     first = save(ckpt, checkout)
     assert shown(checkout) == [first]
     others = [save(ckpt, checkout) for _ in range(2)]
@@ -48,7 +55,9 @@ def test_the_first_is_there_at_once_and_the_others_when_asked_for(ckpt: Ckpt, ch
     assert shown(checkout) == others
 
 
-def test_a_lock_in_the_way(ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_in_the_way(
+    ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
     saved = [save(ckpt, main_checkout) for _ in range(2)]
     lock = main_checkout.path / ".git/refs/notes/checkpoints.lock"

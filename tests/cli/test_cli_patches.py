@@ -48,7 +48,9 @@ def changed(here: Checkout) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("settings", [{}, SETTINGS])
-def test_there_and_back(ckpt: Ckpt, save: Save, checkout: Checkout, tmp_path: Path, settings: dict[str, str]) -> None:
+def test_there_and_back(
+    ckpt: Ckpt, save: Save, checkout: Checkout, tmp_path: Path, settings: dict[str, str]
+) -> None:
     for name in ("gone.bin", "changed.bin"):
         checkout.write(name, RAW)
     checkout.commit("all", tool="x\n", moved="1\n" * 40, people="\0")
@@ -77,17 +79,32 @@ def test_there_and_back(ckpt: Ckpt, save: Save, checkout: Checkout, tmp_path: Pa
 
 def test_what_it_does_not_go_with(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
     made = save(checkout)
-    assert (ckpt("diff", "--binary", "--stat", made).code, ckpt("diff", "--binary", "--state", made, made).code) == (2, 2)
+    assert (
+        ckpt("diff", "--binary", "--stat", made).code,
+        ckpt("diff", "--binary", "--state", made, made).code,
+    ) == (2, 2)
 
 
 def patch(here: Checkout, *words: str) -> bytes:
     command = [sys.executable, "-m", "gitckpt", "diff", "--binary", *words]
     root = str(Path(__file__).parents[2])
-    done = subprocess.run(command, cwd=here.path, env=os.environ | {"PYTHONPATH": root}, capture_output=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=here.path,
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout
 
 
 def apply(there: Path, text: bytes, *options: str) -> None:
-    done = subprocess.run([git_executable(), "apply", *options], cwd=there, input=text, capture_output=True, check=False)
+    done = subprocess.run(
+        [git_executable(), "apply", *options],
+        cwd=there,
+        input=text,
+        capture_output=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, b"")

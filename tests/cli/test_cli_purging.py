@@ -22,7 +22,11 @@ def rewritten(save: Save, checkout: Checkout) -> tuple[str, str]:
     place.mkdir()
     commit = checkout.git("rev-parse", "HEAD")
     other = checkout.commit("other")
-    lines = ["old                                      new", f"{commit} {'0' * 40}", f"{other} {other}"]
+    lines = [
+        "old                                      new",
+        f"{commit} {'0' * 40}",
+        f"{other} {other}",
+    ]
     (place / "commit-map").write_text("\n".join(lines) + "\n")
     return first, save(checkout)
 
@@ -31,7 +35,9 @@ def ids(ckpt: Ckpt, checkout: Checkout) -> list[str]:
     return [line.partition("\t")[0] for line in ckpt("list", at=checkout).out.splitlines()]
 
 
-def test_nothing_goes_unasked_where_nobody_can_be_asked(ckpt: Ckpt, checkout: Checkout, rewritten: tuple[str, str]) -> None:
+def test_nothing_goes_unasked_where_nobody_can_be_asked(
+    ckpt: Ckpt, checkout: Checkout, rewritten: tuple[str, str]
+) -> None:
     done = ckpt("remove", "--rewritten", at=checkout)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"{rewritten[0]}  ")
@@ -41,7 +47,11 @@ def test_nothing_goes_unasked_where_nobody_can_be_asked(ckpt: Ckpt, checkout: Ch
 
 @pytest.mark.parametrize("answer", ["y", "", None])
 def test_a_person_is_shown_them_and_asked(
-    ckpt: Ckpt, checkout: Checkout, rewritten: tuple[str, str], monkeypatch: pytest.MonkeyPatch, answer: str | None
+    ckpt: Ckpt,
+    checkout: Checkout,
+    rewritten: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str | None,
 ) -> None:
     asked: list[list[str]] = []
 
@@ -58,8 +68,12 @@ def test_a_person_is_shown_them_and_asked(
     assert ids(ckpt, checkout) == ([rewritten[1]] if answer == "y" else [*reversed(rewritten)])
 
 
-def test_force_does_not_ask_and_a_run_goes_as_a_whole(ckpt: Ckpt, checkout: Checkout, rewritten: tuple[str, str]) -> None:
-    (checkout.main / ".git/filter-repo/commit-map").write_text(f"{checkout.git('rev-parse', 'HEAD')} {'0' * 40}\n")
+def test_force_does_not_ask_and_a_run_goes_as_a_whole(
+    ckpt: Ckpt, checkout: Checkout, rewritten: tuple[str, str]
+) -> None:
+    (checkout.main / ".git/filter-repo/commit-map").write_text(
+        f"{checkout.git('rev-parse', 'HEAD')} {'0' * 40}\n"
+    )
     assert ckpt("start", "hand", at=checkout).code == 0
     done = ckpt("remove", "--rewritten", "--force", at=checkout)
     assert done.code == 0

@@ -27,7 +27,24 @@ from tests.cli import quick_writer
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, normal
 from tests.conftest import Checkout, examples
 
-WORDS = ["x", "", "-", "--", "7", "-7", "a b", "ä", "\udc80", "a=b", "-h", "--help", "-q", "--version", "-x", "--no-such"]
+WORDS = [
+    "x",
+    "",
+    "-",
+    "--",
+    "7",
+    "-7",
+    "a b",
+    "ä",
+    "\udc80",
+    "a=b",
+    "-h",
+    "--help",
+    "-q",
+    "--version",
+    "-x",
+    "--no-such",
+]
 
 
 @functools.cache
@@ -41,7 +58,9 @@ def parameters(name: str) -> list[Any]:
 
 def defaults(function: Callable[..., object]) -> dict[str, object]:
     found = {each.name: each.default for each in inspect.signature(function).parameters.values()}
-    return {name: None if value is inspect.Parameter.empty else value for name, value in found.items()}
+    return {
+        name: None if value is inspect.Parameter.empty else value for name, value in found.items()
+    }
 
 
 # The table
@@ -49,7 +68,11 @@ def defaults(function: Callable[..., object]) -> dict[str, object]:
 
 def outdated(text: str) -> str:
     """Returns what is wrong with the text of the table."""
-    return "" if text == quick_writer.table() else f"{quick_writer.TABLE.name} is not what the commands declare: run ./dev generate"
+    return (
+        ""
+        if text == quick_writer.table()
+        else f"{quick_writer.TABLE.name} is not what the commands declare: run ./dev generate"
+    )
 
 
 def test_the_table_is_what_the_commands_declare() -> None:
@@ -68,19 +91,31 @@ def test_the_table_is_what_the_commands_declare() -> None:
     ],
 )
 def test_a_table_that_is_not_what_the_commands_declare_is_found_and_written_anew(
-    declared: str, otherwise: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    declared: str,
+    otherwise: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = quick_writer.TABLE.read_text("utf-8")
     table = tmp_path / "quick_table.py"
     table.write_text(text.replace(declared, otherwise, 1), "utf-8")
-    assert outdated(table.read_text("utf-8")) == "quick_table.py is not what the commands declare: run ./dev generate"
+    assert (
+        outdated(table.read_text("utf-8"))
+        == "quick_table.py is not what the commands declare: run ./dev generate"
+    )
     monkeypatch.setattr(quick_writer, "TABLE", table)
     quick_writer.main()
     quick_writer.main()
-    assert (table.read_text("utf-8"), capsys.readouterr().out) == (text, "written: quick_table.py\n")
+    assert (table.read_text("utf-8"), capsys.readouterr().out) == (
+        text,
+        "written: quick_table.py\n",
+    )
 
 
-def test_the_table_is_written_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_is_written_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(quick_writer, "TABLE", tmp_path / "quick_table.py")
     quick_writer.main()
     assert (tmp_path / "quick_table.py").read_text("utf-8") == quick_writer.table()
@@ -90,13 +125,20 @@ def test_the_table_can_be_written_while_the_old_one_cannot_be_read() -> None:
     """As where two branches changed it."""
     broken = "import sys; sys.modules['gitckpt.cli.parser.quick_table'] = None"
     code = f"{broken}; from tests.cli import quick_writer; print(quick_writer.table(), end='')"
-    done = subprocess.run([sys.executable, "-B", "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.stderr) == (quick_writer.table(), "")
 
 
 def test_the_quick_door_knows_no_option_by_its_name() -> None:
     source = inspect.getsource(quick)
-    spellings = [spelling for group in (typer_group(), *typer_group().commands.values()) for each in group.params for spelling in each.opts]
+    spellings = [
+        spelling
+        for group in (typer_group(), *typer_group().commands.values())
+        for each in group.params
+        for spelling in each.opts
+    ]
     assert [each for each in spellings if each.startswith("-") and f'"{each}"' in source] == []
 
 
@@ -104,7 +146,8 @@ def test_the_quick_door_knows_no_option_by_its_name() -> None:
 def test_what_is_not_given_is_what_typer_gives(name: str) -> None:
     assert FUNCTIONS[name]() is COMMANDS[name].load()
     assert defaults(COMMANDS[name].load()) == {
-        each.name: None if getattr(each, "multiple", False) else each.default for each in parameters(name)
+        each.name: None if getattr(each, "multiple", False) else each.default
+        for each in parameters(name)
     }
 
 
@@ -138,7 +181,10 @@ def everything(
     """Declare one parameter of each kind."""
 
 
-def a_list(first: Annotated[list[str], typer.Argument()], flag: Annotated[bool, typer.Option("--flag")] = False) -> None:
+def a_list(
+    first: Annotated[list[str], typer.Argument()],
+    flag: Annotated[bool, typer.Option("--flag")] = False,
+) -> None:
     """Declare that something must be given."""
 
 
@@ -151,7 +197,13 @@ def test_what_cannot_be_followed_is_left_to_typer() -> None:
     values = {"--text": "text", "-t": "text", "-n": "number"}
     flags = {"--flag": "flag", "-f": "flag"}
     lists = {"--several": "several"}
-    expected = Syntax(arguments=["first", "second"], flags=flags, values=values, lists=lists, readers={"number": options.count})
+    expected = Syntax(
+        arguments=["first", "second"],
+        flags=flags,
+        values=values,
+        lists=lists,
+        readers={"number": options.count},
+    )
     assert vars(found) == vars(expected)
     found = quick_writer.syntax_of("needed_argument", declared(needed_argument))
     assert vars(found) == vars(Syntax(arguments=["first"], required=1))
@@ -163,7 +215,10 @@ def test_what_cannot_be_followed_is_left_to_typer() -> None:
 def needed_argument(first: Annotated[str, typer.Argument()]) -> None: ...
 def number_argument(first: Annotated[int, typer.Argument()] = 3) -> None: ...
 def pair_argument(first: Annotated[tuple[str, str], typer.Argument()]) -> None: ...
-def list_behind(zeroth: Annotated[str, typer.Argument()] = "", first: Annotated[list[str], typer.Argument()] = ...) -> None: ...
+def list_behind(
+    zeroth: Annotated[str, typer.Argument()] = "",
+    first: Annotated[list[str], typer.Argument()] = ...,
+) -> None: ...
 def needed_option(first: Annotated[str, typer.Option("--first")]) -> None: ...
 def variable(first: Annotated[str, typer.Option("--first", envvar="FIRST")] = "") -> None: ...
 def callback(first: Annotated[str, typer.Option("--first", callback=str.upper)] = "") -> None: ...
@@ -182,7 +237,9 @@ NEITHER = "first is neither a text nor the one list of texts"
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-def test_a_command_that_cannot_be_followed_is_refused(function: Callable[..., None], problem: str) -> None:
+def test_a_command_that_cannot_be_followed_is_refused(
+    function: Callable[..., None], problem: str
+) -> None:
     with pytest.raises(quick_writer.NotPlainError, match=f"^name: {problem}$"):
         quick_writer.syntax_of("name", declared(function))
 
@@ -190,7 +247,9 @@ def test_a_command_that_cannot_be_followed_is_refused(function: Callable[..., No
 def test_every_command_loads_and_those_without_summary_are_hidden() -> None:
     group = typer_group()
     assert list(group.commands) == list(COMMANDS)
-    assert [name for name, each in COMMANDS.items() if group.commands[name].hidden != (not each.summary)] == []
+    assert [
+        name for name, each in COMMANDS.items() if group.commands[name].hidden != (not each.summary)
+    ] == []
 
 
 # What is understood
@@ -200,18 +259,28 @@ def test_every_command_loads_and_those_without_summary_are_hidden() -> None:
     ("name", "words", "understood"),
     [
         ("save", [], {}),
-        ("save", ["-m", "a b", "--phase", "p", "--state", "-"], {"message": "a b", "phase": "p", "state": "-"}),
+        (
+            "save",
+            ["-m", "a b", "--phase", "p", "--state", "-"],
+            {"message": "a b", "phase": "p", "state": "-"},
+        ),
         ("save", ["--message=-x=y", "--no-worktree"], {"message": "-x=y", "no_worktree": True}),
         ("save", ["--phase", "a", "--phase="], {"phase": ""}),
         ("list", ["-n", "5", "--all", "--json"], {"number": 5, "all_": True, "as_json": True}),
         ("list", ["--since=3x"], {"since": "3x"}),
         ("show", ["--state", "abcd"], {"state": True, "id_": "abcd"}),
         ("show", [""], {"id_": ""}),
-        ("resume", ["--into", "dir", "a=b", "--no-run"], {"into": "dir", "id_": "a=b", "no_run": True}),
+        (
+            "resume",
+            ["--into", "dir", "a=b", "--no-run"],
+            {"into": "dir", "id_": "a=b", "no_run": True},
+        ),
         ("run", ["ci", "--input", "a=1", "--input=b"], {"pipeline": "ci", "inputs": ["a=1", "b"]}),
     ],
 )
-def test_plain_calls_are_understood(name: str, words: list[str], understood: dict[str, object]) -> None:
+def test_plain_calls_are_understood(
+    name: str, words: list[str], understood: dict[str, object]
+) -> None:
     assert quick.parse(AFTER[name], words) == understood
     assert quick.call_of([name, *words]) is not None
     assert quick.call_of(["-q", "-C", "list", name, *words]) is not None
@@ -220,11 +289,52 @@ def test_plain_calls_are_understood(name: str, words: list[str], understood: dic
 @pytest.mark.parametrize(
     "line",
     [
-        *(["save", each] for each in ("x", "-", "--", "-h", "--help", "-mx", "--mess=x", "--no-worktree=1", "-m=x", "-m", "--phase")),
-        *(["list", *each] for each in (["-n", "x"], ["-n", "-1"], ["-n5"], ["--run", "--all"], ["-q"], ["--", "x"])),
-        *([], ["-q"], ["-C", "show"], ["-C", "-q", "show"], ["-qC", "x", "list"], ["-C=x", "list"], ["--", "list"], ["show", "a", "b"]),
+        *(
+            ["save", each]
+            for each in (
+                "x",
+                "-",
+                "--",
+                "-h",
+                "--help",
+                "-mx",
+                "--mess=x",
+                "--no-worktree=1",
+                "-m=x",
+                "-m",
+                "--phase",
+            )
+        ),
+        *(
+            ["list", *each]
+            for each in (
+                ["-n", "x"],
+                ["-n", "-1"],
+                ["-n5"],
+                ["--run", "--all"],
+                ["-q"],
+                ["--", "x"],
+            )
+        ),
+        *(
+            [],
+            ["-q"],
+            ["-C", "show"],
+            ["-C", "-q", "show"],
+            ["-qC", "x", "list"],
+            ["-C=x", "list"],
+            ["--", "list"],
+            ["show", "a", "b"],
+        ),
         *(["run"], ["cancel"], ["export", "x"], ["loop", "plan.md", "--max-iterations", "3"]),
-        *(["--version", "list"], ["-q", "--version"], ["--help", "list"], ["frobnicate"], ["diff", "a"], ["complete", "--", "sa"]),
+        *(
+            ["--version", "list"],
+            ["-q", "--version"],
+            ["--help", "list"],
+            ["frobnicate"],
+            ["diff", "a"],
+            ["complete", "--", "sa"],
+        ),
     ],
 )
 def test_everything_else_is_left_to_typer(line: list[str]) -> None:
@@ -243,27 +353,50 @@ each_part = pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", QUICK)
 @given(data=st.data())
 @settings(max_examples=examples(300 // PARTS), deadline=None)
-def test_what_the_quick_door_understands_typer_understands_the_same(name: str, part: int, data: st.DataObject) -> None:
+def test_what_the_quick_door_understands_typer_understands_the_same(
+    name: str, part: int, data: st.DataObject
+) -> None:
     spellings = [spelling for each in parameters(name) for spelling in each.opts]
     known = [spelling for spelling in spellings if spelling.startswith("-")]
-    vocabulary = [*known, *(f"{each}{tail}" for each in known for tail in ("=", "=x", "x")), *(each[:-1] for each in known), *WORDS]
-    words = data.draw(st.lists(st.one_of(st.sampled_from(known or WORDS), st.sampled_from(vocabulary)), max_size=5))
+    vocabulary = [
+        *known,
+        *(f"{each}{tail}" for each in known for tail in ("=", "=x", "x")),
+        *(each[:-1] for each in known),
+        *WORDS,
+    ]
+    words = data.draw(
+        st.lists(
+            st.one_of(st.sampled_from(known or WORDS), st.sampled_from(vocabulary)), max_size=5
+        )
+    )
     found = quick.parse(AFTER[name], words)
     if found is not None:
         context = typer_group().commands[name].make_context(name, list(words))
-        parsed = {key: list(value) if isinstance(value, tuple) else value for key, value in context.params.items()}
+        parsed = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in context.params.items()
+        }
         understood = {**defaults(COMMANDS[name].load()), **found}
         for each in parameters(name):
             if getattr(each, "multiple", False) or each.nargs == -1:
-                understood[each.name], parsed[each.name] = understood[each.name] or None, parsed[each.name] or None
+                understood[each.name], parsed[each.name] = (
+                    understood[each.name] or None,
+                    parsed[each.name] or None,
+                )
         assert understood == parsed
 
 
 @pytest.mark.turns("part")
 @each_part
-@given(words=st.lists(st.sampled_from(["-q", "--quiet", "-C", "-qC", "-Cx", "--quiet=1", *WORDS]), max_size=4))
+@given(
+    words=st.lists(
+        st.sampled_from(["-q", "--quiet", "-C", "-qC", "-Cx", "--quiet=1", *WORDS]), max_size=4
+    )
+)
 @settings(max_examples=examples(300 // PARTS), deadline=None)
-def test_what_the_quick_door_understands_before_a_command_typer_understands_the_same(part: int, words: list[str]) -> None:
+def test_what_the_quick_door_understands_before_a_command_typer_understands_the_same(
+    part: int, words: list[str]
+) -> None:
     line = [*words, "save"]
     at = quick.command_of(line)
     found = quick.parse(BEFORE, line[:at])
@@ -297,9 +430,16 @@ def test_what_the_quick_door_understands_before_a_command_typer_understands_the_
     ],
 )
 def test_both_doors_do_the_same(
-    ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: list[str]
+    ckpt: Ckpt,
+    main_checkout: Checkout,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    line: list[str],
 ) -> None:
-    assert ckpt("save", "--phase", "plan", "--state", "-", at=main_checkout, stdin='{"step": 1}').code == 0
+    assert (
+        ckpt("save", "--phase", "plan", "--state", "-", at=main_checkout, stdin='{"step": 1}').code
+        == 0
+    )
     words = [each.replace("TOP", str(main_checkout.path)) for each in line]
     at = tmp_path if "-C" in line else main_checkout
     assert quick.call_of(words) is not None
@@ -317,13 +457,26 @@ def test_both_doors_do_the_same(
     [
         (KeyboardInterrupt(), Outcome(130, "", "\n")),
         (BrokenPipeError(), Outcome(0, "", "")),
-        (PermissionError(13, "Permission denied", "f"), Outcome(1, "", "error: f: Permission denied\nhint: make it writable for you")),
-        (ZeroDivisionError("over"), Outcome(3, "", "error: this is a bug in gitckpt: ZeroDivisionError: over\nhint: report it")),
+        (
+            PermissionError(13, "Permission denied", "f"),
+            Outcome(1, "", "error: f: Permission denied\nhint: make it writable for you"),
+        ),
+        (
+            ZeroDivisionError("over"),
+            Outcome(
+                3, "", "error: this is a bug in gitckpt: ZeroDivisionError: over\nhint: report it"
+            ),
+        ),
     ],
     ids=lambda each: type(each).__name__,
 )
 def test_errors_end_alike_behind_both_doors(
-    ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, door: str, error: BaseException, outcome: Outcome
+    ckpt: Ckpt,
+    main_checkout: Checkout,
+    monkeypatch: pytest.MonkeyPatch,
+    door: str,
+    error: BaseException,
+    outcome: Outcome,
 ) -> None:
     def fall(*_: object) -> None:
         raise error
@@ -344,10 +497,22 @@ def test_errors_end_alike_behind_both_doors(
             OSError(5, "Input/output error", "f"),
             "see whether the disk is sound (dmesg says what it complained of), and run the command again",
         ),
-        (OSError(24, "Too many open files"), "let more files be open (ulimit -n 1024), and run the command again"),
-        (OSError(21, "Is a directory", "f"), "run the command again; if it fails again, see what is wrong: git ckpt doctor"),
-        (GitError(["status"], -9, ""), "git was killed, and no harm is done: run the command again"),
-        (GitError(["status"], 128, "fatal: odd"), "run the command again; if it fails again, see what is wrong: git ckpt doctor"),
+        (
+            OSError(24, "Too many open files"),
+            "let more files be open (ulimit -n 1024), and run the command again",
+        ),
+        (
+            OSError(21, "Is a directory", "f"),
+            "run the command again; if it fails again, see what is wrong: git ckpt doctor",
+        ),
+        (
+            GitError(["status"], -9, ""),
+            "git was killed, and no harm is done: run the command again",
+        ),
+        (
+            GitError(["status"], 128, "fatal: odd"),
+            "run the command again; if it fails again, see what is wrong: git ckpt doctor",
+        ),
         (
             GitError(["config"], 255, "error: could not lock config file .git/config: File exists"),
             "see whose the lock is, or whether it was left: git ckpt doctor; remove it, and run the command again",
@@ -357,7 +522,9 @@ def test_errors_end_alike_behind_both_doors(
             "see whether there is room on the disk, and it is sound, and run the command again",
         ),
         (
-            CkptError("cannot bring back the files 1510: git update-index failed: fatal: Unable to write new index file"),
+            CkptError(
+                "cannot bring back the files 1510: git update-index failed: fatal: Unable to write new index file"
+            ),
             "see whether there is room on the disk, and it is sound, and run the command again",
         ),
         (GitError(["x"], 1, "what", hint="do this"), "do this"),
@@ -365,7 +532,11 @@ def test_errors_end_alike_behind_both_doors(
     ids=lambda each: str(each)[:40],
 )
 def test_what_the_system_refuses_ends_with_what_to_do(
-    ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, error: BaseException, hint: str
+    ckpt: Ckpt,
+    main_checkout: Checkout,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    hint: str,
 ) -> None:
     def fall(*_: object) -> None:
         raise error

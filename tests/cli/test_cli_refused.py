@@ -74,7 +74,9 @@ def test_a_lock_that_was_left_on_a_ref_of_ours_is_removed_with_a_word(
         ("objects/info/commit-graph.lock", ""),
     ],
 )
-def test_a_lock_that_nobody_can_hold_is_reported_at_once(ckpt: Ckpt, main_checkout: Checkout, save: Save, name: str, what: str) -> None:
+def test_a_lock_that_nobody_can_hold_is_reported_at_once(
+    ckpt: Ckpt, main_checkout: Checkout, save: Save, name: str, what: str
+) -> None:
     save(main_checkout)
     lock = main_checkout.path / ".git" / name
     lock.parent.mkdir(exist_ok=True, parents=True)
@@ -82,22 +84,34 @@ def test_a_lock_that_nobody_can_hold_is_reported_at_once(ckpt: Ckpt, main_checko
     assert "stale-lock" not in ckpt("doctor", at=main_checkout).out
     os.utime(lock, (time.time() - 60, time.time() - 60))
     *_, finding, cure = ckpt("doctor", at=main_checkout).out.splitlines()
-    assert finding == f"stale-lock: {lock}: is 1m old, and no git that runs here can have made it{what}"
+    assert (
+        finding
+        == f"stale-lock: {lock}: is 1m old, and no git that runs here can have made it{what}"
+    )
     assert cure == f"    cure: make sure that no git runs here, then: rm {lock}"
 
 
 @pytest.mark.parametrize("name", ["HEAD.lock", "index.lock", "refs/bisect/bad.lock"])
-def test_a_lock_of_a_linked_worktree_is_reported_too(ckpt: Ckpt, main_checkout: Checkout, save: Save, name: str) -> None:
+def test_a_lock_of_a_linked_worktree_is_reported_too(
+    ckpt: Ckpt, main_checkout: Checkout, save: Save, name: str
+) -> None:
     save(main_checkout)
-    main_checkout.git("worktree", "add", "--quiet", "--detach", str(main_checkout.path.parent / "aside"))
+    main_checkout.git(
+        "worktree", "add", "--quiet", "--detach", str(main_checkout.path.parent / "aside")
+    )
     lock = main_checkout.path / ".git/worktrees/aside" / name
     lock.parent.mkdir(exist_ok=True, parents=True)
     lock.write_text("")
     os.utime(lock, (time.time() - 60, time.time() - 60))
-    assert f"stale-lock: {lock}: is 1m old, and no git that runs here can have made it" in ckpt("doctor", at=main_checkout).out.splitlines()
+    assert (
+        f"stale-lock: {lock}: is 1m old, and no git that runs here can have made it"
+        in ckpt("doctor", at=main_checkout).out.splitlines()
+    )
 
 
-def test_an_old_lock_is_reported_with_its_age_and_left(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
+def test_an_old_lock_is_reported_with_its_age_and_left(
+    ckpt: Ckpt, main_checkout: Checkout, save: Save
+) -> None:
     save(main_checkout)
     lock = main_checkout.path / ".git/refs/ckpt/it's.lock"
     lock.parent.mkdir(exist_ok=True)
@@ -122,7 +136,9 @@ def without_root_s_rights() -> None:
 
 
 @pytest.fixture
-def read_only(main_checkout: Checkout, save: Save, request: pytest.FixtureRequest) -> Iterator[Checkout]:
+def read_only(
+    main_checkout: Checkout, save: Save, request: pytest.FixtureRequest
+) -> Iterator[Checkout]:
     """A repository whose `.git` cannot be written to; without its private directory where the parameter says so."""
     main_checkout.write("README", "dirty\n")
     save(main_checkout)
@@ -133,9 +149,16 @@ def read_only(main_checkout: Checkout, save: Save, request: pytest.FixtureReques
     modes = [(path, path.stat().st_mode) for path in everything]
     for path, mode in modes:
         path.chmod(mode & ~0o222)
-    probe = subprocess.run(["touch", str(git_dir / "probe")], preexec_fn=without_root_s_rights, capture_output=True, check=False)
+    probe = subprocess.run(
+        ["touch", str(git_dir / "probe")],
+        preexec_fn=without_root_s_rights,
+        capture_output=True,
+        check=False,
+    )
     if probe.returncode == 0:
-        pytest.skip("this user may write to read-only directories, and that right cannot be given up here")
+        pytest.skip(
+            "this user may write to read-only directories, and that right cannot be given up here"
+        )
     yield main_checkout
     for path, mode in modes:
         path.chmod(mode)
@@ -143,8 +166,19 @@ def read_only(main_checkout: Checkout, save: Save, request: pytest.FixtureReques
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("read_only", [False, True], indirect=True)
-@pytest.mark.parametrize("args", [["save"], ["save", "--no-worktree"], ["remove", "latest:any"], ["init"], ["resume", "latest:any"]])
-def test_a_repository_that_cannot_be_written_to(spawn: Spawn, read_only: Checkout, args: list[str]) -> None:
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["save"],
+        ["save", "--no-worktree"],
+        ["remove", "latest:any"],
+        ["init"],
+        ["resume", "latest:any"],
+    ],
+)
+def test_a_repository_that_cannot_be_written_to(
+    spawn: Spawn, read_only: Checkout, args: list[str]
+) -> None:
     before = read_only.fingerprint()
     done = spawn(*args, at=read_only, preexec=without_root_s_rights)
     assert done.code in (1, 10, 14)
@@ -160,13 +194,20 @@ def _without_own_directory(fingerprint: dict[str, object]) -> dict[str, object]:
     """Returns a fingerprint less `.ckpt`, which may have been made before the failure, and ignores itself."""
     files = fingerprint["files"]
     assert isinstance(files, dict)
-    return fingerprint | {"files": {name: each for name, each in files.items() if not name.startswith(".ckpt/")}}
+    return fingerprint | {
+        "files": {name: each for name, each in files.items() if not name.startswith(".ckpt/")}
+    }
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("read_only", [False, True], indirect=True)
 def test_reading_needs_no_right_to_write(spawn: Spawn, read_only: Checkout) -> None:
-    for args in (["list"], ["show", "latest:any"], ["list", "--json"], ["show", "latest:any", "--raw"]):
+    for args in (
+        ["list"],
+        ["show", "latest:any"],
+        ["list", "--json"],
+        ["show", "latest:any", "--raw"],
+    ):
         done = spawn(*args, at=read_only, preexec=without_root_s_rights)
         assert (done.code, done.err) == (0, ""), args
         assert done.out, args
@@ -177,7 +218,14 @@ def full_disk(tmp_path: Path) -> Iterator[Checkout]:
     """A repository on a disk of one megabyte, with a checkpoint; it fills up when `fill` is called."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], capture_output=True, check=False).returncode != 0:
+    if (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)],
+            capture_output=True,
+            check=False,
+        ).returncode
+        != 0
+    ):
         pytest.skip("no disk of its own can be mounted here")
     try:
         subprocess.run([git_executable(), "init", "--quiet", str(disk / "r")], check=True)
@@ -214,7 +262,9 @@ def test_a_full_disk_leaves_everything_whole(ckpt: Ckpt, full_disk: Checkout, sa
     assert ckpt("save", at=full_disk).code == 0
 
 
-def test_a_private_directory_that_a_full_disk_left_without_its_gitignore_is_mended(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
+def test_a_private_directory_that_a_full_disk_left_without_its_gitignore_is_mended(
+    ckpt: Ckpt, main_checkout: Checkout, save: Save
+) -> None:
     save(main_checkout)
     main_checkout.write(".ckpt/.gitignore", "")
     assert ckpt("resume", at=main_checkout).code == 0
@@ -225,18 +275,50 @@ EVIL = "\x1b[31m\x07"
 SHOWN = r"\x1b[31m\x07"
 
 
-def test_escape_sequences_from_anywhere_are_shown_not_sent(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
+def test_escape_sequences_from_anywhere_are_shown_not_sent(
+    ckpt: Ckpt, main_checkout: Checkout, save: Save
+) -> None:
     """In a message, a state, a path, a phase, an error, an agent, a ref and its content: with git's own diff the only exception."""
     main_checkout.write(f"dir/{EVIL}", "text\n")
-    save(main_checkout, "-m", f"m{EVIL}", "--state", "-", stdin='{"k\\u001b[31m\\u0007": "v\\u009b31m"}')
+    save(
+        main_checkout,
+        "-m",
+        f"m{EVIL}",
+        "--state",
+        "-",
+        stdin='{"k\\u001b[31m\\u0007": "v\\u009b31m"}',
+    )
     escaped = '"x\\u001b[31m\\u0007"'
-    fields = {"phase": escaped, "agent": escaped, "errors": f"[{escaped}]", "branch": escaped, "message": escaped}
+    fields = {
+        "phase": escaped,
+        "agent": escaped,
+        "errors": f"[{escaped}]",
+        "branch": escaped,
+        "message": escaped,
+    }
     store_text(main_checkout, REF, document(**fields) + f"k = {escaped}\n")
     store_text(main_checkout, "refs/checkpoints/\u202eevil\u009b", "x\x1b[31m")
-    store_text(main_checkout, f"refs/checkpoints/2{NAME[1:]}", document(id=f'"2{NAME[1:]}"', timestamp=escaped))
+    store_text(
+        main_checkout,
+        f"refs/checkpoints/2{NAME[1:]}",
+        document(id=f'"2{NAME[1:]}"', timestamp=escaped),
+    )
     for args in (
-        *(["list"], ["show", "latest"], ["show", NAME], ["show", f"2{NAME[1:]}"], ["diff", "latest", NAME, "--state"], ["doctor"]),
-        *(["resume", NAME], ["expire", "--dry-run", "--all"], ["remove", EVIL], ["list", "--run", EVIL], ["save", "--state", EVIL]),
+        *(
+            ["list"],
+            ["show", "latest"],
+            ["show", NAME],
+            ["show", f"2{NAME[1:]}"],
+            ["diff", "latest", NAME, "--state"],
+            ["doctor"],
+        ),
+        *(
+            ["resume", NAME],
+            ["expire", "--dry-run", "--all"],
+            ["remove", EVIL],
+            ["list", "--run", EVIL],
+            ["save", "--state", EVIL],
+        ),
         *(["list", "--json"], ["show", NAME, "--json"], ["du"]),
     ):
         done = ckpt(*args, at=main_checkout)
@@ -247,4 +329,6 @@ def test_escape_sequences_from_anywhere_are_shown_not_sent(ckpt: Ckpt, main_chec
     assert f"message:     m{SHOWN}\n" in page
     assert r'    "k\u001B[31m\u0007" = "v\u009B31m"' in page
     assert f"error:       x{SHOWN}\n" in ckpt("show", NAME, at=main_checkout).out
-    assert "evil" not in ckpt("doctor", at=main_checkout).out  # a ref that belongs to another tool is counted, not named
+    assert (
+        "evil" not in ckpt("doctor", at=main_checkout).out
+    )  # a ref that belongs to another tool is counted, not named

@@ -54,30 +54,55 @@ def said(done: Outcome, *places: Checkout | Path) -> tuple[int, str, str]:
 
 
 def files(checkout: Checkout) -> dict[str, str]:
-    paths = (path for path in checkout.path.rglob("*") if path.is_file() and ".git" not in path.relative_to(checkout.path).parts)
+    paths = (
+        path
+        for path in checkout.path.rglob("*")
+        if path.is_file() and ".git" not in path.relative_to(checkout.path).parts
+    )
     return {str(path.relative_to(checkout.path)): path.read_text() for path in paths}
 
 
 class TestRestore:
     @pytest.mark.parametrize("words", [[""], ["--", ""], ["README", ""]])
-    def test_an_empty_path_is_not_all_files(self, ckpt: Ckpt, checkout: Checkout, saved: str, words: list[str]) -> None:
+    def test_an_empty_path_is_not_all_files(
+        self, ckpt: Ckpt, checkout: Checkout, saved: str, words: list[str]
+    ) -> None:
         before = files(checkout)
         assert ckpt("restore", saved, *words, at=checkout.path) == Outcome(
-            2, "", "error: a path is empty\nhint: name . for all files from here on; leave paths out to restore all, with what is staged\n"
+            2,
+            "",
+            "error: a path is empty\nhint: name . for all files from here on; leave paths out to restore all, with what is staged\n",
         )
         assert files(checkout) == before
 
-    def test_says_what_it_did_and_how_to_go_back(self, ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
+    def test_says_what_it_did_and_how_to_go_back(
+        self, ckpt: Ckpt, checkout: Checkout, saved: str
+    ) -> None:
         before = files(checkout)
         done = ckpt("restore", saved[:8], at=checkout)
-        assert said(done) == (0, CHANGES, "what was here is in checkpoint SHORT; to go back: git ckpt undo\n")
-        assert files(checkout) == {"README": "captured\n", "new dir/new": "captured\n", "same": "same\n", "staged": "s\n"}
+        assert said(done) == (
+            0,
+            CHANGES,
+            "what was here is in checkpoint SHORT; to go back: git ckpt undo\n",
+        )
+        assert files(checkout) == {
+            "README": "captured\n",
+            "new dir/new": "captured\n",
+            "same": "same\n",
+            "staged": "s\n",
+        }
         back = ckpt("undo", at=checkout)
         swapped = "change  README\nadd     added\\nlater\nadd     gone\ndelete  new dir/new\nstage   staged\n"
-        assert said(back) == (0, swapped, "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n")
+        assert said(back) == (
+            0,
+            swapped,
+            "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n",
+        )
         assert files(checkout) == before
 
-    def test_the_checkpoint_it_names_is_the_safety_checkpoint(self, ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
+    def test_the_checkpoint_it_names_is_the_safety_checkpoint(
+        self, ckpt: Ckpt, checkout: Checkout, saved: str
+    ) -> None:
         done = ckpt("restore", saved, at=checkout)
         short = done.err.split(" in checkpoint ")[1][:8]
         shown = ckpt("show", short, at=checkout).out.splitlines()
@@ -86,7 +111,11 @@ class TestRestore:
 
     def test_dry_run(self, ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
         before = checkout.fingerprint()
-        assert said(ckpt("restore", "--dry-run", saved, at=checkout)) == (0, CHANGES, "nothing was changed\n")
+        assert said(ckpt("restore", "--dry-run", saved, at=checkout)) == (
+            0,
+            CHANGES,
+            "nothing was changed\n",
+        )
         assert checkout.fingerprint() == before
 
     def test_quiet(self, ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
@@ -96,8 +125,16 @@ class TestRestore:
         checkout.write("README", "captured\n")
         made = save(checkout)
         before = checkout.fingerprint()
-        assert said(ckpt("restore", made, at=checkout)) == (0, "", "nothing to do: the worktree has these files\n")
-        assert said(ckpt("restore", "latest", "--", "README", at=checkout)) == (0, "", "nothing to do: the worktree has these files\n")
+        assert said(ckpt("restore", made, at=checkout)) == (
+            0,
+            "",
+            "nothing to do: the worktree has these files\n",
+        )
+        assert said(ckpt("restore", "latest", "--", "README", at=checkout)) == (
+            0,
+            "",
+            "nothing to do: the worktree has these files\n",
+        )
         assert checkout.fingerprint() == before
 
     @pytest.mark.sampled(3)
@@ -115,14 +152,18 @@ class TestRestore:
             ("", ["TOP/README"], "change  README\n"),
         ],
     )
-    def test_paths(self, ckpt: Ckpt, checkout: Checkout, saved: str, at: str, paths: list[str], expected: str) -> None:
+    def test_paths(
+        self, ckpt: Ckpt, checkout: Checkout, saved: str, at: str, paths: list[str], expected: str
+    ) -> None:
         words = [path.replace("TOP", str(checkout.path)) for path in paths]
         done = ckpt("restore", saved, "--", *words, at=checkout.path / at)
         remark = "what was here is in checkpoint SHORT; to go back: git ckpt undo\n"
         assert said(done) == (0, expected, remark)
 
     @pytest.mark.parametrize("index", [False, True])
-    def test_paths_change_the_index_only_with_index(self, ckpt: Ckpt, save: Save, checkout: Checkout, index: bool) -> None:
+    def test_paths_change_the_index_only_with_index(
+        self, ckpt: Ckpt, save: Save, checkout: Checkout, index: bool
+    ) -> None:
         checkout.commit("first", **{"d/a": "one\n"})
         made = save(checkout)
         checkout.commit("later", **{"d/a": "two\n", "d/since": "since\n"})
@@ -143,7 +184,9 @@ class TestRestore:
         assert checkout.git("ls-files", "--stage") == entries
         assert checkout.git("status", "--porcelain") == "M  d/a"
 
-    @pytest.mark.parametrize("path", ["..", "../x", "new dir/../../x", "/etc/passwd", "TOP-beside/x"])
+    @pytest.mark.parametrize(
+        "path", ["..", "../x", "new dir/../../x", "/etc/passwd", "TOP-beside/x"]
+    )
     def test_paths_outside(self, ckpt: Ckpt, checkout: Checkout, saved: str, path: str) -> None:
         before = checkout.fingerprint()
         word = path.replace("TOP", str(checkout.path))
@@ -156,7 +199,9 @@ class TestRestore:
         assert checkout.fingerprint() == before
 
     @pytest.mark.long
-    def test_a_path_behind_a_link_to_the_worktree(self, ckpt: Ckpt, checkout: Checkout, saved: str, tmp_path: Path) -> None:
+    def test_a_path_behind_a_link_to_the_worktree(
+        self, ckpt: Ckpt, checkout: Checkout, saved: str, tmp_path: Path
+    ) -> None:
         (tmp_path / "link").symlink_to(checkout.path)
         done = ckpt("restore", saved, "README", at=tmp_path / "link" / "new dir" / "..")
         assert done.out == "change  README\n"
@@ -199,7 +244,11 @@ class TestApart:
             f"warning: HEAD stays at commit SHORT (topic); the files of commit SHORT ({branch}) show as "
             "changes there; to work at that commit: git ckpt resume SHORT\n"
         )
-        assert said(ckpt("restore", "--dry-run", made, at=checkout)) == (0, "change  README\n", f"{before}nothing was changed\n")
+        assert said(ckpt("restore", "--dry-run", made, at=checkout)) == (
+            0,
+            "change  README\n",
+            f"{before}nothing was changed\n",
+        )
         done = ckpt("restore", made, at=checkout)
         assert said(done) == (0, "change  README\n", f"{before}{self.BACK}")
         assert done.err.count(f"commit {head[:8]} (topic)") == 1
@@ -209,9 +258,15 @@ class TestApart:
         forward = "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
         assert said(ckpt("undo", at=checkout)) == (0, "change  README\n", forward)
         before = before.replace("the files of", "these files of")
-        assert said(ckpt("-q", "restore", made, "--", "README", at=checkout)) == (0, "change  README\n", before)
+        assert said(ckpt("-q", "restore", made, "--", "README", at=checkout)) == (
+            0,
+            "change  README\n",
+            before,
+        )
 
-    def test_undo_across_a_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str) -> None:
+    def test_undo_across_a_commit(
+        self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str
+    ) -> None:
         checkout.write("README", "captured\n")
         made = save(checkout)
         checkout.write("README", "typed since\n")
@@ -229,7 +284,9 @@ class TestApart:
             ),
         )
 
-    def test_another_branch_at_the_same_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str) -> None:
+    def test_another_branch_at_the_same_commit(
+        self, ckpt: Ckpt, save: Save, checkout: Checkout, branch: str
+    ) -> None:
         checkout.write("README", "captured\n")
         made = save(checkout)
         checkout.git("checkout", "--quiet", "--force", "-b", "topic")
@@ -289,13 +346,18 @@ class TestApart:
         warnings = [line for line in lines if line.startswith("warning: ")]
         assert len(warnings) == len(set(warnings)) == 2
         assert all(len(line) <= 160 for line in warnings)
-        assert "10 paths left out of the checkpoint and missing here: .env, 0.pem, 1.pem and 7 more" in lines[1]
+        assert (
+            "10 paths left out of the checkpoint and missing here: .env, 0.pem, 1.pem and 7 more"
+            in lines[1]
+        )
         assert "; see why: git ckpt show " in lines[1]
         assert seen == ["now\n"] * 2
         assert [line for line in lines if "HEAD" in line] == lines[:1]
 
     @pytest.mark.parametrize("paths", [[], ["d"], ["."]])
-    def test_names_only_what_is_missing_within_the_paths(self, ckpt: Ckpt, save: Save, checkout: Checkout, paths: list[str]) -> None:
+    def test_names_only_what_is_missing_within_the_paths(
+        self, ckpt: Ckpt, save: Save, checkout: Checkout, paths: list[str]
+    ) -> None:
         for name in (".env", "d/.env", "kept.pem"):
             checkout.write(name, "secret\n")
         checkout.write("README", "captured\n")
@@ -310,14 +372,18 @@ class TestApart:
             assert done.err.count(sentence) == 1
             assert done.err.startswith(f"warning: {sentence}: git ckpt show {made[:8]}\n")
 
-    def test_nothing_to_do_says_nothing_of_it(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+    def test_nothing_to_do_says_nothing_of_it(
+        self, ckpt: Ckpt, save: Save, checkout: Checkout
+    ) -> None:
         made = save(checkout)
         checkout.git("checkout", "--quiet", "-b", "topic")
         for words in (["restore", made], ["restore", "--dry-run", made]):
             done = ckpt(*words, at=checkout)
             assert (done.out, "HEAD" in done.err) == ("", False)
 
-    def test_a_merge_comes_back_and_goes_away(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+    def test_a_merge_comes_back_and_goes_away(
+        self, ckpt: Ckpt, save: Save, checkout: Checkout
+    ) -> None:
         self.merge(checkout)
         made = save(checkout)
         checkout.git("merge", "--abort")
@@ -341,7 +407,9 @@ class TestApart:
         assert checkout.git("rev-parse", "MERGE_HEAD") == checkout.git("rev-parse", "theirs")
 
     @pytest.mark.long
-    def test_a_merge_is_left_out_for_paths_and_for_another_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+    def test_a_merge_is_left_out_for_paths_and_for_another_commit(
+        self, ckpt: Ckpt, save: Save, checkout: Checkout
+    ) -> None:
         self.merge(checkout)
         made = save(checkout)
         checkout.git("merge", "--abort")
@@ -359,7 +427,9 @@ class TestApart:
         assert lines[1] == f"warning: the merge of the checkpoint is left out, {why}"
         assert len(lines) == 3
 
-    def test_a_merge_here_goes_on_with_files_of_another_commit(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
+    def test_a_merge_here_goes_on_with_files_of_another_commit(
+        self, ckpt: Ckpt, save: Save, checkout: Checkout
+    ) -> None:
         made = save(checkout)
         self.merge(checkout)
         lines = normal(ckpt("restore", made, at=checkout).err).splitlines()
@@ -385,7 +455,10 @@ class TestApart:
         report = json.loads(done.out)
         assert check("restore", report) == set(documented("restore"))
         safety = ckpt("list", "-n", "1", at=checkout).out[:36]
-        assert {key: report[key] for key in ("checkpoint", "changes", "safety", "head", "source", "remarks")} == {
+        assert {
+            key: report[key]
+            for key in ("checkpoint", "changes", "safety", "head", "source", "remarks")
+        } == {
             "checkpoint": made,
             "changes": [{"kind": "change", "path": "README"}],
             "safety": safety,
@@ -401,7 +474,9 @@ class TestApart:
         dry = json.loads(ckpt("undo", "--dry-run", "--json", at=checkout).out)
         assert (dry["safety"], dry["checkpoint"], dry["apart"]) == (None, safety, [])
         assert json.loads(ckpt("undo", "--json", at=checkout).out)["checkpoint"] == safety
-        assert json.loads(ckpt("redo", "--json", at=checkout).out)["changes"] == [{"kind": "change", "path": "README"}]
+        assert json.loads(ckpt("redo", "--json", at=checkout).out)["changes"] == [
+            {"kind": "change", "path": "README"}
+        ]
 
 
 class TestSteps:
@@ -419,21 +494,40 @@ class TestSteps:
 
     def test_the_list(self, ckpt: Ckpt, checkout: Checkout, made: list[str]) -> None:
         branch, head = checkout.git("branch", "--show-current"), checkout.git("rev-parse", "HEAD")
-        first, second = (line.split("\t")[:2] for line in ckpt("list", "-n", "2", at=checkout).out.splitlines()[::-1])
+        first, second = (
+            line.split("\t")[:2]
+            for line in ckpt("list", "-n", "2", at=checkout).out.splitlines()[::-1]
+        )
 
         def line(step: str, checkpoint: list[str], before: str) -> str:
-            return "\t".join([step, *checkpoint, head, branch, f"before the files of {before[:8]} came back"]) + "\n"
+            return (
+                "\t".join(
+                    [step, *checkpoint, head, branch, f"before the files of {before[:8]} came back"]
+                )
+                + "\n"
+            )
 
-        assert ckpt("undo", "--list", at=checkout) == Outcome(0, line("undo 1", second, made[1]) + line("undo 2", first, made[0]), "")
+        assert ckpt("undo", "--list", at=checkout) == Outcome(
+            0, line("undo 1", second, made[1]) + line("undo 2", first, made[0]), ""
+        )
         ckpt("undo", at=checkout)
         ckpt("undo", at=checkout)
-        third, fourth = (line.split("\t")[:2] for line in ckpt("list", "-n", "2", at=checkout).out.splitlines()[::-1])
+        third, fourth = (
+            line.split("\t")[:2]
+            for line in ckpt("list", "-n", "2", at=checkout).out.splitlines()[::-1]
+        )
         listed = line("redo 2", third, second[0]) + line("redo 1", fourth, first[0])
         before = checkout.fingerprint()
         assert ckpt("undo", "--list", at=checkout) == Outcome(0, listed, "")
         report = json.loads(ckpt("undo", "--list", "--json", at=checkout).out)
         steps = [
-            {"id": id_, "timestamp": time, "git_sha": head, "branch": branch, "message": f"before the files of {brought[0][:8]} came back"}
+            {
+                "id": id_,
+                "timestamp": time,
+                "git_sha": head,
+                "branch": branch,
+                "message": f"before the files of {brought[0][:8]} came back",
+            }
             for (id_, time), brought in ((fourth, first), (third, second))
         ]
         assert report == {"undo": [], "redo": steps, "cut_off": False}
@@ -443,25 +537,43 @@ class TestSteps:
         assert check("undo --list", report) == set(documented("undo --list"))
         assert (checkout.path / "README").read_text() == "one\n"
 
-    def test_for_people(self, ckpt: Ckpt, checkout: Checkout, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_for_people(
+        self, ckpt: Ckpt, checkout: Checkout, made: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(terminal, "is_terminal", lambda: True)
         lines = normal(ckpt("undo", "--list", at=checkout).out).splitlines()
         branch = checkout.git("branch", "--show-current")
         assert [line.split() for line in lines] == [
             ["STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE"],
             *(
-                ["undo", str(n), "SHORT", "now", "SHORT", branch, *["before", "the", "files", "of", "SHORT", "came", "back"]]
+                [
+                    "undo",
+                    str(n),
+                    "SHORT",
+                    "now",
+                    "SHORT",
+                    branch,
+                    *["before", "the", "files", "of", "SHORT", "came", "back"],
+                ]
                 for n in (1, 2)
             ),
         ]
         assert made
 
     def test_of_nothing(self, ckpt: Ckpt, checkout: Checkout) -> None:
-        assert ckpt("undo", "--list", at=checkout) == Outcome(0, "", "nothing was restored in this worktree\n")
-        assert json.loads(ckpt("undo", "--list", "--json", at=checkout).out) == {"undo": [], "redo": [], "cut_off": False}
+        assert ckpt("undo", "--list", at=checkout) == Outcome(
+            0, "", "nothing was restored in this worktree\n"
+        )
+        assert json.loads(ckpt("undo", "--list", "--json", at=checkout).out) == {
+            "undo": [],
+            "redo": [],
+            "cut_off": False,
+        }
 
     @pytest.mark.long
-    def test_a_step_that_is_gone_is_skipped_with_a_word(self, ckpt: Ckpt, checkout: Checkout, made: list[str]) -> None:
+    def test_a_step_that_is_gone_is_skipped_with_a_word(
+        self, ckpt: Ckpt, checkout: Checkout, made: list[str]
+    ) -> None:
         gone = ckpt("list", "-n", "1", at=checkout).out[:36]
         ckpt("remove", gone, at=checkout)
         assert ckpt("undo", "--list", at=checkout).out.startswith("undo 1\t")
@@ -480,13 +592,17 @@ class TestSteps:
         assert ckpt("redo", at=checkout) == Outcome(12, "", nothing)
         ckpt("undo", at=checkout)
         ckpt("undo", at=checkout)
-        further = Outcome(12, "", "error: there is nothing further back\nhint: go forward again: git ckpt redo\n")
+        further = Outcome(
+            12, "", "error: there is nothing further back\nhint: go forward again: git ckpt redo\n"
+        )
         assert ckpt("undo", at=checkout) == ckpt("undo", "--json", at=checkout) == further
         assert made
 
     def test_a_list_is_no_plan(self, ckpt: Ckpt, checkout: Checkout) -> None:
         assert ckpt("undo", "--list", "--dry-run", at=checkout) == Outcome(
-            2, "", "error: --list changes nothing, so --dry-run says nothing\nhint: leave one of them out\n"
+            2,
+            "",
+            "error: --list changes nothing, so --dry-run says nothing\nhint: leave one of them out\n",
         )
 
 
@@ -494,7 +610,10 @@ class TestRefused:
     def test_no_such_checkpoint(self, ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
         done = ckpt("restore", "ffffffff", at=checkout)
         assert (done.code, done.out) == (12, "")
-        assert done.err.startswith("error: no checkpoint, run or rev 'ffffffff'") or "ffffffff" in done.err.splitlines()[0]
+        assert (
+            done.err.startswith("error: no checkpoint, run or rev 'ffffffff'")
+            or "ffffffff" in done.err.splitlines()[0]
+        )
 
     def test_in_the_way(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
         checkout.commit("rules", **{".gitignore": "*.o\n"})
@@ -517,7 +636,11 @@ class TestRefused:
         lock = Path(checkout.git("rev-parse", "--absolute-git-dir"), "index.lock")
         lock.touch()
         done = ckpt("restore", saved, at=checkout)
-        assert (done.code, done.out, done.err.splitlines()[0]) == (11, "", f"error: another process holds {lock}")
+        assert (done.code, done.out, done.err.splitlines()[0]) == (
+            11,
+            "",
+            f"error: another process holds {lock}",
+        )
         lock.unlink()
         assert ckpt("restore", saved, at=checkout).code == 0
         assert ckpt("undo", at=checkout).code == 0
@@ -527,7 +650,11 @@ class TestRefused:
         checkout.write("README", "changed\n")
         checkout.git("config", "ckpt.snapshotTimeout", "0s")
         asked = ckpt("save", at=checkout)
-        assert said(asked) == (0, "ID\n", "saved manual-complete with uncommitted changes on commit SHORT\n")
+        assert said(asked) == (
+            0,
+            "ID\n",
+            "saved manual-complete with uncommitted changes on commit SHORT\n",
+        )
         with Store.open(checkout.path, adapter="plumbing") as store:
             saved = store.record("manual", worktree=store.capture(Limits(timeout=0))).id
         shown = ckpt("show", saved, at=checkout).out.splitlines()
@@ -562,7 +689,9 @@ class TestRefused:
                 "error: nothing was restored in this worktree\nhint: see what there is to go back to: git ckpt list\n",
             )
 
-    def test_a_bare_repository(self, ckpt: Ckpt, save: Save, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_a_bare_repository(
+        self, ckpt: Ckpt, save: Save, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
         made = save(tmp_path / "bare", "--no-worktree")
         assert said(ckpt("restore", made, at=tmp_path / "bare")) == (
@@ -581,7 +710,11 @@ class TestRefused:
 def test_undo_dry_run(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
     ckpt("restore", saved, "README", at=checkout)
     before = checkout.fingerprint()
-    assert said(ckpt("undo", "--dry-run", at=checkout)) == (0, "change  README\n", "nothing was changed\n")
+    assert said(ckpt("undo", "--dry-run", at=checkout)) == (
+        0,
+        "change  README\n",
+        "nothing was changed\n",
+    )
     assert checkout.fingerprint() == before
 
 

@@ -42,7 +42,9 @@ class Pair:
             path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
     def review(self, *words: str) -> Any:
-        return self.stage.ckpt("review", "Say two", "--coder", "coder", "--reviewer", "reviewer", *words)
+        return self.stage.ckpt(
+            "review", "Say two", "--coder", "coder", "--reviewer", "reviewer", *words
+        )
 
 
 @pytest.fixture
@@ -88,11 +90,16 @@ def test_a_task_that_is_approved_in_the_second_cycle(pair: Pair) -> None:
 def test_a_task_may_be_a_file(pair: Pair) -> None:
     pair.say(CODER, [{"say": "APPROVED:"}])
     pair.stage.checkout.write("TASK.md", "# Say two\n\nIn the file a.\n")
-    done = pair.stage.ckpt("review", "TASK.md", "--coder", "coder", "--reviewer", "reviewer", "--name", "qs-1")
+    done = pair.stage.ckpt(
+        "review", "TASK.md", "--coder", "coder", "--reviewer", "reviewer", "--name", "qs-1"
+    )
     assert done.code == 0, done.err
     run = pair.stage.run()
     assert run.endswith("-qs-1")
-    assert pair.stage.newest(run).state["review"]["task_title"] == "# Say two\n\nIn the file a.\n".strip()
+    assert (
+        pair.stage.newest(run).state["review"]["task_title"]
+        == "# Say two\n\nIn the file a.\n".strip()
+    )
 
 
 @pytest.mark.long
@@ -159,7 +166,13 @@ def test_the_task_may_change_in_flight(pair: Pair) -> None:
     pair.say([{**CODER[0], "run": ["sh", "-c", script]}, *CODER[1:]], REVIEWER)
     pair.stage.program("git-ckpt", f'exec "{sys.executable}" -m gitckpt "$@"')
     done = pair.stage.ckpt(
-        "review", "Say two", "--coder", "coder", "--reviewer", "reviewer", env={"PROJECT": str(pair.stage.checkout.path)}
+        "review",
+        "Say two",
+        "--coder",
+        "coder",
+        "--reviewer",
+        "reviewer",
+        env={"PROJECT": str(pair.stage.checkout.path)},
     )
     assert done.code == 0, done.err
     assert "the task was changed" in done.err
@@ -167,7 +180,11 @@ def test_the_task_may_change_in_flight(pair: Pair) -> None:
     state = pair.stage.newest(run).state["review"]
     assert (state["task_title"], state["cycle"]) == ("Say three", 2)
     late = pair.stage.ckpt("review", "x", "--refactor", run)
-    assert late == (2, "", f"error: run {run} is no review that goes on\nhint: see which runs there are: git ckpt runs\n")
+    assert late == (
+        2,
+        "",
+        f"error: run {run} is no review that goes on\nhint: see which runs there are: git ckpt runs\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,7 +200,9 @@ def test_the_task_may_change_in_flight(pair: Pair) -> None:
         (["review", "x", "--refactor", "none"], "no run goes by 'none'"),
     ],
 )
-def test_what_is_refused_before_anything_begins(stage: Stage, words: list[str], message: str) -> None:
+def test_what_is_refused_before_anything_begins(
+    stage: Stage, words: list[str], message: str
+) -> None:
     before = stage.checkout.fingerprint()
     done = stage.ckpt(*words)
     assert done.code in (2, 12)
@@ -211,7 +230,9 @@ class TestInputs:
     )
     def test_what_is_refused(self, stage: Stage, word: str, message: str) -> None:
         stage.checkout.write("plan.md", "x")
-        stage.pipeline("one: false", top='inputs = { name = "a", plan = "plan.md" }\nfiles = ["plan"]')
+        stage.pipeline(
+            "one: false", top='inputs = { name = "a", plan = "plan.md" }\nfiles = ["plan"]'
+        )
         assert stage.ckpt("run", "ci").code == 20
         done = stage.ckpt("resume", stage.run(), "--input", word)
         assert (done.code, done.err.partition("\n")[0]) == (2, f"error: {message}")
@@ -253,17 +274,32 @@ class TestWatch:
 
 def test_a_coder_that_is_not_there(pair: Pair) -> None:
     pair.say(CODER[:1], REVIEWER[1:])
-    for words, role in ((["--coder", "gone", "--reviewer", "reviewer"], "coder"), (["--coder", "coder", "--reviewer", "gone"], "reviewer")):
+    for words, role in (
+        (["--coder", "gone", "--reviewer", "reviewer"], "coder"),
+        (["--coder", "coder", "--reviewer", "gone"], "reviewer"),
+    ):
         done = pair.stage.ckpt("review", "Say one", *words)
-        assert (done.code, done.out, done.err.splitlines()[0]) == (4, "", f"error: the {role} is not there: gone")
+        assert (done.code, done.out, done.err.splitlines()[0]) == (
+            4,
+            "",
+            f"error: the {role} is not there: gone",
+        )
         assert pair.stage.runs() == []
-    assert pair.stage.ckpt("review", "Say one", "--coder", "false", "--reviewer", "reviewer").code == 20
+    assert (
+        pair.stage.ckpt("review", "Say one", "--coder", "false", "--reviewer", "reviewer").code
+        == 20
+    )
     run = pair.stage.run()
     done = pair.stage.ckpt("resume", run, "--input", "coder=gone")
     again = f"git ckpt resume {run}"
     assert (done.code, done.err.splitlines()[-2:]) == (
         4,
-        ["error: the coder is not there: gone", f"hint: install it, then: {again}; or name another one: {again} --input coder=CLIENT"],
+        [
+            "error: the coder is not there: gone",
+            f"hint: install it, then: {again}; or name another one: {again} --input coder=CLIENT",
+        ],
     )
     # The first run that calls an agent of gitckpt.toml says yes to it.
-    assert pair.stage.ckpt(*again.split()[2:], "--input", "coder=coder", "--accept-changes").code == 0
+    assert (
+        pair.stage.ckpt(*again.split()[2:], "--input", "coder=coder", "--accept-changes").code == 0
+    )

@@ -20,7 +20,16 @@ __all__ = ["stage"]
 class TestSave:
     def test_errors_in_their_order(self, ckpt: Ckpt, checkout: Checkout) -> None:
         """Q3: a shell can record what failed."""
-        done = ckpt("save", "--phase", "research-failed", "--error", "no network", "--error", "twice", at=checkout)
+        done = ckpt(
+            "save",
+            "--phase",
+            "research-failed",
+            "--error",
+            "no network",
+            "--error",
+            "twice",
+            at=checkout,
+        )
         with Store.open(checkout.path, adapter="plumbing") as store:
             made = store.read(done.out.strip())
             assert store.latest_resumable() is not None
@@ -29,7 +38,9 @@ class TestSave:
     def test_a_run_that_is_named(self, ckpt: Ckpt, checkout: Checkout) -> None:
         with Store.open(checkout.path, adapter="plumbing") as store:
             run = str(store.record("one-started", {}, start="work").run)
-        made = ckpt("save", "--phase", "one-failed", "--error", "no", "--run", run, at=checkout).out.strip()
+        made = ckpt(
+            "save", "--phase", "one-failed", "--error", "no", "--run", run, at=checkout
+        ).out.strip()
         with Store.open(checkout.path, adapter="plumbing") as store:
             assert (store.read(made).run, store.runs()[0].status) == (run, "failed")
         assert ckpt("save", "--run", "20200101-000000-gone", at=checkout).code == 12
@@ -41,11 +52,26 @@ class TestSave:
         done = ckpt("save", "--state", str(path), "--track", "login_20260210", at=checkout)
         assert done.code == 0, done.err
         assert ckpt("step", "next", "--track", "login_20260210", at=checkout).out == "EXECUTE\n"
-        ckpt("step", "progress", "EXECUTE", "--track", "login_20260210", "--task", "1.3", "--task-status", "PASSED", at=checkout)
-        shown = json.loads(ckpt("step", "show", "--track", "login_20260210", "--json", at=checkout).out)
+        ckpt(
+            "step",
+            "progress",
+            "EXECUTE",
+            "--track",
+            "login_20260210",
+            "--task",
+            "1.3",
+            "--task-status",
+            "PASSED",
+            at=checkout,
+        )
+        shown = json.loads(
+            ckpt("step", "show", "--track", "login_20260210", "--json", at=checkout).out
+        )
         record = next(each["record"] for each in shown["steps"] if each["step"] == "EXECUTE")
         assert (record["tasks_completed"], record["tasks_total"]) == (6, 35)
-        again = ckpt("save", "--state", str(path), "--track", "login_20260210", at=checkout).out.strip()
+        again = ckpt(
+            "save", "--state", str(path), "--track", "login_20260210", at=checkout
+        ).out.strip()
         with Store.open(checkout.path, adapter="plumbing") as store:
             assert [store.read(again).run] == [each.run for each in store.runs()]
 
@@ -75,7 +101,10 @@ class TestPlanToPr:
         stage.program("claude", "echo x > made")
         done = stage.ckpt("run", "auth.md")
         assert done.code == 20
-        assert "the URL of origin is relative, and git resolves it from here: make it absolute with git remote set-url" in done.err
+        assert (
+            "the URL of origin is relative, and git resolves it from here: make it absolute with git remote set-url"
+            in done.err
+        )
 
 
 @pytest.mark.long
@@ -86,7 +115,12 @@ def test_runs_of_a_pipeline_that_does_not_say_expire_as_the_settings_say(stage: 
         here = inside(store)
         here.clock = lambda: 1_700_000_000_000_000
         old, other = (
-            str(here.record("run-complete", {}, start=name, trigger=PHASE, pipeline=Pipeline(name=name)).run) for name in ("ci", "other")
+            str(
+                here.record(
+                    "run-complete", {}, start=name, trigger=PHASE, pipeline=Pipeline(name=name)
+                ).run
+            )
+            for name in ("ci", "other")
         )
     stage.checkout.git("config", "ckpt.runsOlderThan", "10000d")
     new = stage.ok("run", "ci")
@@ -114,8 +148,12 @@ def test_runs_of_a_pipeline_that_does_not_say_expire_as_the_settings_say(stage: 
         ("a=b\u2028c\x85e", {"a": "b\u2028c\x85e"}),
     ],
 )
-def test_what_a_command_can_put_into_the_state(stage: Stage, lines: str, state: dict[str, object]) -> None:
-    stage.pipeline(f"one: printf 'two\\nlines\\n' > file; cat > \"$CKPT_SET\" <<'END'\n{lines}\nEND")
+def test_what_a_command_can_put_into_the_state(
+    stage: Stage, lines: str, state: dict[str, object]
+) -> None:
+    stage.pipeline(
+        f"one: printf 'two\\nlines\\n' > file; cat > \"$CKPT_SET\" <<'END'\n{lines}\nEND"
+    )
     run = stage.ok("run", "ci")
     assert stage.newest(run).state == state
 

@@ -71,18 +71,36 @@ class TestRun:
             ),
         )
 
-    def test_what_is_said_of_a_failure_is_its_error_and_not_the_advice_after_it(self, stage: Stage) -> None:
-        stage.pipeline("one: echo said; echo 'fatal: no remote' >&2; echo 'and please' >&2; echo 'try again' >&2; exit 128")
-        assert stage.ckpt("run", "ci").err.splitlines()[-2] == "error: phase 'one' failed: exit code 128: fatal: no remote"
+    def test_what_is_said_of_a_failure_is_its_error_and_not_the_advice_after_it(
+        self, stage: Stage
+    ) -> None:
+        stage.pipeline(
+            "one: echo said; echo 'fatal: no remote' >&2; echo 'and please' >&2; echo 'try again' >&2; exit 128"
+        )
+        assert (
+            stage.ckpt("run", "ci").err.splitlines()[-2]
+            == "error: phase 'one' failed: exit code 128: fatal: no remote"
+        )
 
-    @pytest.mark.parametrize("harm", ["rm -r $HERE", "mv $HERE ../moved", "rm -r $HERE; echo > $HERE", "git worktree remove -f -f $HERE"])
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            "rm -r $HERE",
+            "mv $HERE ../moved",
+            "rm -r $HERE; echo > $HERE",
+            "git worktree remove -f -f $HERE",
+        ],
+    )
     def test_a_phase_that_takes_its_worktree_away_is_told_so(self, stage: Stage, harm: str) -> None:
         begins = "test -e again || { HERE=$PWD; cd $(git rev-parse --git-common-dir)"
         stage.pipeline(f"one: {begins}; {harm}; }}", "two: true")
         code, out, err = told(stage.ckpt("run", "ci"), stage)
         assert (code, out) == (14, "STAMP-ci\n")
         assert "warning: one-complete could not be recorded: cannot " in err
-        assert "error: cannot run a command in TOP/.ckpt/worktrees/STAMP-ci: it is not there\nhint: open the worktree again: " in err
+        assert (
+            "error: cannot run a command in TOP/.ckpt/worktrees/STAMP-ci: it is not there\nhint: open the worktree again: "
+            in err
+        )
         stage.pipeline("one: true", "two: true")
         if "echo" in harm:
             next((stage.checkout.path / ".ckpt" / "worktrees").iterdir()).unlink()
@@ -122,12 +140,16 @@ class TestRun:
         assert stage.status(stage.run()) == "paused"
 
     def test_retries_are_shown(self, stage: Stage) -> None:
-        stage.pipeline('one: [ "$CKPT_ATTEMPT" = 2 ]', more="retries = { attempts = 1, delay = '0s' }\n")
+        stage.pipeline(
+            'one: [ "$CKPT_ATTEMPT" = 2 ]', more="retries = { attempts = 1, delay = '0s' }\n"
+        )
         said = told(stage.ckpt("run", "ci"), stage)[2].splitlines()
         assert said[:3] == ["[1/1] one", "[1/1] one (attempt 2)", "      one: complete after 0.0s"]
 
     def test_output_is_passed_on_byte_for_byte_and_its_end_is_kept(self, stage: Stage) -> None:
-        stage.program("agent", "printf '\\033[31mred\\377\\n'; yes line | head -c 3000000; echo; echo the end")
+        stage.program(
+            "agent", "printf '\\033[31mred\\377\\n'; yes line | head -c 3000000; echo; echo the end"
+        )
         stage.pipeline("one: agent")
         done = stage.ckpt("run", "ci")
         assert done.code == 0
@@ -163,7 +185,10 @@ class TestRun:
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("limit", "words"),
-        [("timeout", "it took more than 1s"), ("idle_timeout", "it printed nothing for more than 1s")],
+        [
+            ("timeout", "it took more than 1s"),
+            ("idle_timeout", "it printed nothing for more than 1s"),
+        ],
     )
     def test_an_agent_that_hangs(self, stage: Stage, limit: str, words: str) -> None:
         stage.pipeline(f"one: {WAITS}", more=f"{limit} = '1s'\n")
@@ -182,7 +207,10 @@ class TestRun:
             f"hint: to give it more time: git ckpt resume {run} --timeout 1h",
         ]
         late = stage.ckpt("resume")
-        assert (late.code, late.err.splitlines()[-1]) == (20, f"hint: to give it more time: git ckpt resume {run} --timeout 1h")
+        assert (late.code, late.err.splitlines()[-1]) == (
+            20,
+            f"hint: to give it more time: git ckpt resume {run} --timeout 1h",
+        )
         stage.pipeline("one: true")
         assert stage.ckpt("resume", "--timeout", "1h", "--accept-changes").code == 0
 
@@ -199,10 +227,21 @@ class TestRun:
             'two: echo "$CKPT_STATE_K $CKPT_PHASE" >> "$CALLS"',
             top="env = { OURS = 'yes' }\ninputs = { q = 'a b' }",
         )
-        done = stage.ckpt("run", "ci", env={"CKPT_RUN": "other", "CKPT_STATE_OLD": "x", "GIT_DIR": str(stage.checkout.path / ".git")})
+        done = stage.ckpt(
+            "run",
+            "ci",
+            env={
+                "CKPT_RUN": "other",
+                "CKPT_STATE_OLD": "x",
+                "GIT_DIR": str(stage.checkout.path / ".git"),
+            },
+        )
         assert done.code == 0, done.err
         run = stage.run()
-        files, git_dir = stage.checkout.path / ".ckpt/runs" / run, (stage.checkout.path / ".git").stat()
+        files, git_dir = (
+            stage.checkout.path / ".ckpt/runs" / run,
+            (stage.checkout.path / ".git").stat(),
+        )
         assert stage.calls == [
             "CKPT_ATTEMPT=1",
             "CKPT_INPUT_Q=a b",
@@ -280,7 +319,9 @@ class TestDryRun:
         stage.checkout.write("gitckpt.toml", text)
         assert stage.ckpt("run", "ci", "-i", f"q={value}").code == 0
         message = stage.checkpoint(stage.run(), "a-skipped").message
-        assert message == f"q is given: {value}".replace("\n", " ")[:999] + ("…" if len(value) > 1000 else "")
+        assert message == f"q is given: {value}".replace("\n", " ")[:999] + (
+            "…" if len(value) > 1000 else ""
+        )
 
     def test_a_plan(self, stage: Stage) -> None:
         stage.checkout.write("plan.md", "x\n")
@@ -304,17 +345,25 @@ class TestDryRun:
         assert stage.ckpt("run", "--print", name) == (0, pipelines.preset_text(name), "")
 
     @pytest.mark.parametrize("name", ["ci", "plan.md", "loop"])
-    def test_a_table_that_is_called_almost_like_that_of_pipelines_is_a_mistake(self, stage: Stage, name: str) -> None:
+    def test_a_table_that_is_called_almost_like_that_of_pipelines_is_a_mistake(
+        self, stage: Stage, name: str
+    ) -> None:
         stage.checkout.write("plan.md", "x\n")
         stage.checkout.write("gitckpt.toml", '[[pipeline.ci.phases]]\nname = "a"\nrun = "true"\n')
         done = stage.ckpt("run", name, "-i", "until_tests_pass=yes")
         assert (done.code, done.out) == (2, "")
-        assert done.err.startswith("error: gitckpt.toml:1: unknown key 'pipeline' in the file\nhint: correct it: ")
+        assert done.err.startswith(
+            "error: gitckpt.toml:1: unknown key 'pipeline' in the file\nhint: correct it: "
+        )
         assert done.err.endswith(" (did you mean pipelines?)\n")
 
     def test_a_loop_without_a_plan_does_not_start(self, stage: Stage) -> None:
         done = stage.ckpt("run", "loop", "-i", "until_tests_pass=yes")
-        assert done == (2, "", "error: there is no plan: phase 'implementation' needs it\nhint: name it: -i plan=PATH\n")
+        assert done == (
+            2,
+            "",
+            "error: there is no plan: phase 'implementation' needs it\nhint: name it: -i plan=PATH\n",
+        )
         assert stage.runs() == []
 
     def test_an_agent_that_an_earlier_phase_installs(self, stage: Stage) -> None:
@@ -336,36 +385,91 @@ MISTAKES = [
         "no pipeline goes by 'nope'",
         f"there are: ci, {PRESETS}; others go into gitckpt.toml",
     ),
-    (("run", "rlm"), 12, "no pipeline goes by 'rlm'", f"did you mean rlm-act? There are: ci, {PRESETS}"),
-    (("run", "ci", "-i", "x"), 2, "'x' is not NAME=VALUE", 'write it as: -i question="what is it?"'),
-    (("run", "ci", "-i", "=x"), 2, "'=x' is not NAME=VALUE", 'write it as: -i question="what is it?"'),
+    (
+        ("run", "rlm"),
+        12,
+        "no pipeline goes by 'rlm'",
+        f"did you mean rlm-act? There are: ci, {PRESETS}",
+    ),
+    (
+        ("run", "ci", "-i", "x"),
+        2,
+        "'x' is not NAME=VALUE",
+        'write it as: -i question="what is it?"',
+    ),
+    (
+        ("run", "ci", "-i", "=x"),
+        2,
+        "'=x' is not NAME=VALUE",
+        'write it as: -i question="what is it?"',
+    ),
     (("run", "ci", "-i", "x=1"), 2, "the pipeline ci has no input 'x'", "its inputs: none"),
-    (("run", "ci", "--autonomy", "batched"), 2, "'batched' is no mode of autonomy", "did you mean batch?"),
-    (("run", "ci", "--timeout", "5"), 2, "'5' is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w"),
-    (("run", "ci", "--base", "nope"), 12, "no commit goes by 'nope'", "name a branch, a tag or a commit: git log --oneline --all"),
-    (("run", "ci", "--base", "-x"), 12, "no commit goes by '-x'", "name a branch, a tag or a commit: git log --oneline --all"),
+    (
+        ("run", "ci", "--autonomy", "batched"),
+        2,
+        "'batched' is no mode of autonomy",
+        "did you mean batch?",
+    ),
+    (
+        ("run", "ci", "--timeout", "5"),
+        2,
+        "'5' is not an age",
+        "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
+    ),
+    (
+        ("run", "ci", "--base", "nope"),
+        12,
+        "no commit goes by 'nope'",
+        "name a branch, a tag or a commit: git log --oneline --all",
+    ),
+    (
+        ("run", "ci", "--base", "-x"),
+        12,
+        "no commit goes by '-x'",
+        "name a branch, a tag or a commit: git log --oneline --all",
+    ),
     (("run",), 2, "PIPELINE|PLAN.md is missing", "see: git ckpt run --help"),
-    (("run", "--print", "ci"), 12, "no preset goes by 'ci'", f"there are: {', '.join(pipelines.PRESETS)}"),
+    (
+        ("run", "--print", "ci"),
+        12,
+        "no preset goes by 'ci'",
+        f"there are: {', '.join(pipelines.PRESETS)}",
+    ),
     (
         ("resume", "x"),
         12,
         "no checkpoint, run or commit goes by 'x'",
         "give at least 4 characters of an id, or see which there are: git ckpt list",
     ),
-    (("resume", "--fork", "--rewind"), 12, "there are no checkpoints yet", "make one: git ckpt save"),
+    (
+        ("resume", "--fork", "--rewind"),
+        12,
+        "there are no checkpoints yet",
+        "make one: git ckpt save",
+    ),
     (
         ("runs", "--status", "dead"),
         2,
         "'dead' is not a status of runs",
         "it is one of running, stalled, crashed, failed, blocked, paused, complete, open",
     ),
-    (("status",), 12, "there are no runs yet", "start one: git ckpt run PIPELINE, or git ckpt start NAME"),
+    (
+        ("status",),
+        12,
+        "there are no runs yet",
+        "start one: git ckpt run PIPELINE, or git ckpt start NAME",
+    ),
     (("status", "x"), 12, "no run goes by 'x'", "see them: git ckpt runs"),
     (("finish",), 2, "this is no run's worktree", "name the run: git ckpt runs lists them"),
     (("finish", "x"), 12, "no run goes by 'x'", "see them: git ckpt runs"),
     (("cancel", "x"), 12, "no run goes by 'x'", "see them: git ckpt runs"),
     (("cancel",), 2, "RUN is missing", "see: git ckpt cancel --help"),
-    (("start", "--base", "nope"), 12, "no commit goes by 'nope'", "name a branch, a tag or a commit: git log --oneline --all"),
+    (
+        ("start", "--base", "nope"),
+        12,
+        "no commit goes by 'nope'",
+        "name a branch, a tag or a commit: git log --oneline --all",
+    ),
 ]
 
 
@@ -389,8 +493,12 @@ class TestMistakes:
         )
         assert stage.runs() == []
 
-    @pytest.mark.parametrize(("words", "code", "message", "hint"), MISTAKES, ids=[" ".join(each[0]) for each in MISTAKES])
-    def test_nothing_begins(self, stage: Stage, ckpt: Ckpt, words: tuple[str, ...], code: int, message: str, hint: str) -> None:
+    @pytest.mark.parametrize(
+        ("words", "code", "message", "hint"), MISTAKES, ids=[" ".join(each[0]) for each in MISTAKES]
+    )
+    def test_nothing_begins(
+        self, stage: Stage, ckpt: Ckpt, words: tuple[str, ...], code: int, message: str, hint: str
+    ) -> None:
         stage.pipeline("one: true")
         before = stage.checkout.fingerprint()
         assert ckpt(*words, at=stage.checkout) == (code, "", f"error: {message}\nhint: {hint}\n")
@@ -404,7 +512,16 @@ class TestMistakes:
 def test_help_names_every_option(ckpt: Ckpt) -> None:
     for command, options in {
         "run": ["--input", "--base", "--autonomy", "--timeout", "--dry-run", "--print"],
-        "resume": ["--no-run", "--into", "--from", "--fork", "--rewind", "--accept-changes", "--autonomy", "--timeout"],
+        "resume": [
+            "--no-run",
+            "--into",
+            "--from",
+            "--fork",
+            "--rewind",
+            "--accept-changes",
+            "--autonomy",
+            "--timeout",
+        ],
         "runs": ["--status", "-n", "--json"],
         "status": ["--json"],
         "start": ["--base"],

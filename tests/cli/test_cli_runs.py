@@ -31,23 +31,35 @@ def with_a_rewind_cut_off(stage: Stage, *phases: str) -> tuple[str, str]:
     run = stage.run()
     target = stage.checkpoint(run, "one-complete").id
     with Store.open(stage.worktree(run)) as store:
-        store.save("rewind-started", {}, run=run, trigger="phase", message=f"before going back to {target}")
+        store.save(
+            "rewind-started", {}, run=run, trigger="phase", message=f"before going back to {target}"
+        )
     return run, target
 
 
 class TestSignals:
     @pytest.mark.sampled(3)
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-    def test_an_interrupted_run_says_so_and_leaves_nothing_behind(self, stage: Stage, number: signal.Signals) -> None:
+    @pytest.mark.parametrize(
+        "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name
+    )
+    def test_an_interrupted_run_says_so_and_leaves_nothing_behind(
+        self, stage: Stage, number: signal.Signals
+    ) -> None:
         driver = waiting(stage)
         driver.send_signal(number)
         out, err = driver.communicate(timeout=30)
         run = stage.run()
         assert (driver.returncode, out) == (130, f"{run}\n")
-        assert normal(err, stage) == ("[1/2] one\n      one: failed after 0.0s\ninterrupted; to go on: git ckpt resume STAMP-ci\n\n")
+        assert normal(err, stage) == (
+            "[1/2] one\n      one: failed after 0.0s\ninterrupted; to go on: git ckpt resume STAMP-ci\n\n"
+        )
         assert ends(*children(stage))
         newest = stage.newest(run)
-        assert (newest.label, newest.errors, stage.files(newest)) == ("one-failed", ("interrupted",), ["README", "work"])
+        assert (newest.label, newest.errors, stage.files(newest)) == (
+            "one-failed",
+            ("interrupted",),
+            ["README", "work"],
+        )
         assert stage.status(run) == "failed"
         stage.pipeline("one: cat work", "two: true")
         assert stage.ckpt("resume", "--accept-changes").code == 0
@@ -56,14 +68,22 @@ class TestSignals:
     def test_cancel(self, stage: Stage) -> None:
         driver = waiting(stage)
         run = stage.run()
-        assert stage.ckpt("cancel", run) == (0, "", f"run {run} has stopped; to go on: git ckpt resume {run}\n")
+        assert stage.ckpt("cancel", run) == (
+            0,
+            "",
+            f"run {run} has stopped; to go on: git ckpt resume {run}\n",
+        )
         driver.communicate(timeout=30)
         assert driver.returncode == 130
         assert ends(*children(stage))
         assert stage.newest(run).label == "one-failed"
         assert stage.status(run) == "failed"
         again = stage.ckpt("cancel", run)
-        assert again == (1, "", f"error: run {run} is not running\nhint: see what became of it: git ckpt status {run}\n")
+        assert again == (
+            1,
+            "",
+            f"error: run {run} is not running\nhint: see what became of it: git ckpt status {run}\n",
+        )
 
     @pytest.mark.long
     def test_a_driver_that_was_stopped_is_stalled_and_can_be_taken_over(self, stage: Stage) -> None:
@@ -72,7 +92,10 @@ class TestSignals:
         run = stage.run()
         driver.send_signal(signal.SIGSTOP)
         assert comes(lambda: stage.status(run) == "stalled")
-        assert stage.ok("status", run).splitlines()[-1] == f"next     git ckpt resume {run} --take-over"
+        assert (
+            stage.ok("status", run).splitlines()[-1]
+            == f"next     git ckpt resume {run} --take-over"
+        )
         assert stage.ok("runs", "--status", "stalled").split("\t")[0] == run
         pid = driver.pid
         refused = stage.ckpt("resume", run)
@@ -103,7 +126,10 @@ class TestSignals:
 
     @pytest.mark.long
     def test_a_run_goes_on_where_nobody_listens(self, stage: Stage) -> None:
-        stage.pipeline('one: echo a; until [ -e "$CALLS.go" ]; do sleep 0.02; done; yes | head -c 300000', "two: echo b")
+        stage.pipeline(
+            'one: echo a; until [ -e "$CALLS.go" ]; do sleep 0.02; done; yes | head -c 300000',
+            "two: echo b",
+        )
         driver = stage.begin("run", "ci")
         assert driver.stdout is not None
         assert driver.stderr is not None
@@ -125,7 +151,9 @@ class TestSignals:
         for words in (["resume"], ["finish", run], ["resume", run, "--from", "one"]):
             done = stage.ckpt(*words)
             assert (done.code, done.out) == (11, "")
-            assert done.err.startswith(f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, process {driver.pid}, ")
+            assert done.err.startswith(
+                f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, process {driver.pid}, "
+            )
         assert stage.ckpt("status").out.splitlines()[-1] == f"next     git ckpt cancel {run}"
         assert stage.newest(run).label in ("one-started", "one-progress")
 
@@ -165,7 +193,19 @@ class TestStatus:
         said = json.loads(done.out)
         run = stage.run()
         assert (done.code, done.err) == (0, "")
-        assert {key: said[key] for key in ("run", "status", "label", "branch", "worktree", "lease", "unwritten", "next")} == {
+        assert {
+            key: said[key]
+            for key in (
+                "run",
+                "status",
+                "label",
+                "branch",
+                "worktree",
+                "lease",
+                "unwritten",
+                "next",
+            )
+        } == {
             "run": run,
             "status": "failed",
             "label": "two-failed",
@@ -184,7 +224,9 @@ class TestStatus:
         }
         one, two = said["phases"]
         assert [each.pop("phase") for each in (one, two)] == ["one", "two"]
-        assert {key: two[key] for key in ("status", "attempts", "saves", "errors", "exit_code")} == {
+        assert {
+            key: two[key] for key in ("status", "attempts", "saves", "errors", "exit_code")
+        } == {
             "status": "failed",
             "attempts": 1,
             "saves": 0,
@@ -200,13 +242,22 @@ class TestStatus:
         assert said[1] == "status   running"
         driven = f"driver   git ckpt run ci on {os.uname().nodename}, process {driver.pid}, "
         assert said[said.index("") - 1].startswith(driven)
-        assert said[said.index("") :] == ["", "> one  started", "  two  pending", "", "next     git ckpt cancel STAMP-ci"]
+        assert said[said.index("") :] == [
+            "",
+            "> one  started",
+            "  two  pending",
+            "",
+            "next     git ckpt cancel STAMP-ci",
+        ]
         lease = json.loads(stage.ok("status", "--json", run))["lease"]
         assert (lease["holder"], lease["pid"], lease["token"]) == ("git ckpt run ci", driver.pid, 1)
         driver.kill()
         driver.wait()
         said = normal(stage.ok("status"), stage).splitlines()
-        assert (said[1], said[-1]) == ("status   crashed, 0s ago", "next     git ckpt resume STAMP-ci")
+        assert (said[1], said[-1]) == (
+            "status   crashed, 0s ago",
+            "next     git ckpt resume STAMP-ci",
+        )
 
     def test_by_default_the_run_whose_worktree_it_is_else_the_newest(self, stage: Stage) -> None:
         first = Path(stage.ok("start", "first"))
@@ -250,14 +301,18 @@ class TestRuns:
     def test_some(self, three: Stage) -> None:
         names = [line.split("\t")[1] for line in three.ok("runs", "-n", "2").splitlines()]
         assert names == ["open", "complete"]
-        assert [line.split("\t")[1] for line in three.ok("runs", "--status", "failed").splitlines()] == ["failed"]
+        assert [
+            line.split("\t")[1] for line in three.ok("runs", "--status", "failed").splitlines()
+        ] == ["failed"]
         assert three.ckpt("runs", "--status", "blocked") == (0, "", "no run is like that\n")
 
     def test_as_json(self, three: Stage) -> None:
         done = three.ckpt("runs", "--json")
         said = json.loads(done.out)["runs"]
         assert (done.code, done.err) == (0, "")
-        assert [list(each) for each in said] == [["run", "status", "label", "started", "newest", "branch", "worktree", "lease"]] * 3
+        assert [list(each) for each in said] == [
+            ["run", "status", "label", "started", "newest", "branch", "worktree", "lease"]
+        ] * 3
         assert [each["status"] for each in said] == ["open", "complete", "failed"]
         assert [each["branch"] for each in said] == [None, "side", None]
 
@@ -268,7 +323,10 @@ class TestRuns:
 class TestByHand:
     def test_an_end_that_could_not_be_recorded_is_recorded_by_finish(self, stage: Stage) -> None:
         run = Path(stage.ckpt("start", "work").out.strip()).name
-        flag, hook = stage.checkout.path / ".git/full", stage.checkout.path / ".git/hooks/reference-transaction"
+        flag, hook = (
+            stage.checkout.path / ".git/full",
+            stage.checkout.path / ".git/hooks/reference-transaction",
+        )
         flag.touch()
         hook.parent.mkdir(exist_ok=True)
         refuse = f'[ "$1" = prepared ] && [ -e "{flag}" ] && grep -q refs/checkpoints/ && echo "no space" >&2 && exit 1'
@@ -288,7 +346,11 @@ class TestByHand:
     def test_start_and_finish(self, stage: Stage) -> None:
         before = stage.checkout.fingerprint()
         code, out, err = told(stage.ckpt("start", "add login"), stage)
-        assert (code, out, err) == (0, "TOP/.ckpt/worktrees/STAMP-add-login\n", "run STAMP-add-login has begun\n")
+        assert (code, out, err) == (
+            0,
+            "TOP/.ckpt/worktrees/STAMP-add-login\n",
+            "run STAMP-add-login has begun\n",
+        )
         run = stage.run()
         worktree = stage.worktree(run)
         (worktree / "work").write_text("x\n")
@@ -296,7 +358,11 @@ class TestByHand:
         assert stage.status(run) == "open"
         (worktree / "work").write_text("whole\n")
         done = stage.ckpt("finish", at=worktree)
-        assert told(done, stage) == (0, "ID\n", "run STAMP-add-login is complete; its worktree: TOP/.ckpt/worktrees/STAMP-add-login\n")
+        assert told(done, stage) == (
+            0,
+            "ID\n",
+            "run STAMP-add-login is complete; its worktree: TOP/.ckpt/worktrees/STAMP-add-login\n",
+        )
         newest = stage.newest(run)
         assert (newest.id, newest.label) == (done.out.strip(), "run-complete")
         assert newest.worktree is not None
@@ -305,7 +371,9 @@ class TestByHand:
         again = stage.ckpt("finish", run)
         assert (again.code, again.err.splitlines()[0]) == (2, f"error: run {run} is complete")
         after = stage.checkout.fingerprint()
-        assert [after[key] for key in ("head", "index", "config")] == [before[key] for key in ("head", "index", "config")]
+        assert [after[key] for key in ("head", "index", "config")] == [
+            before[key] for key in ("head", "index", "config")
+        ]
 
     def test_start_without_a_name_and_elsewhere(self, stage: Stage) -> None:
         first = stage.checkout.git("rev-parse", "HEAD")
@@ -351,7 +419,10 @@ class TestResume:
         assert stage.ckpt("run", "ci").code == 4
         run = stage.run()
         refused = stage.ckpt("resume")
-        assert (refused.code, refused.err.splitlines()[1]) == (4, f"error: phase '2nd' of run {run} is blocked")
+        assert (refused.code, refused.err.splitlines()[1]) == (
+            4,
+            f"error: phase '2nd' of run {run} is blocked",
+        )
         assert stage.ckpt("resume", run, "--from", "2nd").code == 4
         (stage.worktree(run) / "ok").touch()
         assert stage.ckpt("resume", run, "--from", "2nd").code == 0
@@ -359,7 +430,9 @@ class TestResume:
 
     @pytest.mark.long
     def test_a_fork_leaves_the_run_as_it_is(self, stage: Stage) -> None:
-        stage.pipeline('one: echo 1 >> "$CALLS"; echo work > work', 'two: echo 2 >> "$CALLS"; [ -e ok ]')
+        stage.pipeline(
+            'one: echo 1 >> "$CALLS"; echo work > work', 'two: echo 2 >> "$CALLS"; [ -e ok ]'
+        )
         assert stage.ckpt("run", "ci").code == 20
         old = stage.run()
         before = stage.newest(old)
@@ -385,25 +458,42 @@ class TestResume:
         hint = f"take the run back: git ckpt resume {short} --rewind; {other}"
         assert err == f"error: checkpoint {short} is not the newest of run {run}\nhint: {hint}\n"
         both = stage.ckpt("resume", older, "--fork", "--rewind")
-        assert (both.code, both.err.splitlines()[0]) == (2, "error: --fork and --rewind exclude each other")
+        assert (both.code, both.err.splitlines()[0]) == (
+            2,
+            "error: --fork and --rewind exclude each other",
+        )
         looked = stage.ckpt("resume", older, "--no-run")
         assert (Path(looked.out.strip()) / "work").read_text() == "1\n"
         stage.pipeline('one: echo "$CKPT_ATTEMPT" > work', "two: cat work > seen")
         assert stage.ckpt("resume", older, "--rewind", "--accept-changes").code == 0
         assert (stage.worktree(run) / "seen").read_text() == "1\n"
-        assert stage.labels(run)[5:] == ["rewind-started", "rewind-complete", "two-started", "two-complete", "run-complete"]
+        assert stage.labels(run)[5:] == [
+            "rewind-started",
+            "rewind-complete",
+            "two-started",
+            "two-complete",
+            "run-complete",
+        ]
         saved = stage.checkpoint(run, "rewind-started")
         assert saved.worktree is not None
         assert stage.checkout.git("show", f"{saved.worktree.tree}:files/work") == "two"
 
     @pytest.mark.parametrize("trigger", ["phase", "manual"])
-    def test_going_back_that_was_cut_off_is_said_with_both_ways_out(self, stage: Stage, trigger: str) -> None:
+    def test_going_back_that_was_cut_off_is_said_with_both_ways_out(
+        self, stage: Stage, trigger: str
+    ) -> None:
         worktree = Path(stage.ok("start", "work"))
         run = worktree.name
         (worktree / "work").write_text("x\n")
         target = stage.ok("save", at=worktree)
         with Store.open(worktree) as store:
-            before = store.save("rewind-started", {}, run=run, trigger=trigger, message=f"before going back to {target}")
+            before = store.save(
+                "rewind-started",
+                {},
+                run=run,
+                trigger=trigger,
+                message=f"before going back to {target}",
+            )
         done, status = stage.ckpt("resume", run), stage.ckpt("status", run)
         assert done.out == f"{worktree}\n"
         said = (
@@ -416,7 +506,9 @@ class TestResume:
         assert "cut off" not in stage.ckpt("resume", run).err
 
     def test_a_pipeline_goes_on_from_before_it_and_says_so(self, stage: Stage) -> None:
-        run, target = with_a_rewind_cut_off(stage, "one: echo one > work", "two: echo two > work; [ -e ../../../on ]")
+        run, target = with_a_rewind_cut_off(
+            stage, "one: echo one > work", "two: echo two > work; [ -e ../../../on ]"
+        )
         (stage.worktree(run) / "work").write_text("half-way\n")
         said = (
             f"warning: going back to {target[:8]} was cut off half-way, and the run goes on from what was there before; "
@@ -429,8 +521,13 @@ class TestResume:
         assert (back.code, "cut off" in back.err) == (0, False)
 
     @pytest.mark.parametrize("name", ["index.lock", "HEAD.lock"])
-    def test_a_lock_that_a_kill_left_is_in_the_way_of_neither_way_out(self, stage: Stage, name: str) -> None:
-        one, two = "one: echo one > work; git add work; git commit -qm one", "two: echo two > work; git commit -qam two; exit 1"
+    def test_a_lock_that_a_kill_left_is_in_the_way_of_neither_way_out(
+        self, stage: Stage, name: str
+    ) -> None:
+        one, two = (
+            "one: echo one > work; git add work; git commit -qm one",
+            "two: echo two > work; git commit -qam two; exit 1",
+        )
         run, target = with_a_rewind_cut_off(stage, one, two)
         lock = stage.checkout.path / ".git/worktrees" / run / name
         lock.touch()
@@ -456,7 +553,10 @@ class TestResume:
     def test_somebody_who_is_at_the_index_is_noticed_before_anything_is_changed(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        stage.pipeline("one: echo one > work; git add work; git commit -qm one", "two: echo two > work; git commit -qam two; exit 1")
+        stage.pipeline(
+            "one: echo one > work; git add work; git commit -qm one",
+            "two: echo two > work; git commit -qam two; exit 1",
+        )
         assert stage.ckpt("run", "ci").code == 20
         run = stage.run()
         target = stage.checkpoint(run, "one-complete").id
@@ -464,8 +564,13 @@ class TestResume:
         kept = ("head", "index", "files")
         before, recorded = [there.fingerprint()[what] for what in kept], stage.labels(run)
         (stage.checkout.path / ".git/worktrees" / run / "index.lock").touch()
-        monkeypatch.setattr(rewind, "remove_locks", lambda *_: None)  # it is not left: somebody's editor is open
-        with Store.open(there.path) as store, Run.resume(store, run, adapter="plumbing", again=True) as opened:
+        monkeypatch.setattr(
+            rewind, "remove_locks", lambda *_: None
+        )  # it is not left: somebody's editor is open
+        with (
+            Store.open(there.path) as store,
+            Run.resume(store, run, adapter="plumbing", again=True) as opened,
+        ):
             with pytest.raises(LockHeld):
                 opened.rewind(target)
             opened.pause()
@@ -482,8 +587,17 @@ class TestResume:
             before = store.list(Query(run=worktree.name, label="rewind-started"))[0].id
         stage.ok("resume", before, "--no-run")
         assert "cut off" not in stage.ckpt("resume", before, "--no-run").err
-        with Store.open(worktree) as store, Run.resume(store, worktree.name, adapter="plumbing") as run:
-            store.save("rewind-started", {}, run=run.id, trigger="phase", message=f"before going back to {target}")
+        with (
+            Store.open(worktree) as store,
+            Run.resume(store, worktree.name, adapter="plumbing") as run,
+        ):
+            store.save(
+                "rewind-started",
+                {},
+                run=run.id,
+                trigger="phase",
+                message=f"before going back to {target}",
+            )
             assert "cut off" not in stage.ckpt("resume", run.id).err
             run.pause()
         assert "cut off" in stage.ckpt("resume", worktree.name).err
@@ -495,7 +609,11 @@ class TestResume:
         file, run = stage.checkout.path / "gitckpt.toml", stage.run()
         file.unlink()
         error = f"error: the pipeline 'ci', which drives run {run}, is not in {file}\n"
-        ways = (f"git ckpt resume {run}", f"git ckpt finish --force {run}", f"git ckpt remove {run}")
+        ways = (
+            f"git ckpt resume {run}",
+            f"git ckpt finish --force {run}",
+            f"git ckpt remove {run}",
+        )
         hint = f"hint: put it back there, then: {ways[0]}; or end the run as it is: {ways[1]}; or remove it: {ways[2]}\n"
         assert stage.ckpt("resume") == stage.ckpt("resume", run) == (12, "", error + hint)
         assert stage.ckpt("finish", run).code == 2
@@ -524,7 +642,9 @@ class TestResume:
         """In another one of the same run, what was done there would be missing, and the phase be complete."""
         flags = tmp_path / "flags"
         flags.mkdir()
-        stage.pipeline(f"one: test -e {flags}/one", "two: echo 2 >two", f"three: ls; test -e {flags}/three")
+        stage.pipeline(
+            f"one: test -e {flags}/one", "two: echo 2 >two", f"three: ls; test -e {flags}/three"
+        )
         assert stage.ckpt("run", "ci").code == 20
         run, moved = stage.run(), tmp_path / "moved"
         stage.checkout.git("worktree", "move", "-f", "-f", str(stage.worktree(run)), str(moved))
@@ -534,11 +654,21 @@ class TestResume:
         (flags / "three").touch()
         assert stage.ckpt("resume", run).code == 0
         assert not stage.worktree(run).exists()
-        assert "two" in stage.checkout.git("ls-tree", "--name-only", f"refs/ckpt/trees/{stage.newest(run).id}:files").split()
+        assert (
+            "two"
+            in stage.checkout.git(
+                "ls-tree", "--name-only", f"refs/ckpt/trees/{stage.newest(run).id}:files"
+            ).split()
+        )
 
     @pytest.mark.long
     def test_skipped_phases_stay_skipped(self, stage: Stage) -> None:
-        stage.pipeline("two: [ -e ok ]", 'one: echo one >> "$CALLS"', top="inputs = { notes = '' }", more="skip_with = ['notes']\n")
+        stage.pipeline(
+            "two: [ -e ok ]",
+            'one: echo one >> "$CALLS"',
+            top="inputs = { notes = '' }",
+            more="skip_with = ['notes']\n",
+        )
         assert stage.ckpt("run", "ci", "-i", "notes=x").code == 20
         (stage.worktree(stage.run()) / "ok").touch()
         done = stage.ckpt("resume")
@@ -556,9 +686,14 @@ def test_what_a_program_recorded_is_shown_like_what_a_run_did(stage: Stage) -> N
             store.record("plan-failed", {}, run=run, trigger=trigger, errors=["no spec.md"])
             store.record("commit-complete", {}, run=run, trigger="post-commit")
         phases = json.loads(stage.ok("status", run, "--json"))["phases"]
-        shown[trigger] = [(each["phase"], each["status"], each["attempts"], each["errors"]) for each in phases]
+        shown[trigger] = [
+            (each["phase"], each["status"], each["attempts"], each["errors"]) for each in phases
+        ]
         assert "no spec.md" in stage.ok("status", run)
-    assert shown == {key: [("research", "complete", 1, []), ("plan", "failed", 1, ["no spec.md"])] for key in shown}
+    assert shown == {
+        key: [("research", "complete", 1, []), ("plan", "failed", 1, ["no spec.md"])]
+        for key in shown
+    }
 
 
 class TestWhereGitKnowsNoPlaceForAnotherWorktree:
@@ -576,7 +711,9 @@ class TestWhereGitKnowsNoPlaceForAnotherWorktree:
         stage.ok("finish", at=there)
         assert stage.status(stage.run()) == "complete"
 
-    def test_a_run_of_a_bare_one_goes_on_where_it_was_made(self, stage: Stage, tmp_path: Path) -> None:
+    def test_a_run_of_a_bare_one_goes_on_where_it_was_made(
+        self, stage: Stage, tmp_path: Path
+    ) -> None:
         bare, there = tmp_path / "bare", tmp_path / "there"
         stage.checkout.git("clone", "--quiet", "--bare", ".", str(bare))
         with Store.open(bare) as store:

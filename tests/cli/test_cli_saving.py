@@ -23,7 +23,9 @@ from tests.conftest import Checkout
 Save = Callable[..., str]
 
 
-def test_save_prints_the_id_and_tells_a_person_what_it_holds(ckpt: Ckpt, checkout: Checkout) -> None:
+def test_save_prints_the_id_and_tells_a_person_what_it_holds(
+    ckpt: Ckpt, checkout: Checkout
+) -> None:
     clean = ckpt("save", at=checkout)
     assert (clean.code, normal(clean.out), normal(clean.err)) == (
         0,
@@ -35,12 +37,16 @@ def test_save_prints_the_id_and_tells_a_person_what_it_holds(ckpt: Ckpt, checkou
     assert normal(dirty.err) == "saved research-complete with uncommitted changes on commit SHORT\n"
     without = ckpt("save", "--phase", "research-failed", "--no-worktree", at=checkout)
     assert normal(without.err) == "saved research-failed with no files on commit SHORT\n"
-    assert set(checkout.refs("refs/checkpoints")) == {f"refs/checkpoints/{done.out.strip()}" for done in (clean, dirty, without)}
+    assert set(checkout.refs("refs/checkpoints")) == {
+        f"refs/checkpoints/{done.out.strip()}" for done in (clean, dirty, without)
+    }
     assert set(checkout.refs("refs/ckpt/trees")) == {f"refs/ckpt/trees/{dirty.out.strip()}"}
 
 
 @pytest.mark.parametrize("within", [False, True])
-def test_save_counts_changed_submodules(ckpt: Ckpt, main_checkout: Checkout, make_checkout: Callable[..., Checkout], within: bool) -> None:
+def test_save_counts_changed_submodules(
+    ckpt: Ckpt, main_checkout: Checkout, make_checkout: Callable[..., Checkout], within: bool
+) -> None:
     inner, outer = make_checkout("inner"), make_checkout("outer")
     for made in (inner, outer):
         made.commit("first", README="hello\n")
@@ -61,22 +67,38 @@ def test_save_counts_changed_submodules(ckpt: Ckpt, main_checkout: Checkout, mak
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket"])
-def test_a_worktree_is_not_called_clean_of_which_something_is_not_captured(ckpt: Ckpt, main_checkout: Checkout, kind: str) -> None:
+def test_a_worktree_is_not_called_clean_of_which_something_is_not_captured(
+    ckpt: Ckpt, main_checkout: Checkout, kind: str
+) -> None:
     path = main_checkout.path / "README"
     path.unlink()
     if kind == "fifo":
         os.mkfifo(path)
     else:
-        with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):  # the name of a socket is short
+        with (
+            socket.socket(socket.AF_UNIX) as server,
+            contextlib.chdir(path.parent),
+        ):  # the name of a socket is short
             server.bind(path.name)
     done = ckpt("save", at=main_checkout)
     first, last = normal(done.err).splitlines()
-    assert first == f"warning: not captured: README: a {kind}, in the place of a tracked file, which the checkpoint has as the index does"
-    assert last == "saved manual-complete with the files as committed (1 not captured) on commit SHORT"
+    assert (
+        first
+        == f"warning: not captured: README: a {kind}, in the place of a tracked file, which the checkpoint has as the index does"
+    )
+    assert (
+        last == "saved manual-complete with the files as committed (1 not captured) on commit SHORT"
+    )
     again = ckpt("restore", done.out.strip(), at=main_checkout)
-    assert (again.code, again.err.splitlines()[0]) == (14, "error: in the way of the files, and in no checkpoint: README")
+    assert (again.code, again.err.splitlines()[0]) == (
+        14,
+        "error: in the way of the files, and in no checkpoint: README",
+    )
     path.unlink()
-    assert (ckpt("restore", done.out.strip(), at=main_checkout).code, path.read_text()) == (0, "hello\n")
+    assert (ckpt("restore", done.out.strip(), at=main_checkout).code, path.read_text()) == (
+        0,
+        "hello\n",
+    )
 
 
 def test_save_leaves_index_head_and_files_as_they_are(ckpt: Ckpt, checkout: Checkout) -> None:
@@ -88,7 +110,9 @@ def test_save_leaves_index_head_and_files_as_they_are(ckpt: Ckpt, checkout: Chec
     status = checkout.git("status", "--porcelain=v2")
     assert ckpt("save", at=checkout).code == 0
     after = checkout.fingerprint()
-    assert {key: value for key, value in after.items() if key != "refs"} == {key: value for key, value in before.items() if key != "refs"}
+    assert {key: value for key, value in after.items() if key != "refs"} == {
+        key: value for key, value in before.items() if key != "refs"
+    }
     assert checkout.git("status", "--porcelain=v2") == status
 
 
@@ -110,9 +134,15 @@ def test_where_history_was_cut_off_a_gc_right_afterwards_takes_no_linked_commit(
     assert "nothing is wrong" in ckpt("verify", at=main_checkout).err
 
 
-@pytest.mark.parametrize("error", [RefMoved("refs/keep/ckpt/… has moved"), LockHeld("/packed-refs.lock")])
+@pytest.mark.parametrize(
+    "error", [RefMoved("refs/keep/ckpt/… has moved"), LockHeld("/packed-refs.lock")]
+)
 def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_where_history_was_cut_off(
-    ckpt: Ckpt, save: Save, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, error: CkptError
+    ckpt: Ckpt,
+    save: Save,
+    main_checkout: Checkout,
+    monkeypatch: pytest.MonkeyPatch,
+    error: CkptError,
 ) -> None:
     """It does the same once more, and each later save would have waited for the same lock."""
     begun: list[str] = []
@@ -126,13 +156,17 @@ def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_w
         raise error
 
     monkeypatch.setattr(Remover, "settle", fail)
-    told = f"warning: what is below where history was cut off may not be kept yet: {error.message}\n"
+    told = (
+        f"warning: what is below where history was cut off may not be kept yet: {error.message}\n"
+    )
     assert [told in ckpt("save", at=main_checkout).err for _ in range(2)] == [True, False]
     assert begun == [hook.MAINTAIN]
 
 
 @pytest.mark.parametrize("message", ["one\ntwo", "x" * 1001])
-def test_a_message_that_is_too_long_or_of_several_lines_is_refused(ckpt: Ckpt, main_checkout: Checkout, message: str) -> None:
+def test_a_message_that_is_too_long_or_of_several_lines_is_refused(
+    ckpt: Ckpt, main_checkout: Checkout, message: str
+) -> None:
     done = ckpt("save", "-m", message, at=main_checkout)
     assert (done.code, done.out) == (2, "")
     hint = "hint: shorten it, and put the rest into the state"
@@ -140,16 +174,26 @@ def test_a_message_that_is_too_long_or_of_several_lines_is_refused(ckpt: Ckpt, m
     assert ckpt("list", at=main_checkout).out == ""
 
 
-def test_a_message_of_a_thousand_characters_is_whole(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:
+def test_a_message_of_a_thousand_characters_is_whole(
+    ckpt: Ckpt, save: Save, main_checkout: Checkout
+) -> None:
     save(main_checkout, "-m", f" {'x' * 1000}\n")
     assert json.loads(ckpt("show", "--json", at=main_checkout).out)["message"] == "x" * 1000
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("state.json", '{"a": {"b": [1, null, 1.5, true, "x"]}, "big": 123456789012345678901234567890}'), ("state.toml", "a.b = [1, 2]\n")],
+    [
+        (
+            "state.json",
+            '{"a": {"b": [1, null, 1.5, true, "x"]}, "big": 123456789012345678901234567890}',
+        ),
+        ("state.toml", "a.b = [1, 2]\n"),
+    ],
 )
-def test_a_state_comes_back_from_a_file(ckpt: Ckpt, checkout: Checkout, name: str, text: str) -> None:
+def test_a_state_comes_back_from_a_file(
+    ckpt: Ckpt, checkout: Checkout, name: str, text: str
+) -> None:
     (checkout.path.parent / name).write_text(text)
     assert ckpt("save", "--state", f"../{name}", at=checkout).code == 0
     done = ckpt("show", "--state", at=checkout)
@@ -157,10 +201,14 @@ def test_a_state_comes_back_from_a_file(ckpt: Ckpt, checkout: Checkout, name: st
     assert (done.code, json.loads(done.out), done.err) == (0, expected, "")
 
 
-def test_an_integer_of_ten_thousand_digits_comes_back(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:
+def test_an_integer_of_ten_thousand_digits_comes_back(
+    ckpt: Ckpt, save: Save, main_checkout: Checkout
+) -> None:
     text = '{"n": ' + "7" * 10_000 + "}"
     save(main_checkout, "--state", "-", stdin=text)
-    assert ckpt("show", "--state", at=main_checkout).out == text.replace("{", "{\n  ").replace("}", "\n}\n")
+    assert ckpt("show", "--state", at=main_checkout).out == text.replace("{", "{\n  ").replace(
+        "}", "\n}\n"
+    )
     assert f'"n": {"7" * 10_000}' in ckpt("show", "--json", at=main_checkout).out
 
 
@@ -168,7 +216,14 @@ def test_show_is_a_page_for_a_person(ckpt: Ckpt, save: Save, checkout: Checkout)
     checkout.write("README", "hello\nworld\n")
     checkout.write("notes/todo.md", "later\n")
     save(
-        checkout, "-m", "half way", "--phase", "research", "--state", "-", stdin='{"step": 3, "owner": null, "plan": {"next": ["a", null]}}'
+        checkout,
+        "-m",
+        "half way",
+        "--phase",
+        "research",
+        "--state",
+        "-",
+        stdin='{"step": 3, "owner": null, "plan": {"next": ["a", null]}}',
     )
     done = ckpt("show", at=checkout)
     assert (done.code, done.err) == (0, "")
@@ -196,14 +251,21 @@ def test_show_is_a_page_for_a_person(ckpt: Ckpt, save: Save, checkout: Checkout)
     )
 
 
-def test_show_of_clean_and_uncaptured_files(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:
+def test_show_of_clean_and_uncaptured_files(
+    ckpt: Ckpt, save: Save, main_checkout: Checkout
+) -> None:
     save(main_checkout)
     assert ckpt("show", at=main_checkout).out.splitlines()[-1] == "files:       as committed"
     save(main_checkout, "--no-worktree")
-    assert ckpt("show", at=main_checkout).out.splitlines()[-1] == "files:       not captured: the commit stands for them"
+    assert (
+        ckpt("show", at=main_checkout).out.splitlines()[-1]
+        == "files:       not captured: the commit stands for them"
+    )
 
 
-def test_show_of_progress_errors_and_keys_of_a_later_version(ckpt: Ckpt, main_checkout: Checkout) -> None:
+def test_show_of_progress_errors_and_keys_of_a_later_version(
+    ckpt: Ckpt, main_checkout: Checkout
+) -> None:
     text = document(errors='["first", "second"]', agent='"planner"', colour='"blue"').replace(
         "\n[state]",
         '\n[progress]\ncurrent_phase = 2\ntotal_phases = 5\ncurrent_task = "design"\ntasks_completed = 5\ntasks_total = 35\n[state]',
@@ -227,7 +289,9 @@ def test_show_of_progress_errors_and_keys_of_a_later_version(ckpt: Ckpt, main_ch
 def test_raw_is_the_blob_byte_for_byte(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
     made = save(checkout, "--state", "-", stdin='{"a": "ünï"}')
     done = ckpt("show", made, "--raw", at=checkout)
-    assert done == Outcome(0, checkout.git("cat-file", "blob", f"refs/checkpoints/{made}") + "\n", "")
+    assert done == Outcome(
+        0, checkout.git("cat-file", "blob", f"refs/checkpoints/{made}") + "\n", ""
+    )
 
 
 def test_ways_to_name_a_checkpoint(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
@@ -252,18 +316,34 @@ def test_diff_of_files_is_gits_own(ckpt: Ckpt, save: Save, checkout: Checkout) -
     checkout.write("sub/new file", "new\n")
     two = save(checkout)
     trees = "HEAD^{tree}", f"refs/ckpt/trees/{two}:files"
-    assert ckpt("diff", one, two, at=checkout) == Outcome(0, checkout.git("diff", *trees) + "\n", "")
-    assert ckpt("diff", "--stat", one, two, at=checkout) == Outcome(0, checkout.git("diff", "--stat", *trees) + "\n", "")
+    assert ckpt("diff", one, two, at=checkout) == Outcome(
+        0, checkout.git("diff", *trees) + "\n", ""
+    )
+    assert ckpt("diff", "--stat", one, two, at=checkout) == Outcome(
+        0, checkout.git("diff", "--stat", *trees) + "\n", ""
+    )
     assert ckpt("diff", one, at=checkout) == Outcome(0, checkout.git("diff", *trees) + "\n", "")
     assert ckpt("diff", two, at=checkout) == Outcome(0, "", "")
     only = checkout.git("diff", *trees, "--", "sub") + "\n"
     assert ckpt("diff", one, two, "--", "sub", at=checkout) == Outcome(0, only, "")
     assert ckpt("diff", one, "--", "new file", at=checkout.path / "sub") == Outcome(0, only, "")
-    for ids, other in (((one, two), f"in checkpoint {two[:8]}"), ((one,), "among the files here that are captured")):
-        for paths, named in ((["nofile"], "nofile"), (["sub", "no*e"], "no*e"), (["sub/"], None), ([":/sub"], None)):
+    for ids, other in (
+        ((one, two), f"in checkpoint {two[:8]}"),
+        ((one,), "among the files here that are captured"),
+    ):
+        for paths, named in (
+            (["nofile"], "nofile"),
+            (["sub", "no*e"], "no*e"),
+            (["sub/"], None),
+            ([":/sub"], None),
+        ):
             done = ckpt("diff", *ids, "--", *paths, at=checkout)
             assert done.code == (12 if named else 0)
-            assert done.err.startswith(f"error: no file in checkpoint {one[:8]} or {other} matches {named}\nhint: " if named else "")
+            assert done.err.startswith(
+                f"error: no file in checkpoint {one[:8]} or {other} matches {named}\nhint: "
+                if named
+                else ""
+            )
     unchanged = checkout.git("ls-files").splitlines()[0]
     assert ckpt("diff", two, "--", unchanged, at=checkout) == Outcome(0, "", "")
 
@@ -306,12 +386,18 @@ def test_diff_of_states_is_readable(ckpt: Ckpt, save: Save, checkout: Checkout) 
 def test_diff_shows_what_json_lacks(ckpt: Ckpt, main_checkout: Checkout) -> None:
     for digit, state in (("1", "v = 1979-05-27\n"), ("2", 'v = "AAE="\n')):
         name = "11111111-1111-4111-8111-111111111111".replace("1", digit, 8)
-        text = document(id=f'"{name}"', types='{ "/v" = "bytes" }' if digit == "2" else None) + state
+        text = (
+            document(id=f'"{name}"', types='{ "/v" = "bytes" }' if digit == "2" else None) + state
+        )
         store_text(main_checkout, f"refs/checkpoints/{name}", text)
-    assert ckpt("diff", "1111", "2222", at=main_checkout) == Outcome(0, "state 11111111..22222222\n~ /v: 1979-05-27 -> base64 AAE=\n", "")
+    assert ckpt("diff", "1111", "2222", at=main_checkout) == Outcome(
+        0, "state 11111111..22222222\n~ /v: 1979-05-27 -> base64 AAE=\n", ""
+    )
 
 
-def test_a_path_without_dashes_is_pointed_out(ckpt: Ckpt, save: Save, main_checkout: Checkout) -> None:
+def test_a_path_without_dashes_is_pointed_out(
+    ckpt: Ckpt, save: Save, main_checkout: Checkout
+) -> None:
     save(main_checkout)
     assert ckpt("diff", "latest", "README", at=main_checkout) == Outcome(
         12,
@@ -344,7 +430,9 @@ def test_remove_prints_what_is_gone(ckpt: Ckpt, save: Save, checkout: Checkout) 
 
 
 @pytest.mark.long
-def test_expire_says_what_and_why(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path, save: Save) -> None:
+def test_expire_says_what_and_why(
+    ckpt: Ckpt, checkout: Checkout, git_ckpt: Path, save: Save
+) -> None:
     assert git_ckpt.exists()
     checkout.git("ckpt", "-q", "init", "--hooks", "files")
     for number in range(3):
@@ -357,20 +445,29 @@ def test_expire_says_what_and_why(ckpt: Ckpt, checkout: Checkout, git_ckpt: Path
     dry = ckpt("expire", "--keep-last", "1", "--older-than", "0s", "--dry-run", at=checkout)
     assert dry == Outcome(
         0,
-        "".join(f"expires\t{id_}\tcommit-complete\t{_age(dry.out, id_)} old, limit 0s\n" for id_ in hooks[1:]),
+        "".join(
+            f"expires\t{id_}\tcommit-complete\t{_age(dry.out, id_)} old, limit 0s\n"
+            for id_ in hooks[1:]
+        ),
         "2 of 4 checkpoints would expire\n",
     )
     assert checkout.fingerprint() == before
     done = ckpt("expire", "--keep-last", "1", "--older-than", "0s", at=checkout)
     assert (done.code, done.err) == (0, "2 of 4 checkpoints expired\n")
-    assert [line.split("\t")[:2] for line in done.out.splitlines()] == [["expired", id_] for id_ in hooks[1:]]
-    assert set(checkout.refs("refs/checkpoints")) == {f"refs/checkpoints/{id_}" for id_ in (manual, hooks[0])}
+    assert [line.split("\t")[:2] for line in done.out.splitlines()] == [
+        ["expired", id_] for id_ in hooks[1:]
+    ]
+    assert set(checkout.refs("refs/checkpoints")) == {
+        f"refs/checkpoints/{id_}" for id_ in (manual, hooks[0])
+    }
     everything = ckpt("expire", "--all", "--older-than", "0s", "--keep-last", "0", at=checkout)
     assert (everything.code, everything.err) == (0, "2 of 2 checkpoints expired\n")
     assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
 
-def test_who_saves_is_told_and_what_an_agent_saves_is_thinned(ckpt: Ckpt, main_checkout: Checkout) -> None:
+def test_who_saves_is_told_and_what_an_agent_saves_is_thinned(
+    ckpt: Ckpt, main_checkout: Checkout
+) -> None:
     saved = []
     for number in range(3):
         main_checkout.write("work", f"{number}\n")
@@ -382,9 +479,12 @@ def test_who_saves_is_told_and_what_an_agent_saves_is_thinned(ckpt: Ckpt, main_c
     done = ckpt("expire", at=main_checkout)
     assert (done.code, done.err) == (0, "2 of 3 checkpoints expired\n")
     assert re.sub(r"[0-9]+s old", "0s old", done.out) == "".join(
-        f"expired\t{each}\tmanual-complete\t0s old, one a day stays\n" for each in reversed(saved[:2])
+        f"expired\t{each}\tmanual-complete\t0s old, one a day stays\n"
+        for each in reversed(saved[:2])
     )
-    said = "error: --agent is given without a name\nhint: name who saves: git ckpt save --agent NAME\n"
+    said = (
+        "error: --agent is given without a name\nhint: name who saves: git ckpt save --agent NAME\n"
+    )
     assert ckpt("save", "--agent", " ", at=main_checkout) == Outcome(2, "", said)
 
 
@@ -396,9 +496,19 @@ def _age(text: str, id_: str) -> str:
 def test_what_git_would_write_otherwise_is_told(ckpt: Ckpt, main_checkout: Checkout) -> None:
     for name, command in (("clean", "sed /^out/d"), ("smudge", "cat")):
         main_checkout.git("config", f"filter.strip.{name}", command)
-    main_checkout.commit("notebooks", **{".gitattributes": "*.nb filter=strip\n", "a.nb": "source\nout\n", "id_rsa.nb": "source\nout\n"})
+    main_checkout.commit(
+        "notebooks",
+        **{
+            ".gitattributes": "*.nb filter=strip\n",
+            "a.nb": "source\nout\n",
+            "id_rsa.nb": "source\nout\n",
+        },
+    )
     saved = ckpt("save", at=main_checkout)
-    assert saved.err.splitlines()[0] == "warning: comes back as git writes it, not byte for byte: id_rsa.nb"
+    assert (
+        saved.err.splitlines()[0]
+        == "warning: comes back as git writes it, not byte for byte: id_rsa.nb"
+    )
     assert ckpt("show", at=main_checkout).out.splitlines()[-3:] == [
         "files:       as committed",
         "    byte for byte, as git would write them otherwise: a.nb",
@@ -407,7 +517,10 @@ def test_what_git_would_write_otherwise_is_told(ckpt: Ckpt, main_checkout: Check
     main_checkout.write("id_rsa.nb", "something else\n")
     done = ckpt("restore", saved.out.strip(), "--dry-run", at=main_checkout)
     assert done.out == "change  id_rsa.nb\n"
-    assert done.err.splitlines()[0] == "warning: comes back as git writes it, not byte for byte: id_rsa.nb"
+    assert (
+        done.err.splitlines()[0]
+        == "warning: comes back as git writes it, not byte for byte: id_rsa.nb"
+    )
 
 
 def test_of_many_files_a_few_are_named(ckpt: Ckpt, main_checkout: Checkout) -> None:
@@ -425,23 +538,33 @@ def test_of_many_files_a_few_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
         "warning: not captured: 10.fifo: a fifo",
         "warning: not captured: 10.pem, 11.pem, 12.pem and 9 more: its name looks like a secret (*.pem)",
         "warning: comes back as git writes it, not byte for byte: 10.txt, 11.txt, 12.txt and 9 more",
-        *(f"warning: captured, and looks like a secret: {number}.py:1 (github-pat)" for number in (10, 11, 12)),
+        *(
+            f"warning: captured, and looks like a secret: {number}.py:1 (github-pat)"
+            for number in (10, 11, 12)
+        ),
         "warning: captured, and looks like a secret: 9 more files",
         "what is no secret is settled by: git ckpt allow --secret 10.py",
         "each of them is named by: git ckpt show SHORT",
         "saved manual-complete with uncommitted changes (13 not captured) on commit SHORT",
     ]
     shown = ckpt("show", at=main_checkout).out
-    assert [shown.count(f"{number}.{kind}") for number in range(10, 22) for kind in ("txt", "pem", "py")] == [2, 1, 2] * 12
+    assert [
+        shown.count(f"{number}.{kind}") for number in range(10, 22) for kind in ("txt", "pem", "py")
+    ] == [2, 1, 2] * 12
 
 
-def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(ckpt: Ckpt, main_checkout: Checkout) -> None:
+def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(
+    ckpt: Ckpt, main_checkout: Checkout
+) -> None:
     token = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4"
     main_checkout.write("a.py", f"x = '{token}'\ny = '{token}'\n")
     done = ckpt("save", at=main_checkout)
     assert done.code == 0
     settling = "what is no secret is settled by: git ckpt allow --secret a.py\n"
-    assert f"warning: captured, and looks like a secret: a.py:1 (github-pat) and 1 more\n{settling}" in done.err
+    assert (
+        f"warning: captured, and looks like a secret: a.py:1 (github-pat) and 1 more\n{settling}"
+        in done.err
+    )
     shown = ckpt("show", at=main_checkout).out
     assert "    looks like a secret: a.py:2 (github-pat, " in shown
     assert token not in done.err + shown

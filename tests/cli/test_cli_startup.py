@@ -11,8 +11,20 @@ from gitckpt.store.config import settings
 from tests.cli.conftest import PROJECT, Spawn
 from tests.conftest import Checkout
 
-HEAVY = ("pygit2", "tomlkit", "rich", "markdown_it", "pygments", "shellingham", "asyncio", "subprocess", "unittest")
-ALL = {file.stem for file in (PROJECT / "gitckpt" / "cli" / "commands").glob("[a-z]*.py")} - {"demo"}
+HEAVY = (
+    "pygit2",
+    "tomlkit",
+    "rich",
+    "markdown_it",
+    "pygments",
+    "shellingham",
+    "asyncio",
+    "subprocess",
+    "unittest",
+)
+ALL = {file.stem for file in (PROJECT / "gitckpt" / "cli" / "commands").glob("[a-z]*.py")} - {
+    "demo"
+}
 """The modules that hold commands."""
 
 PROBE = """
@@ -58,30 +70,60 @@ def commands_among(found: set[str]) -> set[str]:
     ],
 )
 def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands(
-    spawn: Spawn, main_checkout: Checkout, save: Callable[..., str], args: list[str], module: str | None
+    spawn: Spawn,
+    main_checkout: Checkout,
+    save: Callable[..., str],
+    args: list[str],
+    module: str | None,
 ) -> None:
     save(main_checkout)
     found = modules_of(spawn, main_checkout, *args)
-    assert found & {"typer", "click", "gitckpt.cli.parser.app", "gitckpt.cli.parser.commands", "traceback", *HEAVY} == set()
+    assert (
+        found
+        & {
+            "typer",
+            "click",
+            "gitckpt.cli.parser.app",
+            "gitckpt.cli.parser.commands",
+            "traceback",
+            *HEAVY,
+        }
+        == set()
+    )
     assert commands_among(found) == ({module} if module else set())
 
 
 @pytest.mark.parametrize(
-    "args", [["runs", "--json"], ["start", "a-run"], ["run", "ci", "--dry-run"], ["verify", "--json"], ["expire", "-n", "--keep-last", "5"]]
+    "args",
+    [
+        ["runs", "--json"],
+        ["start", "a-run"],
+        ["run", "ci", "--dry-run"],
+        ["verify", "--json"],
+        ["expire", "-n", "--keep-last", "5"],
+    ],
 )
-def test_no_plain_call_imports_what_the_parser_needs(spawn: Spawn, main_checkout: Checkout, args: list[str]) -> None:
+def test_no_plain_call_imports_what_the_parser_needs(
+    spawn: Spawn, main_checkout: Checkout, args: list[str]
+) -> None:
     """From 0.29 on, Typer imports pydantic: 130 ms."""
     main_checkout.write("gitckpt.toml", '[[pipelines.ci.phases]]\nname = "a"\nrun = "true"\n')
     assert modules_of(spawn, main_checkout, *args) & {"typer", "click", "pydantic"} == set()
 
 
-def test_settings_as_they_were_made_need_no_library_to_be_read(spawn: Spawn, main_checkout: Checkout) -> None:
+def test_settings_as_they_were_made_need_no_library_to_be_read(
+    spawn: Spawn, main_checkout: Checkout
+) -> None:
     main_checkout.write("gitckpt.toml", settings.TEMPLATE)
     assert "tomllib" not in modules_of(spawn, main_checkout, "save", "-m", "x")
 
 
 def test_the_version_needs_nothing_of_git(spawn: Spawn, main_checkout: Checkout) -> None:
-    assert not {name for name in modules_of(spawn, main_checkout, "--version") if name.startswith(("gitckpt.git", "gitckpt.store"))}
+    assert not {
+        name
+        for name in modules_of(spawn, main_checkout, "--version")
+        if name.startswith(("gitckpt.git", "gitckpt.store"))
+    }
 
 
 @pytest.mark.long
@@ -99,7 +141,11 @@ def test_the_version_needs_nothing_of_git(spawn: Spawn, main_checkout: Checkout)
     ],
 )
 def test_typer_imports_the_command_that_is_called_and_for_help_and_completion_all(
-    spawn: Spawn, main_checkout: Checkout, save: Callable[..., str], args: list[str], modules: set[str]
+    spawn: Spawn,
+    main_checkout: Checkout,
+    save: Callable[..., str],
+    args: list[str],
+    modules: set[str],
 ) -> None:
     save(main_checkout)
     found = modules_of(spawn, main_checkout, *args)

@@ -32,15 +32,26 @@ __all__ = ["stage"]
 BOLD, RESET = "\x1b[1m", "\x1b[0m"
 
 
-def on_terminal(*args: str, at: Checkout, columns: int = 80, env: dict[str, str] | None = None) -> tuple[int, str]:
+def on_terminal(
+    *args: str, at: Checkout, columns: int = 80, env: dict[str, str] | None = None
+) -> tuple[int, str]:
     """Returns exit code and everything that `git ckpt` writes to a terminal: both streams, as they come."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "TERM")}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "COLUMNS", "TERM")
+    }
     said: list[bytes] = []
     reader = threading.Thread(target=lambda: said.extend(_chunks(leader)))
     reader.start()
-    done = forked.git_ckpt(*args, directory=at.path, env=clean | {"TERM": "xterm"} | (env or {}), terminal=os.ttyname(follower))
+    done = forked.git_ckpt(
+        *args,
+        directory=at.path,
+        env=clean | {"TERM": "xterm"} | (env or {}),
+        terminal=os.ttyname(follower),
+    )
     os.close(follower)
     reader.join()
     os.close(leader)
@@ -66,7 +77,13 @@ def busy(main_checkout: Checkout) -> Checkout:
     with Store.open(main_checkout.path) as store:
         first = store.record("research-complete", {"step": 1}, start="add login")
         main_checkout.write("README", "changed\n")
-        store.record("build-failed", {}, run=first.run, worktree=store.capture(), message="a message that is " + "very " * 20 + "long")
+        store.record(
+            "build-failed",
+            {},
+            run=first.run,
+            worktree=store.capture(),
+            message="a message that is " + "very " * 20 + "long",
+        )
     main_checkout.write("README", "changed again\n")
     return main_checkout
 
@@ -75,10 +92,14 @@ def test_list_is_a_table(busy: Checkout) -> None:
     code, said = on_terminal("list", at=busy, columns=140)
     head, *rows = said.splitlines()
     assert code == 0
-    assert head == f"{BOLD}ID        AGE  RUN                        PHASE              COMMIT    BRANCH  FILES  MESSAGE{RESET}"
+    assert (
+        head
+        == f"{BOLD}ID        AGE  RUN                        PHASE              COMMIT    BRANCH  FILES  MESSAGE{RESET}"
+    )
     first, second = (re.sub(r"  (now|\d+s) +", "  AGE  ", normal(row)) for row in rows)
     assert re.fullmatch(
-        r"SHORT  AGE  STAMP-add-login  build-failed       SHORT  main    1      a message that is( very)+( v?e?r?)?…", first
+        r"SHORT  AGE  STAMP-add-login  build-failed       SHORT  main    1      a message that is( very)+( v?e?r?)?…",
+        first,
     )
     assert re.fullmatch(r"SHORT  AGE  STAMP-add-login  research-complete  SHORT  main", second)
     assert len(rows[0]) == 140
@@ -86,7 +107,12 @@ def test_list_is_a_table(busy: Checkout) -> None:
 
 @pytest.mark.parametrize("columns", [100, 80, 60, 30])
 def test_no_line_is_wider_than_the_terminal(busy: Checkout, columns: int) -> None:
-    busy.git("checkout", "--quiet", "-b", "a-branch-with-a-name-that-goes-on-and-on/日本語のとても長い名前")
+    busy.git(
+        "checkout",
+        "--quiet",
+        "-b",
+        "a-branch-with-a-name-that-goes-on-and-on/日本語のとても長い名前",
+    )
     with Store.open(busy.path) as store:
         store.record("plan-complete", {}, message="日本語" * 40)
     code, said = on_terminal("list", at=busy, columns=columns, env={"NO_COLOR": "1"})
@@ -95,7 +121,9 @@ def test_no_line_is_wider_than_the_terminal(busy: Checkout, columns: int) -> Non
     assert len(lines) == 4
     assert max(map(columns_of, lines)) <= columns
     assert all("…" in line for line in lines[1:])
-    assert [line[:8] for line in lines[1:]] == [name.rpartition("/")[2][:8] for name in _newest_first(busy)]
+    assert [line[:8] for line in lines[1:]] == [
+        name.rpartition("/")[2][:8] for name in _newest_first(busy)
+    ]
 
 
 def _newest_first(checkout: Checkout) -> list[str]:
@@ -121,14 +149,18 @@ def test_a_column_without_anything_is_left_out(main_checkout: Checkout) -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("args", [["list"], ["show"], ["doctor"], ["diff", "HEAD"], ["nonsense"], ["show", "nothing"]])
+@pytest.mark.parametrize(
+    "args", [["list"], ["show"], ["doctor"], ["diff", "HEAD"], ["nonsense"], ["show", "nothing"]]
+)
 def test_colour_only_on_a_terminal_that_wants_it(busy: Checkout, args: list[str]) -> None:
     code, coloured = on_terminal(*args, at=busy)
     assert "\x1b[" in coloured
     for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         plain = on_terminal(*args, at=busy, env=env)
         assert (plain[0], "\x1b" in plain[1]) == (code, False), env
-    piped = forked.git_ckpt(*args, directory=busy.path, env=os.environ | {"NO_COLOR": "", "TERM": "xterm"})
+    piped = forked.git_ckpt(
+        *args, directory=busy.path, env=os.environ | {"NO_COLOR": "", "TERM": "xterm"}
+    )
     assert piped.code == code
     assert "\x1b" not in piped.out + piped.err
 
@@ -178,7 +210,11 @@ def test_a_capture_that_takes_long_says_so(main_checkout: Checkout) -> None:
 
 
 @pytest.mark.long(but=["list"])
-@pytest.mark.parametrize("words", [["du"], ["verify"], ["expire", "--dry-run"], ["list"], ["doctor"]], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "words",
+    [["du"], ["verify"], ["expire", "--dry-run"], ["list"], ["doctor"]],
+    ids=lambda words: words[0],
+)
 def test_what_takes_longer_than_a_second_says_so_at_a_terminal_alone(
     busy: Checkout, tmp_path: Path, spawn: Spawn, words: list[str]
 ) -> None:
@@ -200,7 +236,9 @@ def test_what_takes_longer_than_a_second_says_so_at_a_terminal_alone(
 
 
 @pytest.mark.parametrize("columns", [1, 2, 7, 12])
-def test_a_terminal_that_is_too_narrow_for_a_table_gets_what_fits(busy: Checkout, columns: int) -> None:
+def test_a_terminal_that_is_too_narrow_for_a_table_gets_what_fits(
+    busy: Checkout, columns: int
+) -> None:
     code, said = on_terminal("list", at=busy, columns=columns, env={"NO_COLOR": "1"})
     assert (code, len(said.splitlines())) == (0, 3)
 
@@ -210,7 +248,9 @@ def test_a_style_cannot_be_put_into_a_text() -> None:
         f"{terminal.heading('x')}: y"
 
 
-def test_a_patch_is_coloured_line_by_line_and_harmless(main_checkout: Checkout, spawn: Spawn) -> None:
+def test_a_patch_is_coloured_line_by_line_and_harmless(
+    main_checkout: Checkout, spawn: Spawn
+) -> None:
     with Store.open(main_checkout.path) as store:
         first = store.record("a-complete", {})
     main_checkout.write("README", "new\x1b[35m\u202e\ttext\r\n")
@@ -279,4 +319,6 @@ def test_a_person_is_told_the_beginning_of_a_long_word(capsys: pytest.CaptureFix
     terminal.remark("word " * 4000)
     terminal.fail(UsageError("m" * 10**6, hint="h" * 10**6))
     longest = "word " * 2000
-    assert capsys.readouterr().err == (f"warning: a {'b' * 200}… c {path}\\x1b\n{longest}…\nerror: {'m' * 200}…\nhint: {'h' * 200}…\n")
+    assert capsys.readouterr().err == (
+        f"warning: a {'b' * 200}… c {path}\\x1b\n{longest}…\nerror: {'m' * 200}…\nhint: {'h' * 200}…\n"
+    )

@@ -36,7 +36,9 @@ run = "cat new >seen; false"
 def elsewhere(stage: Stage, tmp_path: Path) -> Checkout:
     """Another repository, to which a run of the first one was fetched that failed, with an input that is a command."""
     stage.pipeline(
-        'zero: echo x=1 >>"$CKPT_SET"; echo new >new', 'one: eval "$CKPT_INPUT_TOOL"', top='inputs = { tool = "true", name = "x" }'
+        'zero: echo x=1 >>"$CKPT_SET"; echo new >new',
+        'one: eval "$CKPT_INPUT_TOOL"',
+        top='inputs = { tool = "true", name = "x" }',
     )
     stage.checkout.git("add", "--all")
     stage.checkout.git("commit", "--quiet", "--message", "pipeline")
@@ -66,8 +68,18 @@ ACCOUNT = [
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("words", [["resume"], ["resume", "--from", "one"], ["resume", "--input", "name=y"], ["resume", "--rewind"]])
-def test_what_decides_is_shown_and_nothing_is_done(stage: Stage, elsewhere: Checkout, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["resume"],
+        ["resume", "--from", "one"],
+        ["resume", "--input", "name=y"],
+        ["resume", "--rewind"],
+    ],
+)
+def test_what_decides_is_shown_and_nothing_is_done(
+    stage: Stage, elsewhere: Checkout, words: list[str]
+) -> None:
     run = stage.run()
     before = elsewhere.refs()
     done = stage.ckpt(*words[:1], run, *words[1:], at=elsewhere.path)
@@ -87,7 +99,10 @@ def test_a_fork_of_it_is_refused_as_well(stage: Stage, elsewhere: Checkout) -> N
     done = stage.ckpt("resume", run, "--fork", at=elsewhere.path)
     assert (done.code, done.err.splitlines()[1:-1]) == (2, ACCOUNT)
     done = stage.ckpt("resume", run, "--fork", "--trust", at=elsewhere.path)
-    assert (done.code, ACCOUNT[1:2] == [line for line in done.err.splitlines() if line == ACCOUNT[1]]) == (20, True)
+    assert (
+        done.code,
+        ACCOUNT[1:2] == [line for line in done.err.splitlines() if line == ACCOUNT[1]],
+    ) == (20, True)
     assert stage.ckpt("resume", run, at=elsewhere.path).code == 2  # the old one is what it was
 
 
@@ -113,7 +128,10 @@ def test_whoever_has_seen_it_is_not_asked_again(stage: Stage, elsewhere: Checkou
     run = stage.run()
     done = stage.ckpt("resume", run, "--trust", at=elsewhere.path)
     assert (done.code, done.out) == (20, f"{run}\n")
-    assert done.err.splitlines()[: len(ACCOUNT) + 1] == [f"adopts {run}, which was not written in this repository", *ACCOUNT]
+    assert done.err.splitlines()[: len(ACCOUNT) + 1] == [
+        f"adopts {run}, which was not written in this repository",
+        *ACCOUNT,
+    ]
     again = stage.ckpt("resume", at=elsewhere.path)
     assert (again.code, "adopts" in again.err) == (20, False)
     assert stage.ckpt("resume", "--input", "tool=true", at=elsewhere.path).code == 0
@@ -129,9 +147,16 @@ def test_it_is_adopted_once(stage: Stage, elsewhere: Checkout) -> None:
 
 
 @pytest.mark.long
-def test_inputs_that_were_replaced_by_a_fetch_are_not_ours(stage: Stage, elsewhere: Checkout) -> None:
+def test_inputs_that_were_replaced_by_a_fetch_are_not_ours(
+    stage: Stage, elsewhere: Checkout
+) -> None:
     run = stage.run()
-    assert stage.ckpt("resume", run, "--trust", "--input", "tool=touch evil; false", at=elsewhere.path).code == 20
+    assert (
+        stage.ckpt(
+            "resume", run, "--trust", "--input", "tool=touch evil; false", at=elsewhere.path
+        ).code
+        == 20
+    )
     stage.checkout.git("fetch", "--quiet", str(elsewhere.path), REFS, OWN)
     done = stage.ckpt("resume", run)
     assert (done.code, "    tool = touch evil; false" in done.err.splitlines()) == (2, True)
@@ -162,14 +187,23 @@ def test_where_the_chain_is_gone_one_is_asked_and_nothing_is_lost(stage: Stage) 
     assert stage.ckpt("resume").code == 20
 
 
-def test_the_worktree_is_brought_to_where_others_have_gone_on_with_the_run(stage: Stage, elsewhere: Checkout) -> None:
+def test_the_worktree_is_brought_to_where_others_have_gone_on_with_the_run(
+    stage: Stage, elsewhere: Checkout
+) -> None:
     run = stage.run()
     there = stage.worktree(run)
     (there / "mine").write_text("by hand, after the failure\n")
     (elsewhere.path / "gitckpt.toml").write_text(ELSEWHERE)
     tool = "tool=echo more >>new; git add new; git commit --quiet -m new"
-    assert stage.ckpt("resume", run, "--trust", "--accept-changes", "--input", tool, at=elsewhere.path).code == 20
-    stage.checkout.git("fetch", "--quiet", str(elsewhere.path), REFS, OWN, "+refs/keep/*:refs/keep/*")
+    assert (
+        stage.ckpt(
+            "resume", run, "--trust", "--accept-changes", "--input", tool, at=elsewhere.path
+        ).code
+        == 20
+    )
+    stage.checkout.git(
+        "fetch", "--quiet", str(elsewhere.path), REFS, OWN, "+refs/keep/*:refs/keep/*"
+    )
     (stage.checkout.path / "gitckpt.toml").write_text(ELSEWHERE.replace("; false", ""))
     done = stage.ckpt("resume", run, "--trust", "--accept-changes")
     assert done.code == 0, done.err
@@ -177,7 +211,9 @@ def test_the_worktree_is_brought_to_where_others_have_gone_on_with_the_run(stage
     assert "its worktree was as " in done.err
     with stage.store() as store:
         held = [entry for entry in store.list() if entry.trigger == "safety"]
-        assert [store.file(entry.id, "mine") for entry in held if entry.tree][-1] == b"by hand, after the failure\n"
+        assert [store.file(entry.id, "mine") for entry in held if entry.tree][
+            -1
+        ] == b"by hand, after the failure\n"
 
 
 @pytest.fixture
@@ -196,7 +232,9 @@ def shared(stage: Stage, tmp_path: Path) -> tuple[str, Path, Checkout]:
 
 
 @pytest.mark.long
-def test_of_a_run_that_people_drive_as_well(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+def test_of_a_run_that_people_drive_as_well(
+    stage: Stage, shared: tuple[str, Path, Checkout]
+) -> None:
     run, path, _ = shared
     assert stage.ckpt("resume", run, "--no-run").code == 0
     assert not (path / "more").exists()
@@ -204,7 +242,9 @@ def test_of_a_run_that_people_drive_as_well(stage: Stage, shared: tuple[str, Pat
     assert (path / "more").read_text() == "from there\n"
 
 
-def test_a_worktree_that_was_moved_is_brought_there_as_well(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+def test_a_worktree_that_was_moved_is_brought_there_as_well(
+    stage: Stage, shared: tuple[str, Path, Checkout]
+) -> None:
     run, path, _ = shared
     moved = path.rename(stage.checkout.path / "moved")
     done = stage.ckpt("resume", run, "--trust")
@@ -213,7 +253,9 @@ def test_a_worktree_that_was_moved_is_brought_there_as_well(stage: Stage, shared
     assert "as it was left" not in done.err
 
 
-def test_what_was_saved_since_is_not_replaced(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+def test_what_was_saved_since_is_not_replaced(
+    stage: Stage, shared: tuple[str, Path, Checkout]
+) -> None:
     run, path, _ = shared
     with stage.store() as store:
         adopted = store.newest(run)
@@ -224,12 +266,18 @@ def test_what_was_saved_since_is_not_replaced(stage: Stage, shared: tuple[str, P
     done = stage.ckpt("resume", run)
     assert (done.code, (path / "mine").read_text()) == (14, "edited\n")
     assert f"to have what they made instead: git ckpt resume {adopted.id} --rewind" in done.err
-    assert (stage.ckpt("resume", run).code, (path / "mine").read_text(), (path / "more").exists()) == (0, "edited\n", False)
+    assert (
+        stage.ckpt("resume", run).code,
+        (path / "mine").read_text(),
+        (path / "more").exists(),
+    ) == (0, "edited\n", False)
     assert stage.ckpt("resume", adopted.id, "--rewind").code == 0
     assert (path / "more").read_text() == "from there\n"
 
 
-def test_nor_where_it_was_saved_before_the_run_was_adopted(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+def test_nor_where_it_was_saved_before_the_run_was_adopted(
+    stage: Stage, shared: tuple[str, Path, Checkout]
+) -> None:
     run, path, _ = shared
     (path / "mine").write_text("saved\n")
     stage.ok("save", at=path)
@@ -255,7 +303,9 @@ def test_nor_where_only_a_full_disk_has_left_it_out_of_the_chain(stage: Stage) -
     assert "its worktree was as" not in done.err
 
 
-def test_what_is_left_of_theirs_comes_where_the_newest_was_removed(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+def test_what_is_left_of_theirs_comes_where_the_newest_was_removed(
+    stage: Stage, shared: tuple[str, Path, Checkout]
+) -> None:
     run, path, other = shared
     theirs = other.path / ".ckpt/worktrees" / run
     (theirs / "more").write_text("wrong\n")
@@ -269,7 +319,9 @@ def test_what_is_left_of_theirs_comes_where_the_newest_was_removed(stage: Stage,
     assert (path / "more").read_text() == "from there\n"
 
 
-def test_who_looks_at_one_that_others_completed_is_told_what_brings_it(stage: Stage, shared: tuple[str, Path, Checkout]) -> None:
+def test_who_looks_at_one_that_others_completed_is_told_what_brings_it(
+    stage: Stage, shared: tuple[str, Path, Checkout]
+) -> None:
     run, path, other = shared
     stage.ok("finish", run, at=other.path)
     stage.checkout.git("fetch", "--quiet", str(other.path), REFS, OWN)

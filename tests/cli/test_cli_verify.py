@@ -26,14 +26,18 @@ def saved(checkout: Checkout, save: Save) -> str:
 
 
 def test_nothing_is_wrong(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
-    assert ckpt("verify", at=checkout) == Outcome(0, "", "looked at 1 checkpoint: nothing is wrong\n")
+    assert ckpt("verify", at=checkout) == Outcome(
+        0, "", "looked at 1 checkpoint: nothing is wrong\n"
+    )
     assert ckpt("-q", "verify", "--repair", at=checkout) == Outcome(0, "", "")
     assert ckpt("verify", "nonsense", at=checkout).code == 12
     assert ckpt("verify", "latest", "--contents", at=checkout).code == 2
 
 
 def test_no_checkpoints_are_fine(ckpt: Ckpt, main_checkout: Checkout) -> None:
-    assert ckpt("verify", at=main_checkout) == Outcome(0, "", "looked at 0 checkpoints: nothing is wrong\n")
+    assert ckpt("verify", at=main_checkout) == Outcome(
+        0, "", "looked at 0 checkpoints: nothing is wrong\n"
+    )
 
 
 def test_what_is_derived_is_repaired(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
@@ -46,12 +50,16 @@ def test_what_is_derived_is_repaired(ckpt: Ckpt, checkout: Checkout, saved: str)
     ]
     done = ckpt("verify", at=checkout)
     assert (done.code, done.err) == (1, "looked at 1 checkpoint: 2 findings\n")
-    assert normal(done.out) == "".join(f"{line}\n    cure: git ckpt verify --repair\n" for line in lines)
+    assert normal(done.out) == "".join(
+        f"{line}\n    cure: git ckpt verify --repair\n" for line in lines
+    )
     assert ckpt("verify", at=checkout) == done
     done = ckpt("verify", "--repair", at=checkout)
     assert (done.code, done.err) == (0, "looked at 1 checkpoint: 2 findings, 2 repaired\n")
     assert normal(done.out) == "".join(f"{line}\n    repaired\n" for line in lines)
-    assert ckpt("verify", at=checkout) == Outcome(0, "", "looked at 1 checkpoint: nothing is wrong\n")
+    assert ckpt("verify", at=checkout) == Outcome(
+        0, "", "looked at 1 checkpoint: nothing is wrong\n"
+    )
     assert checkout.refs(*layout.OWN) == before
 
 
@@ -65,17 +73,25 @@ def test_only_what_is_named_is_looked_at(ckpt: Ckpt, checkout: Checkout, save: S
     place_of(checkout, checkout.git("rev-parse", f"refs/ckpt/trees/{second}:files/two")).unlink()
     run_id = json.loads(ckpt("show", run.out.strip(), "--json", at=checkout).out)["run"]
     checkout.git("update-ref", "-d", f"refs/ckpt/runs/{run_id}")
-    assert ckpt("verify", first, at=checkout) == Outcome(0, "", "looked at 1 checkpoint: nothing is wrong\n")
+    assert ckpt("verify", first, at=checkout) == Outcome(
+        0, "", "looked at 1 checkpoint: nothing is wrong\n"
+    )
     done = ckpt("verify", first, second, "--json", at=checkout)
     found = json.loads(done.out)
     assert (done.code, found["checked"]["checkpoints"]) == (1, 2)
-    assert [(each["code"], each["object"]) for each in found["findings"]] == [("objects-missing", f"refs/checkpoints/{second}")]
+    assert [(each["code"], each["object"]) for each in found["findings"]] == [
+        ("objects-missing", f"refs/checkpoints/{second}")
+    ]
     done = ckpt("verify", run_id, "--repair", at=checkout)
     assert (done.code, done.err.startswith("looked at 1 checkpoint: ")) == (0, True)
-    assert checkout.git("rev-parse", f"refs/ckpt/runs/{run_id}") == checkout.git("rev-parse", f"refs/checkpoints/{run.out.strip()}")
+    assert checkout.git("rev-parse", f"refs/ckpt/runs/{run_id}") == checkout.git(
+        "rev-parse", f"refs/checkpoints/{run.out.strip()}"
+    )
 
 
-def test_the_history_before_what_is_named_is_not_looked_at(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
+def test_the_history_before_what_is_named_is_not_looked_at(
+    ckpt: Ckpt, checkout: Checkout, save: Save
+) -> None:
     checkout.commit("old", old="old\n")
     place = place_of(checkout, checkout.git("rev-parse", "HEAD:old"))
     checkout.git("rm", "--quiet", "old")
@@ -104,7 +120,9 @@ def test_contents_are_read_when_asked_for(ckpt: Ckpt, checkout: Checkout, save: 
             "or fetch from a clone that has it: git fetch --refetch --no-tags REMOTE OID\n"
         )
     assert ckpt("save", at=checkout).code == 0
-    assert ckpt("verify", "--contents", at=checkout) == Outcome(0, "", "looked at 2 checkpoints: nothing is wrong\n")
+    assert ckpt("verify", "--contents", at=checkout) == Outcome(
+        0, "", "looked at 2 checkpoints: nothing is wrong\n"
+    )
 
 
 def test_what_save_writes_again_is_a_warning(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
@@ -113,7 +131,10 @@ def test_what_save_writes_again_is_a_warning(ckpt: Ckpt, checkout: Checkout, sav
     spoil(place_of(checkout, oid), "empty")
     done = ckpt("-q", "save", at=checkout)
     assert done.code == 0
-    assert normal(done.err) == "warning: the object OID was missing or damaged, and was written again from new\n"
+    assert (
+        normal(done.err)
+        == "warning: the object OID was missing or damaged, and was written again from new\n"
+    )
     assert ckpt("verify", "--contents", at=checkout).code == 0
 
 
@@ -137,8 +158,18 @@ def test_json_has_exactly_the_promised_keys(ckpt: Ckpt, checkout: Checkout, save
     assert (done.code, done.err) == (1, "")
     report = json.loads(done.out)
     assert check("verify", report) == set(documented("verify"))
-    assert [(each["code"], each["repaired"]) for each in report["findings"]] == [("checkpoint-invalid", False), ("note-missing", True)]
-    assert report["checked"] == {"checkpoints": 2, "refs": 4, "runs": 0, "links": 1, "leases": 0, "worktrees": 0}
+    assert [(each["code"], each["repaired"]) for each in report["findings"]] == [
+        ("checkpoint-invalid", False),
+        ("note-missing", True),
+    ]
+    assert report["checked"] == {
+        "checkpoints": 2,
+        "refs": 4,
+        "runs": 0,
+        "links": 1,
+        "leases": 0,
+        "worktrees": 0,
+    }
     checkout.git("update-ref", "-d", WRONG)
     clean = ckpt("verify", "--json", at=checkout)
     assert (clean.code, json.loads(clean.out)["findings"]) == (0, [])
@@ -146,11 +177,16 @@ def test_json_has_exactly_the_promised_keys(ckpt: Ckpt, checkout: Checkout, save
 
 def test_many_findings_of_a_kind_are_cut_for_people(ckpt: Ckpt, main_checkout: Checkout) -> None:
     for i in range(23):
-        main_checkout.git("update-ref", f"refs/checkpoints/{i:08}-0000-4000-8000-000000000000", "HEAD")
+        main_checkout.git(
+            "update-ref", f"refs/checkpoints/{i:08}-0000-4000-8000-000000000000", "HEAD"
+        )
     done = ckpt("verify", at=main_checkout)
     assert done.err == "looked at 23 checkpoints: 23 findings\n"
     assert len(done.out.splitlines()) == 41
-    assert done.out.splitlines()[-1] == "checkpoint-invalid: 3 more; all of them: git ckpt verify --json"
+    assert (
+        done.out.splitlines()[-1]
+        == "checkpoint-invalid: 3 more; all of them: git ckpt verify --json"
+    )
     assert len(json.loads(ckpt("verify", "--json", at=main_checkout).out)["findings"]) == 23
 
 
@@ -179,13 +215,29 @@ def test_what_a_stranger_sent_is_harmless(ckpt: Ckpt, main_checkout: Checkout) -
 def test_every_code_is_described() -> None:
     """And the page describes none that there is not."""
     text = (PROJECT / "docs/verify.md").read_text("utf-8")
-    described = {code for line in text.splitlines() if line.startswith("| `") for code in re.findall(r"`([a-z-]+)`", line.split("|")[1])}
-    source = "".join(path.read_text("utf-8") for path in (PROJECT / "gitckpt/store/audit").glob("*.py") if path.stem in MODULES)
+    described = {
+        code
+        for line in text.splitlines()
+        if line.startswith("| `")
+        for code in re.findall(r"`([a-z-]+)`", line.split("|")[1])
+    }
+    source = "".join(
+        path.read_text("utf-8")
+        for path in (PROJECT / "gitckpt/store/audit").glob("*.py")
+        if path.stem in MODULES
+    )
     named = set(
-        re.findall(r'(?:lasting\(\s*|mendable\(\s*|Finding\(\s*|code = |return |if misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"', source)
+        re.findall(
+            r'(?:lasting\(\s*|mendable\(\s*|Finding\(\s*|code = |return |if misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"',
+            source,
+        )
     )
     named |= set(re.findall(r'"([a-z]+-[a-z]+(?:-[a-z]+)?)" if misnamed', source))
-    built = {f"{word}-ref-{what}" for word in ("commit", "tree", "operation", "original") for what in ("missing", "wrong")}
+    built = {
+        f"{word}-ref-{what}"
+        for word in ("commit", "tree", "operation", "original")
+        for what in ("missing", "wrong")
+    }
     assert described == named | built
 
 

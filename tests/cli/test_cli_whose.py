@@ -81,7 +81,13 @@ class TestLatest:
         self, main_checkout: Checkout, other: Checkout, ckpt: Ckpt, save: Save
     ) -> None:
         save(main_checkout)
-        for args in (["show"], ["restore", "latest"], ["diff", "latest"], ["remove", "latest"], ["resume"]):
+        for args in (
+            ["show"],
+            ["restore", "latest"],
+            ["diff", "latest"],
+            ["remove", "latest"],
+            ["resume"],
+        ):
             assert ckpt(*args, at=other)[::2] == (12, NONE_HERE)
 
     def test_it_stays_when_the_worktree_moves_and_goes_when_it_is_made_anew(
@@ -104,7 +110,9 @@ class TestLatest:
         assert "message:     in main\n" in ckpt("show", at=main_checkout).out
         assert "message:     by the agent\n" in ckpt("show", at=other).out
 
-    def test_in_the_worktree_of_a_run_it_is_of_that_run(self, main_checkout: Checkout, ckpt: Ckpt, save: Save) -> None:
+    def test_in_the_worktree_of_a_run_it_is_of_that_run(
+        self, main_checkout: Checkout, ckpt: Ckpt, save: Save
+    ) -> None:
         saved = save(main_checkout)
         begun = Path(ckpt("start", "one", at=main_checkout).out.strip())
         assert ckpt("show", at=main_checkout).out.split()[1] == saved
@@ -129,13 +137,20 @@ class TestRemove:
                 f"hint: to remove it all the same: git ckpt remove --force {mine[:8]} {theirs[:8]}\n"
             ),
         )
-        assert ckpt("remove", "--force", mine, theirs, at=main_checkout).out.split() == [mine, theirs]
+        assert ckpt("remove", "--force", mine, theirs, at=main_checkout).out.split() == [
+            mine,
+            theirs,
+        ]
 
     @pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 2), ("\x04", 2)])
-    def test_at_a_terminal_it_asks(self, main_checkout: Checkout, other: Checkout, save: Save, typed: str, code: int) -> None:
+    def test_at_a_terminal_it_asks(
+        self, main_checkout: Checkout, other: Checkout, save: Save, typed: str, code: int
+    ) -> None:
         theirs = save(other)
         done, said = at_terminal(main_checkout, typed, "remove", theirs)
-        question = f"checkpoint {theirs[:8]} was made in the worktree {other.path}\nRemove it? [y/N] "
+        question = (
+            f"checkpoint {theirs[:8]} was made in the worktree {other.path}\nRemove it? [y/N] "
+        )
         assert (done, question in said) == (code, True)
 
     def test_an_interrupted_removal_of_a_run_goes_on_without_force(self, stage: Stage) -> None:
@@ -150,10 +165,17 @@ class TestRemove:
         assert stage.ckpt("remove", run).code == 0
         assert stage.checkout.refs("refs/checkpoints") == {}
 
-    def test_a_run_is_of_the_worktree_that_started_it(self, main_checkout: Checkout, other: Checkout, ckpt: Ckpt) -> None:
-        theirs, mine = (Path(ckpt("start", "work", at=at).out.strip()).name for at in (other, main_checkout))
+    def test_a_run_is_of_the_worktree_that_started_it(
+        self, main_checkout: Checkout, other: Checkout, ckpt: Ckpt
+    ) -> None:
+        theirs, mine = (
+            Path(ckpt("start", "work", at=at).out.strip()).name for at in (other, main_checkout)
+        )
         refused = ckpt("remove", mine, theirs, at=main_checkout)
-        assert (refused.code, f"run {theirs} was made in the worktree {other.path};" in refused.err) == (2, True)
+        assert (
+            refused.code,
+            f"run {theirs} was made in the worktree {other.path};" in refused.err,
+        ) == (2, True)
         assert ckpt("remove", mine, at=main_checkout).out == f"{mine}\n"
         assert ckpt("remove", theirs, at=other).out == f"{theirs}\n"
 
@@ -165,7 +187,10 @@ class TestResume:
         stage.pipeline("one: false")
         stage.ckpt("run", "ci")
         done = stage.ckpt("resume")
-        assert (done.code, done.err.splitlines()[0]) == (20, f"resuming {stage.run()} at one: false")
+        assert (done.code, done.err.splitlines()[0]) == (
+            20,
+            f"resuming {stage.run()} at one: false",
+        )
 
     def test_several_are_listed_at_a_pipe_and_none_is_started(self, stage: Stage) -> None:
         stage.pipeline("one: false")
@@ -173,7 +198,11 @@ class TestResume:
             stage.ckpt("run", "ci")
         before = stage.checkout.refs()
         listed = "".join(f"  {run} at one: false\n" for run in stage.runs())
-        assert stage.ckpt("resume") == (12, "", f"error: 2 runs could be meant\n{listed}hint: name one: git ckpt resume RUN\n")
+        assert stage.ckpt("resume") == (
+            12,
+            "",
+            f"error: 2 runs could be meant\n{listed}hint: name one: git ckpt resume RUN\n",
+        )
         assert stage.checkout.refs() == before
 
     def test_a_person_chooses_one_of_several(self, stage: Stage) -> None:
@@ -189,8 +218,12 @@ class TestResume:
         assert [stage.labels(run).count("one-started") for run in runs] == [1, 2]
 
     @pytest.mark.parametrize(("answer", "code", "calls"), [("y", 0, ["claude"]), ("", 1, [])])
-    def test_a_person_is_asked_before_an_agent_is_called(self, stage: Stage, answer: str, code: int, calls: list[str]) -> None:
-        stage.pipeline("one: test -e go", name="ci", more=f'[[pipelines.ci.phases]]\nname = "two"\n{AGENT}\n')
+    def test_a_person_is_asked_before_an_agent_is_called(
+        self, stage: Stage, answer: str, code: int, calls: list[str]
+    ) -> None:
+        stage.pipeline(
+            "one: test -e go", name="ci", more=f'[[pipelines.ci.phases]]\nname = "two"\n{AGENT}\n'
+        )
         stage.ckpt("run", "ci")
         (stage.worktree(stage.run()) / "go").touch()
         talk = Talk(stage, "resume")
@@ -201,7 +234,9 @@ class TestResume:
         talk.close()
         assert [each.split()[0] for each in stage.calls] == calls
 
-    def test_runs_of_other_worktrees_are_named_and_not_started(self, stage: Stage, tmp_path: Path) -> None:
+    def test_runs_of_other_worktrees_are_named_and_not_started(
+        self, stage: Stage, tmp_path: Path
+    ) -> None:
         stage.pipeline("one: false")
         stage.checkout.git("add", ".")
         stage.checkout.git("commit", "--quiet", "--message", "pipeline")

@@ -58,7 +58,13 @@ PROOFS = """\
 
 def demo(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
     env = os.environ | {"PYTHONPATH": str(ROOT)} | variables
-    return subprocess.run([sys.executable, "-m", "gitckpt", "demo", *args], capture_output=True, text=True, env=env, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "gitckpt", "demo", *args],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=False,
+    )
 
 
 @pytest.fixture
@@ -78,21 +84,36 @@ def hostile(tmp_path: Path, sealed: Path) -> Path:
 
 
 @pytest.mark.long
-def test_demo_kills_destroys_and_resumes_whatever_the_users_configuration(tmp_path: Path, hostile: Path) -> None:
+def test_demo_kills_destroys_and_resumes_whatever_the_users_configuration(
+    tmp_path: Path, hostile: Path
+) -> None:
     scratch = tmp_path / "a demo's place"
     before = hostile.read_text()
-    done = demo("--dir", str(scratch), GIT_DIR="/nowhere", GIT_TEMPLATE_DIR=str(tmp_path / "template"), GITCKPT_SKIP="1")
+    done = demo(
+        "--dir",
+        str(scratch),
+        GIT_DIR="/nowhere",
+        GIT_TEMPLATE_DIR=str(tmp_path / "template"),
+        GITCKPT_SKIP="1",
+    )
     assert (done.returncode, "error:" in done.stderr) == (0, False), done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert anonymous([line[2:] for line in lines if line.startswith("$ ")], scratch) == COMMANDS.splitlines()
-    assert [line for line in lines if line.startswith(("  ok: ", "  FAILED: "))] == PROOFS.splitlines()
+    assert (
+        anonymous([line[2:] for line in lines if line.startswith("$ ")], scratch)
+        == COMMANDS.splitlines()
+    )
+    assert [
+        line for line in lines if line.startswith(("  ok: ", "  FAILED: "))
+    ] == PROOFS.splitlines()
     assert lines[-3:] == [
         "Killed, its files deleted, its commit amended away: the job finished all the same, and no work by hand was lost.",
         f"The scratch repository is {scratch}/project",
         f"Delete it when you have seen it: {shlex.quote(str(scratch))}",
     ]
     assert "\033" not in done.stdout
-    assert [line for line in lines if "\\n" in line and "s/.*" not in line] == []  # what a command said has a line for each of its own
+    assert [
+        line for line in lines if "\\n" in line and "s/.*" not in line
+    ] == []  # what a command said has a line for each of its own
     assert {'  "findings": "findings.md",', "job: finished"} <= set(lines)
     assert hostile.read_text() == before
 
@@ -101,7 +122,10 @@ def test_demo_refuses_a_directory_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     done = demo("--dir", str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: {tmp_path} exists already\nhint: name a directory that is not there yet\n"
+    assert (
+        done.stderr
+        == f"error: {tmp_path} exists already\nhint: name a directory that is not there yet\n"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

@@ -64,7 +64,9 @@ class Kit:
             content: the line; of a client with a shell, in double quotes: a variable in it stands for its value.
         """
         if self.shell is None:
-            return [Turn(f"{name}\n```\n<<<<<<< SEARCH\n=======\n{content}\n>>>>>>> REPLACE\n```\n")]
+            return [
+                Turn(f"{name}\n```\n<<<<<<< SEARCH\n=======\n{content}\n>>>>>>> REPLACE\n```\n")
+            ]
         return [self.shell(f'printf "%s\\n" "{content}" > {name}'), Turn(f"I wrote {name}.")]
 
 
@@ -138,7 +140,11 @@ KITS = (
     Kit(
         "gemini",
         "--model gemini-2.5-flash --yolo --output-format stream-json",
-        {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": "@URL", "GEMINI_CLI_TRUST_WORKSPACE": "true"},
+        {
+            "GEMINI_API_KEY": "none",
+            "GOOGLE_GEMINI_BASE_URL": "@URL",
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        },
         {".gemini/settings.json": json.dumps(_GEMINI)},
         _tool("run_shell_command", "command"),
     ),
@@ -157,8 +163,14 @@ KITS = (
         "aider",
         "--model openai/scripted --weak-model openai/scripted --edit-format diff --no-show-model-warnings --no-analytics --no-gitignore "
         "--map-tokens 0 --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes --message",
-        {"OPENAI_API_BASE": "@URL/v1", "OPENAI_API_KEY": "none", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-        {".aider/caches/model_prices_and_context_window.json": '{"none": {}}'},  # which it would look for on the net
+        {
+            "OPENAI_API_BASE": "@URL/v1",
+            "OPENAI_API_KEY": "none",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        },
+        {
+            ".aider/caches/model_prices_and_context_window.json": '{"none": {}}'
+        },  # which it would look for on the net
         None,
         has_sessions=False,
     ),
@@ -170,7 +182,10 @@ def installed() -> Mapping[str, str]:
     base = os.environ.get(CLIENTS_VARIABLE)
     found = {}
     for kit in KITS if base else ():
-        for place in (Path(str(base), kit.name, "node_modules", ".bin"), Path(str(base), kit.name, "bin")):
+        for place in (
+            Path(str(base), kit.name, "node_modules", ".bin"),
+            Path(str(base), kit.name, "bin"),
+        ):
             if (place / kit.name).exists():
                 found[kit.name] = str(place)
     return found

@@ -41,11 +41,23 @@ class Bench:
         self.models = models
         self.checkout = checkout
         self.home = home
-        kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("GIT_")}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name in _KEPT or name.startswith("GIT_")
+        }
         places = [str(Path(sys.executable).parent), installed()[kit.name], kept["PATH"]]
         # Whatever would go anywhere else than to the server of models meets a proxy that is not there.
-        nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
-        own = {"HOME": str(home), "TERM": "dumb", "PATH": os.pathsep.join(places), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+        nowhere = dict.fromkeys(
+            ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9"
+        )
+        own = {
+            "HOME": str(home),
+            "TERM": "dumb",
+            "PATH": os.pathsep.join(places),
+            "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
+        }
         self.env = kept | nowhere | own | kit.settle(home, models.url)
 
     def begin(self, *words: str, **env: str) -> subprocess.Popen[str]:
@@ -70,7 +82,9 @@ class Bench:
             os.killpg(child.pid, signal.SIGKILL)
             out, err = child.communicate()
             pytest.fail(f"git ckpt {' '.join(words)} did not end:\n{out}\n{err}")
-        assert child.returncode == code, f"git ckpt {' '.join(words)}: exit {child.returncode}\n{out}\n{err}"
+        assert child.returncode == code, (
+            f"git ckpt {' '.join(words)}: exit {child.returncode}\n{out}\n{err}"
+        )
         return out, err
 
     def wait_for_hold(self, driver: subprocess.Popen[str]) -> None:

@@ -51,7 +51,9 @@ def install(name: str, wanted: Mapping[str, str], directory: Path) -> str:
         raise NotToBeHad(f"{package} has no program {name}")
     home = directory / "home"
     home.mkdir(exist_ok=True)
-    said = _run([str(Path(place, name)), "--version"], _START_LIMIT, env={**os.environ, "HOME": str(home)})
+    said = _run(
+        [str(Path(place, name)), "--version"], _START_LIMIT, env={**os.environ, "HOME": str(home)}
+    )
     found = re.search(r"\d+\.\d\S*", said)
     return found[0] if found else "?"
 
@@ -68,7 +70,11 @@ def _npm(package: str, directory: Path) -> None:
         "--cache",
         str(directory / "cache"),
     ]
-    _run(["npm", "install", *quiet, "--prefix", str(directory), package], _LIMIT, env={**os.environ, "HOME": str(directory)})
+    _run(
+        ["npm", "install", *quiet, "--prefix", str(directory), package],
+        _LIMIT,
+        env={**os.environ, "HOME": str(directory)},
+    )
     shutil.rmtree(directory / "cache", ignore_errors=True)
 
 
@@ -85,15 +91,28 @@ def _run(words: list[str], limit: float, env: Mapping[str, str] | None = None) -
         NotToBeHad: it fails, or takes too long.
     """
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, env=env, check=False)
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            env=env,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise NotToBeHad(f"{Path(words[0]).name} took more than {limit:g} seconds") from None
     except OSError as error:
         raise NotToBeHad(f"{Path(words[0]).name} does not start: {error.strerror}") from None
     if done.returncode:
         said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        why = next((line for line in said if "error" in line.lower()), said[0] if said else f"exit code {done.returncode}")
-        raise NotToBeHad(f"{'pip' if 'pip' in words else Path(words[0]).name} failed: {_harmless(why)}")
+        why = next(
+            (line for line in said if "error" in line.lower()),
+            said[0] if said else f"exit code {done.returncode}",
+        )
+        raise NotToBeHad(
+            f"{'pip' if 'pip' in words else Path(words[0]).name} failed: {_harmless(why)}"
+        )
     return done.stdout
 
 

@@ -99,7 +99,9 @@ class ModelServer:
         handler = type("Handler", (_Handler,), {"models": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
 
     @property
     def url(self) -> str:
@@ -110,7 +112,12 @@ class ModelServer:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._over.set()
         self._server.shutdown()
         self._thread.join()
@@ -118,7 +125,12 @@ class ModelServer:
 
     def prompts(self, key: str) -> list[str]:
         """Returns what users said with a key, each conversation's last, in the order of the requests and without repetition."""
-        found = (message.text for each in self.requests for message in each.messages if not message.by_model and key in message.text)
+        found = (
+            message.text
+            for each in self.requests
+            for message in each.messages
+            if not message.by_model and key in message.text
+        )
         return list(dict.fromkeys(found))
 
     def turn(self, path: str, messages: Sequence[Message], *, has_tools: bool) -> Turn:
@@ -157,7 +169,19 @@ class _Handler(BaseHTTPRequestHandler):
         self._whole({})
 
     def do_GET(self) -> None:
-        self._whole({"object": "list", "data": [{"id": "scripted", "object": "model", "type": "model", "display_name": "scripted"}]})
+        self._whole(
+            {
+                "object": "list",
+                "data": [
+                    {
+                        "id": "scripted",
+                        "object": "model",
+                        "type": "model",
+                        "display_name": "scripted",
+                    }
+                ],
+            }
+        )
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
@@ -169,11 +193,15 @@ class _Handler(BaseHTTPRequestHandler):
             if path.endswith(end):
                 messages = list(protocol.messages(body))
                 turn = self.models.turn(path, messages, has_tools=bool(body.get("tools")))
-                self._answer(protocol, turn, body, streamed=bool(body.get("stream")) or "stream" in end)
+                self._answer(
+                    protocol, turn, body, streamed=bool(body.get("stream")) or "stream" in end
+                )
                 return
         self._whole({})
 
-    def _answer(self, protocol: _Protocol, turn: Turn, body: Mapping[str, Any], *, streamed: bool) -> None:
+    def _answer(
+        self, protocol: _Protocol, turn: Turn, body: Mapping[str, Any], *, streamed: bool
+    ) -> None:
         if turn.hold:
             self.close_connection = True
         elif turn.status:
@@ -183,7 +211,9 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._whole(protocol.whole(turn, str(body.get("model", "scripted"))))
 
-    def _whole(self, value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+    def _whole(
+        self, value: object, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
         own = {"content-type": "application/json", "content-length": str(len(data))}
@@ -231,7 +261,11 @@ def _text(content: object) -> str:
         return content
     parts = content if isinstance(content, list) else []
     kinds = (None, "text", "input_text", "output_text")
-    return "\n".join(str(each["text"]) for each in parts if isinstance(each, dict) and "text" in each and each.get("type") in kinds)
+    return "\n".join(
+        str(each["text"])
+        for each in parts
+        if isinstance(each, dict) and "text" in each and each.get("type") in kinds
+    )
 
 
 class _Anthropic(_Protocol):
@@ -240,25 +274,43 @@ class _Anthropic(_Protocol):
     def messages(self, body: Mapping[str, Any]) -> Iterator[Message]:
         for each in body["messages"]:
             content = each["content"]
-            calls = sum(part.get("type") == "tool_use" for part in content) if isinstance(content, list) else 0
+            calls = (
+                sum(part.get("type") == "tool_use" for part in content)
+                if isinstance(content, list)
+                else 0
+            )
             yield Message(each["role"] == "assistant", _text(content), calls)
 
     def whole(self, turn: Turn, model: str) -> object:
         usage = {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS}
-        return {**self._head(model), "content": self._blocks(turn), "stop_reason": self._reason(turn), "usage": usage}
+        return {
+            **self._head(model),
+            "content": self._blocks(turn),
+            "stop_reason": self._reason(turn),
+            "usage": usage,
+        }
 
     def events(self, turn: Turn, model: str) -> Iterator[tuple[str, object]]:
         def event(kind: str, **more: object) -> tuple[str, object]:
             return kind, {"type": kind, **more}
 
         usage = {"input_tokens": INPUT_TOKENS, "output_tokens": 0}
-        yield event("message_start", message={**self._head(model), "content": [], "stop_reason": None, "usage": usage})
+        yield event(
+            "message_start",
+            message={**self._head(model), "content": [], "stop_reason": None, "usage": usage},
+        )
         for index, block in enumerate(self._blocks(turn)):
             begin: dict[str, object]
             if block["type"] == "text":
-                begin, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": block["text"]}
+                begin, delta = (
+                    {"type": "text", "text": ""},
+                    {"type": "text_delta", "text": block["text"]},
+                )
             else:
-                begin, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+                begin, delta = (
+                    {**block, "input": {}},
+                    {"type": "input_json_delta", "partial_json": json.dumps(block["input"])},
+                )
             yield event("content_block_start", index=index, content_block=begin)
             yield event("content_block_delta", index=index, delta=delta)
             yield event("content_block_stop", index=index)
@@ -268,17 +320,33 @@ class _Anthropic(_Protocol):
 
     def error(self, turn: Turn) -> object:
         kinds = {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}
-        return {"type": "error", "error": {"type": kinds.get(turn.status, "api_error"), "message": turn.message}}
+        return {
+            "type": "error",
+            "error": {"type": kinds.get(turn.status, "api_error"), "message": turn.message},
+        }
 
     @staticmethod
     def _head(model: str) -> dict[str, object]:
-        return {"id": _name("msg"), "type": "message", "role": "assistant", "model": model, "stop_sequence": None}
+        return {
+            "id": _name("msg"),
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "stop_sequence": None,
+        }
 
     @staticmethod
     def _blocks(turn: Turn) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": turn.say}] if turn.say else []
         if turn.tool:
-            blocks.append({"type": "tool_use", "id": _name("toolu"), "name": turn.tool, "input": dict(turn.arguments)})
+            blocks.append(
+                {
+                    "type": "tool_use",
+                    "id": _name("toolu"),
+                    "name": turn.tool,
+                    "input": dict(turn.arguments),
+                }
+            )
         return blocks
 
     @staticmethod
@@ -306,7 +374,14 @@ class _Responses(_Protocol):
             "total_tokens": INPUT_TOKENS + OUTPUT_TOKENS,
         }
         output = self._items(turn)
-        return {"id": _name("resp"), "object": "response", "status": "completed", "model": model, "output": output, "usage": usage}
+        return {
+            "id": _name("resp"),
+            "object": "response",
+            "status": "completed",
+            "model": model,
+            "output": output,
+            "usage": usage,
+        }
 
     def events(self, turn: Turn, model: str) -> Iterator[tuple[str, object]]:
         whole = self.whole(turn, model)
@@ -323,10 +398,24 @@ class _Responses(_Protocol):
         said = {"type": "output_text", "text": turn.say, "annotations": []}
         items: list[dict[str, Any]] = []
         if turn.say:
-            items.append({"type": "message", "id": _name("msg"), "role": "assistant", "status": "completed", "content": [said]})
+            items.append(
+                {
+                    "type": "message",
+                    "id": _name("msg"),
+                    "role": "assistant",
+                    "status": "completed",
+                    "content": [said],
+                }
+            )
         if turn.tool:
             arguments = json.dumps(dict(turn.arguments))
-            call = {"id": _name("fc"), "call_id": _name("call"), "status": "completed", "name": turn.tool, "arguments": arguments}
+            call = {
+                "id": _name("fc"),
+                "call_id": _name("call"),
+                "status": "completed",
+                "name": turn.tool,
+                "arguments": arguments,
+            }
             items.append({"type": "function_call", **call})
         return items
 
@@ -342,19 +431,42 @@ class _Chat(_Protocol):
 
     def messages(self, body: Mapping[str, Any]) -> Iterator[Message]:
         for each in body["messages"]:
-            yield Message(each["role"] == "assistant", _text(each.get("content")), len(each.get("tool_calls") or ()))
+            yield Message(
+                each["role"] == "assistant",
+                _text(each.get("content")),
+                len(each.get("tool_calls") or ()),
+            )
 
     def whole(self, turn: Turn, model: str) -> object:
-        message = {"role": "assistant", "content": turn.say or None, **({"tool_calls": self._calls(turn)} if turn.tool else {})}
+        message = {
+            "role": "assistant",
+            "content": turn.say or None,
+            **({"tool_calls": self._calls(turn)} if turn.tool else {}),
+        }
         choice = {"index": 0, "message": message, "finish_reason": self._reason(turn)}
-        return {**self._head(model), "object": "chat.completion", "choices": [choice], "usage": self._USAGE}
+        return {
+            **self._head(model),
+            "object": "chat.completion",
+            "choices": [choice],
+            "usage": self._USAGE,
+        }
 
     def events(self, turn: Turn, model: str) -> Iterator[tuple[str, object]]:
         head = {**self._head(model), "object": "chat.completion.chunk"}
         calls = [{"index": 0, **call} for call in self._calls(turn)]
-        for delta in ({"role": "assistant", "content": turn.say}, *([{"tool_calls": calls}] if calls else [])):
+        for delta in (
+            {"role": "assistant", "content": turn.say},
+            *([{"tool_calls": calls}] if calls else []),
+        ):
             yield "", {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-        yield "", {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": self._reason(turn)}], "usage": self._USAGE}
+        yield (
+            "",
+            {
+                **head,
+                "choices": [{"index": 0, "delta": {}, "finish_reason": self._reason(turn)}],
+                "usage": self._USAGE,
+            },
+        )
         yield "", "[DONE]"
 
     @staticmethod
@@ -364,7 +476,9 @@ class _Chat(_Protocol):
     @staticmethod
     def _calls(turn: Turn) -> list[dict[str, Any]]:
         function = {"name": turn.tool, "arguments": json.dumps(dict(turn.arguments))}
-        return [{"id": _name("call"), "type": "function", "function": function}] if turn.tool else []
+        return (
+            [{"id": _name("call"), "type": "function", "function": function}] if turn.tool else []
+        )
 
     @staticmethod
     def _reason(turn: Turn) -> str:
@@ -377,14 +491,26 @@ class _Gemini(_Protocol):
     def messages(self, body: Mapping[str, Any]) -> Iterator[Message]:
         for each in body["contents"]:
             parts = each.get("parts") or []
-            yield Message(each.get("role") == "model", _text(parts), sum("functionCall" in part for part in parts))
+            yield Message(
+                each.get("role") == "model",
+                _text(parts),
+                sum("functionCall" in part for part in parts),
+            )
 
     def whole(self, turn: Turn, model: str) -> object:
         parts: list[dict[str, object]] = [{"text": turn.say}] if turn.say else []
         if turn.tool:
             parts.append({"functionCall": {"name": turn.tool, "args": dict(turn.arguments)}})
-        usage = {"promptTokenCount": INPUT_TOKENS, "candidatesTokenCount": OUTPUT_TOKENS, "totalTokenCount": INPUT_TOKENS + OUTPUT_TOKENS}
-        candidate = {"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": "STOP"}
+        usage = {
+            "promptTokenCount": INPUT_TOKENS,
+            "candidatesTokenCount": OUTPUT_TOKENS,
+            "totalTokenCount": INPUT_TOKENS + OUTPUT_TOKENS,
+        }
+        candidate = {
+            "index": 0,
+            "content": {"role": "model", "parts": parts},
+            "finishReason": "STOP",
+        }
         return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": model}
 
     def events(self, turn: Turn, model: str) -> Iterator[tuple[str, object]]:
@@ -392,7 +518,13 @@ class _Gemini(_Protocol):
 
     def error(self, turn: Turn) -> object:
         kinds = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 429: "RESOURCE_EXHAUSTED"}
-        return {"error": {"code": turn.status, "message": turn.message, "status": kinds.get(turn.status, "UNAVAILABLE")}}
+        return {
+            "error": {
+                "code": turn.status,
+                "message": turn.message,
+                "status": kinds.get(turn.status, "UNAVAILABLE"),
+            }
+        }
 
 
 PROTOCOLS: Mapping[str, _Protocol] = {

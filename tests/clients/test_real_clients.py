@@ -39,7 +39,17 @@ def loop(desk: Bench, *more: str) -> tuple[str, ...]:
     """Returns the words that start a loop whose tests want two files."""
     prompt = desk.home / "template.txt"
     prompt.write_text(f"{TASK}: do what is missing in $plan.\n$failure\n")
-    words = ("loop", "plan.md", "--agent", desk.kit.command, "--prompt", str(prompt), "--until-tests-pass", "--tests", TESTS)
+    words = (
+        "loop",
+        "plan.md",
+        "--agent",
+        desk.kit.command,
+        "--prompt",
+        str(prompt),
+        "--until-tests-pass",
+        "--tests",
+        TESTS,
+    )
     return (*words, "--pause", "0s", *more)
 
 
@@ -49,7 +59,10 @@ def worktree(desk: Bench, run: str) -> Path:
 
 def price(desk: Bench) -> None:
     """Says what the tokens of the client cost, as it has no price for a model without a name."""
-    desk.checkout.commit("a price", **{"gitckpt.toml": f"[agents.{desk.kit.name}.price]\ninput = 100\noutput = 100\n"})
+    desk.checkout.commit(
+        "a price",
+        **{"gitckpt.toml": f"[agents.{desk.kit.name}.price]\ninput = 100\noutput = 100\n"},
+    )
 
 
 def test_loop_kill_and_resume(desk: Bench) -> None:
@@ -70,7 +83,9 @@ def test_loop_kill_and_resume(desk: Bench) -> None:
 
     run = desk.call("resume")[0].split()[0]
     tree = worktree(desk, run)
-    assert (tree / "two.txt").read_text() == ("1 2\n" if kit.shell else "$CKPT_RESUMED $CKPT_ATTEMPT\n")
+    assert (tree / "two.txt").read_text() == (
+        "1 2\n" if kit.shell else "$CKPT_RESUMED $CKPT_ATTEMPT\n"
+    )
     assert not (tree / "half.txt").exists(), "the iteration began with the files as they were"
     told = models.prompts("This is attempt 2")[-1]
     assert "an earlier one was interrupted, and no file has changed since it began" in told
@@ -84,8 +99,13 @@ def test_loop_kill_and_resume(desk: Bench) -> None:
 def test_review(desk: Bench) -> None:
     """The coder writes a file, with which the reviewer is content."""
     kit, models = desk.kit, desk.models
-    models.scripts = {"Implement this task.": kit.writes("one.txt", "1"), "REVIEW INSTRUCTIONS": [Turn(APPROVED)]}
-    run = desk.call("review", "Write files", "--coder", kit.command, "--reviewer", kit.command)[0].split()[0]
+    models.scripts = {
+        "Implement this task.": kit.writes("one.txt", "1"),
+        "REVIEW INSTRUCTIONS": [Turn(APPROVED)],
+    }
+    run = desk.call("review", "Write files", "--coder", kit.command, "--reviewer", kit.command)[
+        0
+    ].split()[0]
     tree = worktree(desk, run)
     assert (tree / "one.txt").read_text() == "1\n"
     assert desk.state(run)["review"]["cycle"] == 1
@@ -101,7 +121,9 @@ def test_review_that_goes_on(desk: Bench) -> None:
         "REVIEW INSTRUCTIONS": [Turn(REJECTED)],
         "[PRIOR FINDINGS]": [Turn(APPROVED)],
     }
-    run = desk.call("review", "Write files", "--coder", kit.command, "--reviewer", kit.command)[0].split()[0]
+    run = desk.call("review", "Write files", "--coder", kit.command, "--reviewer", kit.command)[
+        0
+    ].split()[0]
     tree = worktree(desk, run)
     assert [(tree / name).read_text() for name in ("one.txt", "two.txt")] == ["1\n", "2\n"]
     assert desk.state(run)["review"]["cycle"] == 2
@@ -114,11 +136,15 @@ def test_plan_to_pr(desk: Bench, tmp_path: Path) -> None:
     desk.checkout.git("init", "--quiet", "--bare", str(remote))
     desk.checkout.git("remote", "add", "origin", str(remote))
     desk.models.scripts = {"two.txt is there.": kit.writes("two.txt", "2")}
-    run = desk.call("run", "plan.md", "-i", f"agent={kit.command}", "-i", "pr=echo https://example.org/7 #")[0].split()[0]
+    run = desk.call(
+        "run", "plan.md", "-i", f"agent={kit.command}", "-i", "pr=echo https://example.org/7 #"
+    )[0].split()[0]
     assert desk.checkout.git("--git-dir", str(remote), "show", "forge/plan:two.txt") == "2"
     assert desk.state(run)["pr_number"] == 7
     listed = json.loads(desk.call("list", "--run", run, "--json")[0])
-    (agent,) = [each["id"] for each in listed["checkpoints"] if each["label"] == "run agent-complete"]
+    (agent,) = [
+        each["id"] for each in listed["checkpoints"] if each["label"] == "run agent-complete"
+    ]
     result = json.loads(json.loads(desk.call("show", agent, "--json")[0])["attempt"]["result"])
     assert result["tokens"]["input"] >= INPUT_TOKENS
     assert bool(result.get("session")) is kit.has_sessions
@@ -131,10 +157,17 @@ def test_conversation_that_is_forgotten(desk: Bench) -> None:
     if not kit.has_sessions:
         pytest.skip(f"{kit.name} has no conversations to go on with")
     where = desk.home / SESSIONS[kit.name]
-    models.scripts = {TASK: kit.writes("one.txt", "1"), "two.txt is missing": kit.writes("three.txt", "3")}
+    models.scripts = {
+        TASK: kit.writes("one.txt", "1"),
+        "two.txt is missing": kit.writes("three.txt", "3"),
+    }
     desk.call(*loop(desk, "--conversation", "continue", "--max-iterations", "2"), code=20)
     going_on = [each for each in models.requests if each.key == "two.txt is missing"]
-    assert [message.text for message in going_on[0].messages if TASK in message.text and not message.by_model][:1] != [
+    assert [
+        message.text
+        for message in going_on[0].messages
+        if TASK in message.text and not message.by_model
+    ][:1] != [
         message.text for message in going_on[0].messages if "two.txt is missing" in message.text
     ], "the second call began a new conversation"
     shutil.rmtree(where)
@@ -156,14 +189,18 @@ def test_key_that_is_refused(desk: Bench) -> None:
 
 def only(name: str) -> pytest.MarkDecorator:
     """Returns what lets a test drive one client."""
-    return pytest.mark.parametrize("kit", [kit for kit in KITS if kit.name == name], ids=[name], indirect=True)
+    return pytest.mark.parametrize(
+        "kit", [kit for kit in KITS if kit.name == name], ids=[name], indirect=True
+    )
 
 
 @only("claude")
 def test_claude_at_a_limit(desk: Bench) -> None:
     """It calls its server twice by itself, which is shown; then it is waited for as long as it says, and no iteration is used up."""
     limit = Turn(status=429, message="slow down, try again in 1 seconds", times=2)
-    desk.models.scripts = {TASK: [limit, desk.kit.shell("echo 1 | tee one.txt > two.txt")]} if desk.kit.shell else {}
+    desk.models.scripts = (
+        {TASK: [limit, desk.kit.shell("echo 1 | tee one.txt > two.txt")]} if desk.kit.shell else {}
+    )
     out, err = desk.call(*loop(desk))
     assert "the model is called again, attempt 1 of 1: rate_limit" in err
     assert "limited: the agent is asked again at" in err
@@ -216,13 +253,17 @@ def test_step_inside_of_the_sandbox_of_codex(desk: Bench, request: pytest.Fixtur
     steps = "git ckpt step start PLAN --track t > one.txt 2>&1; cp one.txt two.txt; true"
     desk.models.scripts = {TASK: [desk.kit.shell(steps), Turn("I tried.")]}
     sandbox = "--sandbox workspace-write " + " ".join(
-        f"-c sandbox_workspace_write.{each}=true" for each in ("exclude_tmpdir_env_var", "exclude_slash_tmp")
+        f"-c sandbox_workspace_write.{each}=true"
+        for each in ("exclude_tmpdir_env_var", "exclude_slash_tmp")
     )
     for options, is_refused in (
         (sandbox, True),
         (f"{sandbox} -c 'sandbox_workspace_write.writable_roots=[{git}]'", False),
     ):
-        words = [f"codex exec --json {options} -" if word == desk.kit.command else word for word in loop(desk)]
+        words = [
+            f"codex exec --json {options} -" if word == desk.kit.command else word
+            for word in loop(desk)
+        ]
         out, _ = desk.call(*words)
         answer = (worktree(desk, out.split()[0]) / "one.txt").read_text()
         assert ("writable_roots" in answer) is is_refused, answer

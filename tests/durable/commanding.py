@@ -25,7 +25,9 @@ SYSTEMS = {
 def pretend(patch: pytest.MonkeyPatch, system: str) -> None:
     """Lets the watchdogs that are started from now on believe that they are on one of `SYSTEMS`."""
     start = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import process_tree, supervisor"
-    patch.setattr(supervisor, "_BOOTSTRAP", f"{start}; {SYSTEMS[system]}supervisor.main(sys.argv[2:])")
+    patch.setattr(
+        supervisor, "_BOOTSTRAP", f"{start}; {SYSTEMS[system]}supervisor.main(sys.argv[2:])"
+    )
 
 
 def tag(directory: Path) -> EnvTag:

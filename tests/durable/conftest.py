@@ -31,7 +31,9 @@ def make_store(clock: Clock, ids: Ids) -> Iterator[Callable[..., Store]]:
     stores: list[Store] = []
 
     def make(checkout: Checkout) -> Store:
-        stores.append(Store(Checkpoints(repository_of(checkout), adapter="plumbing", clock=clock, new_id=ids)))
+        stores.append(
+            Store(Checkpoints(repository_of(checkout), adapter="plumbing", clock=clock, new_id=ids))
+        )
         return stores[-1]
 
     yield make
@@ -78,7 +80,13 @@ def sleeper(clock: Clock) -> Sleeper:
     return Sleeper(clock)
 
 
-def go_on(store: Store, run: str, sleep: Callable[[float], None] | None = None, *, accept_changes: bool = False) -> Run:
+def go_on(
+    store: Store,
+    run: str,
+    sleep: Callable[[float], None] | None = None,
+    *,
+    accept_changes: bool = False,
+) -> Run:
     """Resumes a run, waiting with the sleep that is given."""
     opening = reopen(inside(store), run, adapter="plumbing", accept_changes=accept_changes)
     return Run(ActiveRun(opening, sleep=sleep) if sleep is not None else ActiveRun(opening))
@@ -106,7 +114,9 @@ def require_one_line(store: Store, run: str) -> list[Checkpoint]:
 
 def git(run: Run, *words: str) -> str:
     """Calls git in the worktree of a run."""
-    return subprocess.run(["git", *words], cwd=run.path, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *words], cwd=run.path, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 class Killed(BaseException):
@@ -141,7 +151,9 @@ def refuse_refs(checkout: Checkout, flag: Path) -> None:
     """Lets git refuse every ref transaction while a file is there, as a disk that is full would."""
     hook = checkout.main / ".git/hooks/reference-transaction"
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f'#!/bin/sh\n[ "$1" != prepared ] || [ ! -e "{flag}" ] || {{ echo "no space" >&2; exit 1; }}\n')
+    hook.write_text(
+        f'#!/bin/sh\n[ "$1" != prepared ] || [ ! -e "{flag}" ] || {{ echo "no space" >&2; exit 1; }}\n'
+    )
     hook.chmod(0o755)
 
 

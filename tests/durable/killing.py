@@ -90,7 +90,10 @@ def pipeline(commands: tuple[str, ...], settings: str) -> str:
         settings: more keys of each phase.
     """
     phases = zip(PHASES, commands, strict=True)
-    return "".join(f"[[pipelines.three.phases]]\nname = '{name}'\n{settings}\nrun = '''\n{MARK}{run}{END}'''\n\n" for name, run in phases)
+    return "".join(
+        f"[[pipelines.three.phases]]\nname = '{name}'\n{settings}\nrun = '''\n{MARK}{run}{END}'''\n\n"
+        for name, run in phases
+    )
 
 
 RESET = pipeline(ONCE, 'on_resume = "reset"\nmax_recoveries = 1000')
@@ -152,7 +155,11 @@ class Project:
 
     def shells(self) -> list[int]:
         """Returns the process of each command that has begun, in order."""
-        return [int(line.split()[2]) for line in self.log.read_text().splitlines(keepends=True) if line[0] == "b" and line[-1] == "\n"]
+        return [
+            int(line.split()[2])
+            for line in self.log.read_text().splitlines(keepends=True)
+            if line[0] == "b" and line[-1] == "\n"
+        ]
 
     def require_nothing_lost(self, run: str) -> int:
         """Returns how many phases are complete, after a look that they are the first ones, and that the state is what they left."""
@@ -160,7 +167,9 @@ class Project:
             newest = store.read(store.list(Query(run=run))[0].id)
         completed = list(newest.pipeline.completed) if newest.pipeline else []
         assert tuple(completed) == PHASES[: len(completed)]
-        assert newest.state == {key: STATE[key] for key in (KNOWN[completed[-1]] if completed else [])}
+        assert newest.state == {
+            key: STATE[key] for key in (KNOWN[completed[-1]] if completed else [])
+        }
         return len(completed)
 
     def set_head_back(self, run: str) -> None:
@@ -189,8 +198,14 @@ class Project:
         locks = [str(path) for path in git_dir.rglob("*.lock") if path.parent.name != "ckpt"]
         assert locks == [], locks
         assert [path.name for path in (self.checkout.main / ".ckpt/worktrees").iterdir()] == [run]
-        tops = [line for line in self.checkout.git("worktree", "list", "--porcelain").splitlines() if line.startswith("worktree ")]
-        expected = dict.fromkeys((self.checkout.main, self.checkout.path, self.checkout.main / ".ckpt/worktrees" / run))
+        tops = [
+            line
+            for line in self.checkout.git("worktree", "list", "--porcelain").splitlines()
+            if line.startswith("worktree ")
+        ]
+        expected = dict.fromkeys(
+            (self.checkout.main, self.checkout.path, self.checkout.main / ".ckpt/worktrees" / run)
+        )
         assert sorted(tops) == sorted(f"worktree {path}" for path in expected)
         verified = nursery.call(self.checkout, "verify")
         assert (verified.code, verified.out) == (0, ""), verified
@@ -216,7 +231,9 @@ class Project:
 
 def attempts(chain: list[Checkpoint], phase: str) -> list[int]:
     """Returns the numbers of the attempts at a phase, as they began."""
-    return [each.attempt.number for each in chain if each.label == f"{phase}-started" and each.attempt]
+    return [
+        each.attempt.number for each in chain if each.label == f"{phase}-started" and each.attempt
+    ]
 
 
 def in_order(names: list[str]) -> list[str]:

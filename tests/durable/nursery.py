@@ -118,13 +118,23 @@ class Nursery:
         self._env = env
         self._said = b""
         self._server = subprocess.Popen(
-            [sys.executable, "-c", SERVER], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+            [sys.executable, "-c", SERVER],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
         )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._server.stdin.close()
@@ -135,7 +145,14 @@ class Nursery:
     def start(self, checkout: Checkout, *argv: str, env: dict[str, str] | None = None) -> int:
         """Starts a call in a worktree, and returns its process."""
         paths = {"out": str(self._out), "err": str(self._err)}
-        self._order({"argv": argv, "directory": str(checkout.path), "env": {**self._env, **(env or {})}, **paths})
+        self._order(
+            {
+                "argv": argv,
+                "directory": str(checkout.path),
+                "env": {**self._env, **(env or {})},
+                **paths,
+            }
+        )
         return int(self._answer("pid"))
 
     def wait(self) -> Done:
@@ -172,7 +189,9 @@ class Nursery:
     def _answer(self, key: str) -> Any:
         assert self._server.stdout is not None
         while b"\n" not in self._said:
-            assert select.select([self._server.stdout], [], [], _PATIENCE)[0], f"no {key} in {_PATIENCE:.0f} seconds"
+            assert select.select([self._server.stdout], [], [], _PATIENCE)[0], (
+                f"no {key} in {_PATIENCE:.0f} seconds"
+            )
             chunk = os.read(self._server.stdout.fileno(), 65536)
             assert chunk, "the nursery has ended"
             self._said += chunk

@@ -85,9 +85,13 @@ class Stage:
             text += f"[[pipelines.{name}.phases]]\nname = '{title}'\nrun = '''{command}'''\n"
         self.checkout.write("gitckpt.toml", text + more)
 
-    def ckpt(self, *args: str, at: Path | None = None, env: dict[str, str] | None = None) -> Outcome:
+    def ckpt(
+        self, *args: str, at: Path | None = None, env: dict[str, str] | None = None
+    ) -> Outcome:
         """Runs `git ckpt` in a process of its own."""
-        return Outcome(*forked.git_ckpt(*args, directory=at or self.checkout.path, env=self.env | (env or {})))
+        return Outcome(
+            *forked.git_ckpt(*args, directory=at or self.checkout.path, env=self.env | (env or {}))
+        )
 
     def begin(self, *args: str) -> subprocess.Popen[str]:
         """Runs `git ckpt` beside the test."""
@@ -239,7 +243,9 @@ def normal(text: str, stage: Stage) -> str:
     """Returns text with TOP, STAMP, ID, TIME, and lengths of time as 0.0s, for what differs from run to run."""
     text = text.replace(str(stage.checkout.path), "TOP")
     text = re.sub(r"\b\d{8}-\d{6}-", "STAMP-", text)
-    text = re.sub(r"\b[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\b", "ID", text)
+    text = re.sub(
+        r"\b[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\b", "ID", text
+    )
     text = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "TIME", text)
     text = re.sub(r"\b\d+s ago", "0s ago", text)
     return re.sub(r"\b\d+\.\d+s\b|(?<=after )(?:\d+m)?\d+s\b", "0.0s", text)

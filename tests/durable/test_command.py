@@ -76,7 +76,9 @@ def test_exit_code(run: Runner, command: str, code: int) -> None:
         ("error: one\n" + "later\n" * 8, ": later"),
     ],
 )
-def test_what_a_command_said_last_is_its_error_where_advice_follows_one(tail: str, line: str) -> None:
+def test_what_a_command_said_last_is_its_error_where_advice_follows_one(
+    tail: str, line: str
+) -> None:
     assert last_line(tail) == line
 
 
@@ -97,10 +99,16 @@ def test_seconds_are_those_of_the_shell(run: Runner) -> None:
 
 
 def test_signals_that_we_ignore_or_block_reach_the_command(run: Runner) -> None:
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)}
+    handlers = {
+        number: signal.signal(number, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
+    }
     signal.pthread_sigmask(signal.SIG_BLOCK, list(handlers))
     try:
-        codes = [run(f"kill -{int(number)} $$; echo survived").code for number in (*handlers, signal.SIGPIPE)]
+        codes = [
+            run(f"kill -{int(number)} $$; echo survived").code
+            for number in (*handlers, signal.SIGPIPE)
+        ]
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, list(handlers))
         for number, handler in handlers.items():
@@ -140,12 +148,20 @@ def test_environment_is_that_of_a_plain_shell(run: Runner) -> None:
         "1": "one",
     }
     expected = given | run.watchdog.tag.variables
-    plain = subprocess.run(["/bin/sh", "-c", "env -0"], env=expected, cwd=run.directory, capture_output=True, check=True).stdout
+    plain = subprocess.run(
+        ["/bin/sh", "-c", "env -0"],
+        env=expected,
+        cwd=run.directory,
+        capture_output=True,
+        check=True,
+    ).stdout
     run("env -0", env=given)
     assert sorted(b"".join(run.shown).split(b"\0")) == sorted(plain.split(b"\0"))
 
 
-@pytest.mark.parametrize("name", ["-", "--help", "a b", 'it\'s "$HOME"', "line\nbreak\n", "ü *", "-P"])
+@pytest.mark.parametrize(
+    "name", ["-", "--help", "a b", 'it\'s "$HOME"', "line\nbreak\n", "ü *", "-P"]
+)
 def test_directory_with_an_odd_name(run: Runner, name: str) -> None:
     place = run.directory / name
     place.mkdir()
@@ -154,10 +170,16 @@ def test_directory_with_an_odd_name(run: Runner, name: str) -> None:
     assert [each.name for each in place.iterdir()] == ["here"]
 
 
-def test_relative_directory_is_ours(run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_relative_directory_is_ours(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "decoy" / "work").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    assert seen(run("pwd", directory="work", env={"CDPATH": str(tmp_path / "decoy")})) == (0, EXIT, f"{run.directory}\n")
+    assert seen(run("pwd", directory="work", env={"CDPATH": str(tmp_path / "decoy")})) == (
+        0,
+        EXIT,
+        f"{run.directory}\n",
+    )
 
 
 def test_directory_behind_a_link(run: Runner, tmp_path: Path) -> None:
@@ -173,7 +195,9 @@ def test_directory_that_is_gone(run: Runner) -> None:
     assert error.value.message == f"cannot run a command in {run.directory}/gone: it is not there"
 
 
-def test_directory_that_goes_away_before_the_command_enters_it(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_that_goes_away_before_the_command_enters_it(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (run.directory / "gone").mkdir()
     launch = run.watchdog.launch
 
@@ -184,7 +208,10 @@ def test_directory_that_goes_away_before_the_command_enters_it(run: Runner, monk
     monkeypatch.setattr(run.watchdog, "launch", remove_and_launch)
     with pytest.raises(CkptError) as error:
         run("touch ../never", directory=f"{run.directory}/gone")
-    assert error.value.message == f"cannot run a command in {run.directory}/gone: No such file or directory"
+    assert (
+        error.value.message
+        == f"cannot run a command in {run.directory}/gone: No such file or directory"
+    )
     assert list(run.directory.iterdir()) == []
 
 
@@ -194,7 +221,9 @@ def test_standard_input_is_empty(run: Runner) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc")
 def test_command_inherits_no_pipe_of_ours(run: Runner) -> None:
-    theirs = subprocess.run(["ls", "/proc/self/fd"], close_fds=False, capture_output=True, text=True, check=True).stdout
+    theirs = subprocess.run(
+        ["ls", "/proc/self/fd"], close_fds=False, capture_output=True, text=True, check=True
+    ).stdout
     assert run("ls /proc/self/fd").tail == theirs
 
 
@@ -207,7 +236,9 @@ def test_command_inherits_no_pipe_of_ours(run: Runner) -> None:
     ],
     ids=["null", "name", "long"],
 )
-def test_what_cannot_be_started(run: Runner, command: str, env: dict[str, str], problem: str) -> None:
+def test_what_cannot_be_started(
+    run: Runner, command: str, env: dict[str, str], problem: str
+) -> None:
     with pytest.raises(CkptError) as error:
         run(command, env=env)
     assert error.value.message == f"cannot start the command: {problem}"
@@ -266,7 +297,10 @@ def test_megabytes_pass_through_and_are_not_kept(run: Runner) -> None:
         ("cut\n" + "x" * (TAIL_BYTES - 1) + "\n", "x" * (TAIL_BYTES - 1) + "\n"),
         ("cut through\n" + "x" * (TAIL_BYTES - 5) + "\n", "x" * (TAIL_BYTES - 5) + "\n"),
         ("x" * 100_000 + "\n", "x" * (TAIL_BYTES - 1) + "\n"),
-        ("".join(f"line {i}\n" for i in range(20_000)), "".join(f"line {i}\n" for i in range(20_000 - 1489, 20_000))),
+        (
+            "".join(f"line {i}\n" for i in range(20_000)),
+            "".join(f"line {i}\n" for i in range(20_000 - 1489, 20_000)),
+        ),
         ("ü" * TAIL_BYTES, "ü" * (TAIL_BYTES // 2)),
         ("x" + "ü" * TAIL_BYTES + "y", "ü" * (TAIL_BYTES // 2 - 1) + "y"),
     ],
@@ -310,12 +344,16 @@ def test_background_process_that_is_silent_ends_too(run: Runner) -> None:
 
 
 def test_background_process_that_ignores_sigterm_ends_too(run: Runner) -> None:
-    run("(trap '' TERM; touch ready; sleep 60 & echo $! >pid; wait) & while ! test -s pid; do :; done")
+    run(
+        "(trap '' TERM; touch ready; sleep 60 & echo $! >pid; wait) & while ! test -s pid; do :; done"
+    )
     assert ends(run.pid("pid"))
 
 
 def test_background_process_may_clean_up(run: Runner) -> None:
-    run("(trap 'echo cleaned >left; exit' TERM; touch ready; while :; do :; done) & while ! test -e ready; do :; done")
+    run(
+        "(trap 'echo cleaned >left; exit' TERM; touch ready; while :; do :; done) & while ! test -e ready; do :; done"
+    )
     assert (run.directory / "left").read_text() == "cleaned\n"
 
 
@@ -334,13 +372,18 @@ def test_what_left_the_group_and_writes_on_and_on_keeps_nobody_waiting(run: Runn
         time.sleep(0.001)
         assert shown < 30_000_000, "it would go on for ever"
 
-    run("setsid sh -c 'echo $$ >pid; exec yes' & while ! test -e shown; do :; done", output=show_slowly)
+    run(
+        "setsid sh -c 'echo $$ >pid; exec yes' & while ! test -e shown; do :; done",
+        output=show_slowly,
+    )
     assert ends(run.pid("pid")), "nobody reads the pipe any more"
 
 
 def test_other_children_of_ours_are_left_alone(run: Runner) -> None:
     other = subprocess.Popen(["/bin/sh", "-c", "exit 9"])
-    assert comes(lambda: os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
+    assert comes(
+        lambda: os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    )
     run("sleep 60 &")
     assert other.wait() == 9
 

@@ -58,7 +58,11 @@ def test_deadline_that_has_passed(run: Runner) -> None:
 @pytest.mark.usefixtures("both_ways")
 def test_silence(run: Runner) -> None:
     outcome = run("echo ready; sleep 60", timeout=50, silence=0.1)
-    assert (outcome.code, outcome.ended_by, outcome.tail) == (-signal.SIGTERM, IDLE_TIMEOUT, "ready\n")
+    assert (outcome.code, outcome.ended_by, outcome.tail) == (
+        -signal.SIGTERM,
+        IDLE_TIMEOUT,
+        "ready\n",
+    )
 
 
 @pytest.mark.long
@@ -79,8 +83,15 @@ def test_patience_that_is_not_needed(run: Runner) -> None:
 
 
 def test_whoever_handles_sigterm_has_its_say(run: Runner) -> None:
-    outcome = run("trap 'echo saving; sleep 0.1; echo saved; exit 7' TERM; echo ready; sleep 60 & wait", silence=0.2)
-    assert (outcome.code, outcome.ended_by, outcome.tail) == (7, IDLE_TIMEOUT, "ready\nsaving\nsaved\n")
+    outcome = run(
+        "trap 'echo saving; sleep 0.1; echo saved; exit 7' TERM; echo ready; sleep 60 & wait",
+        silence=0.2,
+    )
+    assert (outcome.code, outcome.ended_by, outcome.tail) == (
+        7,
+        IDLE_TIMEOUT,
+        "ready\nsaving\nsaved\n",
+    )
 
 
 def test_children_of_a_shell_that_dies_at_once_have_the_whole_grace(run: Runner) -> None:
@@ -112,7 +123,9 @@ def test_who_stops_the_parent_of_his_shell_stops_nothing(run: Runner, before: st
 
 @pytest.mark.usefixtures("both_ways")
 def test_who_stops_it_over_and_over_is_ended(run: Runner) -> None:
-    outcome = run("echo ready; while :; do kill -STOP $PPID; sleep 0.01; done", silence=0.1, grace=0.1)
+    outcome = run(
+        "echo ready; while :; do kill -STOP $PPID; sleep 0.01; done", silence=0.1, grace=0.1
+    )
     assert outcome.ended_by == IDLE_TIMEOUT
 
 
@@ -128,7 +141,10 @@ def test_whoever_prints_without_end_is_ended(run: Runner) -> None:
 @pytest.mark.usefixtures("both_ways")
 def test_interrupt_ends_the_group(run: Runner) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run("echo $$ >shell; sleep 60 & echo $! >pid; echo ready; wait", output=lambda _: signal.raise_signal(signal.SIGINT))
+        run(
+            "echo $$ >shell; sleep 60 & echo $! >pid; echo ready; wait",
+            output=lambda _: signal.raise_signal(signal.SIGINT),
+        )
     assert not runs(run.pid("shell"))
     assert ends(run.pid("pid"))
     assert run("echo next").tail == "next\n"
@@ -150,7 +166,9 @@ def test_interrupt_while_a_command_is_started(run: Runner, monkeypatch: pytest.M
     assert run("echo next").tail == "next\n"
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="Linux alone says which children there are")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="Linux alone says which children there are"
+)
 def test_interrupt_leaves_no_child_to_wait_for(run: Runner) -> None:
     before = children()  # what another test has left in the background is not of this one
     with Watchdog(tag(run.directory)) as run.watchdog, pytest.raises(KeyboardInterrupt):
@@ -160,7 +178,11 @@ def test_interrupt_leaves_no_child_to_wait_for(run: Runner) -> None:
 
 def children() -> set[str]:
     """Returns the processes that this one has started and not waited for."""
-    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    return {
+        pid
+        for task in Path("/proc/self/task").iterdir()
+        for pid in (task / "children").read_text().split()
+    }
 
 
 def test_stubborn_command_is_killed_after_an_interrupt(run: Runner) -> None:
@@ -209,7 +231,9 @@ def test_interrupt_while_a_timeout_has_its_grace(run: Runner) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(command, output=interrupt, silence=0.2)
     assert (run.directory / "saved").exists()
-    assert (run.directory / "terms").read_text() == "term\n", "who is told twice often gives up saving"
+    assert (run.directory / "terms").read_text() == "term\n", (
+        "who is told twice often gives up saving"
+    )
     assert not runs(run.pid("shell"))
 
 
@@ -221,7 +245,10 @@ def test_what_is_raised_for_the_first_output_is_not_asked_again(run: Runner) -> 
         raise Unforeseen
 
     with pytest.raises(Unforeseen):
-        run("trap 'echo saving; sleep 0.1; touch saved; exit' TERM; echo ready; while :; do :; done", output=fail)
+        run(
+            "trap 'echo saving; sleep 0.1; touch saved; exit' TERM; echo ready; while :; do :; done",
+            output=fail,
+        )
     assert calls == [b"ready\n"]
     assert (run.directory / "saved").exists()
 
@@ -237,7 +264,9 @@ def test_what_a_tick_raises_ends_the_group(run: Runner, monkeypatch: pytest.Monk
     assert ends(run.pid("pid"))
 
 
-@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")  # a file that was open then
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning"
+)  # a file that was open then
 def test_interrupt_while_leftovers_are_ended(run: Runner) -> None:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

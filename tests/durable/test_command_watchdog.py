@@ -53,17 +53,26 @@ GETAWAYS = {
 }
 """What a tool may do that runs on its own: each writes its number into a file, and the command waits."""
 
-WAYS = [(kind, system) for kind in GETAWAYS for system in SYSTEMS if kind != "no environment" or system == "orphans are adopted"]
+WAYS = [
+    (kind, system)
+    for kind in GETAWAYS
+    for system in SYSTEMS
+    if kind != "no environment" or system == "orphans are adopted"
+]
 """Elsewhere, nothing says any more whose a process without an environment is."""
 
 TAGGED = [kind for kind in GETAWAYS if kind != "no environment"]
 """Where the watchdog was killed, nothing says any more whose a process without an environment is (docs/limits.md)."""
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")
-is_linux = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted by prctl(2), which is Linux's")
+is_linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="orphans are adopted by prctl(2), which is Linux's"
+)
 
 
-def start_driver(directory: Path, command: str, mark: str, rounds: int = 1_000_000) -> tuple[subprocess.Popen[bytes], int]:
+def start_driver(
+    directory: Path, command: str, mark: str, rounds: int = 1_000_000
+) -> tuple[subprocess.Popen[bytes], int]:
     """Starts a driver that runs one command again and again; returns it, and its watchdog."""
     argv = [sys.executable, "-c", DRIVER, str(directory), command, str(rounds)]
     driver = subprocess.Popen(argv, stdout=subprocess.PIPE, env=os.environ | {"CKPT_MARK": mark})
@@ -90,7 +99,9 @@ def run(tmp_path: Path, tag: EnvTag) -> Iterator[Runner]:
 @needs_proc
 @pytest.mark.long
 @pytest.mark.parametrize("kind", COMMANDS)
-def test_nothing_outlives_a_driver_killed_at_any_moment(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_nothing_outlives_a_driver_killed_at_any_moment(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     for _ in range(100 if request.config.getoption("--long") else 4):
         mark = str(uuid.uuid4())
         driver, watchdog = start_driver(tmp_path, COMMANDS[kind], mark)
@@ -106,7 +117,9 @@ def test_nothing_outlives_a_driver_killed_at_any_moment(kind: str, tmp_path: Pat
 @pytest.mark.parametrize("kind", GETAWAYS)
 def test_nobody_gets_away_from_a_driver_that_is_killed(kind: str, tmp_path: Path) -> None:
     driver, watchdog = start_driver(tmp_path, GETAWAYS[kind], "")
-    assert comes(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
+    assert comes(
+        lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n")
+    )
     driver.kill()
     driver.wait()
     assert ends(watchdog, int((tmp_path / "pid").read_text()))
@@ -115,7 +128,9 @@ def test_nobody_gets_away_from_a_driver_that_is_killed(kind: str, tmp_path: Path
 @is_linux
 @pytest.mark.long
 @pytest.mark.parametrize("kind", TAGGED)
-def test_a_resume_finds_nobody_whoever_was_killed_when(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_resume_finds_nobody_whoever_was_killed_when(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     chance = random.Random(kind)
     for _ in range(100 if request.config.getoption("--long") else 5):
         word = str(uuid.uuid4())
@@ -145,11 +160,15 @@ def test_driver_that_ends_without_a_word_leaves_no_watchdog(tmp_path: Path) -> N
     assert ends(watchdog)
 
 
-def test_command_that_was_ordered_last_is_not_begun_after_the_death_of_the_driver(run: Runner) -> None:
+def test_command_that_was_ordered_last_is_not_begun_after_the_death_of_the_driver(
+    run: Runner,
+) -> None:
     run("true")
     pid = run.watchdog.pid
     os.kill(pid, signal.SIGSTOP)
-    os.write(run.watchdog._orders, watchdog_module._start_order("touch late", str(run.directory), {}))  # `_order` would have it go on
+    os.write(
+        run.watchdog._orders, watchdog_module._start_order("touch late", str(run.directory), {})
+    )  # `_order` would have it go on
     os.close(run.watchdog._orders)
     run.watchdog._orders = -1
     os.kill(pid, signal.SIGCONT)
@@ -163,24 +182,41 @@ def test_command_that_was_ordered_last_is_not_begun_after_the_death_of_the_drive
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "system"), WAYS)
-def test_nobody_gets_away_from_a_time_limit(kind: str, system: str, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_gets_away_from_a_time_limit(
+    kind: str, system: str, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pretend(monkeypatch, system)
-    outcome = run(f"{GETAWAYS[kind]} & while ! test -s pid; do sleep 0.01; done; echo ready; wait", silence=0.01, grace=0.05)
+    outcome = run(
+        f"{GETAWAYS[kind]} & while ! test -s pid; do sleep 0.01; done; echo ready; wait",
+        silence=0.01,
+        grace=0.05,
+    )
     assert outcome.ended_by == "idle timeout"
     assert not runs(run.pid("pid"))
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "system"), WAYS)
-def test_nobody_gets_away_when_the_shell_ends(kind: str, system: str, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_gets_away_when_the_shell_ends(
+    kind: str, system: str, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pretend(monkeypatch, system)
-    assert run(f"({GETAWAYS[kind]}) >/dev/null 2>&1 & while ! test -s pid; do sleep 0.01; done; exit 3").code == 3
+    assert (
+        run(
+            f"({GETAWAYS[kind]}) >/dev/null 2>&1 & while ! test -s pid; do sleep 0.01; done; exit 3"
+        ).code
+        == 3
+    )
     assert not runs(run.pid("pid"))
 
 
 def test_who_descends_from_nobody_of_the_phase_stays(run: Runner) -> None:
     """What a service manager starts, say."""
-    argv = ["/bin/sh", "-c", "while ! test -e go; do sleep 0.01; done; sleep 60 & echo $! >stays; wait"]
+    argv = [
+        "/bin/sh",
+        "-c",
+        "while ! test -e go; do sleep 0.01; done; sleep 60 & echo $! >stays; wait",
+    ]
     manager = subprocess.Popen(argv, cwd=run.directory)
     try:
         assert run("touch go; while ! test -s stays; do sleep 0.01; done").code == 0
@@ -201,12 +237,18 @@ def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(watchdog_module, "_DYING", -0.5)
         with pytest.raises(BusyError) as error:
-            run("setsid sleep 60 & echo $! >pid; while ! ps -o args= -p $! | grep -q ^sleep; do :; done", grace=0.05)
+            run(
+                "setsid sleep 60 & echo $! >pid; while ! ps -o args= -p $! | grep -q ^sleep; do :; done",
+                grace=0.05,
+            )
     pid = run.pid("pid")
     assert error.value.message == (
         f"what a phase started cannot be ended, and would write into the files of the next attempt: process {pid} (sleep 60)"
     )
-    assert error.value.hint == f"end it as the user that it belongs to: sudo kill -9 {pid}; then: git ckpt resume"
+    assert (
+        error.value.hint
+        == f"end it as the user that it belongs to: sudo kill -9 {pid}; then: git ckpt resume"
+    )
     assert runs(watchdog), "it goes on trying, and shows whoever resumes the run what is left"
     os.kill(pid, signal.SIGKILL)
     assert os.waitpid(watchdog, 0)[1] == 0
@@ -216,7 +258,9 @@ def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPat
 # The watchdog
 
 
-def test_watchdog_starts_with_the_first_command_and_ends_when_closed(tmp_path: Path, tag: EnvTag) -> None:
+def test_watchdog_starts_with_the_first_command_and_ends_when_closed(
+    tmp_path: Path, tag: EnvTag
+) -> None:
     with Watchdog(tag) as watchdog:
         run = Runner(tmp_path, watchdog)
         assert watchdog.pid == 0
@@ -248,15 +292,22 @@ def test_watchdog_that_was_killed_is_replaced_with_the_next_command(run: Runner)
 
 @is_linux
 @pytest.mark.parametrize("kind", TAGGED)
-def test_nobody_gets_away_when_the_watchdog_is_killed(kind: str, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_gets_away_when_the_watchdog_is_killed(
+    kind: str, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(env_tag, "_GRACE", 0.2)
 
     def kill(shown: bytes) -> None:
         if b"ready" in shown:
             os.kill(run.watchdog.pid, signal.SIGKILL)
 
-    with pytest.raises(CkptError, match="the watchdog of the command was killed, and the command ended with it"):
-        run(f"{GETAWAYS[kind]} & while ! test -s pid; do sleep 0.01; done; echo ready; sleep 60", output=kill)
+    with pytest.raises(
+        CkptError, match="the watchdog of the command was killed, and the command ended with it"
+    ):
+        run(
+            f"{GETAWAYS[kind]} & while ! test -s pid; do sleep 0.01; done; echo ready; sleep 60",
+            output=kill,
+        )
     assert not runs(run.pid("pid"))
 
 
@@ -284,7 +335,12 @@ def noted(directory: Path, program: str = "") -> int:
 
 def left_by(tag: EnvTag, command: str, directory: Path) -> int:
     """Starts something as a phase would that has been left alone; returns its number, once it is ready."""
-    subprocess.run(["/bin/sh", "-c", f"({command}) >/dev/null 2>&1 &"], cwd=directory, env={**os.environ, **tag.variables}, check=True)
+    subprocess.run(
+        ["/bin/sh", "-c", f"({command}) >/dev/null 2>&1 &"],
+        cwd=directory,
+        env={**os.environ, **tag.variables},
+        check=True,
+    )
     return noted(directory)
 
 
@@ -292,7 +348,9 @@ SLEEPER = "sh -c 'echo $$ >pid; exec sleep 60'"
 
 
 @pytest.mark.parametrize("has_proc", [True, False], ids=["proc", "ps"])
-def test_what_an_earlier_attempt_left_is_ended(has_proc: bool, tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_earlier_attempt_left_is_ended(
+    has_proc: bool, tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not has_proc:
         monkeypatch.setattr(process_tree, "_SELF", "/nowhere")
     left_by(EnvTag(tag.run, 1, tag.directory), SLEEPER, tmp_path)
@@ -303,9 +361,15 @@ def test_what_an_earlier_attempt_left_is_ended(has_proc: bool, tmp_path: Path, t
     assert end_leftovers(tag) == []
 
 
-def test_what_is_deaf_is_killed_after_a_grace(tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_deaf_is_killed_after_a_grace(
+    tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(env_tag, "_GRACE", 0.05)
-    pid = left_by(EnvTag(tag.run, 1, tag.directory), "trap '' TERM; sh -c 'echo $$ >pid; sleep 60; :'", tmp_path)
+    pid = left_by(
+        EnvTag(tag.run, 1, tag.directory),
+        "trap '' TERM; sh -c 'echo $$ >pid; sleep 60; :'",
+        tmp_path,
+    )
     assert end_leftovers(tag) != []
     assert not runs(pid)
 
@@ -329,8 +393,13 @@ def test_nobody_else_is_touched(tmp_path: Path, tag: EnvTag) -> None:
         "this driver": tag,
         "a later driver": EnvTag(tag.run, 3, tag.directory),
     }
-    spared = {name: subprocess.Popen(["sleep", "60"], env={**os.environ, **each.variables}) for name, each in others.items()}
-    spared["no lease"] = subprocess.Popen(["sleep", "60"], env={**os.environ, "CKPT_RUN": tag.run, "CKPT_LEASE": "no"})
+    spared = {
+        name: subprocess.Popen(["sleep", "60"], env={**os.environ, **each.variables})
+        for name, each in others.items()
+    }
+    spared["no lease"] = subprocess.Popen(
+        ["sleep", "60"], env={**os.environ, "CKPT_RUN": tag.run, "CKPT_LEASE": "no"}
+    )
     try:
         assert end_leftovers(tag) == []
         assert {name for name, child in spared.items() if child.poll() is not None} == set()
@@ -340,7 +409,9 @@ def test_nobody_else_is_touched(tmp_path: Path, tag: EnvTag) -> None:
             child.wait()
 
 
-def test_whoever_resumes_from_within_an_earlier_attempt_is_not_ended(tmp_path: Path, tag: EnvTag) -> None:
+def test_whoever_resumes_from_within_an_earlier_attempt_is_not_ended(
+    tmp_path: Path, tag: EnvTag
+) -> None:
     script = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
@@ -349,10 +420,17 @@ print(end_leftovers(EnvTag({tag.run!r}, 2, {tag.directory!r})))
 """
     line = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)}; echo on"
     env = {**os.environ, **EnvTag(tag.run, 1, tag.directory).variables}
-    assert subprocess.run(["/bin/sh", "-c", line], env=env, capture_output=True, text=True, check=True).stdout == "[]\non\n"
+    assert (
+        subprocess.run(
+            ["/bin/sh", "-c", line], env=env, capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\non\n"
+    )
 
 
-def test_who_cannot_be_ended_refuses_the_resume(tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_cannot_be_ended_refuses_the_resume(
+    tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("_GRACE", "_DYING"):
         monkeypatch.setattr(env_tag, name, 0.05)
     monkeypatch.setattr(process_tree, "send_signal", lambda *_: False)
@@ -374,7 +452,9 @@ def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(
         monkeypatch.setattr(env_tag, name, 0.05)
     monkeypatch.setattr(process_tree, "send_signal", lambda *_: False)
     with Watchdog(EnvTag(tag.run, 1, tag.directory)) as watchdog:
-        watchdog.launch("exec env -i sh -c 'echo $$ >pid; exec sleep 60'", str(tmp_path), os.environ)
+        watchdog.launch(
+            "exec env -i sh -c 'echo $$ >pid; exec sleep 60'", str(tmp_path), os.environ
+        )
         pid = noted(tmp_path, "sleep 60")
         with pytest.raises(BusyError, match=rf"process {pid} \(sleep 60\)$"):
             end_leftovers(tag)
@@ -383,7 +463,9 @@ def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(
 @pytest.mark.sampled(2)
 @needs_proc
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_watchdog_of_a_dead_driver_is_waited_for_and_not_touched(is_stopped: bool, tmp_path: Path) -> None:
+def test_watchdog_of_a_dead_driver_is_waited_for_and_not_touched(
+    is_stopped: bool, tmp_path: Path
+) -> None:
     driver, watchdog = start_driver(tmp_path, "sleep 60", "")
     if is_stopped:
         os.kill(watchdog, signal.SIGSTOP)
@@ -407,13 +489,24 @@ def test_watchdog_of_a_driver_that_lives_goes_on(run: Runner, tag: EnvTag) -> No
 def test_table_of_processes(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_proc:
         monkeypatch.setattr(process_tree, "_SELF", "/nowhere")
-    child = subprocess.Popen(["sleep", "60"], env={**os.environ, "CKPT_RUN": "a-run"}, start_new_session=True)
+    child = subprocess.Popen(
+        ["sleep", "60"], env={**os.environ, "CKPT_RUN": "a-run"}, start_new_session=True
+    )
     assert comes(lambda: process_tree.table()[child.pid].parent == os.getpid())
-    assert comes(lambda: process_tree.variables(process_tree.table()[child.pid], ["CKPT_RUN", "CKPT_LEASE"]) == {"CKPT_RUN": "a-run"})
+    assert comes(
+        lambda: (
+            process_tree.variables(process_tree.table()[child.pid], ["CKPT_RUN", "CKPT_LEASE"])
+            == {"CKPT_RUN": "a-run"}
+        )
+    )
     found = process_tree.table()[child.pid]
     assert found.group == child.pid
-    assert child.pid in {process.pid for process in process_tree.descendants({os.getpid()}, process_tree.table())}
-    assert {child.pid, os.getpid(), os.getppid()} <= process_tree.ancestors(child.pid, process_tree.table())
+    assert child.pid in {
+        process.pid for process in process_tree.descendants({os.getpid()}, process_tree.table())
+    }
+    assert {child.pid, os.getpid(), os.getppid()} <= process_tree.ancestors(
+        child.pid, process_tree.table()
+    )
     assert process_tree.send_signal(found, signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert child.pid not in process_tree.table(), "who has ended, and was not waited for"
@@ -423,7 +516,9 @@ def test_table_of_processes(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> 
 
 @needs_proc
 @pytest.mark.parametrize("has_descriptors", [True, False])
-def test_no_signal_for_whoever_got_the_number_since(has_descriptors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_signal_for_whoever_got_the_number_since(
+    has_descriptors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not has_descriptors:
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     child = subprocess.Popen(["sleep", "60"])

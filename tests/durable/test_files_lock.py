@@ -31,8 +31,14 @@ def test_what_somebody_else_brings_back_is_not_written_over_the_next_attempt(
     waits = f"if ls {locks}/files.*; then touch {asked}; while test -e {held}; do sleep 0.02; done; fi >/dev/null 2>&1; cat"
     stage.checkout.git("config", "filter.slow.smudge", waits)
     stage.checkout.git("config", "filter.slow.clean", "cat")
-    stage.checkout.commit("a file that takes its time", **{".gitattributes": "*.slow filter=slow\n", "file.slow": "first\n"})
-    stage.pipeline(f"one: if test -e {again}; then echo new; else echo old; fi >file.slow; test -e {again}", more="on_resume = 'reset'\n")
+    stage.checkout.commit(
+        "a file that takes its time",
+        **{".gitattributes": "*.slow filter=slow\n", "file.slow": "first\n"},
+    )
+    stage.pipeline(
+        f"one: if test -e {again}; then echo new; else echo old; fi >file.slow; test -e {again}",
+        more="on_resume = 'reset'\n",
+    )
     assert stage.ckpt("run", "ci").code == 20
     for path in (held, again):
         path.touch()
@@ -71,7 +77,9 @@ def test_what_a_kill_left_of_it_is_swept(stage: Stage) -> None:
         assert not left.exists()
 
 
-def test_a_lock_file_that_somebody_deletes_meanwhile_is_given_back_all_the_same(stage: Stage) -> None:
+def test_a_lock_file_that_somebody_deletes_meanwhile_is_given_back_all_the_same(
+    stage: Stage,
+) -> None:
     """It was a bug to whoever brought files back; and the file that the next one holds must not go."""
     stage.pipeline("one: true")
     with stage.store() as store:

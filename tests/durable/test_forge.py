@@ -32,7 +32,14 @@ from tests.durable.stage import URL, Stage, normal, stage
 __all__ = ["stage"]
 
 PLAN = '---\ntitle: "Add a login"\n---\n\nWrite the file.\n'
-PHASES = ["read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr"]
+PHASES = [
+    "read plan",
+    "generate branch",
+    "create worktree",
+    "run agent",
+    "commit and push",
+    "create pr",
+]
 DONE = [f"{phase}-{status}" for phase in PHASES for status in ("started", "complete")]
 
 
@@ -54,7 +61,10 @@ class TestAPlanBecomesAPullRequest:
         code, out, err = start(project)
         run = project.run()
         assert (code, out) == (0, f"{run}\n")
-        assert err.splitlines()[-2:] == [f"run {run} is complete", "its worktree is removed: all of it was pushed"]
+        assert err.splitlines()[-2:] == [
+            f"run {run} is complete",
+            "its worktree is removed: all of it was pushed",
+        ]
         assert project.labels(run) == ["run-started", *DONE, "run-complete"]
         newest = project.newest(run)
         assert newest.state == {
@@ -68,21 +78,35 @@ class TestAPlanBecomesAPullRequest:
         assert newest.pipeline is not None
         assert newest.pipeline.phases == tuple(PHASES)
         assert list(newest.pipeline.completed) == PHASES
-        assert newest.pipeline.inputs == {"plan": "docs/My Plan.md", "agent": "claude", "pr": "gh pr create", "remote": "origin"}
+        assert newest.pipeline.inputs == {
+            "plan": "docs/My Plan.md",
+            "agent": "claude",
+            "pr": "gh pr create",
+            "remote": "origin",
+        }
         assert newest.branch == "forge/my-plan"
         assert project.calls == ["claude", "gh"]
         after = project.checkout.fingerprint()
-        assert [after[key] for key in ("head", "index")] == [before[key] for key in ("head", "index")]
+        assert [after[key] for key in ("head", "index")] == [
+            before[key] for key in ("head", "index")
+        ]
         assert before["files"].items() <= after["files"].items()  # type: ignore[attr-defined]
         assert project.checkout.git("status", "--porcelain") == "?? docs/"
         assert project.checkout.git("rev-parse", "main") == before["refs"]["refs/heads/main"]  # type: ignore[index]
 
-    def test_what_is_pushed_is_the_agents_work_under_the_title_of_the_plan(self, project: Stage) -> None:
+    def test_what_is_pushed_is_the_agents_work_under_the_title_of_the_plan(
+        self, project: Stage
+    ) -> None:
         assert start(project)[0] == 0
-        assert project.remote.refs() == {"refs/heads/forge/my-plan": project.checkout.git("rev-parse", "forge/my-plan")}
+        assert project.remote.refs() == {
+            "refs/heads/forge/my-plan": project.checkout.git("rev-parse", "forge/my-plan")
+        }
         log = project.remote.git("log", "--format=%s", "forge/my-plan")
         assert log == "Add a login\nfirst"
-        assert project.remote.git("show", "--format=", "--name-only", "forge/my-plan") == "feature\nplan-as-read"
+        assert (
+            project.remote.git("show", "--format=", "--name-only", "forge/my-plan")
+            == "feature\nplan-as-read"
+        )
         assert project.remote.git("show", "forge/my-plan:plan-as-read") == PLAN.rstrip("\n")
         worktree = project.worktree(project.run())
         assert project.remote.git("show", "forge/my-plan:feature") == f"done in {worktree}"
@@ -115,8 +139,13 @@ class TestAPlanBecomesAPullRequest:
 
     def test_agent_and_pull_request_are_commands_of_ones_own(self, project: Stage) -> None:
         project.program("other", 'printf "<%s>" "$@" > words')
-        project.program("hub", 'printf "<%s>" "$@" > "$CKPT_OUTPUT/words"; echo https://example.org/7')
-        assert start(project, "-i", 'agent=other --model "of the \\"day\\""', "-i", "pr=hub open")[0] == 0
+        project.program(
+            "hub", 'printf "<%s>" "$@" > "$CKPT_OUTPUT/words"; echo https://example.org/7'
+        )
+        assert (
+            start(project, "-i", 'agent=other --model "of the \\"day\\""', "-i", "pr=hub open")[0]
+            == 0
+        )
         assert project.remote.git("show", "forge/my-plan:words") == '<--model><of the "day">'
         tree = project.checkpoint(project.run(), "create pr-complete").worktree
         assert tree is not None
@@ -138,26 +167,48 @@ class TestFailures:
     """FORGE-9, 11, 12: the run is failed, the worktree stays, what follows is untouched, and a resume goes on from there."""
 
     @pytest.mark.turns("phase", "breaks", "mends")
-    @pytest.mark.parametrize(("phase", "breaks", "mends"), FAILING, ids=[each[0] for each in FAILING])
-    def test_one_that_fails_is_resumed_there(self, project: Stage, phase: str, breaks: str, mends: str) -> None:
-        good = {name: (project.programs / name).read_text().partition('CALLS"\n')[2] for name in ("claude", "gh")}
+    @pytest.mark.parametrize(
+        ("phase", "breaks", "mends"), FAILING, ids=[each[0] for each in FAILING]
+    )
+    def test_one_that_fails_is_resumed_there(
+        self, project: Stage, phase: str, breaks: str, mends: str
+    ) -> None:
+        good = {
+            name: (project.programs / name).read_text().partition('CALLS"\n')[2]
+            for name in ("claude", "gh")
+        }
         self._do(project, breaks, "exit 9")
         code, _, err = start(project)
         run, at = project.run(), PHASES.index(phase)
         assert code == 20
         who = "claude failed: " if phase == "run agent" else ""
         assert err.splitlines()[-2].startswith(f"error: phase '{phase}' failed: {who}exit code ")
-        assert err.splitlines()[-1] == f"hint: see more: git ckpt status {run}; to go on: git ckpt resume {run}"
+        assert (
+            err.splitlines()[-1]
+            == f"hint: see more: git ckpt status {run}; to go on: git ckpt resume {run}"
+        )
         assert project.status(run) == "failed"
-        assert [event.status for event in project.events(run).values()] == ["complete"] * at + ["failed"] + ["pending"] * (5 - at)
+        assert [event.status for event in project.events(run).values()] == ["complete"] * at + [
+            "failed"
+        ] + ["pending"] * (5 - at)
         assert project.worktree(run).is_dir()
         calls = project.calls
         self._do(project, mends.format(remote=project.remote.path), good.get(mends, ""))
         assert project.ok("resume", run) == run
-        assert project.labels(run) == ["run-started", *DONE[: 2 * at + 1], f"{phase}-failed", *DONE[2 * at :], "run-complete"]
-        assert project.calls[len(calls) :] == [name for name, number in (("claude", 3), ("gh", 5)) if number >= at]
+        assert project.labels(run) == [
+            "run-started",
+            *DONE[: 2 * at + 1],
+            f"{phase}-failed",
+            *DONE[2 * at :],
+            "run-complete",
+        ]
+        assert project.calls[len(calls) :] == [
+            name for name, number in (("claude", 3), ("gh", 5)) if number >= at
+        ]
         assert not project.worktree(run).exists()
-        assert "feature" in project.remote.git("ls-tree", "--name-only", "forge/my-plan").splitlines()
+        assert (
+            "feature" in project.remote.git("ls-tree", "--name-only", "forge/my-plan").splitlines()
+        )
 
     def _do(self, project: Stage, what: str, script: str) -> None:
         if what.startswith("git "):
@@ -171,10 +222,17 @@ class TestFailures:
         project.program("claude", f"cat > feature; echo \"$*\" > words; echo '{said}'")
         _, _, err = start(project)
         assert "I did it." in err.splitlines()
-        assert project.remote.git("show", "forge/my-plan:words") == "-p --output-format stream-json --verbose"
+        assert (
+            project.remote.git("show", "forge/my-plan:words")
+            == "-p --output-format stream-json --verbose"
+        )
         attempt = project.checkpoint(project.run(), "run agent-complete").attempt
         assert attempt is not None
-        assert json.loads(str(attempt.result)) == {"cost_usd": 0.25, "session": "s-1", "tokens": {"input": 7}}
+        assert json.loads(str(attempt.result)) == {
+            "cost_usd": 0.25,
+            "session": "s-1",
+            "tokens": {"input": 7},
+        }
 
     def test_an_agent_that_cannot_be_asked_ends_it_with_its_words(self, project: Stage) -> None:
         project.program("claude", "echo 'Invalid API key · Please run /login'; exit 1")
@@ -186,7 +244,11 @@ class TestFailures:
 
     def test_an_agent_that_is_not_there(self, project: Stage) -> None:
         code, out, err = start(project, "-i", "agent=no-such-agent")
-        assert (code, out, err.splitlines()[0]) == (4, "", "error: the agent is not there: no-such-agent")
+        assert (code, out, err.splitlines()[0]) == (
+            4,
+            "",
+            "error: the agent is not there: no-such-agent",
+        )
         assert project.runs() == []
 
     def test_an_agent_that_is_gone_by_then(self, project: Stage) -> None:
@@ -227,17 +289,24 @@ class TestFailures:
         project.program("claude", "cat > /dev/null; echo 'all is well'")
         code, _, err = start(project)
         run = project.run()
-        assert (code, err.splitlines()[-2]) == (20, "error: phase 'run agent' produced no file changes")
+        assert (code, err.splitlines()[-2]) == (
+            20,
+            "error: phase 'run agent' produced no file changes",
+        )
         assert project.newest(run).errors == ("phase 'run agent' produced no file changes",)
         assert project.worktree(run).is_dir()
         assert project.remote.refs() == {}
 
-    def test_an_agent_that_committed_its_work_itself_has_changed_files(self, project: Stage) -> None:
+    def test_an_agent_that_committed_its_work_itself_has_changed_files(
+        self, project: Stage
+    ) -> None:
         project.program("claude", "echo new > new; git add new; git commit --quiet -m mine")
         assert start(project)[0] == 0
         assert project.remote.git("log", "--format=%s", "forge/my-plan") == "mine\nfirst"
 
-    def test_what_the_first_attempt_of_the_agent_left_counts_as_changed(self, project: Stage) -> None:
+    def test_what_the_first_attempt_of_the_agent_left_counts_as_changed(
+        self, project: Stage
+    ) -> None:
         project.program("claude", "echo half > half; exit 1")
         assert start(project)[0] == 20
         project.program("claude", "cat > /dev/null")
@@ -278,14 +347,22 @@ class TestResume:
     def test_a_run_that_is_not_there(self, project: Stage) -> None:
         code, out, err = project.ckpt("resume", "20270115-080000-none")
         assert (code, out) == (12, "")
-        assert err.splitlines()[0] == "error: no checkpoint, run or commit goes by '20270115-080000-none'"
+        assert (
+            err.splitlines()[0]
+            == "error: no checkpoint, run or commit goes by '20270115-080000-none'"
+        )
         assert project.ckpt("status", "20270115-080000-none").code == 12
 
     @pytest.mark.long(but=["3", "6"])
     @pytest.mark.parametrize("done", [0, 1, 3, 5, 6])
     def test_phases_that_are_complete_are_not_done_again(self, project: Stage, done: int) -> None:
         """Each phase notes that it is done; the driver is ended after so many."""
-        project.pipeline(*(f'{name}: echo "{name}" >> "$CALLS"; [ "$(wc -l < "$CALLS")" -ne {done + 1} ]' for name in PHASES))
+        project.pipeline(
+            *(
+                f'{name}: echo "{name}" >> "$CALLS"; [ "$(wc -l < "$CALLS")" -ne {done + 1} ]'
+                for name in PHASES
+            )
+        )
         code, _, _ = project.ckpt("run", "ci")
         run = project.run()
         assert code == (20 if done < 6 else 0)
@@ -296,12 +373,16 @@ class TestResume:
         assert project.calls == project_calls + PHASES[done:]
 
     @pytest.mark.long
-    def test_a_worktree_that_is_gone_is_made_again_with_the_work_in_it(self, project: Stage) -> None:
+    def test_a_worktree_that_is_gone_is_made_again_with_the_work_in_it(
+        self, project: Stage
+    ) -> None:
         project.program("gh", "exit 1")
         assert start(project)[0] == 20
         worktree = project.worktree(project.run())
         shutil.rmtree(worktree)
-        project.program("gh", 'ls > "$CKPT_OUTPUT/there"; git log -1 --format=%s >> "$CKPT_OUTPUT/there"')
+        project.program(
+            "gh", 'ls > "$CKPT_OUTPUT/there"; git log -1 --format=%s >> "$CKPT_OUTPUT/there"'
+        )
         assert project.ckpt("resume").code == 0
         tree = project.checkpoint(project.run(), "create pr-complete").worktree
         assert tree is not None
@@ -321,8 +402,21 @@ class TestFrom:
         assert start(project)[0] == 0
         assert project.ckpt("resume", project.run(), "--from", "Commit-and-push").code == 0
         assert project.calls == ["claude", "gh", "gh"]
-        assert project.labels(project.run()) == ["run-started", *DONE, "run-complete", *DONE[8:], "run-complete"]
-        assert [event.attempts for event in project.events(project.run()).values()] == [1, 1, 1, 1, 2, 2]
+        assert project.labels(project.run()) == [
+            "run-started",
+            *DONE,
+            "run-complete",
+            *DONE[8:],
+            "run-complete",
+        ]
+        assert [event.attempts for event in project.events(project.run()).values()] == [
+            1,
+            1,
+            1,
+            1,
+            2,
+            2,
+        ]
 
     def test_the_first(self, project: Stage) -> None:
         project.program("claude", "echo more >> work")
@@ -341,7 +435,11 @@ class TestFrom:
         assert start(project)[0] == 0
         code, out, err = project.ckpt("resume", project.run(), "--from", "poll cr")
         listing = ", ".join(PHASES)
-        assert (code, out, err) == (2, "", f"error: the pipeline plan-to-pr has no phase 'poll cr'\nhint: its phases: {listing}\n")
+        assert (code, out, err) == (
+            2,
+            "",
+            f"error: the pipeline plan-to-pr has no phase 'poll cr'\nhint: its phases: {listing}\n",
+        )
 
 
 class TestRuns:
@@ -349,7 +447,11 @@ class TestRuns:
 
     def test_none(self, project: Stage) -> None:
         done = project.ckpt("runs")
-        assert done == (0, "", "no runs yet; to start one: git ckpt run PIPELINE, or git ckpt start NAME\n")
+        assert done == (
+            0,
+            "",
+            "no runs yet; to start one: git ckpt run PIPELINE, or git ckpt start NAME\n",
+        )
 
     def test_the_newest_comes_first(self, project: Stage) -> None:
         project.ok("start", "b")
@@ -363,7 +465,9 @@ class TestRuns:
 class TestRetention:
     """FORGE-6: complete runs go after 168 hours, those that are not complete never."""
 
-    def past(self, checkout: Checkout, label: str, name: str, days: float, pipeline: str = "plan-to-pr") -> str:
+    def past(
+        self, checkout: Checkout, label: str, name: str, days: float, pipeline: str = "plan-to-pr"
+    ) -> str:
         """Makes a run as it would have been made before."""
         clock = Clock(step=1)
         with Store.open(checkout.path, adapter="plumbing") as now:
@@ -479,14 +583,18 @@ def test_a_branch_of_somebody_else_is_not_touched(project: Stage) -> None:
 
 
 @pytest.mark.long
-def test_a_second_run_of_the_same_plan_does_not_take_the_branch_of_the_first(project: Stage) -> None:
+def test_a_second_run_of_the_same_plan_does_not_take_the_branch_of_the_first(
+    project: Stage,
+) -> None:
     assert start(project)[0] == 0
     first = project.run()
     work = project.checkout.git("rev-parse", "forge/my-plan")
     code, _, err = start(project)
     told = f"the branch forge/my-plan is of run {first}: go on with that (git ckpt resume {first}), or rename it (git branch -m "
     assert code == 20
-    assert f"{told}forge/my-plan NEW), then resume" in next(line for line in err.splitlines() if line.startswith("error: "))
+    assert f"{told}forge/my-plan NEW), then resume" in next(
+        line for line in err.splitlines() if line.startswith("error: ")
+    )
     assert project.checkout.git("rev-parse", "forge/my-plan") == work
     second = project.runs()[0]
     assert Path(project.checkout.path, ".ckpt/worktrees", second).is_dir()

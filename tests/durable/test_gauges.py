@@ -25,10 +25,21 @@ REVIEW = {
     "phase": 6,
     "total_cost_usd": 0.5,
     "max_budget_usd": 2.0,
-    "all_findings": [{"severity": "major", "description": "a", "cycle": 1}, {"severity": "major", "description": "b", "cycle": 2}],
-    "more": {"phase": "reviewing", "all_findings": [{"id": "f-1", "status": "fixed"}, {"id": "f-2", "status": "found"}]},
+    "all_findings": [
+        {"severity": "major", "description": "a", "cycle": 1},
+        {"severity": "major", "description": "b", "cycle": 2},
+    ],
+    "more": {
+        "phase": "reviewing",
+        "all_findings": [{"id": "f-1", "status": "fixed"}, {"id": "f-2", "status": "found"}],
+    },
 }
-STEPS = {"current_step": "FIX", "step_status": "IN_PROGRESS", "fix_cycle_count": 1, "max_fix_cycles": 3}
+STEPS = {
+    "current_step": "FIX",
+    "step_status": "IN_PROGRESS",
+    "fix_cycle_count": 1,
+    "max_fix_cycles": 3,
+}
 
 
 @pytest.mark.parametrize(
@@ -69,12 +80,15 @@ STEPS = {"current_step": "FIX", "step_status": "IN_PROGRESS", "fix_cycle_count":
         ),
     ],
 )
-def test_what_they_say(state: dict[str, Any], progress: Progress | None, expected: list[Gauge]) -> None:
+def test_what_they_say(
+    state: dict[str, Any], progress: Progress | None, expected: list[Gauge]
+) -> None:
     assert gauges(state, progress) == expected
 
 
 @pytest.mark.parametrize(
-    ("done", "total", "share"), [(1, 4, 0.25), (0, 4, 0.0), (9, 4, 1.0), (1, 0, None), (None, 4, None), (1, None, None)]
+    ("done", "total", "share"),
+    [(1, 4, 0.25), (0, 4, 0.0), (9, 4, 1.0), (1, 0, None), (None, 4, None), (1, None, None)],
 )
 def test_how_full_one_is(done: float | None, total: float | None, share: float | None) -> None:
     assert Gauge("x", "", done, total).share == share
@@ -83,7 +97,10 @@ def test_how_full_one_is(done: float | None, total: float | None, share: float |
 anything = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from([*LOOP, *REVIEW, *STEPS, "id", "status"]), inner, max_size=4)
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from([*LOOP, *REVIEW, *STEPS, "id", "status"]), inner, max_size=4
+        ),
     ),
     max_leaves=12,
 )

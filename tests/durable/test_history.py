@@ -32,7 +32,9 @@ HOUR = 3600 * times.MICRO
 
 @pytest.fixture
 def store(main_checkout: Checkout, clock: Clock, ids: Ids) -> Iterator[Store]:
-    with Store(Checkpoints(repository_of(main_checkout), adapter="plumbing", clock=clock, new_id=ids)) as store:
+    with Store(
+        Checkpoints(repository_of(main_checkout), adapter="plumbing", clock=clock, new_id=ids)
+    ) as store:
         yield store
 
 
@@ -53,7 +55,11 @@ def spoil(checkout: Checkout, store: Store, checkpoint_id: str) -> None:
 
 def store_document(checkout: Checkout, name: str, text: str) -> str:
     """Stores a text as the checkpoint of that name, and returns the ref."""
-    checkout.git("update-ref", f"refs/checkpoints/{name}", checkout.git("hash-object", "-w", "--stdin", data=text))
+    checkout.git(
+        "update-ref",
+        f"refs/checkpoints/{name}",
+        checkout.git("hash-object", "-w", "--stdin", data=text),
+    )
     return f"refs/checkpoints/{name}"
 
 
@@ -62,7 +68,9 @@ def locked(checkout: Checkout, ref: str) -> Iterator[None]:
     """Has a git that is alive hold the lock of a ref."""
     words = f"start\nverify {ref} {checkout.git('rev-parse', ref)}\nprepare\n"
     command = ["git", "-C", str(checkout.path), "update-ref", "--stdin"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
         assert holder.stdin is not None
         assert holder.stdout is not None
         holder.stdin.write(words)
@@ -103,7 +111,12 @@ class TestLatestResumable:
         store.record("manual-complete", {"n": 3})
         checkpoint = latest_resumable(inside(store))
         assert checkpoint is not None
-        assert (checkpoint.run, checkpoint.label, checkpoint.state, checkpoint.errors) == (None, "plan-failed", {"n": 2}, ("no spec.md",))
+        assert (checkpoint.run, checkpoint.label, checkpoint.state, checkpoint.errors) == (
+            None,
+            "plan-failed",
+            {"n": 2},
+            ("no spec.md",),
+        )
         store.record("b-failed", {}, run=run, trigger=PHASE)
         assert found(latest_resumable(inside(store))) == (run, "b-failed")
 
@@ -153,13 +166,19 @@ class TestCleanup:
             run_of(store, "a-complete", "b-failed", name=name)
         ids = [store.record("manual-complete", {}).id for _ in range(3)]
         if in_run:  # a run goes as a whole, or not at all
-            ids = [entry.id for entry in store.list() if entry.run is not None and entry.run.endswith("-one")]
+            ids = [
+                entry.id
+                for entry in store.list()
+                if entry.run is not None and entry.run.endswith("-one")
+            ]
         with locked(main_checkout, f"refs/checkpoints/{ids[1]}"):
             assert cleaned(store) == ((6, 3) if in_run else (8, 1))
             assert {entry.id for entry in store.list()} == (set(ids) if in_run else {ids[1]})
         assert cleaned(store) == ((3, 0) if in_run else (1, 0))
 
-    def test_worktrees_go_with_their_runs_unless_they_hold_what_no_checkpoint_does(self, store: Store) -> None:
+    def test_worktrees_go_with_their_runs_unless_they_hold_what_no_checkpoint_does(
+        self, store: Store
+    ) -> None:
         with Run.start(store, "work") as run:
             run.pause()
         with Run.start(store, "more") as other:
@@ -173,30 +192,51 @@ class TestCleanup:
 
 class TestCleanupOfRuns:
     @pytest.mark.long
-    def test_complete_ones_of_a_pipeline_go_with_their_worktrees(self, store: Store, main_checkout: Checkout, clock: Clock) -> None:
+    def test_complete_ones_of_a_pipeline_go_with_their_worktrees(
+        self, store: Store, main_checkout: Checkout, clock: Clock
+    ) -> None:
         def ended(name: str, pipeline: str, *, complete: bool = True) -> Run:
-            first = store.record("run-started", {}, start=name, trigger=PHASE, pipeline=Pipeline(name=pipeline))
+            first = store.record(
+                "run-started", {}, start=name, trigger=PHASE, pipeline=Pipeline(name=pipeline)
+            )
             with Run.resume(store, str(first.run), adapter="plumbing") as run:
                 run.phase("build", lambda: Path(run.path, "made").write_text(name))
                 if not complete:
                     run.pause()
             return run
 
-        old, other, open_ = ended("old", "forge"), ended("other", "ci"), ended("open", "forge", complete=False)
+        old, other, open_ = (
+            ended("old", "forge"),
+            ended("other", "ci"),
+            ended("open", "forge", complete=False),
+        )
         held = ended("held", "forge")
         Path(held.path, "more").write_text("x")
         clock.instant += 168 * HOUR
         young = ended("young", "forge")
         why = {held.id: f"its worktree {held.path} holds what no checkpoint does: more"}
-        assert cleanup_runs(inside(store), pipeline="forge", older_than=168 * HOUR) == Retired((old.id,), why)
-        assert [os.path.isdir(run.path) for run in (old, other, open_, held, young)] == [False, True, True, True, True]
+        assert cleanup_runs(inside(store), pipeline="forge", older_than=168 * HOUR) == Retired(
+            (old.id,), why
+        )
+        assert [os.path.isdir(run.path) for run in (old, other, open_, held, young)] == [
+            False,
+            True,
+            True,
+            True,
+            True,
+        ]
         assert cleanup_runs(inside(store), older_than=168 * HOUR) == Retired((other.id,), why)
         first = [entry.id for entry in store.list() if entry.run == young.id][-1]
         with locked(main_checkout, f"refs/checkpoints/{first}"), pytest.raises(LockHeld):
             cleanup_runs(inside(store), older_than=0)
         assert cleanup_runs(inside(store), older_than=0).gone == (young.id,)
-        left = {run.id: sum(entry.run == run.id for entry in store.list()) for run in (old, other, open_, held, young)}
-        assert left == {old.id: 1, other.id: 1, open_.id: 3, held.id: 4, young.id: 1}, "no branch holds what they made"
+        left = {
+            run.id: sum(entry.run == run.id for entry in store.list())
+            for run in (old, other, open_, held, young)
+        }
+        assert left == {old.id: 1, other.id: 1, open_.id: 3, held.id: 4, young.id: 1}, (
+            "no branch holds what they made"
+        )
 
 
 # What rlm-act asserts of records, detection, loading, ages and cleanup
@@ -213,7 +253,11 @@ def test_rlm_02_the_name_is_a_uuid_version_4_and_equals_the_id(main_checkout: Ch
     with Store.open(main_checkout.path) as store:
         made = store.record("research-complete", {})
     (ref,) = main_checkout.refs("refs/checkpoints")
-    assert (ref, str(uuid.UUID(made.id)), uuid.UUID(made.id).version) == (f"refs/checkpoints/{made.id}", made.id, 4)
+    assert (ref, str(uuid.UUID(made.id)), uuid.UUID(made.id).version) == (
+        f"refs/checkpoints/{made.id}",
+        made.id,
+        4,
+    )
 
 
 def test_rlm_03_every_key_is_there(store: Store) -> None:
@@ -239,12 +283,16 @@ def test_rlm_06_what_is_returned_is_stored(store: Store) -> None:
     assert store.read(made.id) == made
 
 
-def test_rlm_08_without_checkpoints_there_is_none_to_resume(main_checkout: Checkout, store: Store) -> None:
+def test_rlm_08_without_checkpoints_there_is_none_to_resume(
+    main_checkout: Checkout, store: Store
+) -> None:
     assert latest_resumable(inside(store)) is None
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
 
-def test_rlm_09_the_newest_is_found_whatever_the_order_of_timestamps(store: Store, clock: Clock) -> None:
+def test_rlm_09_the_newest_is_found_whatever_the_order_of_timestamps(
+    store: Store, clock: Clock
+) -> None:
     first = run_of(store, "a-complete", name="first")
     clock.instant += 2 * DAY
     second = run_of(store, "a-complete", name="second")
@@ -271,11 +319,15 @@ def test_rlm_11_what_is_found_says_where_it_is(store: Store, main_checkout: Chec
     run_of(store, "a-failed")
     checkpoint = latest_resumable(inside(store))
     assert checkpoint is not None
-    assert main_checkout.git("cat-file", "blob", f"refs/checkpoints/{checkpoint.id}").encode() + b"\n" == store.raw(checkpoint.id)
+    assert main_checkout.git(
+        "cat-file", "blob", f"refs/checkpoints/{checkpoint.id}"
+    ).encode() + b"\n" == store.raw(checkpoint.id)
 
 
 @pytest.mark.parametrize("missing", ["id", "phase", "timestamp", "errors", "git_sha", "trigger"])
-def test_rlm_12_a_field_that_is_missing_is_an_error(store: Store, main_checkout: Checkout, missing: str) -> None:
+def test_rlm_12_a_field_that_is_missing_is_an_error(
+    store: Store, main_checkout: Checkout, missing: str
+) -> None:
     made = store.record("research-complete", {})
     text = re.sub(rf"(?m)^{missing} = .*\n", "", store.raw(made.id).decode())
     store_document(main_checkout, made.id, text)
@@ -284,7 +336,9 @@ def test_rlm_12_a_field_that_is_missing_is_an_error(store: Store, main_checkout:
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", '{"id": 1}', "id = "])
-def test_rlm_12_what_is_no_document_is_an_error(store: Store, main_checkout: Checkout, text: str) -> None:
+def test_rlm_12_what_is_no_document_is_an_error(
+    store: Store, main_checkout: Checkout, text: str
+) -> None:
     name = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
     store_document(main_checkout, name, text)
     with pytest.raises(InvalidCheckpoint):
@@ -296,8 +350,12 @@ def test_rlm_12_what_does_not_exist_is_an_error(store: Store) -> None:
         store.read("aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa")
 
 
-@pytest.mark.parametrize(("hours", "days", "deleted"), [(47, 2, 0), (48, 2, 1), (72, 3, 1), (71, 3, 0)])
-def test_rlm_13_what_is_just_old_enough_is_deleted(store: Store, clock: Clock, hours: int, days: int, deleted: int) -> None:
+@pytest.mark.parametrize(
+    ("hours", "days", "deleted"), [(47, 2, 0), (48, 2, 1), (72, 3, 1), (71, 3, 0)]
+)
+def test_rlm_13_what_is_just_old_enough_is_deleted(
+    store: Store, clock: Clock, hours: int, days: int, deleted: int
+) -> None:
     clock.step = 0
     store.record("research-complete", {})
     clock.instant += hours * HOUR
@@ -323,9 +381,15 @@ def test_rlm_14_no_days_or_less_are_all(store: Store, days: int) -> None:
     assert store.list()[:] == []
 
 
-def test_rlm_14_what_has_no_valid_timestamp_is_never_deleted(store: Store, main_checkout: Checkout) -> None:
+def test_rlm_14_what_has_no_valid_timestamp_is_never_deleted(
+    store: Store, main_checkout: Checkout
+) -> None:
     made = store.record("a-complete", {})
-    text = store.raw(made.id).decode().replace(f'timestamp = "{made.timestamp}"', 'timestamp = "2020-01-01 00:00:00"')
+    text = (
+        store.raw(made.id)
+        .decode()
+        .replace(f'timestamp = "{made.timestamp}"', 'timestamp = "2020-01-01 00:00:00"')
+    )
     ref = store_document(main_checkout, made.id, text)
     assert cleaned(store) == (0, 1)
     assert ref in main_checkout.refs()
@@ -338,7 +402,9 @@ def require_only_young(checkout: Checkout, before: dict[str, object]) -> None:
     assert checkout.fingerprint() == before
 
 
-def test_rlm_15_cleanup_of_all_leaves_what_is_not_ours(store: Store, main_checkout: Checkout) -> None:
+def test_rlm_15_cleanup_of_all_leaves_what_is_not_ours(
+    store: Store, main_checkout: Checkout
+) -> None:
     before = main_checkout.fingerprint()
     assert cleaned(store) == (0, 0)
     run_of(store, "a-complete")
@@ -360,7 +426,14 @@ def test_rlm_16_the_commit_is_an_oid_or_empty(make_checkout: Callable[..., Check
 
 def test_rlm_17_nested_values_survive(store: Store) -> None:
     state = {
-        "phase_results": {"research": {"artifacts": ["a.md", "b.md"], "duration_seconds": 1.5, "metadata": {}, "error": None}},
+        "phase_results": {
+            "research": {
+                "artifacts": ["a.md", "b.md"],
+                "duration_seconds": 1.5,
+                "metadata": {},
+                "error": None,
+            }
+        },
         "iterations": 3,
         "done": False,
         "mixed": [1, "two", None, True, [2.0, {}], {"deep": [[]]}],
@@ -378,8 +451,13 @@ def test_rlm_18_errors_keep_their_order_and_are_seen(store: Store) -> None:
     assert checkpoint.errors == tuple(errors)
 
 
-@pytest.mark.parametrize("name", ["not-a-uuid", "AAAAAAAA-AAAA-4AAA-8AAA-AAAAAAAAAAAA", "aaaaaaaa-aaaa-1aaa-8aaa-aaaaaaaaaaaa"])
-def test_rlm_19_an_id_that_is_no_uuid_version_4_is_refused(store: Store, main_checkout: Checkout, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["not-a-uuid", "AAAAAAAA-AAAA-4AAA-8AAA-AAAAAAAAAAAA", "aaaaaaaa-aaaa-1aaa-8aaa-aaaaaaaaaaaa"],
+)
+def test_rlm_19_an_id_that_is_no_uuid_version_4_is_refused(
+    store: Store, main_checkout: Checkout, name: str
+) -> None:
     made = store.record("a-complete", {})
     ref = store_document(main_checkout, name, store.raw(made.id).decode().replace(made.id, name))
     with pytest.raises(CkptError):
@@ -392,7 +470,9 @@ def test_rlm_19_an_id_that_is_no_uuid_version_4_is_refused(store: Store, main_ch
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
-def test_b1_timestamps_are_utc_wherever_one_is(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+def test_b1_timestamps_are_utc_wherever_one_is(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
@@ -405,7 +485,9 @@ def test_b1_timestamps_are_utc_wherever_one_is(main_checkout: Checkout, monkeypa
         time.tzset()
 
 
-def test_b2_the_sequence_orders_a_run_not_the_text_of_timestamps(store: Store, clock: Clock) -> None:
+def test_b2_the_sequence_orders_a_run_not_the_text_of_timestamps(
+    store: Store, clock: Clock
+) -> None:
     clock.step = 0
     run = run_of(store, "a-complete", "b-complete", "c-failed")
     assert found(latest_resumable(inside(store))) == (run, "c-failed")
@@ -426,10 +508,14 @@ def test_b3_checkpoints_of_different_runs_are_told_apart(store: Store) -> None:
     assert (checkpoint.run, checkpoint.state) == (one, {"of": "one"})
 
 
-def test_b7_what_was_not_written_to_its_end_does_not_count_and_is_no_secret(store: Store, main_checkout: Checkout) -> None:
+def test_b7_what_was_not_written_to_its_end_does_not_count_and_is_no_secret(
+    store: Store, main_checkout: Checkout
+) -> None:
     run = run_of(store, "a-complete", "b-failed")
     torn = store.raw(store.list()[0].id)[:-20]
-    main_checkout.git("hash-object", "-w", "--stdin", data=torn)  # a kill before the ref was written
+    main_checkout.git(
+        "hash-object", "-w", "--stdin", data=torn
+    )  # a kill before the ref was written
     assert found(latest_resumable(inside(store))) == (run, "b-failed")
     assert store.problems()[:] == []
     newest = store.list()[0].id
@@ -442,7 +528,9 @@ def test_b10_checkpoints_share_what_did_not_change(store: Store, main_checkout: 
     main_checkout.write("large", os.urandom(200_000).hex())
 
     def size() -> int:
-        said = dict(line.split(": ") for line in main_checkout.git("count-objects", "-v").splitlines())
+        said = dict(
+            line.split(": ") for line in main_checkout.git("count-objects", "-v").splitlines()
+        )
         return int(said["size"])
 
     run = str(store.save("a-started", {}, run=run_of(store), trigger=PHASE).run)
@@ -452,7 +540,9 @@ def test_b10_checkpoints_share_what_did_not_change(store: Store, main_checkout: 
     assert size() - before < 300  # kilobytes, of which each copy would take 200
 
 
-def test_b11_index_branches_and_worktree_are_left_alone(store: Store, main_checkout: Checkout) -> None:
+def test_b11_index_branches_and_worktree_are_left_alone(
+    store: Store, main_checkout: Checkout
+) -> None:
     main_checkout.write("staged", "x")
     main_checkout.git("add", "staged")
     main_checkout.write("staged", "changed")

@@ -17,7 +17,10 @@ from tests.durable.stage import Stage, Talk, stage
 
 __all__ = ["stage"]
 
-pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"), pytest.mark.long]
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+    pytest.mark.long,
+]
 
 WRITE = "while test -e $CALLS.pids; do echo $CKPT_ATTEMPT >>lines; sleep 0.01; done"
 TOOLS = {
@@ -46,20 +49,30 @@ def phase(tool: str) -> str:
 def tools(stage: Stage) -> list[int]:
     """Returns the numbers of the tools, once there is one that has written something."""
     note, run = Path(f"{stage.env['CALLS']}.pids"), stage.run
-    assert comes(lambda: note.exists() and note.read_text().endswith("\n") and (stage.worktree(run()) / "lines").exists())
+    assert comes(
+        lambda: (
+            note.exists()
+            and note.read_text().endswith("\n")
+            and (stage.worktree(run()) / "lines").exists()
+        )
+    )
     return [int(word) for word in note.read_text().split()]
 
 
 def watchdog_of(driver: int) -> int:
     """Returns the process of the watchdog of a driver."""
     children = process_tree.descendants({driver}, process_tree.table())
-    (found,) = (process.pid for process in children if process_tree.variables(process, [WATCHDOG_VARIABLE]))
+    (found,) = (
+        process.pid for process in children if process_tree.variables(process, [WATCHDOG_VARIABLE])
+    )
     return found
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_driver_that_was_killed_leaves_nobody_who_writes_into_the_next_attempt(tool: str, stage: Stage) -> None:
+def test_a_driver_that_was_killed_leaves_nobody_who_writes_into_the_next_attempt(
+    tool: str, stage: Stage
+) -> None:
     stage.pipeline(phase(TOOLS[tool]))
     driver = stage.begin("run", "ci")
     left = tools(stage)
@@ -71,7 +84,9 @@ def test_a_driver_that_was_killed_leaves_nobody_who_writes_into_the_next_attempt
     assert not any(map(runs, left))
 
 
-def test_a_resume_ends_what_lives_though_the_watchdog_was_killed_too_and_says_so(stage: Stage) -> None:
+def test_a_resume_ends_what_lives_though_the_watchdog_was_killed_too_and_says_so(
+    stage: Stage,
+) -> None:
     stage.pipeline(phase(TOOLS["daemon"]))
     driver = stage.begin("run", "ci")
     left = tools(stage)
@@ -107,10 +122,13 @@ def test_whoever_ends_a_phase_ends_its_tools(how: str, stage: Stage) -> None:
 
 def test_what_a_phase_left_that_is_complete_has_ended_before_the_next_one(stage: Stage) -> None:
     stage.pipeline(
-        f"one: {TOOLS['daemon']}\nwhile ! test -s lines; do sleep 0.01; done", "two: mv lines before; sleep 0.05; test ! -e lines"
+        f"one: {TOOLS['daemon']}\nwhile ! test -s lines; do sleep 0.01; done",
+        "two: mv lines before; sleep 0.05; test ! -e lines",
     )
     assert stage.ckpt("run", "ci").code == 0
-    assert not any(runs(int(word)) for word in Path(f"{stage.env['CALLS']}.pids").read_text().split())
+    assert not any(
+        runs(int(word)) for word in Path(f"{stage.env['CALLS']}.pids").read_text().split()
+    )
 
 
 def test_the_terminal_is_that_of_the_driver(stage: Stage) -> None:

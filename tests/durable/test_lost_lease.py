@@ -18,10 +18,15 @@ from tests.conftest import Checkout
 from tests.durable.commanding import comes, ends
 
 
-def test_its_command_is_ended(plain: Store, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_command_is_ended(
+    plain: Store, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(execution, "_TICK", 0.05)
     pid = tmp_path / "pid"
-    main_checkout.write("gitckpt.toml", f"[[pipelines.ci.phases]]\nname = 'one'\nrun = \"echo $$ > {pid}; sleep 60; sleep 60\"\n")
+    main_checkout.write(
+        "gitckpt.toml",
+        f"[[pipelines.ci.phases]]\nname = 'one'\nrun = \"echo $$ > {pid}; sleep 60; sleep 60\"\n",
+    )
 
     def is_taken_over() -> bool:
         if not (pid.exists() and pid.read_text()):
@@ -31,7 +36,10 @@ def test_its_command_is_ended(plain: Store, main_checkout: Checkout, tmp_path: P
             found = leases.read(beside.runs()[0].run)
             assert found is not None
             try:
-                leases.swap(replace(found[1], token=found[1].token + 1, holder="somebody in a hurry"), found[0])
+                leases.swap(
+                    replace(found[1], token=found[1].token + 1, holder="somebody in a hurry"),
+                    found[0],
+                )
             except RefMoved:
                 return False  # it was renewed just now
             return True
@@ -42,5 +50,8 @@ def test_its_command_is_ended(plain: Store, main_checkout: Checkout, tmp_path: P
         Pipelines(plain).run("ci")
     somebody.join()
     assert ends(int(pid.read_text()))
-    assert [entry.label for entry in plain.list(Query(status="started"))] == ["one-started", "run-started"]
+    assert [entry.label for entry in plain.list(Query(status="started"))] == [
+        "one-started",
+        "run-started",
+    ]
     assert len(plain.list()) == 2

@@ -45,18 +45,26 @@ def test_b4_a_resume_keeps_the_inputs_and_takes_another_autonomy(stage: Stage) -
     assert stage.calls == ["what is it?, 1"] * 4
     pipeline = stage.newest(run).pipeline
     assert pipeline is not None
-    assert (dict(pipeline.inputs), pipeline.autonomy) == ({"question": "what is it?", "depth": "1"}, "fully_autonomous")
+    assert (dict(pipeline.inputs), pipeline.autonomy) == (
+        {"question": "what is it?", "depth": "1"},
+        "fully_autonomous",
+    )
 
 
 def test_b5_commit_and_files_come_back_wherever_head_is_by_now(stage: Stage) -> None:
-    stage.pipeline("one: echo 1 > committed; git add .; git commit -qm mine; echo 2 > loose; rm README", "two: exit 1")
+    stage.pipeline(
+        "one: echo 1 > committed; git add .; git commit -qm mine; echo 2 > loose; rm README",
+        "two: exit 1",
+    )
     assert stage.ckpt("run", "ci").code == 20
     run = stage.run()
     commit = stage.newest(run).git_sha
     shutil.rmtree(stage.worktree(run))
     stage.checkout.commit("theirs", other="x")
     stage.checkout.write("README", "changed meanwhile\n")
-    stage.pipeline("one: false", 'two: git rev-parse HEAD > "$CALLS"; git status --porcelain >> "$CALLS"')
+    stage.pipeline(
+        "one: false", 'two: git rev-parse HEAD > "$CALLS"; git status --porcelain >> "$CALLS"'
+    )
     assert stage.ckpt("resume", "--accept-changes").code == 0
     assert stage.calls == [commit, " D README", "?? loose"]
     assert (stage.checkout.path / "README").read_text() == "changed meanwhile\n"
@@ -91,16 +99,25 @@ def test_b8_a_last_phase_that_failed_is_resumed_and_nothing_older_afterwards(sta
     assert stage.calls == ["one", "two", "two", "two"]
     code, out, err = stage.ckpt("resume")
     assert (code, out) == (2, "")
-    assert err == f"error: run {run} is complete\nhint: to do a phase again: git ckpt resume {run} --from PHASE; or fork it: --fork\n"
+    assert (
+        err
+        == f"error: run {run} is complete\nhint: to do a phase again: git ckpt resume {run} --from PHASE; or fork it: --fork\n"
+    )
     older = stage.checkpoint(run, "two-failed").id
-    assert stage.ckpt("resume", older).err.splitlines()[0] == f"error: checkpoint {older[: ids.SHORT]} is not the newest of run {run}"
+    assert (
+        stage.ckpt("resume", older).err.splitlines()[0]
+        == f"error: checkpoint {older[: ids.SHORT]} is not the newest of run {run}"
+    )
     assert stage.calls == ["one", "two", "two", "two"]
 
 
 def test_b9_a_command_that_is_missing_is_a_failure(stage: Stage) -> None:
     stage.pipeline("test: no-such-pytest -q")
     code, _, err = stage.ckpt("run", "ci")
-    assert (code, err.splitlines()[-2].partition(": /bin/sh")[0]) == (20, "error: phase 'test' failed: exit code 127")
+    assert (code, err.splitlines()[-2].partition(": /bin/sh")[0]) == (
+        20,
+        "error: phase 'test' failed: exit code 127",
+    )
     assert stage.events(stage.run())["test"].exit_code == 127
 
 
@@ -115,11 +132,18 @@ def test_b12_a_run_goes_on_where_only_its_refs_are(stage: Stage, tmp_path: Path)
     run = stage.run()
     other = Checkout(tmp_path / "elsewhere")
     stage.checkout.git("clone", "--quiet", str(stage.checkout.path), str(other.path))
-    specs = ("+refs/checkpoints/*:refs/checkpoints/*", "+refs/ckpt/*:refs/ckpt/*", "+refs/keep/*:refs/keep/*", "+refs/notes/*:refs/notes/*")
+    specs = (
+        "+refs/checkpoints/*:refs/checkpoints/*",
+        "+refs/ckpt/*:refs/ckpt/*",
+        "+refs/keep/*:refs/keep/*",
+        "+refs/notes/*:refs/notes/*",
+    )
     other.git("fetch", "--quiet", "origin", *specs)
     shutil.rmtree(stage.checkout.path)
     stage.checkout.path.mkdir()
-    assert stage.ckpt("resume", run, at=other.path).code == 2, "an input may be a command, and nobody here has seen it"
+    assert stage.ckpt("resume", run, at=other.path).code == 2, (
+        "an input may be a command, and nobody here has seen it"
+    )
     again = stage.ckpt("resume", run, "--trust", at=other.path)
     assert (again.code, again.out) == (20, f"{run}\n"), again.err
     (other.path / ".ckpt/worktrees" / run / "ok").touch()
@@ -139,7 +163,12 @@ def test_b13_the_project_may_be_moved(stage: Stage, tmp_path: Path) -> None:
     stage.program("gh", 'ls > "$CALLS.there"')
     done = stage.ckpt("resume")
     assert done.code == 0, done.err
-    assert note(stage, "there").read_text().split() == ["README", "feature", "plan-as-read", "unsaved"]
+    assert note(stage, "there").read_text().split() == [
+        "README",
+        "feature",
+        "plan-as-read",
+        "unsaved",
+    ]
     assert stage.worktree(stage.run()).is_dir()
     assert stage.ckpt("verify").code == 0
 
@@ -150,7 +179,10 @@ class TestTheBranchIsThereAndTheWorktreeIsGone:
     @pytest.fixture
     def run(self, stage: Stage) -> str:
         stage.checkout.write("plan.md", "do it\n")
-        stage.program("claude", "echo 1 > committed; git add committed; git commit -qm mine; echo 2 > loose; echo 3 > README")
+        stage.program(
+            "claude",
+            "echo 1 > committed; git add committed; git commit -qm mine; echo 2 > loose; echo 3 > README",
+        )
         stage.checkout.git("remote", "set-url", "origin", "nowhere")
         assert stage.ckpt("run", "plan.md").code == 20
         run = stage.run()
@@ -166,7 +198,10 @@ class TestTheBranchIsThereAndTheWorktreeIsGone:
         self.mend(stage)
         assert stage.ckpt("resume").code == 0
         assert stage.remote.git("log", "--format=%s", "forge/plan") == "Plan\nmine\nfirst"
-        assert [stage.remote.git("show", f"forge/plan:{name}") for name in ("committed", "loose", "README")] == ["1", "2", "3"]
+        assert [
+            stage.remote.git("show", f"forge/plan:{name}")
+            for name in ("committed", "loose", "README")
+        ] == ["1", "2", "3"]
 
     def test_f1_before_the_commit_and_with_pruned_worktrees(self, stage: Stage, run: str) -> None:
         stage.ok("resume", stage.checkpoint(run, "run agent-complete").id, "--rewind", "--no-run")
@@ -181,7 +216,10 @@ class TestTheBranchIsThereAndTheWorktreeIsGone:
         assert done.code == 0, done.err
         assert stage.remote.git("log", "--format=%s", "forge/plan") == "Plan\nmine\nfirst"
         assert stage.remote.git("rev-parse", "forge/plan^") == before
-        assert [stage.remote.git("show", f"forge/plan:{name}") for name in ("committed", "loose", "README")] == ["1", "2", "3"]
+        assert [
+            stage.remote.git("show", f"forge/plan:{name}")
+            for name in ("committed", "loose", "README")
+        ] == ["1", "2", "3"]
 
 
 def test_f2_the_agents_work_is_in_a_checkpoint_before_it_is_committed(stage: Stage) -> None:
@@ -208,7 +246,9 @@ def test_f3_one_driver_at_a_time_and_a_dead_one_is_known(stage: Stage) -> None:
     assert stage.status(run) == "running"
     code, out, err = stage.ckpt("resume")
     assert (code, out) == (11, "")
-    assert err.startswith(f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, process {driver.pid}, ")
+    assert err.startswith(
+        f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, process {driver.pid}, "
+    )
     assert err.splitlines()[1:] == [f"hint: wait for its end, or stop it: git ckpt cancel {run}"]
     driver.kill()
     driver.wait()
@@ -216,25 +256,39 @@ def test_f3_one_driver_at_a_time_and_a_dead_one_is_known(stage: Stage) -> None:
     note(stage, "go").touch()
     done = stage.ckpt("resume")
     assert (done.code, stage.status(run)) == (0, "complete"), done.err
-    assert stage.labels(run) == ["run-started", "one-started", "one-started", "one-complete", "run-complete"]
+    assert stage.labels(run) == [
+        "run-started",
+        "one-started",
+        "one-started",
+        "one-complete",
+        "run-complete",
+    ]
 
 
 class TestCheckpointsThatCannotBeWritten:
     """F4: nothing is swallowed, and the work goes on."""
 
     def test_f4_until_the_end(self, stage: Stage) -> None:
-        stage.pipeline('one: [ "$CKPT_ATTEMPT" -gt 1 ] || touch "$CALLS.full"; echo 1 > work', 'two: echo two >> "$CALLS"')
+        stage.pipeline(
+            'one: [ "$CKPT_ATTEMPT" -gt 1 ] || touch "$CALLS.full"; echo 1 > work',
+            'two: echo two >> "$CALLS"',
+        )
         refuse_refs(stage.checkout, note(stage, "full"))
         code, _, err = stage.ckpt("run", "ci")
         run = stage.run()
         assert (code, stage.calls) == (1, ["two"])
         assert "warning: one-complete could not be recorded: " in err
-        assert err.splitlines()[-2].startswith(f"error: not every checkpoint of run {run} could be written: ")
+        assert err.splitlines()[-2].startswith(
+            f"error: not every checkpoint of run {run} could be written: "
+        )
         assert err.splitlines()[-1] == f"hint: git ckpt resume {run}"
         assert "warning: one-complete could not be recorded: " in stage.ckpt("status", run).err
         note(stage, "full").unlink()
         assert stage.ckpt("resume").code == 0
-        assert (stage.status(run), stage.files(stage.newest(run))) == ("complete", ["README", "work"])
+        assert (stage.status(run), stage.files(stage.newest(run))) == (
+            "complete",
+            ["README", "work"],
+        )
         assert stage.ckpt("status", run).err == ""
 
     def test_f4_for_a_while(self, stage: Stage) -> None:
@@ -243,14 +297,28 @@ class TestCheckpointsThatCannotBeWritten:
         code, _, err = stage.ckpt("run", "ci")
         run = stage.run()
         assert (code, err.splitlines()[-2]) == (0, f"run {run} is complete")
-        assert stage.labels(run) == ["run-started", "one-started", "one-complete", "two-started", "two-complete", "run-complete"]
+        assert stage.labels(run) == [
+            "run-started",
+            "one-started",
+            "one-complete",
+            "two-started",
+            "two-complete",
+            "run-complete",
+        ]
 
 
 def test_f5_two_runs_of_one_plan_in_one_second_are_two(stage: Stage) -> None:
     stage.checkout.write("plan.md", "do it\n")
-    with stage.store() as here, Store(Checkpoints(inside(here).repository, adapter="plumbing", clock=Clock(step=0))) as store:
+    with (
+        stage.store() as here,
+        Store(
+            Checkpoints(inside(here).repository, adapter="plumbing", clock=Clock(step=0))
+        ) as store,
+    ):
         definition = pipelines.preset("plan-to-pr", registry.OPTIONS)
-        given = launch.read_inputs(inside(store), definition, {"plan": str(stage.checkout.path / "plan.md")})
+        given = launch.read_inputs(
+            inside(store), definition, {"plan": str(stage.checkout.path / "plan.md")}
+        )
         runs = [launch.start(inside(store), definition, given, name="plan").run for _ in range(3)]
     assert runs == [f"20270115-080000-plan{end}" for end in ("", "-2", "-3")]
     assert stage.ckpt("resume", str(runs[1])).code == 0
@@ -270,7 +338,9 @@ class TestThePipelineHasChanged:
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(("phases", "said"), CHANGES, ids=[each[1] for each in CHANGES])
-    def test_f6_a_resume_names_what_is_not_as_it_was(self, stage: Stage, phases: tuple[str, ...], said: str) -> None:
+    def test_f6_a_resume_names_what_is_not_as_it_was(
+        self, stage: Stage, phases: tuple[str, ...], said: str
+    ) -> None:
         stage.pipeline("one: true", "two: exit 1")
         assert stage.ckpt("run", "ci").code == 20
         run, before = stage.run(), stage.labels(stage.run())
@@ -289,7 +359,9 @@ class TestThePipelineHasChanged:
     def test_f6_what_is_accepted_goes_on_by_name(self, stage: Stage) -> None:
         stage.pipeline('one: echo 1 >> "$CALLS"', "two: exit 1")
         assert stage.ckpt("run", "ci").code == 20
-        stage.pipeline(*(f'{name}: echo {name} >> "$CALLS"' for name in ("zero", "two", "one", "three")))
+        stage.pipeline(
+            *(f'{name}: echo {name} >> "$CALLS"' for name in ("zero", "two", "one", "three"))
+        )
         assert stage.ckpt("resume", "--accept-changes").code == 0
         assert stage.calls == ["1", "zero", "two", "three"]
         pipeline = stage.newest(stage.run()).pipeline
@@ -339,7 +411,9 @@ class TestThePlanHasChanged:
 NO_IDS = [("resume", name) for name in ("../../x", "/etc/passwd", "a/../b", "..", "-")]
 
 
-@pytest.mark.parametrize(("command", "name"), [*NO_IDS, ("status", "../x"), ("cancel", "../x"), ("finish", "../x")])
+@pytest.mark.parametrize(
+    ("command", "name"), [*NO_IDS, ("status", "../x"), ("cancel", "../x"), ("finish", "../x")]
+)
 def test_f8_an_id_is_no_path(stage: Stage, command: str, name: str) -> None:
     before = stage.checkout.fingerprint()
     code, out, err = stage.ckpt(command, "--", name)
@@ -370,7 +444,10 @@ def test_f10_the_directory_one_is_in_does_not_matter(stage: Stage) -> None:
     assert stage.ckpt("run", "plan.md", at=inside).code == 20
     run = stage.run()
     stage.program("gh", "true")
-    assert stage.ok("status", at=inside).splitlines()[:4:3] == [f"run      {run}", "input    plan = docs/deep/plan.md"]
+    assert stage.ok("status", at=inside).splitlines()[:4:3] == [
+        f"run      {run}",
+        "input    plan = docs/deep/plan.md",
+    ]
     assert stage.ok("resume", at=stage.checkout.path / "docs") == run
     assert stage.status(run) == "complete"
     assert not (stage.checkout.path / "docs/.ckpt").exists()

@@ -32,7 +32,9 @@ def documents(checkout: Checkout) -> str:
 
 
 @pytest.mark.parametrize("end", ["true", "false"])
-def test_no_document_and_no_transcript_of_a_run_holds_the_secret(main_checkout: Checkout, end: str) -> None:
+def test_no_document_and_no_transcript_of_a_run_holds_the_secret(
+    main_checkout: Checkout, end: str
+) -> None:
     main_checkout.write("gitckpt.toml", PIPELINE.format(token=f"{TOKEN[:8]}''{TOKEN[8:]}", end=end))
     main_checkout.git("add", "--all")
     main_checkout.git("commit", "--quiet", "--message", "pipeline")
@@ -44,7 +46,9 @@ def test_no_document_and_no_transcript_of_a_run_holds_the_secret(main_checkout: 
     assert 'task = "use [masked: github-pat]"' in stored
     with Store.open(main_checkout.path) as store:
         newest = store.list()[0]
-    log = main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{newest.id}:run/output/tell/agent.log")
+    log = main_checkout.git(
+        "cat-file", "blob", f"refs/ckpt/trees/{newest.id}:run/output/tell/agent.log"
+    )
     assert log == "said [masked: github-pat]"
 
 
@@ -110,7 +114,9 @@ class Told:
         return self.here.path / ".ckpt" / "runs" / self.run / "input" / "plan"
 
     def resume(self, *more: str) -> forked.Done:
-        return forked.git_ckpt("resume", self.run, "--autonomy", "fully_autonomous", *more, directory=self.here.path)
+        return forked.git_ckpt(
+            "resume", self.run, "--autonomy", "fully_autonomous", *more, directory=self.here.path
+        )
 
     def stored(self) -> list[str]:
         """Returns the copies of the plan that checkpoints have."""
@@ -125,7 +131,10 @@ def told(main_checkout: Checkout) -> Told:
 
 def test_what_is_stored_of_a_file_is_masked_and_the_run_has_it_whole(told: Told) -> None:
     assert told.done.code == 0, told.done
-    assert "plan.md, line 2, looks like a secret (github-pat): it is masked in the copy that is stored" in told.done.err
+    assert (
+        "plan.md, line 2, looks like a secret (github-pat): it is masked in the copy that is stored"
+        in told.done.err
+    )
     assert told.copy.read_text() == PLAN == (told.here.path / "plan.md").read_text()
     done = told.resume()
     assert done.code == 0, done
@@ -133,13 +142,20 @@ def test_what_is_stored_of_a_file_is_masked_and_the_run_has_it_whole(told: Told)
     assert len(stored) > 2
     assert set(stored) == {MASKED}
     assert TOKEN not in documents(told.here)
-    listed = told.here.git("cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").splitlines()
+    listed = told.here.git(
+        "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)"
+    ).splitlines()
     blobs = told.here.blobs(*(line.split()[1] for line in listed if line.startswith("blob ")))
     assert not [data for data in blobs if TOKEN.encode() in data]
-    assert (told.here.path / ".ckpt" / "worktrees" / told.run / "size.txt").read_text().strip() == str(len(PLAN))
+    assert (
+        told.here.path / ".ckpt" / "worktrees" / told.run / "size.txt"
+    ).read_text().strip() == str(len(PLAN))
     with Store.open(told.here.path) as store:
         newest = store.list()[0]
-    assert told.here.git("cat-file", "blob", f"refs/ckpt/trees/{newest.id}:run/output/read/prompt") == MASKED
+    assert (
+        told.here.git("cat-file", "blob", f"refs/ckpt/trees/{newest.id}:run/output/read/prompt")
+        == MASKED
+    )
     shown = forked.git_ckpt("show", newest.id, directory=told.here.path).out
     assert "beside it: input/plan, with what looked like a secret masked" in shown
 
@@ -152,7 +168,9 @@ def test_a_copy_that_is_gone_comes_back_from_the_file(told: Told) -> None:
 
 
 @pytest.mark.parametrize("is_other", [False, True])
-def test_without_the_file_nobody_goes_on_from_what_is_masked_unasked(told: Told, is_other: bool) -> None:
+def test_without_the_file_nobody_goes_on_from_what_is_masked_unasked(
+    told: Told, is_other: bool
+) -> None:
     told.copy.unlink()
     (told.here.path / "plan.md").unlink()
     if is_other:
@@ -162,8 +180,13 @@ def test_without_the_file_nobody_goes_on_from_what_is_masked_unasked(told: Told,
     if is_other:
         assert "input 'plan' has changed" in done.err
         return
-    assert "the run's copy of the input plan, in which what looked like a secret is masked" in done.err
-    assert f"put plan.md back as it was; or go on with what is masked: git ckpt resume {told.run} --accept-changes" in done.err
+    assert (
+        "the run's copy of the input plan, in which what looked like a secret is masked" in done.err
+    )
+    assert (
+        f"put plan.md back as it was; or go on with what is masked: git ckpt resume {told.run} --accept-changes"
+        in done.err
+    )
     assert told.copy.read_text() == f"{MASKED}\n"
     told.here.write("plan.md", PLAN)
     assert told.resume("--no-run").code == 0
@@ -175,11 +198,18 @@ def test_what_is_settled_is_stored_whole(main_checkout: Checkout) -> None:
     advised = re.search("git ckpt allow --secret ([0-9a-f]{16})", Told(main_checkout).done.err)
     assert advised is not None
     assert forked.git_ckpt("allow", "--secret", advised[1], directory=main_checkout.path).code == 0
-    before = set(main_checkout.git("for-each-ref", "--format=%(refname)", "refs/ckpt/trees").split())
+    before = set(
+        main_checkout.git("for-each-ref", "--format=%(refname)", "refs/ckpt/trees").split()
+    )
     told = Told(main_checkout)
     assert "looks like a secret" not in told.done.err
-    later = set(main_checkout.git("for-each-ref", "--format=%(refname)", "refs/ckpt/trees").split()) - before
-    assert {main_checkout.git("cat-file", "blob", f"{ref}:run/input/plan") + "\n" for ref in later} == {PLAN}
+    later = (
+        set(main_checkout.git("for-each-ref", "--format=%(refname)", "refs/ckpt/trees").split())
+        - before
+    )
+    assert {
+        main_checkout.git("cat-file", "blob", f"{ref}:run/input/plan") + "\n" for ref in later
+    } == {PLAN}
 
 
 def test_a_fork_has_the_file_whole(told: Told) -> None:
@@ -197,21 +227,40 @@ def test_message_and_errors_of_a_checkpoint_are_masked(main_checkout: Checkout) 
     assert forked.git_ckpt("save", "-m", said, directory=main_checkout.path).code == 0
     with Store.open(main_checkout.path) as store:
         made = store.record("build-failed", {"said": said}, message=said, errors=[said])
-        assert (made.message, made.errors) == ("use [masked: github-pat] for it", ("use [masked: github-pat] for it",))
+        assert (made.message, made.errors) == (
+            "use [masked: github-pat] for it",
+            ("use [masked: github-pat] for it",),
+        )
         assert store.read(made.id).message == made.message
         assert store.read(made.id).state == {"said": said}  # a state is the caller's own
-    saved, recorded = sorted(documents(main_checkout).split("version = 1\n")[1:], key=lambda text: "state]\nsaid" in text)
+    saved, recorded = sorted(
+        documents(main_checkout).split("version = 1\n")[1:], key=lambda text: "state]\nsaid" in text
+    )
     assert TOKEN not in saved
     assert recorded.count(TOKEN) == 1
 
 
-def test_what_an_agent_answers_is_masked_before_a_loop_remembers_it(main_checkout: Checkout) -> None:
-    agent = main_checkout.write("agent.sh", f"cat > /dev/null\necho the token is {TOKEN[:8]}''{TOKEN[8:]}\necho work >> work.txt\n")
+def test_what_an_agent_answers_is_masked_before_a_loop_remembers_it(
+    main_checkout: Checkout,
+) -> None:
+    agent = main_checkout.write(
+        "agent.sh",
+        f"cat > /dev/null\necho the token is {TOKEN[:8]}''{TOKEN[8:]}\necho work >> work.txt\n",
+    )
     main_checkout.write("PLAN.md", "# Plan\nwork\n")
     main_checkout.git("add", "--all")
     main_checkout.git("commit", "--quiet", "--message", "plan")
-    words = ("loop", "PLAN.md", "--agent", f"sh {agent}", "--tests", f"echo fails with {TOKEN[:8]}''{TOKEN[8:]}; false")
-    done = forked.git_ckpt(*words, "--until-tests-pass", "--max-iterations", "1", directory=main_checkout.path)
+    words = (
+        "loop",
+        "PLAN.md",
+        "--agent",
+        f"sh {agent}",
+        "--tests",
+        f"echo fails with {TOKEN[:8]}''{TOKEN[8:]}; false",
+    )
+    done = forked.git_ckpt(
+        *words, "--until-tests-pass", "--max-iterations", "1", directory=main_checkout.path
+    )
     stored = documents(main_checkout)
     assert "[masked: github-pat]" in stored, done
     assert "the token is [masked: github-pat]" in stored, done
@@ -230,7 +279,9 @@ run = "true"
 
 
 @pytest.mark.parametrize("end", ["true", "false"])
-def test_a_secret_in_the_output_of_a_phase_is_kept_and_named(main_checkout: Checkout, end: str) -> None:
+def test_a_secret_in_the_output_of_a_phase_is_kept_and_named(
+    main_checkout: Checkout, end: str
+) -> None:
     main_checkout.write("gitckpt.toml", OUTPUT.format(token=f"{TOKEN[:8]}''{TOKEN[8:]}", end=end))
     main_checkout.git("add", "--all")
     main_checkout.git("commit", "--quiet", "--message", "pipeline")
@@ -242,12 +293,16 @@ def test_a_secret_in_the_output_of_a_phase_is_kept_and_named(main_checkout: Chec
         newest = store.list()[0]
         files = store.read(newest.id).worktree
         assert files is not None
-        assert [(suspect.path, suspect.rule, suspect.line) for suspect in files.suspects] == [(path, "github-pat", 1)]
+        assert [(suspect.path, suspect.rule, suspect.line) for suspect in files.suspects] == [
+            (path, "github-pat", 1)
+        ]
     assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{newest.id}:{path}") == TOKEN
     shown = forked.git_ckpt("show", newest.id, directory=main_checkout.path)
     assert f"looks like a secret: {path}:1" in shown.out
 
-    settled = forked.git_ckpt("allow", "--secret", files.suspects[0].digest, directory=main_checkout.path)
+    settled = forked.git_ckpt(
+        "allow", "--secret", files.suspects[0].digest, directory=main_checkout.path
+    )
     assert settled.code == 0, settled
     again = forked.git_ckpt("run", "leak", directory=main_checkout.path)
     assert "looks like a secret" not in again.err

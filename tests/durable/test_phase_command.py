@@ -48,7 +48,9 @@ def test_nothing_is_written_through_a_link_that_was_left(tmp_path: Path, name: s
     assert not (tmp_path / name).is_symlink()
 
 
-def test_the_same_is_said_of_each_try_to_copy_the_index(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_is_said_of_each_try_to_copy_the_index(
+    plain: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
@@ -58,7 +60,9 @@ def test_the_same_is_said_of_each_try_to_copy_the_index(plain: Store, monkeypatc
         with pytest.raises(CkptError) as caught:
             inside(plain).capture()
         said.add(caught.value.message)
-    assert said == {f"cannot copy the index into {inside(plain).repository.private_dir}: No space left on device"}
+    assert said == {
+        f"cannot copy the index into {inside(plain).repository.private_dir}: No space left on device"
+    }
 
 
 SECRET = "hunter2-hunter2"
@@ -121,7 +125,9 @@ class TestFilesOfAnExchange:
         assert stage.newest(stage.run()).state == dict.fromkeys("abcd", "x\n")
 
     @pytest.mark.parametrize("left", ["ln -s {there} $CKPT_OUTPUT", "mkfifo $CKPT_OUTPUT"])
-    def test_an_output_behind_a_link_is_omitted(self, stage: Stage, secret: Path, left: str) -> None:
+    def test_an_output_behind_a_link_is_omitted(
+        self, stage: Stage, secret: Path, left: str
+    ) -> None:
         (secret.parent / "empty").mkdir()
         for there in (secret.parent, secret.parent / "empty"):
             stage.pipeline(f"one: rm -rf $CKPT_OUTPUT; {left.format(there=there)}")

@@ -12,7 +12,10 @@ from gitckpt.model.errors import UsageError
 
 @pytest.mark.parametrize(
     ("text", "means"),
-    [*((each, True) for each in ("yes", "YES", "true", "1")), *((each, False) for each in ("", "no", "No", "false", "0"))],
+    [
+        *((each, True) for each in ("yes", "YES", "true", "1")),
+        *((each, False) for each in ("", "no", "No", "false", "0")),
+    ],
 )
 def test_yes_or_no(text: str, means: bool) -> None:
     assert phase_options.agreed("force", text) is means
@@ -41,19 +44,35 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
     [
         (lambda: phase_options.agreed("force", "Perhaps"), "force is 'perhaps'", "say yes or no"),
         *(
-            (lambda text=text: phase_options.count("max_cycles", text, 3), f"max_cycles is {text!r}", "write a whole number: 3")
+            (
+                lambda text=text: phase_options.count("max_cycles", text, 3),
+                f"max_cycles is {text!r}",
+                "write a whole number: 3",
+            )
             for text in ("1.5", "many", "1000000", "\u0663", " 1")
         ),
-        (lambda: phase_options.count("max_cycles", "-1", 3), "max_cycles must be 0 or more, not '-1'", "write a whole number: 3"),
+        (
+            lambda: phase_options.count("max_cycles", "-1", 3),
+            "max_cycles must be 0 or more, not '-1'",
+            "write a whole number: 3",
+        ),
         (
             lambda: phase_options.amount("max_budget", "-0.5"),
             "max_budget must be 0 or more, not '-0.5'",
             "write an amount in US dollars: 2.50",
         ),
-        (lambda: phase_options.pause("pause", "-5s", 1.0), "pause: an age must be 0 or more, not -5s", AGE),
+        (
+            lambda: phase_options.pause("pause", "-5s", 1.0),
+            "pause: an age must be 0 or more, not -5s",
+            AGE,
+        ),
         (lambda: phase_options.pause("pause", "soon", 1.0), "pause: 'soon' is not an age", AGE),
         (lambda: phase_options.limit("timeout", "7", 1.0), "timeout: '7' is not an age", AGE),
-        (lambda: phase_options.limit("timeout", "0s", 1.0), "timeout: '0s' is no time at all", "write as much as it may take: 30m"),
+        (
+            lambda: phase_options.limit("timeout", "0s", 1.0),
+            "timeout: '0s' is no time at all",
+            "write as much as it may take: 30m",
+        ),
     ],
 )
 def test_what_is_refused(read: Callable[[], object], message: str, hint: str) -> None:

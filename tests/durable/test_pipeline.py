@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.definition import FREE, FREE_IN_PHASES, PhaseDefinition, PipelineDefinition, changes
+from gitckpt.durable.pipeline.definition import (
+    FREE,
+    FREE_IN_PHASES,
+    PhaseDefinition,
+    PipelineDefinition,
+    changes,
+)
 from gitckpt.durable.run.attempts import Retries
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
@@ -27,7 +33,14 @@ def named(*names: str, **said: object) -> PipelineDefinition:
 class TestRetries:
     def test_the_wait_grows_to_its_limit(self) -> None:
         retries = Retries(attempts=9, delay=10 * MICRO, backoff=3.0, max_delay=60 * MICRO)
-        assert [retries.wait_before(attempt, 0.5) / MICRO for attempt in (0, 1, 2, 3, 4, 5)] == [0, 0, 10, 30, 60, 60]
+        assert [retries.wait_before(attempt, 0.5) / MICRO for attempt in (0, 1, 2, 3, 4, 5)] == [
+            0,
+            0,
+            10,
+            30,
+            60,
+            60,
+        ]
 
     def test_the_default_limit_is_an_hour(self) -> None:
         assert Retries(attempts=99).wait_before(99, 0.5) == 3600 * MICRO
@@ -36,7 +49,16 @@ class TestRetries:
         retries = Retries(attempts=1, delay=100, jitter=0.2)
         assert [retries.wait_before(2, random) for random in (0.0, 0.5, 0.75)] == [80, 100, 110]
 
-    @given(st.builds(Retries, st.integers(0, 99), st.integers(0, 10**16), st.floats(1, 100), st.integers(0, 10**16), st.floats(0, 1)))
+    @given(
+        st.builds(
+            Retries,
+            st.integers(0, 99),
+            st.integers(0, 10**16),
+            st.floats(1, 100),
+            st.integers(0, 10**16),
+            st.floats(0, 1),
+        )
+    )
     def test_a_wait_is_never_less_than_nothing_nor_twice_the_limit(self, retries: Retries) -> None:
         for attempt in (1, 2, 3, 10, 1000, 10**6):
             assert 0 <= retries.wait_before(attempt, 0.999) <= 2 * retries.max_delay
@@ -51,7 +73,12 @@ class TestRetries:
 
     def test_which_failures(self) -> None:
         assert [Retries(attempts=1).retries(code) for code in (1, 75, None)] == [True, True, True]
-        assert [Retries(attempts=1, on=(1, 75)).retries(code) for code in (1, 75, 2, None)] == [True, True, False, False]
+        assert [Retries(attempts=1, on=(1, 75)).retries(code) for code in (1, 75, 2, None)] == [
+            True,
+            True,
+            False,
+            False,
+        ]
         assert not Retries().retries(1)
 
 
@@ -88,12 +115,17 @@ class TestPhaseByName:
     def test_none_by_that_name(self, text: str, hint: str) -> None:
         with pytest.raises(UsageError) as caught:
             self.PIPELINE.phase(text)
-        assert (caught.value.message, caught.value.hint) == (f"the pipeline ci has no phase {text!r}", hint)
+        assert (caught.value.message, caught.value.hint) == (
+            f"the pipeline ci has no phase {text!r}",
+            hint,
+        )
 
 
 def test_where_groups_end() -> None:
     groups = {"a": "one", "b": "one", "c": None, "d": None, "e": "two", "f": "one", "g": "one"}
-    definition = made(*(PhaseDefinition(name, run="true", group=group) for name, group in groups.items()))
+    definition = made(
+        *(PhaseDefinition(name, run="true", group=group) for name, group in groups.items())
+    )
     assert [name for name in groups if definition.ends_group(name)] == ["b", "c", "d", "e", "g"]
     with pytest.raises(KeyError):
         definition.ends_group("h")
@@ -101,8 +133,15 @@ def test_where_groups_end() -> None:
 
 class TestDigest:
     def test_what_is_in_it(self) -> None:
-        full = PhaseDefinition("full", run="x", env={"A": "1"}, needs=("lint",), on_resume="reset", must_change=True)
-        definition = made(PhaseDefinition("lint", run="ruff check ."), PhaseDefinition("read plan", use="read plan"), full, env={"P": "0"})
+        full = PhaseDefinition(
+            "full", run="x", env={"A": "1"}, needs=("lint",), on_resume="reset", must_change=True
+        )
+        definition = made(
+            PhaseDefinition("lint", run="ruff check ."),
+            PhaseDefinition("read plan", use="read plan"),
+            full,
+            env={"P": "0"},
+        )
         digest = definition.digest()
         assert list(digest) == [
             *("env", "order", "lint.run", "read plan.use"),
@@ -127,7 +166,11 @@ class TestDigest:
             "source": "elsewhere",
         }
         assert set(others) == set(PipelineDefinition.__match_args__)
-        same = {key for key, value in others.items() if replace(usual, **{key: value}).digest() == usual.digest()}  # type: ignore[arg-type]
+        same = {
+            key
+            for key, value in others.items()
+            if replace(usual, **{key: value}).digest() == usual.digest()
+        }  # type: ignore[arg-type]
         assert same == set(FREE) - {"phases"}
 
     def test_every_key_of_a_phase_counts_or_is_an_exception(self) -> None:
@@ -152,7 +195,11 @@ class TestDigest:
         }
         assert set(others) == set(PhaseDefinition.__match_args__)
         alone = made(usual).digest()
-        same = {key for key, value in others.items() if made(replace(usual, **{key: value})).digest() == alone}  # type: ignore[arg-type]
+        same = {
+            key
+            for key, value in others.items()
+            if made(replace(usual, **{key: value})).digest() == alone
+        }  # type: ignore[arg-type]
         assert same == set(FREE_IN_PHASES) - {"name"}
 
     def test_orders_that_mean_nothing(self) -> None:
@@ -162,7 +209,11 @@ class TestDigest:
 
 
 class TestChanges:
-    OLD = made(PhaseDefinition("lint", run="x", env={"A": "1"}), PhaseDefinition("v1.0 docs", run="y"), PhaseDefinition("test", run="z"))
+    OLD = made(
+        PhaseDefinition("lint", run="x", env={"A": "1"}),
+        PhaseDefinition("v1.0 docs", run="y"),
+        PhaseDefinition("test", run="z"),
+    )
 
     def to(self, *phases: PhaseDefinition, **said: object) -> list[str]:
         return changes(self.OLD.digest(), made(*phases, **said).digest())
@@ -180,7 +231,9 @@ class TestChanges:
 
     def test_phases_that_came_and_went(self) -> None:
         lint, _, test = self.OLD.phases
-        assert self.to(lint, PhaseDefinition("build", run="b"), replace(test, run=None, use="u")) == [
+        assert self.to(
+            lint, PhaseDefinition("build", run="b"), replace(test, run=None, use="u")
+        ) == [
             "phase 'build' is new",
             "phase 'test': use",
             "phase 'test': run",
@@ -195,13 +248,24 @@ class TestChanges:
 class TestAutonomy:
     @pytest.mark.parametrize(
         ("text", "mode"),
-        [(" Checkpoint\n", "checkpoint"), ("BATCH", "batch"), ("fully_autonomous",) * 2, ("Autonomous", "fully_autonomous")],
+        [
+            (" Checkpoint\n", "checkpoint"),
+            ("BATCH", "batch"),
+            ("fully_autonomous",) * 2,
+            ("Autonomous", "fully_autonomous"),
+        ],
     )
     def test_modes(self, text: str, mode: str) -> None:
         assert pipeline.autonomy(text) == mode
 
-    @pytest.mark.parametrize(("text", "hint"), [("bach", "did you mean batch?"), ("", "it is one of checkpoint, batch, fully_autonomous")])
+    @pytest.mark.parametrize(
+        ("text", "hint"),
+        [("bach", "did you mean batch?"), ("", "it is one of checkpoint, batch, fully_autonomous")],
+    )
     def test_no_mode(self, text: str, hint: str) -> None:
         with pytest.raises(UsageError) as caught:
             pipeline.autonomy(text)
-        assert (caught.value.message, caught.value.hint) == (f"{text!r} is no mode of autonomy", hint)
+        assert (caught.value.message, caught.value.hint) == (
+            f"{text!r} is no mode of autonomy",
+            hint,
+        )

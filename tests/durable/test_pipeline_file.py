@@ -46,9 +46,17 @@ class File:
             assert error.message == f"gitckpt.toml:{line}: {said}"
             assert str(error.hint).startswith(f"correct it: {self.path}")
             return [f"{line}: {said}{str(error.hint).removeprefix(f'correct it: {self.path}')}"]
-        assert (error.message, error.hint) == (f"gitckpt.toml: {len(error.mistakes)} mistakes", f"correct them: {self.path}")
-        starts = [f"gitckpt.toml:{line}: {said}" for line, said in ((each.line, each.text) for each in error.mistakes)]
-        assert all(told.startswith(start) for told, start in zip(error.candidates, starts, strict=True))
+        assert (error.message, error.hint) == (
+            f"gitckpt.toml: {len(error.mistakes)} mistakes",
+            f"correct them: {self.path}",
+        )
+        starts = [
+            f"gitckpt.toml:{line}: {said}"
+            for line, said in ((each.line, each.text) for each in error.mistakes)
+        ]
+        assert all(
+            told.startswith(start) for told, start in zip(error.candidates, starts, strict=True)
+        )
         return [told.removeprefix("gitckpt.toml:") for told in error.candidates]
 
 
@@ -117,7 +125,14 @@ class TestReading:
                     env={"A_1": "x"},
                     timeout=30 * MINUTE,
                     idle_timeout=5 * MINUTE,
-                    retries=Retries(attempts=2, delay=10 * MICRO, backoff=3.0, max_delay=5 * MINUTE, jitter=0.5, on=(1, 75)),
+                    retries=Retries(
+                        attempts=2,
+                        delay=10 * MICRO,
+                        backoff=3.0,
+                        max_delay=5 * MINUTE,
+                        jitter=0.5,
+                        on=(1, 75),
+                    ),
                     autosave=0,
                     max_recoveries=0,
                     group="checks",
@@ -126,7 +141,9 @@ class TestReading:
                     aliases=("linting",),
                     skip_with=("question",),
                 ),
-                PhaseDefinition(name="plan", use="read plan", needs=("lint all",), retries=Retries(attempts=2)),
+                PhaseDefinition(
+                    name="plan", use="read plan", needs=("lint all",), retries=Retries(attempts=2)
+                ),
             ),
         )
 
@@ -168,12 +185,19 @@ class TestReading:
         assert retries == Retries(attempts=1, delay=120 * MINUTE, max_delay=120 * MINUTE)
 
     def test_a_file_that_is_not_utf_8(self, file: File) -> None:
-        assert [each.name for each in file.read("# caf\udce9\r\n" + PHASE.replace("\n", "\r\n")).phases] == ["lint"]
+        assert [
+            each.name for each in file.read("# caf\udce9\r\n" + PHASE.replace("\n", "\r\n")).phases
+        ] == ["lint"]
 
     def test_the_example_that_init_writes(self, file: File) -> None:
         lines = settings.TEMPLATE[settings.TEMPLATE.index("# [pipelines.") :].splitlines()
-        definition = file.read("\n".join(line.removeprefix("#").removeprefix(" ") for line in lines))
-        assert [(each.name, each.run) for each in definition.phases] == [("lint", "ruff check ."), ("test", "pytest")]
+        definition = file.read(
+            "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines)
+        )
+        assert [(each.name, each.run) for each in definition.phases] == [
+            ("lint", "ruff check ."),
+            ("test", "pytest"),
+        ]
 
 
 class TestOrder:
@@ -186,20 +210,30 @@ class TestOrder:
             ({"a": [], "b": ["d"], "c": ["b"], "d": ["a"], "e": []}, "adbce"),
         ],
     )
-    def test_phases_move_back_behind_what_they_need(self, file: File, needs: dict[str, list[str]], order: str) -> None:
-        text = "".join(f'[[pipelines.ci.phases]]\nname = "{name}"\nrun = "x"\nneeds = {need}\n' for name, need in needs.items())
+    def test_phases_move_back_behind_what_they_need(
+        self, file: File, needs: dict[str, list[str]], order: str
+    ) -> None:
+        text = "".join(
+            f'[[pipelines.ci.phases]]\nname = "{name}"\nrun = "x"\nneeds = {need}\n'
+            for name, need in needs.items()
+        )
         assert "".join(each.name for each in file.read(text).phases) == order
 
     def test_circles(self, file: File) -> None:
         needs = {"a": ["c", "b"], "b": ["c"], "c": ["b"], "d": ["d"], "e": ["a", "d"]}
-        text = "".join(f'[[pipelines.ci.phases]]\nname = "{name}"\nrun = "x"\nneeds = {need}\n' for name, need in needs.items())
+        text = "".join(
+            f'[[pipelines.ci.phases]]\nname = "{name}"\nrun = "x"\nneeds = {need}\n'
+            for name, need in needs.items()
+        )
         assert file.mistakes(text) == [
             "8: phases need each other in a circle: b → c → b",
             "16: phases need each other in a circle: d → d",
         ]
 
 
-KNOWN_PIPELINE_KEYS = "known keys: description, autonomy, timeout, env, worktree, retention, inputs, files, phases"
+KNOWN_PIPELINE_KEYS = (
+    "known keys: description, autonomy, timeout, env, worktree, retention, inputs, files, phases"
+)
 KNOWN_PHASE_KEYS = (
     "known keys: name, run, use, env, timeout, idle_timeout, retries, autosave, max_recoveries, group, needs, on_resume, must_change, "
     "aliases, skip_with, with"
@@ -213,39 +247,92 @@ class TestMistakes:
         [
             ('tiemout = "5m"', "unknown key 'tiemout' in phase 'lint' (did you mean timeout?)"),
             ("x = 1", f"unknown key 'x' in phase 'lint' ({KNOWN_PHASE_KEYS})"),
-            ('timeout = "5 minutes"', f"timeout in phase 'lint': '5 minutes' is not a duration ({AGES})"),
+            (
+                'timeout = "5 minutes"',
+                f"timeout in phase 'lint': '5 minutes' is not a duration ({AGES})",
+            ),
             ("timeout = 5", "timeout in phase 'lint' must be a duration such as \"30m\", not 5"),
             ('timeout = "0s"', "timeout in phase 'lint': '0s' is no time at all"),
-            ('idle_timeout = "6000w"', "idle_timeout in phase 'lint': '6000w' is more than a century"),
-            ("autosave = false", "autosave in phase 'lint' must be a duration such as \"30m\", not false"),
-            ("max_recoveries = -1", "max_recoveries in phase 'lint' must be a whole number from 0 on, not -1"),
-            ("max_recoveries = true", "max_recoveries in phase 'lint' must be a whole number from 0 on, not true"),
+            (
+                'idle_timeout = "6000w"',
+                "idle_timeout in phase 'lint': '6000w' is more than a century",
+            ),
+            (
+                "autosave = false",
+                "autosave in phase 'lint' must be a duration such as \"30m\", not false",
+            ),
+            (
+                "max_recoveries = -1",
+                "max_recoveries in phase 'lint' must be a whole number from 0 on, not -1",
+            ),
+            (
+                "max_recoveries = true",
+                "max_recoveries in phase 'lint' must be a whole number from 0 on, not true",
+            ),
             ('retries = "2"', "retries in phase 'lint' must be a whole number from 0 on, not '2'"),
             ("retries = { tries = 1 }", "unknown key 'tries' in retries of phase 'lint' (KEYS)"),
-            ("retries = { backoff = 0.5 }", "backoff in retries of phase 'lint' must be a number from 1 to 100, not 0.5"),
-            ("retries = { jitter = nan }", "jitter in retries of phase 'lint' must be a number from 0 to 1, not nan"),
-            ("retries = { on = [0] }", "on in retries of phase 'lint' must be a list of exit codes from 1 to 255, not [0]"),
-            ("retries = { on = 1 }", "on in retries of phase 'lint' must be a list of exit codes from 1 to 255, not 1"),
-            ('retries = { max_delay = "0s" }', "max_delay in retries of phase 'lint' is less than delay"),
+            (
+                "retries = { backoff = 0.5 }",
+                "backoff in retries of phase 'lint' must be a number from 1 to 100, not 0.5",
+            ),
+            (
+                "retries = { jitter = nan }",
+                "jitter in retries of phase 'lint' must be a number from 0 to 1, not nan",
+            ),
+            (
+                "retries = { on = [0] }",
+                "on in retries of phase 'lint' must be a list of exit codes from 1 to 255, not [0]",
+            ),
+            (
+                "retries = { on = 1 }",
+                "on in retries of phase 'lint' must be a list of exit codes from 1 to 255, not 1",
+            ),
+            (
+                'retries = { max_delay = "0s" }',
+                "max_delay in retries of phase 'lint' is less than delay",
+            ),
             ("group = ''", "group is empty in phase 'lint'"),
             ("group = 1", "group in phase 'lint' must be a string, not 1"),
-            ('needs = ["lnt"]', "needs of phase 'lint' names 'lnt', which is no phase of pipeline 'ci' (did you mean lint?)"),
-            ('needs = "lint"', "needs in phase 'lint' must be a list of names, such as [\"lint\"], not 'lint'"),
+            (
+                'needs = ["lnt"]',
+                "needs of phase 'lint' names 'lnt', which is no phase of pipeline 'ci' (did you mean lint?)",
+            ),
+            (
+                'needs = "lint"',
+                "needs in phase 'lint' must be a list of names, such as [\"lint\"], not 'lint'",
+            ),
             ('needs = ["lint"]', "phases need each other in a circle: lint → lint"),
-            ('on_resume = "rest"', "on_resume in phase 'lint' must be one of keep, reset, not 'rest' (did you mean reset?)"),
+            (
+                'on_resume = "rest"',
+                "on_resume in phase 'lint' must be one of keep, reset, not 'rest' (did you mean reset?)",
+            ),
             ("on_resume = []", "on_resume in phase 'lint' must be one of keep, reset, not []"),
             ("must_change = 1", "must_change in phase 'lint' must be true or false, not 1"),
             ('aliases = ["a", "a"]', "aliases names 'a' twice in phase 'lint'"),
-            ('skip_with = ["plan"]', "skip_with of phase 'lint' names 'plan', which is no input (there is none)"),
+            (
+                'skip_with = ["plan"]',
+                "skip_with of phase 'lint' names 'plan', which is no input (there is none)",
+            ),
             ('use = "read plan"', "phase 'lint' has both run and use (keep one of them)"),
-            ("env = { A = 1 }", "A in env of phase 'lint' must be a string, not 1 (put it in quotes)"),
-            ("env.A-B = '1'", "'A-B' in env of phase 'lint' cannot name a variable (write letters, digits and _)"),
-            ("env.CKPT_RUN = '1'", "CKPT_RUN in env of phase 'lint': gitckpt sets what begins with CKPT_ (take another name)"),
+            (
+                "env = { A = 1 }",
+                "A in env of phase 'lint' must be a string, not 1 (put it in quotes)",
+            ),
+            (
+                "env.A-B = '1'",
+                "'A-B' in env of phase 'lint' cannot name a variable (write letters, digits and _)",
+            ),
+            (
+                "env.CKPT_RUN = '1'",
+                "CKPT_RUN in env of phase 'lint': gitckpt sets what begins with CKPT_ (take another name)",
+            ),
             ("env = 'A=1'", "env in phase 'lint' must be a table, not 'A=1'"),
         ],
     )
     def test_in_a_phase(self, file: File, line: str, mistake: str) -> None:
-        mistake = mistake.replace("KEYS", "known keys: attempts, delay, backoff, max_delay, jitter, on")
+        mistake = mistake.replace(
+            "KEYS", "known keys: attempts, delay, backoff, max_delay, jitter, on"
+        )
         assert file.mistakes(PHASE + "# …\n" + line + "\n") == [f"5: {mistake}"]
 
     @pytest.mark.parametrize(
@@ -256,13 +343,22 @@ class TestMistakes:
             (["name = ' '", 'run = "x"'], "2: the name of phase ' ' is empty"),
             (["name = 'a '", 'run = "x"'], "2: the name of phase 'a ' begins or ends with a space"),
             (["name = 'a/b'", 'run = "x"'], "2: the name of phase 'a/b' has a /"),
-            (['name = "a\\u001b"', 'run = "x"'], "2: the name of phase 'a\\x1b' has a control character"),
-            ([f"name = '{'a' * 101}'", 'run = "x"'], f"2: the name of phase '{'a' * 58}… is longer than 100 characters"),
+            (
+                ['name = "a\\u001b"', 'run = "x"'],
+                "2: the name of phase 'a\\x1b' has a control character",
+            ),
+            (
+                [f"name = '{'a' * 101}'", 'run = "x"'],
+                f"2: the name of phase '{'a' * 58}… is longer than 100 characters",
+            ),
             (
                 ["name = 'a-failed'", 'run = "x"'],
                 f"2: the name of phase 'a-failed' ends in a status (a status is one of {', '.join(phase.STATUSES)})",
             ),
-            (["name = 'Run'", 'run = "x"'], "2: the name of phase 'Run' is reserved (reserved are run, commit, manual, safety, rewind)"),
+            (
+                ["name = 'Run'", 'run = "x"'],
+                "2: the name of phase 'Run' is reserved (reserved are run, commit, manual, safety, rewind)",
+            ),
             (
                 ["name = 'rewind'", 'run = "x"'],
                 "2: the name of phase 'rewind' is reserved (reserved are run, commit, manual, safety, rewind)",
@@ -292,21 +388,39 @@ class TestMistakes:
         [
             ("phase = []", "unknown key 'phase' in pipeline 'ci' (did you mean phases?)"),
             ("x = 1", f"unknown key 'x' in pipeline 'ci' ({KNOWN_PIPELINE_KEYS})"),
-            ('autonomy = "bach"', "autonomy in pipeline 'ci': 'bach' is no mode of autonomy (did you mean batch?)"),
-            ('worktree = "remove"', "worktree in pipeline 'ci' must be one of keep, remove_when_pushed, not 'remove'"),
+            (
+                'autonomy = "bach"',
+                "autonomy in pipeline 'ci': 'bach' is no mode of autonomy (did you mean batch?)",
+            ),
+            (
+                'worktree = "remove"',
+                "worktree in pipeline 'ci' must be one of keep, remove_when_pushed, not 'remove'",
+            ),
             ('timeout = "x"', f"timeout in pipeline 'ci': 'x' is not a duration ({AGES})"),
-            ("retention = 7", "retention in pipeline 'ci' must be a duration such as \"30m\", not 7"),
+            (
+                "retention = 7",
+                "retention in pipeline 'ci' must be a duration such as \"30m\", not 7",
+            ),
             (
                 'description = "a\\nb"',
                 "description in pipeline 'ci' must be one line without control characters, not 'a\\nb'",
             ),
-            ("inputs = { a = 1 }", "a in inputs of pipeline 'ci' must be a string, not 1 (put it in quotes)"),
+            (
+                "inputs = { a = 1 }",
+                "a in inputs of pipeline 'ci' must be a string, not 1 (put it in quotes)",
+            ),
             (
                 "inputs = { Plan = '' }",
                 "'Plan' in inputs of pipeline 'ci' cannot name an input (write small letters, digits and _, a letter first)",
             ),
-            ("files = ['plan']", "files of pipeline 'ci' names 'plan', which is no input (there is none)"),
-            ("files = [1]", "files in pipeline 'ci' must be a list of names, such as [\"lint\"], not [1]"),
+            (
+                "files = ['plan']",
+                "files of pipeline 'ci' names 'plan', which is no input (there is none)",
+            ),
+            (
+                "files = [1]",
+                "files in pipeline 'ci' must be a list of names, such as [\"lint\"], not [1]",
+            ),
         ],
     )
     def test_in_a_pipeline(self, file: File, line: str, mistake: str) -> None:
@@ -315,15 +429,27 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("text", "mistake"),
         [
-            ("[pipelines.ci]\n", "1: pipeline 'ci' has no phases (add [[pipelines.ci.phases]] with name and run)"),
-            ("[pipelines.ci]\nphases = []\n", "1: pipeline 'ci' has no phases (add [[pipelines.ci.phases]] with name and run)"),
-            ("[pipelines.ci]\nphases = 'x'\n", "2: phases in pipeline 'ci' must be an array of tables, [[pipelines.ci.phases]], not 'x'"),
+            (
+                "[pipelines.ci]\n",
+                "1: pipeline 'ci' has no phases (add [[pipelines.ci.phases]] with name and run)",
+            ),
+            (
+                "[pipelines.ci]\nphases = []\n",
+                "1: pipeline 'ci' has no phases (add [[pipelines.ci.phases]] with name and run)",
+            ),
+            (
+                "[pipelines.ci]\nphases = 'x'\n",
+                "2: phases in pipeline 'ci' must be an array of tables, [[pipelines.ci.phases]], not 'x'",
+            ),
             ("[pipelines]\nci = 1\n", "2: ci in pipelines must be a table, not 1"),
             ("\npipelines = 1\n", "2: pipelines must be a table (write [pipelines.NAME])"),
             (PHASE.replace("ci", "'a/b'"), "1: the name of pipeline 'a/b' has a /"),
             ("\n[pipelines.ci\n", "2: not TOML: Expected ']' at the end of a table declaration"),
             ("a = 1\nb = '''\n\n", "3: not TOML: Expected \"'''\""),
-            ("a = " + "[" * 5000, "1: nests deeper than 256 levels, the parts of dotted keys counted"),
+            (
+                "a = " + "[" * 5000,
+                "1: nests deeper than 256 levels, the parts of dotted keys counted",
+            ),
         ],
     )
     def test_in_the_file(self, file: File, text: str, mistake: str) -> None:
@@ -384,7 +510,10 @@ OTHERS = ", ".join(f"{name} (preset)" for name in pipelines.PRESETS if name != "
 
 class TestNames:
     def test_in_order_and_unchecked(self, file: File) -> None:
-        assert pipelines.names(str(file.write("[pipelines.b]\n[pipelines.a]\nx = 1\n").path)) == ["b", "a"]
+        assert pipelines.names(str(file.write("[pipelines.b]\n[pipelines.a]\nx = 1\n").path)) == [
+            "b",
+            "a",
+        ]
 
     def test_where_there_is_no_file(self, file: File) -> None:
         assert pipelines.names(str(file.path)) == []

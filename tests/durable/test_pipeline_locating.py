@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from gitckpt.store.config.lines import KeyPath, Locations
 from tests.conftest import examples
 
-KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(["a", "b", "a.b", "x#y", "[c]", '"', "'", "=", "\n"])
+KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
+    ["a", "b", "a.b", "x#y", "[c]", '"', "'", "=", "\n"]
+)
 SCALARS = (
     st.integers(-(2**63), 2**63 - 1)
     | st.floats(allow_nan=False)
@@ -25,13 +27,27 @@ SCALARS = (
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
     | st.sampled_from(["# no", '"""', "'''", "a = 1\n[b]\n", "\\", '\\"', "]", "}", ",", "x\ny"])
 )
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=12)
-DOCUMENTS = st.dictionaries(KEYS, VALUES | st.lists(st.dictionaries(KEYS, VALUES, max_size=3), min_size=1, max_size=3), max_size=4)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=12,
+)
+DOCUMENTS = st.dictionaries(
+    KEYS,
+    VALUES | st.lists(st.dictionaries(KEYS, VALUES, max_size=3), min_size=1, max_size=3),
+    max_size=4,
+)
 
 
 def paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
     """Yields the path of everything within a value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in items:
         yield (*path, key)
         yield from paths(inner, (*path, key))
@@ -52,7 +68,10 @@ def assert_located(text: str) -> None:
 
 def is_quoted_in(key: str, line: str) -> bool:
     """Tells whether one of the quoted words of a line is the key."""
-    return any(tomllib.loads(f"k = {quoted}")["k"] == key for quoted in re.findall(r'(?=("(?:\\.|[^"\\])*"))', line))
+    return any(
+        tomllib.loads(f"k = {quoted}")["k"] == key
+        for quoted in re.findall(r'(?=("(?:\\.|[^"\\])*"))', line)
+    )
 
 
 def is_toml(text: str) -> bool:
@@ -155,9 +174,14 @@ def test_what_a_person_writes(path: KeyPath, line: int) -> None:
 
 
 def test_phases_that_are_written_inline() -> None:
-    text = 'pipelines.ci.phases = [\n  { name = "a", run = "x" },\n  { name = "b", env.X = "1" },\n]\n'
+    text = (
+        'pipelines.ci.phases = [\n  { name = "a", run = "x" },\n  { name = "b", env.X = "1" },\n]\n'
+    )
     locations = Locations(text)
-    assert [locations.line("pipelines", "ci", "phases", i, key) for i, key in ((0, "run"), (1, "name"), (1, "env"))] == [2, 3, 3]
+    assert [
+        locations.line("pipelines", "ci", "phases", i, key)
+        for i, key in ((0, "run"), (1, "name"), (1, "env"))
+    ] == [2, 3, 3]
     assert locations.line("pipelines", "ci", "phases", 1, "env", "X") == 3
 
 

@@ -69,7 +69,13 @@ class TestARun:
         define("true")
         told = Told()
         outcome = Pipelines(plain, told).run("ci", {"word": "hello"}, about="try it")
-        assert (outcome.status, outcome.after, outcome.stays, outcome.removed, outcome.was_complete) == (
+        assert (
+            outcome.status,
+            outcome.after,
+            outcome.stays,
+            outcome.removed,
+            outcome.was_complete,
+        ) == (
             "complete",
             None,
             None,
@@ -77,18 +83,34 @@ class TestARun:
             False,
         )
         assert (Path(str(outcome.path)) / "two").read_text() == "hello\n"
-        assert told.said == ["try-it", ("one", 1, 1, 2), ("one", "complete"), ("two", 1, 2, 2), ("two", "complete")]
+        assert told.said == [
+            "try-it",
+            ("one", 1, 1, 2),
+            ("one", "complete"),
+            ("two", 1, 2, 2),
+            ("two", "complete"),
+        ]
         assert plain.runs()[0].status == "complete"
 
     @pytest.mark.long
-    def test_that_pauses_asks_and_is_left_where_nobody_answers(self, plain: Store, define: Callable[[str], None]) -> None:
+    def test_that_pauses_asks_and_is_left_where_nobody_answers(
+        self, plain: Store, define: Callable[[str], None]
+    ) -> None:
         define('echo "$CKPT_REVISION." >>one')
         told = Told(("revise", "shorter"), ("restart", ""))
         outcome = Pipelines(plain, told).run("ci", autonomy="checkpoint")
         assert (outcome.status, outcome.after) == ("paused", "one")
-        assert (Path(str(outcome.path)) / "one").read_text() == ".\nshorter.\n"  # not twice: the restart took the second line back
-        again = Pipelines(plain).resume(outcome.run, autonomy="fully_autonomous", inputs={"word": "late"})
-        assert (again.status, again.run, (Path(str(again.path)) / "two").read_text()) == ("complete", outcome.run, "late\n")
+        assert (
+            Path(str(outcome.path)) / "one"
+        ).read_text() == ".\nshorter.\n"  # not twice: the restart took the second line back
+        again = Pipelines(plain).resume(
+            outcome.run, autonomy="fully_autonomous", inputs={"word": "late"}
+        )
+        assert (again.status, again.run, (Path(str(again.path)) / "two").read_text()) == (
+            "complete",
+            outcome.run,
+            "late\n",
+        )
 
     def test_that_fails_says_how_to_go_on_and_is_gone_on_with(
         self, plain: Store, define: Callable[[str], None], main_checkout: Checkout
@@ -97,7 +119,9 @@ class TestARun:
         with pytest.raises(PhaseFailed) as caught:
             Pipelines(plain).run("ci")
         run = plain.runs()[0].run
-        assert caught.value.hint == f"see more: git ckpt status {run}; to go on: git ckpt resume {run}"
+        assert (
+            caught.value.hint == f"see more: git ckpt status {run}; to go on: git ckpt resume {run}"
+        )
         define("true")
         with pytest.raises(CkptError, match="was started with something else: phase 'one': run"):
             Pipelines(plain).resume(run)
@@ -115,7 +139,10 @@ class TestARun:
         told = Told()
         back = Pipelines(plain, told).resume(outcome.run, rewind=plain.read(first))
         assert told.said == ["ci", ("two", 2, 2, 2), ("two", "complete")]
-        assert ((Path(str(back.path)) / "two").read_text(), (Path(str(back.path)) / "one").read_text()) == ("x\n", "1\n")
+        assert (
+            (Path(str(back.path)) / "two").read_text(),
+            (Path(str(back.path)) / "one").read_text(),
+        ) == ("x\n", "1\n")
 
     def test_with_a_key_is_one_run(self, plain: Store, define: Callable[[str], None]) -> None:
         define("[ -e go ]")
@@ -124,11 +151,18 @@ class TestARun:
         (run,) = plain.runs()
         (Path(str(run.path)) / "go").touch()
         first, second = (Pipelines(plain).run("ci", key="nightly") for _ in range(2))
-        assert (first.run, second.run, first.was_complete, second.was_complete) == (run.run, run.run, False, True)
+        assert (first.run, second.run, first.was_complete, second.was_complete) == (
+            run.run,
+            run.run,
+            False,
+            True,
+        )
         with pytest.raises(UsageError, match="input 'word'"):
             Pipelines(plain).run("ci", {"word": "other"}, key="nightly")
 
-    def test_that_somebody_drives_is_refused(self, plain: Store, define: Callable[[str], None]) -> None:
+    def test_that_somebody_drives_is_refused(
+        self, plain: Store, define: Callable[[str], None]
+    ) -> None:
         define("exit 1")
         with pytest.raises(PhaseFailed):
             Pipelines(plain).run("ci")
@@ -143,7 +177,11 @@ class TestNothingIsChanged:
             ("none", {}, "no pipeline goes by 'none'"),
             ("ci", {"other": "1"}, "the pipeline ci has no input 'other'"),
             ("loop", {"plan": "README"}, "nothing says when the work is done"),
-            ("loop", {"plan": "README", "until_tests_pass": "yes", "max_iterations": "many"}, "max_iterations"),
+            (
+                "loop",
+                {"plan": "README", "until_tests_pass": "yes", "max_iterations": "many"},
+                "max_iterations",
+            ),
             ("review", {}, "there is no task"),
             ("review", {"title": "x", "filters": "nonsense"}, "'nonsense' is no filter"),
         ],
@@ -166,7 +204,9 @@ class TestNothingIsChanged:
                 call(name, inputs)
         assert main_checkout.fingerprint() == before
 
-    def test_by_a_preview(self, plain: Store, main_checkout: Checkout, define: Callable[[str], None]) -> None:
+    def test_by_a_preview(
+        self, plain: Store, main_checkout: Checkout, define: Callable[[str], None]
+    ) -> None:
         define("true")
         before = main_checkout.fingerprint()
         preview = Pipelines(plain).preview("ci", {"word": "y"})
@@ -191,7 +231,12 @@ def test_a_fork_goes_on_from_a_checkpoint_and_leaves_the_run_as_it_is(plain: Sto
         run.phase("two", lambda: None)
     before = [entry.id for entry in plain.list() if entry.run == run.id]
     with Run.fork(plain, at.id) as fork:
-        assert (fork.id != run.id, fork.id[16:], fork.state, list(fork.completed)) == (True, "first", {"n": 1}, ["one"])
+        assert (fork.id != run.id, fork.id[16:], fork.state, list(fork.completed)) == (
+            True,
+            "first",
+            {"n": 1},
+            ["one"],
+        )
         assert (Path(fork.path) / "made").read_text() == "by the first"
         assert fork.phase("one", lambda: "again") is None
         assert fork.phase("two", lambda: "other") == "other"
@@ -207,22 +252,50 @@ class TestSteps:
         for call in (steps.newest, steps.graph, steps.show, steps.history, steps.next):
             with pytest.raises(NotFoundError, match="no run is about the track search"):
                 call()
-        first = steps.report(StepReport("start", "PLAN", agent="ada"), checkpoint_id="11111111-1111-4111-8111-111111111111")
-        again = steps.report(StepReport("start", "PLAN", agent="ada"), checkpoint_id="11111111-1111-4111-8111-111111111111")
-        assert (first.is_new, again.is_new, again.checkpoint.id) == (True, False, first.checkpoint.id)
-        assert (steps.run, steps.next().step, steps.next().status) == (first.checkpoint.run, "PLAN", "IN_PROGRESS")
+        first = steps.report(
+            StepReport("start", "PLAN", agent="ada"),
+            checkpoint_id="11111111-1111-4111-8111-111111111111",
+        )
+        again = steps.report(
+            StepReport("start", "PLAN", agent="ada"),
+            checkpoint_id="11111111-1111-4111-8111-111111111111",
+        )
+        assert (first.is_new, again.is_new, again.checkpoint.id) == (
+            True,
+            False,
+            first.checkpoint.id,
+        )
+        assert (steps.run, steps.next().step, steps.next().status) == (
+            first.checkpoint.run,
+            "PLAN",
+            "IN_PROGRESS",
+        )
         with pytest.raises(OutOfOrder):
             steps.report(StepReport("start", "EXECUTE"))
-        assert Steps(plain, run=str(steps.run)).show(with_history=True)["history"][0]["agent"] == "ada"
+        assert (
+            Steps(plain, run=str(steps.run)).show(with_history=True)["history"][0]["agent"] == "ada"
+        )
 
-    def test_what_is_said_is_taken_as_people_say_it(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_said_is_taken_as_people_say_it(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         commit = main_checkout.commit("the work")
         (main_checkout.path / "deep").mkdir()
         monkeypatch.chdir(main_checkout.path / "deep")
         steps = Steps(plain, track="search")
-        said = StepReport("start", "PLAN", task="1.1", task_status="passed", outputs=("made.md", "/elsewhere"), commit="HEAD")
+        said = StepReport(
+            "start",
+            "PLAN",
+            task="1.1",
+            task_status="passed",
+            outputs=("made.md", "/elsewhere"),
+            commit="HEAD",
+        )
         record = steps.report(said).checkpoint.state["loop_state"]["checkpoints"]["PLAN"]
-        assert (record["output_files"], record["tasks"]["1.1"]["status"]) == (["deep/made.md", "/elsewhere"], "PASSED")
+        assert (record["output_files"], record["tasks"]["1.1"]["status"]) == (
+            ["deep/made.md", "/elsewhere"],
+            "PASSED",
+        )
         assert commit in str(record)
         with pytest.raises(NotFoundError):
             steps.report(StepReport("progress", "PLAN", commit="nowhere"))

@@ -22,8 +22,14 @@ from tests.durable.stage import Outcome, Stage, Talk, normal, stage
 __all__ = ["stage"]
 
 PHASES = ["research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation"]
-ALIASES = {"planning": "tdd_planning", "phase_decomposition": "multi_doc", "beads_integration": "beads_sync"}
-CRITERIA = {"requirements": [{"id": "1", "children": [{"id": "1.1", "acceptance_criteria": ["it works"]}]}]}
+ALIASES = {
+    "planning": "tdd_planning",
+    "phase_decomposition": "multi_doc",
+    "beads_integration": "beads_sync",
+}
+CRITERIA = {
+    "requirements": [{"id": "1", "children": [{"id": "1.1", "acceptance_criteria": ["it works"]}]}]
+}
 AGENT = """
 cat > "$CALLS.$CKPT_PHASE"
 echo "$CKPT_PHASE" >> "$CALLS.phases"
@@ -94,10 +100,26 @@ printf '%s\n' "$*" >> "$CALLS.words"
 echo '{"type": "result", "subtype": "success", "is_error": false, "result": "did some", "total_cost_usd": 0.75, "session_id": "s"}'
 """
         act.stage.program("claude", agent)
-        done = act("-i", "max_budget=1", "-i", "max_iterations=9", "-i", "pause=0s", "-i", "tests=false", "-i", "agent=claude")
-        assert (done.code, "the budget is used up: 1.50 of 1.00 USD" in done.err) == (20, True), done.err
+        done = act(
+            "-i",
+            "max_budget=1",
+            "-i",
+            "max_iterations=9",
+            "-i",
+            "pause=0s",
+            "-i",
+            "tests=false",
+            "-i",
+            "agent=claude",
+        )
+        assert (done.code, "the budget is used up: 1.50 of 1.00 USD" in done.err) == (20, True), (
+            done.err
+        )
         words = act.note("words").read_text().splitlines()
-        assert [line.partition("--max-budget-usd ")[2].split()[0] for line in words] == ["1.0000", "0.2500"]
+        assert [line.partition("--max-budget-usd ")[2].split()[0] for line in words] == [
+            "1.0000",
+            "0.2500",
+        ]
 
 
 class TestPhases:
@@ -124,17 +146,24 @@ class TestPhases:
         run, at = act.stage.run(), PHASES.index(phase)
         assert (done.code, done.err.splitlines()[-2].partition(":")[0]) == (20, "error")
         assert act.ended(run) == [*(f"{name}-complete" for name in PHASES[:at]), f"{phase}-failed"]
-        assert [event.status for event in act.stage.events(run).values()] == ["complete"] * at + ["failed"] + ["pending"] * (5 - at)
+        assert [event.status for event in act.stage.events(run).values()] == ["complete"] * at + [
+            "failed"
+        ] + ["pending"] * (5 - at)
         newest = act.stage.newest(run)
         said = f"exit code 7: # {phase}, attempt 1"
         looped = (f"iteration 1: claude failed: {said}", "reached max iterations (1)")
-        assert newest.errors == (looped if phase == "implementation" else (f"phase {phase!r} failed: {said}",))
+        assert newest.errors == (
+            looped if phase == "implementation" else (f"phase {phase!r} failed: {said}",)
+        )
         assert "half-done" in act.stage.files(newest)
         before = act.asked()
         act.fails("")
         assert act.stage.ckpt("resume").code == 0
         assert act.asked() == [*before, *(name for name in PHASES[at:] if name != "beads_sync")]
-        assert act.ended(run)[at + 1 :] == [*(f"{name}-complete" for name in PHASES[at:]), "run-complete"]
+        assert act.ended(run)[at + 1 :] == [
+            *(f"{name}-complete" for name in PHASES[at:]),
+            "run-complete",
+        ]
 
     def test_errors_are_shown_in_their_order(self, act: Act) -> None:
         """RLM-18."""
@@ -160,29 +189,51 @@ class TestPhases:
         assert act.stage.runs() == []
 
     @pytest.mark.long
-    def test_without_beads_the_run_is_blocked_until_somebody_says_that_it_goes_on(self, act: Act) -> None:
+    def test_without_beads_the_run_is_blocked_until_somebody_says_that_it_goes_on(
+        self, act: Act
+    ) -> None:
         act.stage.program("bd", "exit 4")
         assert act().code == 4
         run = act.stage.run()
         assert act.stage.status(run) == "blocked"
         assert act.stage.ckpt("resume").code == 4
-        assert act.stage.ok("status").splitlines()[-1] == f"next     git ckpt resume {run} --from beads_sync"
+        assert (
+            act.stage.ok("status").splitlines()[-1]
+            == f"next     git ckpt resume {run} --from beads_sync"
+        )
         act.stage.program("bd", "true")
         assert act.stage.ckpt("resume", run, "--from", "beads_sync").code == 0
-        assert act.ended(run)[4:] == ["beads_sync-blocked", "beads_sync-complete", "implementation-complete", "run-complete"]
+        assert act.ended(run)[4:] == [
+            "beads_sync-blocked",
+            "beads_sync-complete",
+            "implementation-complete",
+            "run-complete",
+        ]
 
     def test_the_implementation_goes_on_until_the_tests_pass(self, act: Act) -> None:
-        act.stage.program("claude", f'{AGENT}\n[ "$CKPT_PHASE" != implementation ] || echo x >> turns')
-        code, _, err = act("-i", "tests=[ $(wc -l < turns) = 3 ]", "-i", "max_iterations=4", "-i", "pause=0s")
+        act.stage.program(
+            "claude", f'{AGENT}\n[ "$CKPT_PHASE" != implementation ] || echo x >> turns'
+        )
+        code, _, err = act(
+            "-i", "tests=[ $(wc -l < turns) = 3 ]", "-i", "max_iterations=4", "-i", "pause=0s"
+        )
         assert code == 0, err
         assert act.asked()[-3:] == ["implementation"] * 3
-        assert act.prompt("implementation").startswith("# Task\n\nImplement the TDD plan at thoughts/feature/plan.md\n")
+        assert act.prompt("implementation").startswith(
+            "# Task\n\nImplement the TDD plan at thoughts/feature/plan.md\n"
+        )
         assert act.stage.newest(act.stage.run()).state["loop"]["iterations"] == 3
 
     @pytest.mark.long
     def test_the_implementation_goes_on_until_its_issues_are_closed(self, act: Act) -> None:
-        act.stage.program("bd", '[ "$1" != show ] || echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"$(cat status)\\"}]"')
-        act.stage.program("claude", f'{AGENT}\n[ "$CKPT_ATTEMPT$CKPT_PHASE" != 1implementation ] || echo open > status')
+        act.stage.program(
+            "bd",
+            '[ "$1" != show ] || echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"$(cat status)\\"}]"',
+        )
+        act.stage.program(
+            "claude",
+            f'{AGENT}\n[ "$CKPT_ATTEMPT$CKPT_PHASE" != 1implementation ] || echo open > status',
+        )
         assert act("-i", "issues=bd-1").code == 20
         run = act.stage.run()
         assert act.stage.newest(run).state["loop"]["open_issues"] == ["bd-1"]
@@ -190,7 +241,10 @@ class TestPhases:
         assert act.stage.ckpt("resume").code == 0
         assert act.prompt("implementation").count("`bd-1`") == 1
 
-    @pytest.mark.parametrize(("name", "phase"), [*ALIASES.items(), ("Phase-Decomposition", "multi_doc"), ("RESEARCH", "research")])
+    @pytest.mark.parametrize(
+        ("name", "phase"),
+        [*ALIASES.items(), ("Phase-Decomposition", "multi_doc"), ("RESEARCH", "research")],
+    )
     def test_phases_go_by_other_names_too(self, name: str, phase: str) -> None:
         assert preset("rlm-act", OPTIONS).phase(name).name == phase
 
@@ -199,26 +253,45 @@ class TestPhases:
         assert act().code == 0
         run = act.stage.run()
         assert act.stage.ckpt("resume", run, "--from", "beads_integration").code == 0
-        assert act.ended(run)[7:] == ["beads_sync-complete", "implementation-complete", "run-complete"]
+        assert act.ended(run)[7:] == [
+            "beads_sync-complete",
+            "implementation-complete",
+            "run-complete",
+        ]
         assert act.asked().count("implementation") == 2
 
     def test_head_is_recorded_with_each(self, act: Act) -> None:
         """RLM-16."""
         assert act().code == 0
         with act.stage.store() as store:
-            assert {entry.git_sha for entry in store.list()} == {act.stage.checkout.git("rev-parse", "HEAD")}
+            assert {entry.git_sha for entry in store.list()} == {
+                act.stage.checkout.git("rev-parse", "HEAD")
+            }
 
     def test_a_state_comes_through_as_it_is(self, act: Act) -> None:
         """RLM-17."""
-        state = {"a": [1, 2.5, True, None, {"é": "\u2028"}], "b": {"": {}, "c": []}, "d": -1, "e": 1e300, "f": ""}
+        state = {
+            "a": [1, 2.5, True, None, {"é": "\u2028"}],
+            "b": {"": {}, "c": []},
+            "d": -1,
+            "e": 1e300,
+            "f": "",
+        }
         act.note("in").write_text(json.dumps(state))
-        act.stage.pipeline('one: cp "$CALLS.in" "$CKPT_STATE"; echo "g=h" >> "$CKPT_SET"', 'two: cp "$CKPT_STATE" "$CALLS.out"')
+        act.stage.pipeline(
+            'one: cp "$CALLS.in" "$CKPT_STATE"; echo "g=h" >> "$CKPT_SET"',
+            'two: cp "$CKPT_STATE" "$CALLS.out"',
+        )
         assert act.stage.ckpt("run", "ci").code == 0
         assert json.loads(act.note("out").read_text()) == {**state, "g": "h"}
         assert act.stage.newest(act.stage.run()).state == {**state, "g": "h"}
 
 
-ENDS = {"checkpoint": PHASES, "batch": ["tdd_planning", "beads_sync", "implementation"], "fully_autonomous": ["implementation"]}
+ENDS = {
+    "checkpoint": PHASES,
+    "batch": ["tdd_planning", "beads_sync", "implementation"],
+    "fully_autonomous": ["implementation"],
+}
 
 
 class TestPausesWithoutATerminal:
@@ -229,20 +302,33 @@ class TestPausesWithoutATerminal:
         run = act.stage.run()
         for after in ENDS[autonomy][:-1]:
             assert (done.code, done.out) == (0, f"{run}\n")
-            assert done.err.splitlines()[-1] == f"paused after {after}. To go on: git ckpt resume {run}"
-            assert (act.stage.status(run), act.stage.labels(run)[-1]) == ("paused", f"{after}-complete")
+            assert (
+                done.err.splitlines()[-1]
+                == f"paused after {after}. To go on: git ckpt resume {run}"
+            )
+            assert (act.stage.status(run), act.stage.labels(run)[-1]) == (
+                "paused",
+                f"{after}-complete",
+            )
             done = act.stage.ckpt("resume")
         assert (done.code, act.stage.status(run)) == (0, "complete")
         assert act.ended(run) == [*(f"{phase}-complete" for phase in PHASES), "run-complete"]
 
     def test_after_each_phase_unless_said_otherwise(self, act: Act) -> None:
         done = act(autonomy=None)
-        assert done.err.splitlines()[-1] == f"paused after research. To go on: git ckpt resume {act.stage.run()}"
+        assert (
+            done.err.splitlines()[-1]
+            == f"paused after research. To go on: git ckpt resume {act.stage.run()}"
+        )
 
     @pytest.mark.long
     def test_another_mode_from_now_on(self, act: Act) -> None:
         assert act(autonomy=None).code == 0
-        assert act.stage.ckpt("resume", "--autonomy", "batch").err.splitlines()[-1].startswith("paused after tdd_planning.")
+        assert (
+            act.stage.ckpt("resume", "--autonomy", "batch")
+            .err.splitlines()[-1]
+            .startswith("paused after tdd_planning.")
+        )
         assert act.stage.ckpt("resume").err.splitlines()[-1].startswith("paused after beads_sync.")
 
 
@@ -261,7 +347,10 @@ class TestQuestions:
     def test_the_checkpoint_is_written_before_the_question(self, act: Act, asked: Talk) -> None:
         asked.killed()
         run = act.stage.run()
-        assert (act.stage.labels(run)[-1], act.stage.status(run)) == ("research-complete", "crashed")
+        assert (act.stage.labels(run)[-1], act.stage.status(run)) == (
+            "research-complete",
+            "crashed",
+        )
         assert act.stage.ckpt("resume", "--autonomy", "fully_autonomous").code == 0
         assert act.asked().count("research") == 1
 
@@ -286,7 +375,9 @@ class TestQuestions:
             asked.types(line)
         asked.reads(self.QUESTION.format("research"))
         revision = "look at the tests\nand at `docs`"
-        assert act.prompt("research").endswith(f"\nQuestion: why?\n\nThere is such a document already; revise it: {revision}\n")
+        assert act.prompt("research").endswith(
+            f"\nQuestion: why?\n\nThere is such a document already; revise it: {revision}\n"
+        )
         for line in ("revise", "shorter", ""):
             asked.types(line)
         asked.reads(self.QUESTION.format("research"))
@@ -301,7 +392,10 @@ class TestQuestions:
         assert act.stage.events(run)["research"].attempts == 3
         tree = act.stage.newest(run).worktree
         assert tree is not None
-        assert act.stage.checkout.git("show", f"{tree.tree}:files/thoughts/feature/research.md") == "# research, attempt 3"
+        assert (
+            act.stage.checkout.git("show", f"{tree.tree}:files/thoughts/feature/research.md")
+            == "# research, attempt 3"
+        )
 
     @pytest.mark.long
     def test_what_is_to_be_revised_is_known_to_that_phase_only(self, act: Act, asked: Talk) -> None:
@@ -339,7 +433,9 @@ class TestQuestions:
 
     @pytest.mark.long
     def test_no_questions_where_no_pause_is(self, act: Act, talk: Callable[..., Talk]) -> None:
-        begun = talk("run", "rlm-act", "-i", "question=why?", *ONCE, "--autonomy", "fully_autonomous")
+        begun = talk(
+            "run", "rlm-act", "-i", "question=why?", *ONCE, "--autonomy", "fully_autonomous"
+        )
         assert begun.ends() == 0
         assert "continue" not in begun.said
 
@@ -354,7 +450,10 @@ class TestShortcuts:
         run = act.stage.run()
         found = [label for label in act.stage.labels(run) if label.endswith("-skipped")]
         assert act.ended(run)[: len(found)] == found
-        assert act.ended(run)[len(found) :] == [*(f"{phase}-complete" for phase in PHASES[len(found) :]), "run-complete"]
+        assert act.ended(run)[len(found) :] == [
+            *(f"{phase}-complete" for phase in PHASES[len(found) :]),
+            "run-complete",
+        ]
         pipeline = act.stage.newest(run).pipeline
         assert pipeline is not None
         assert list(pipeline.completed) == PHASES
@@ -362,7 +461,9 @@ class TestShortcuts:
 
     def test_research(self, act: Act) -> None:
         act.stage.checkout.write("notes.md", "known\n")
-        assert self.skips(act, "research_path=notes.md") == [("research-skipped", "research_path is given: notes.md")]
+        assert self.skips(act, "research_path=notes.md") == [
+            ("research-skipped", "research_path is given: notes.md")
+        ]
         copy = act.stage.checkout.path / ".ckpt/runs" / act.stage.run() / "input/research_path"
         assert f"is in {copy}, and" in act.prompt("decomposition")
         assert copy.read_text() == "known\n"
@@ -370,7 +471,9 @@ class TestShortcuts:
     def test_a_plan_in_markdown(self, act: Act) -> None:
         act.stage.checkout.write("docs/plan.md", "# the plan\n")
         message = "the plan is given: docs/plan.md"
-        assert self.skips(act, "plan_path=docs/plan.md") == [(f"{phase}-skipped", message) for phase in PHASES[:4]]
+        assert self.skips(act, "plan_path=docs/plan.md") == [
+            (f"{phase}-skipped", message) for phase in PHASES[:4]
+        ]
         assert act.asked() == ["implementation"]
         assert "Implement the TDD plan at docs/plan.md\n" in act.prompt("implementation")
         assert (act.stage.worktree(act.stage.run()) / "docs/plan.md").read_text() == "# the plan\n"
@@ -380,12 +483,19 @@ class TestShortcuts:
     def test_requirements_with_criteria(self, act: Act, name: str) -> None:
         act.stage.checkout.write("h.json", json.dumps(CRITERIA))
         message = "requirements with acceptance criteria are given"
-        assert self.skips(act, f"{name}=h.json") == [(f"{phase}-skipped", message) for phase in PHASES[:2]]
-        assert f"requirements in {act.stage.checkout.path}/.ckpt/runs/{act.stage.run()}/input/{name}." in act.prompt("tdd_planning")
+        assert self.skips(act, f"{name}=h.json") == [
+            (f"{phase}-skipped", message) for phase in PHASES[:2]
+        ]
+        assert (
+            f"requirements in {act.stage.checkout.path}/.ckpt/runs/{act.stage.run()}/input/{name}."
+            in act.prompt("tdd_planning")
+        )
 
     def test_requirements_without_criteria_are_decomposed(self, act: Act) -> None:
         act.stage.checkout.write("h.json", '{"requirements": [{"id": "1"}]}')
-        assert self.skips(act, "plan_path=h.json") == [("research-skipped", "plan_path is given: h.json")]
+        assert self.skips(act, "plan_path=h.json") == [
+            ("research-skipped", "plan_path is given: h.json")
+        ]
         copy = act.stage.checkout.path / ".ckpt/runs" / act.stage.run() / "input/plan_path"
         assert f"requirements that are there already in {copy}.\n" in act.prompt("decomposition")
 
@@ -422,7 +532,9 @@ class TestShortcuts:
         ],
     )
     def test_which_requirements_have_criteria(self, hierarchy: object, count: int) -> None:
-        given = Given({"hierarchy_path": "h.json"}, {"hierarchy_path": json.dumps(hierarchy).encode()})
+        given = Given(
+            {"hierarchy_path": "h.json"}, {"hierarchy_path": json.dumps(hierarchy).encode()}
+        )
         assert list(skipped(preset("rlm-act", OPTIONS), given)) == PHASES[:count]
 
     def test_other_pipelines_have_no_such_shortcuts(self) -> None:
@@ -451,13 +563,25 @@ class TestModes:
             pipeline.autonomy(text)
 
     def test_a_phase_is_pending_then_under_way_then_over(self, act: Act) -> None:
-        act.stage.program("claude", 'PYTHONPATH="$PYTHONPATH" git-ckpt-status >> "$CALLS.seen"; cat > /dev/null; exit 1')
-        act.stage.program("git-ckpt-status", f"exec '{__import__('sys').executable}' -m gitckpt status --json \"$CKPT_RUN\"")
+        act.stage.program(
+            "claude",
+            'PYTHONPATH="$PYTHONPATH" git-ckpt-status >> "$CALLS.seen"; cat > /dev/null; exit 1',
+        )
+        act.stage.program(
+            "git-ckpt-status",
+            f"exec '{__import__('sys').executable}' -m gitckpt status --json \"$CKPT_RUN\"",
+        )
         assert act().code == 20
         seen = json.loads(act.note("seen").read_text())
-        assert (seen["status"], [each["status"] for each in seen["phases"]]) == ("running", ["started", *["pending"] * 5])
+        assert (seen["status"], [each["status"] for each in seen["phases"]]) == (
+            "running",
+            ["started", *["pending"] * 5],
+        )
         after = json.loads(act.stage.ok("status", "--json"))
-        assert (after["status"], [each["status"] for each in after["phases"]]) == ("failed", ["failed", *["pending"] * 5])
+        assert (after["status"], [each["status"] for each in after["phases"]]) == (
+            "failed",
+            ["failed", *["pending"] * 5],
+        )
 
 
 BD = r"""
@@ -496,7 +620,9 @@ class TestIssues:
         act.stage.program("claude", PLANNER + AGENT)
         act.stage.program("bd", BD)
 
-    def test_beads_sync_fills_them_and_the_loop_waits_until_they_are_closed(self, stage: Stage) -> None:
+    def test_beads_sync_fills_them_and_the_loop_waits_until_they_are_closed(
+        self, stage: Stage
+    ) -> None:
         act = Act(stage)
         self.documents(act)
         done = act("-i", "max_iterations=9", "-i", "pause=0s")
@@ -504,7 +630,11 @@ class TestIssues:
         state = stage.newest(stage.run()).state
         assert (state["issues"], state["epic"]) == ("bd-1 bd-2", "bd-3")
         made = [line.split("\t") for line in act.note("issues").read_text().splitlines()]
-        assert made == [["bd-1", "feature: 01-a", "task"], ["bd-2", "feature: 02-b", "task"], ["bd-3", "feature", "epic"]]
+        assert made == [
+            ["bd-1", "feature: 01-a", "task"],
+            ["bd-2", "feature: 02-b", "task"],
+            ["bd-3", "feature", "epic"],
+        ]
         assert state["loop"]["iterations"] == 3
         assert "`bd-1`" in act.prompt("implementation")
 

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.run.attempts import Cancelled, Changed, Conduct, DeadlineReached, PhaseBlocked, PhaseDeferred, Retries
+from gitckpt.durable.run.attempts import (
+    Cancelled,
+    Changed,
+    Conduct,
+    DeadlineReached,
+    PhaseBlocked,
+    PhaseDeferred,
+    Retries,
+)
 from gitckpt.durable.run.run import Run
 from gitckpt.git.refs import Refs, Update
 from gitckpt.model import times
@@ -24,24 +32,46 @@ from gitckpt.store.snapshot import limits
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.durable.commanding import comes
-from tests.durable.conftest import RUN, Counted, Killed, Sleeper, attempt_of, crash, die, go_on, labels, refuse_refs
+from tests.durable.conftest import (
+    RUN,
+    Counted,
+    Killed,
+    Sleeper,
+    attempt_of,
+    crash,
+    die,
+    go_on,
+    labels,
+    refuse_refs,
+)
 
 TWICE = Conduct(retries=Retries(attempts=2, delay=10_000_000, backoff=3.0, jitter=0.0))
 
 
-def test_phases_are_done_in_a_worktree_of_their_own_and_recorded(store: Store, checkout: Checkout) -> None:
+def test_phases_are_done_in_a_worktree_of_their_own_and_recorded(
+    store: Store, checkout: Checkout
+) -> None:
     before = checkout.fingerprint()
     research, plan = Counted(result={"notes": [1, None, 2.5, "é"]}), Counted(result=None)
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         assert run.id == RUN
         assert run.path == str(checkout.main / ".ckpt/worktrees" / RUN)
-        assert run.phase("research", research, inputs={"question": "why?"}) == {"notes": [1, None, 2.5, "é"]}
+        assert run.phase("research", research, inputs={"question": "why?"}) == {
+            "notes": [1, None, 2.5, "é"]
+        }
         Path(run.path, "plan.md").write_text("do it\n")
         run.state["step"] = 2
         assert run.phase("plan", plan) is None
     assert research.calls == [{"question": "why?"}]
     assert labels(store, RUN) == [
-        *("run-started", "research-started", "research-complete", "plan-started", "plan-complete", "run-complete"),
+        *(
+            "run-started",
+            "research-started",
+            "research-complete",
+            "plan-started",
+            "plan-complete",
+            "run-complete",
+        ),
     ]
     newest = inside(store).heads.read(RUN)
     assert newest.state == {"step": 2}
@@ -49,7 +79,9 @@ def test_phases_are_done_in_a_worktree_of_their_own_and_recorded(store: Store, c
     assert list(newest.pipeline.completed) == ["research", "plan"]
     assert checkout.git("show", f"refs/ckpt/trees/{newest.id}:files/plan.md") == "do it"
     assert {entry.trigger for entry in store.list(Query(run=RUN))} == {"phase"}
-    assert [checkout.fingerprint()[key] for key in ("head", "index", "config")] == [before[key] for key in ("head", "index", "config")]
+    assert [checkout.fingerprint()[key] for key in ("head", "index", "config")] == [
+        before[key] for key in ("head", "index", "config")
+    ]
     assert checkout.git("status", "--porcelain") == ""
 
 
@@ -71,16 +103,16 @@ def test_a_phase_with_other_inputs_is_refused_by_name_unless_that_is_accepted(pl
         with pytest.raises(Changed) as caught:
             run.phase("research", Counted(), inputs={"question": "how?", "deep": 1})
         run.pause()
-    changes = (
-        "phase 'research': input 'question' has changed; phase 'research': input 'depth' is gone; phase 'research': input 'deep' is new"
-    )
+    changes = "phase 'research': input 'question' has changed; phase 'research': input 'depth' is gone; phase 'research': input 'deep' is new"
     assert caught.value.message == f"run {RUN} was started with something else: {changes}"
     assert caught.value.exit_code == 2
     with go_on(plain, RUN, accept_changes=True) as run:
         assert run.phase("research", Counted(), inputs={"question": "how?"}) == 1
 
 
-def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(store: Store, checkout: Checkout) -> None:
+def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(
+    store: Store, checkout: Checkout
+) -> None:
     def work() -> None:
         Path(run.path, "half.txt").write_text("half\n")
         run.state["half"] = True
@@ -91,10 +123,18 @@ def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(store: Stor
     with pytest.raises(ValueError, match="no"), run:
         run.phase("research", work)
     newest = inside(store).heads.read(RUN)
-    assert (newest.label, newest.errors, newest.state) == ("research-failed", ("ValueError: no\nway",), {"whole": {"of": "it"}})
+    assert (newest.label, newest.errors, newest.state) == (
+        "research-failed",
+        ("ValueError: no\nway",),
+        {"whole": {"of": "it"}},
+    )
     assert checkout.git("show", f"refs/ckpt/trees/{newest.id}:files/half.txt") == "half"
     assert newest.attempt is not None
-    assert (newest.attempt.number, newest.attempt.ended, newest.attempt.retry_at) == (1, "failed", None)
+    assert (newest.attempt.number, newest.attempt.ended, newest.attempt.retry_at) == (
+        1,
+        "failed",
+        None,
+    )
     assert summary_of(inside(store), RUN).status == "failed"
     with go_on(store, RUN) as run:
         assert Path(run.path, "half.txt").read_text() == "half\n"
@@ -103,21 +143,38 @@ def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(store: Stor
 
 
 def test_ctrl_c_is_recorded_as_interrupted(plain: Store) -> None:
-    with pytest.raises(KeyboardInterrupt), Run.start(plain, "Add login!", adapter="plumbing") as run:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Run.start(plain, "Add login!", adapter="plumbing") as run,
+    ):
         run.phase("research", Counted(KeyboardInterrupt()))
-    assert (inside(plain).heads.read(RUN).label, inside(plain).heads.read(RUN).errors) == ("research-failed", ("interrupted",))
+    assert (inside(plain).heads.read(RUN).label, inside(plain).heads.read(RUN).errors) == (
+        "research-failed",
+        ("interrupted",),
+    )
     assert summary_of(inside(plain), RUN).lease is None
 
 
-def test_retries_wait_longer_each_time_and_number_their_attempts(plain: Store, sleeper: Sleeper) -> None:
+def test_retries_wait_longer_each_time_and_number_their_attempts(
+    plain: Store, sleeper: Sleeper
+) -> None:
     Run.start(plain, "Add login!", adapter="plumbing").close()
     work = Counted(ValueError("one"), ValueError("two"), result=3)
     with go_on(plain, RUN, sleeper) as run:
         assert run.phase("research", work, conduct=TWICE) == 3
-    assert labels(plain, RUN)[1:-1] == [f"research-{status}" for status in (*("started", "failed") * 2, "started", "complete")]
-    failed = [plain.read(entry.id) for entry in reversed(plain.list(Query(run=RUN, label="research-failed")))]
-    waits = [times.from_text(str(each.attempt.retry_at)) - each.time for each in failed if each.attempt]
-    assert waits == [9 * times.MICRO, 29 * times.MICRO], "10 s, then 30 s, less the look at the clock for the timestamp"
+    assert labels(plain, RUN)[1:-1] == [
+        f"research-{status}" for status in (*("started", "failed") * 2, "started", "complete")
+    ]
+    failed = [
+        plain.read(entry.id)
+        for entry in reversed(plain.list(Query(run=RUN, label="research-failed")))
+    ]
+    waits = [
+        times.from_text(str(each.attempt.retry_at)) - each.time for each in failed if each.attempt
+    ]
+    assert waits == [9 * times.MICRO, 29 * times.MICRO], (
+        "10 s, then 30 s, less the look at the clock for the timestamp"
+    )
     assert sleeper.slept > 10
     done = attempt_of(plain, RUN, "research-complete")
     assert (done.number, done.failures) == (3, 2)
@@ -128,7 +185,9 @@ class TestClockSetBack:
 
     BACK = 8 * 86_400 * times.MICRO
 
-    def test_no_wait_becomes_longer_by_it(self, plain: Store, sleeper: Sleeper, clock: Clock) -> None:
+    def test_no_wait_becomes_longer_by_it(
+        self, plain: Store, sleeper: Sleeper, clock: Clock
+    ) -> None:
         Run.start(plain, "Add login!", adapter="plumbing").close()
 
         def sleep(seconds: float) -> None:
@@ -139,10 +198,14 @@ class TestClockSetBack:
             run.wait(10)
         assert sleeper.slept == 10
 
-    def test_a_retry_that_was_noted_before_is_not_waited_for_until_then(self, plain: Store, sleeper: Sleeper, clock: Clock) -> None:
+    def test_a_retry_that_was_noted_before_is_not_waited_for_until_then(
+        self, plain: Store, sleeper: Sleeper, clock: Clock
+    ) -> None:
         Run.start(plain, "Add login!", adapter="plumbing").close()
         work = Counted(ValueError("one"), result=3)
-        conduct = replace(TWICE, retries=replace(TWICE.retries, max_delay=10 * times.MICRO, jitter=0.5))
+        conduct = replace(
+            TWICE, retries=replace(TWICE.retries, max_delay=10 * times.MICRO, jitter=0.5)
+        )
 
         def killed(_: float) -> None:
             raise Killed
@@ -170,7 +233,9 @@ def test_when_retries_are_used_up_the_error_is_raised(plain: Store, sleeper: Sle
     assert attempt_of(plain, RUN, "research-complete").number == 5
 
 
-def test_other_exceptions_than_those_named_are_not_tried_again(plain: Store, sleeper: Sleeper) -> None:
+def test_other_exceptions_than_those_named_are_not_tried_again(
+    plain: Store, sleeper: Sleeper
+) -> None:
     Run.start(plain, "Add login!", adapter="plumbing").close()
     work = Counted(ValueError("one"), TypeError("two"))
     conduct = Conduct(retries=Retries(attempts=5, delay=0), retry_on=(ValueError,))
@@ -202,13 +267,21 @@ def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleepe
     with pytest.raises(PhaseBlocked) as caught, go_on(plain, RUN, sleeper) as run:
         run.phase("research", work, conduct=conduct)
     assert caught.value.exit_code == 4
-    assert caught.value.message == "phase 'research' ended 3 times without anybody having seen why; the limit is 2"
+    assert (
+        caught.value.message
+        == "phase 'research' ended 3 times without anybody having seen why; the limit is 2"
+    )
     assert work.calls == []
-    assert (inside(plain).heads.read(RUN).label, summary_of(inside(plain), RUN).status) == ("research-blocked", "blocked")
+    assert (inside(plain).heads.read(RUN).label, summary_of(inside(plain), RUN).status) == (
+        "research-blocked",
+        "blocked",
+    )
 
 
 @pytest.mark.long
-def test_further_attempts_find_the_files_as_they_are_or_as_they_were_at_first(store: Store, checkout: Checkout, sleeper: Sleeper) -> None:
+def test_further_attempts_find_the_files_as_they_are_or_as_they_were_at_first(
+    store: Store, checkout: Checkout, sleeper: Sleeper
+) -> None:
     def work() -> str:
         here = Path(run.path)
         found = (here / "log").read_text()
@@ -229,10 +302,14 @@ def test_further_attempts_find_the_files_as_they_are_or_as_they_were_at_first(st
             assert run.phase("work", work, conduct=conduct) == expected
             commits = Checkout(Path(run.path), checkout.main).git("rev-list", "--count", "HEAD")
         assert commits == {"keep": "4", "reset": "2"}[name]
-    assert [entry.id for entry in store.list() if entry.trigger == "safety"] == [], "the failed attempts hold what was there"
+    assert [entry.id for entry in store.list() if entry.trigger == "safety"] == [], (
+        "the failed attempts hold what was there"
+    )
 
 
-def test_what_an_attempt_nobody_recorded_left_is_held_before_it_goes(store: Store, checkout: Checkout, sleeper: Sleeper) -> None:
+def test_what_an_attempt_nobody_recorded_left_is_held_before_it_goes(
+    store: Store, checkout: Checkout, sleeper: Sleeper
+) -> None:
     def work() -> None:
         Path(run.path, "half").write_text("precious")
         raise Killed
@@ -244,10 +321,14 @@ def test_what_an_attempt_nobody_recorded_left_is_held_before_it_goes(store: Stor
     with go_on(store, RUN, sleeper) as run:
         assert run.phase("work", lambda: Path(run.path, "half").exists(), conduct=conduct) is False
     held = [entry.id for entry in store.list() if entry.trigger == "safety"]
-    assert [checkout.git("show", f"refs/ckpt/trees/{each}:files/half") for each in held] == ["precious"]
+    assert [checkout.git("show", f"refs/ckpt/trees/{each}:files/half") for each in held] == [
+        "precious"
+    ]
 
 
-def test_files_are_saved_while_a_phase_runs_and_at_each_commit(store: Store, checkout: Checkout) -> None:
+def test_files_are_saved_while_a_phase_runs_and_at_each_commit(
+    store: Store, checkout: Checkout
+) -> None:
     def until(label_count: int) -> None:
         for _ in range(2000):
             if labels(store, RUN).count("work-progress") >= label_count:
@@ -267,13 +348,17 @@ def test_files_are_saved_while_a_phase_runs_and_at_each_commit(store: Store, che
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         run.phase("work", work, conduct=Conduct(autosave=50_000))
         run.pause()
-    saved = [entry for entry in reversed(store.list(Query(run=RUN))) if entry.label == "work-progress"]
+    saved = [
+        entry for entry in reversed(store.list(Query(run=RUN))) if entry.label == "work-progress"
+    ]
     assert checkout.git("show", f"refs/ckpt/trees/{saved[0].id}:files/a.txt") == "one"
     assert saved[-1].git_sha != saved[0].git_sha
     assert [entry.trigger for entry in saved] == ["phase"] * len(saved)
 
 
-def test_where_the_time_does_not_suffice_for_files_in_between_it_is_said_once(store: Store, checkout: Checkout) -> None:
+def test_where_the_time_does_not_suffice_for_files_in_between_it_is_said_once(
+    store: Store, checkout: Checkout
+) -> None:
     checkout.git("config", "ckpt.snapshotTimeout", "0s")
     wait = threading.Event()
 
@@ -294,11 +379,15 @@ def test_where_the_time_does_not_suffice_for_files_in_between_it_is_said_once(st
 
 def test_a_phase_without_autosave_saves_nothing_in_between(plain: Store) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
-        run.phase("work", lambda: Path(run.path, "a.txt").write_text("one\n"), conduct=Conduct(autosave=0))
+        run.phase(
+            "work", lambda: Path(run.path, "a.txt").write_text("one\n"), conduct=Conduct(autosave=0)
+        )
     assert labels(plain, RUN) == ["run-started", "work-started", "work-complete", "run-complete"]
 
 
-def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(store: Store, checkout: Checkout, tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(
+    store: Store, checkout: Checkout, tmp_path: Path
+) -> None:
     flag = tmp_path / "full"
     refuse_refs(checkout, flag)
     work = Counted(result=1)
@@ -316,11 +405,23 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(store: Store
         assert run.unwritten == []
     assert len(work.calls) == 1
     assert labels(store, RUN) == [
-        *("run-started", "one-started", "one-complete", "two-started", "two-complete", "three-started", "three-complete", "run-complete"),
+        *(
+            "run-started",
+            "one-started",
+            "one-complete",
+            "two-started",
+            "two-complete",
+            "three-started",
+            "three-complete",
+            "run-complete",
+        ),
     ]
     two = store.read(store.list(Query(run=RUN, label="two-complete"))[0].id)
     assert two.state == {}, "the state is that of its time"
-    assert "two-started could not be recorded" in (Path(inside(store).repository.private_dir) / "log").read_text()
+    assert (
+        "two-started could not be recorded"
+        in (Path(inside(store).repository.private_dir) / "log").read_text()
+    )
     assert timeline.read(inside(store), RUN).unwritten == []
 
 
@@ -330,7 +431,9 @@ def test_a_checkpoint_that_was_written_when_an_error_came_is_not_written_again(
     update = Refs.update
     due: list[int] = []
 
-    def fail_afterwards(self: Refs, updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+    def fail_afterwards(
+        self: Refs, updates: list[Update], meanwhile: Callable[[], None] | None = None
+    ) -> None:
         update(self, updates, meanwhile)
         if due and any(each.ref.startswith(layout.CHECKPOINTS) for each in updates):
             due.clear()
@@ -344,7 +447,14 @@ def test_a_checkpoint_that_was_written_when_an_error_came_is_not_written_again(
         assert run.unwritten[0] == "one-complete could not be recorded: git ended unexpectedly"
         run.phase("two", Counted())
         assert run.unwritten == []
-    assert labels(store, RUN) == ["run-started", "one-started", "one-complete", "two-started", "two-complete", "run-complete"]
+    assert labels(store, RUN) == [
+        "run-started",
+        "one-started",
+        "one-complete",
+        "two-started",
+        "two-complete",
+        "run-complete",
+    ]
     chain = store.list(Query(run=RUN))
     assert [entry.sequence for entry in chain] == [6, 5, 4, 3, 2, 1]
     completed = inside(store).heads.read(RUN).pipeline
@@ -352,18 +462,28 @@ def test_a_checkpoint_that_was_written_when_an_error_came_is_not_written_again(
     assert completed.completed["one"] == chain[3].id
 
 
-def test_a_run_whose_end_could_not_be_written_says_so(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_a_run_whose_end_could_not_be_written_says_so(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     flag = tmp_path / "full"
     refuse_refs(main_checkout, flag)
     run = Run.start(plain, "Add login!", adapter="plumbing")
     flag.touch()
-    with pytest.raises(CkptError, match=f"not every checkpoint of run {RUN} could be written: work-started could not be recorded"), run:
+    with (
+        pytest.raises(
+            CkptError,
+            match=f"not every checkpoint of run {RUN} could be written: work-started could not be recorded",
+        ),
+        run,
+    ):
         run.phase("work", Counted())
     flag.unlink()
     work = Counted(result=2)
     crash_of = inside(plain).leases.read(RUN)
     assert crash_of is not None
-    assert crash_of[1].released is None, "the lease could not be given back either: it ends with its process"
+    assert crash_of[1].released is None, (
+        "the lease could not be given back either: it ends with its process"
+    )
     assert work.calls == []
 
 
@@ -407,7 +527,10 @@ def test_work_that_takes_long_can_look_whether_it_shall_stop(plain: Store, clock
         assert leases.cancel(RUN) is not None
         run.check()
 
-    with pytest.raises(Cancelled) as caught, Run.start(plain, "Add login!", adapter="plumbing") as run:
+    with (
+        pytest.raises(Cancelled) as caught,
+        Run.start(plain, "Add login!", adapter="plumbing") as run,
+    ):
         run.phase("work", work)
     assert (caught.value.exit_code, caught.value.message) == (130, f"run {RUN} was cancelled")
     assert inside(plain).heads.read(RUN).errors == (f"run {RUN} was cancelled",)
@@ -415,7 +538,9 @@ def test_work_that_takes_long_can_look_whether_it_shall_stop(plain: Store, clock
 
 def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
-        run._active.change(replace(run._active.pipeline, deadline=times.to_text(clock.instant + 600 * times.MICRO)))
+        run._active.change(
+            replace(run._active.pipeline, deadline=times.to_text(clock.instant + 600 * times.MICRO))
+        )
         run.phase("one", Counted())
         run.pause()
     clock.instant += 700 * times.MICRO
@@ -428,10 +553,15 @@ def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
 def test_what_asks_to_be_tried_later_leaves_the_run_paused(plain: Store) -> None:
     with pytest.raises(PhaseDeferred), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("work", Counted(PhaseDeferred("the service is down")))
-    assert (inside(plain).heads.read(RUN).label, summary_of(inside(plain), RUN).status) == ("work-partial", "paused")
+    assert (inside(plain).heads.read(RUN).label, summary_of(inside(plain), RUN).status) == (
+        "work-partial",
+        "paused",
+    )
 
 
-def test_an_autosave_leaves_the_largest_files_out(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_autosave_leaves_the_largest_files_out(
+    plain: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "_AUTOMATIC", 1000)
 
     def work() -> None:
@@ -441,7 +571,11 @@ def test_an_autosave_leaves_the_largest_files_out(plain: Store, monkeypatch: pyt
 
     with Run.start(plain, "build") as run:
         run.phase("work", work, conduct=Conduct(autosave=100_000))
-    done, progress = (plain.read(entry.id).worktree for entry in plain.list() if entry.label in ("work-complete", "work-progress"))
+    done, progress = (
+        plain.read(entry.id).worktree
+        for entry in plain.list()
+        if entry.label in ("work-complete", "work-progress")
+    )
     assert progress is not None
     assert [entry.path for entry in progress.omitted] == ["large"]
     assert done is not None

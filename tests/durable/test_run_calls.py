@@ -12,7 +12,18 @@ from typing import Any
 
 import pytest
 
-from gitckpt import Cancelled, Conduct, LeaseHeld, NotFoundError, Query, Retries, Run, Steps, Store, UsageError
+from gitckpt import (
+    Cancelled,
+    Conduct,
+    LeaseHeld,
+    NotFoundError,
+    Query,
+    Retries,
+    Run,
+    Steps,
+    Store,
+    UsageError,
+)
 from tests.conftest import Checkout
 
 
@@ -29,17 +40,29 @@ def test_an_unknown_argument_is_refused(plain: Store) -> None:
     with pytest.raises(UsageError) as refused:
         Run.resume(plain, run.id, accept_change=True)  # type: ignore[call-arg]
     assert refused.value.message == "there is no argument 'accept_change'"
-    assert refused.value.hint == "how a run may be gone on with: accept_changes, adapter, again, directory, holder, lease, take_over, trust"
+    assert (
+        refused.value.hint
+        == "how a run may be gone on with: accept_changes, adapter, again, directory, holder, lease, take_over, trust"
+    )
     assert plain.runs()[0].lease is None
 
 
 CONDUCT: dict[str, tuple[Callable[[], Any], str]] = {
-    "delay": (lambda: Retries(delay=timedelta(seconds=5)), "delay: must be a whole number, not datetime.timedelta(seconds=5)"),  # type: ignore[arg-type]
-    "backoff": (lambda: Retries(backoff=float("nan")), "backoff: must be a number from 0 on, not nan"),
+    "delay": (
+        lambda: Retries(delay=timedelta(seconds=5)),
+        "delay: must be a whole number, not datetime.timedelta(seconds=5)",
+    ),  # type: ignore[arg-type]
+    "backoff": (
+        lambda: Retries(backoff=float("nan")),
+        "backoff: must be a number from 0 on, not nan",
+    ),
     "jitter": (lambda: Retries(jitter=1.5), "jitter: must be a number from 0 to 1, not 1.5"),
     "retries": (lambda: Conduct(retries=2), "retries: must be a Retries, not 2"),  # type: ignore[arg-type]
     "autosave": (lambda: Conduct(autosave=None), "autosave: must be a whole number, not None"),  # type: ignore[arg-type]
-    "on_resume": (lambda: Conduct(on_resume="rest"), "on_resume: must be 'keep' or 'reset', not 'rest'"),
+    "on_resume": (
+        lambda: Conduct(on_resume="rest"),
+        "on_resume: must be 'keep' or 'reset', not 'rest'",
+    ),
 }
 
 
@@ -53,7 +76,9 @@ def test_a_conduct_is_looked_at_when_it_is_made(make: Callable[[], Any], said: s
 def test_a_state_is_a_dict(plain: Store) -> None:
     with Run.start(plain, "add-login") as run:
         run.state["step"] = 2
-        with pytest.raises(UsageError, match=r"^state: must be a dict of names to values, not None$"):
+        with pytest.raises(
+            UsageError, match=r"^state: must be a dict of names to values, not None$"
+        ):
             run.state = None  # type: ignore[assignment]
     assert plain.newest(run.id).state == {"step": 2}
 
@@ -105,13 +130,17 @@ with Store.open(sys.argv[1], adapter="plumbing") as store, Run.start(store, "nap
 
 @pytest.mark.long
 def test_a_program_that_never_looks_is_stopped_by_the_same_call(main_checkout: Checkout) -> None:
-    with subprocess.Popen([sys.executable, "-c", SLEEPER, main_checkout.path], stdout=subprocess.PIPE, text=True) as driver:
+    with subprocess.Popen(
+        [sys.executable, "-c", SLEEPER, main_checkout.path], stdout=subprocess.PIPE, text=True
+    ) as driver:
         assert driver.stdout is not None
         run = driver.stdout.readline().rstrip("\n")
         with Store.open(main_checkout.path, adapter="plumbing") as store:
             assert store.cancel(run)
             assert driver.wait(10) == -signal.SIGTERM
-            assert [(info.status, info.label) for info in store.runs()] == [("crashed", "sleep-started")]
+            assert [(info.status, info.label) for info in store.runs()] == [
+                ("crashed", "sleep-started")
+            ]
             with Run.resume(store, run, adapter="plumbing") as again:
                 assert again.phase("sleep", lambda: "slept") == "slept"
 
@@ -140,7 +169,10 @@ def test_a_fork_is_begun_for_others_to_drive(plain: Store) -> None:
         run.phase("write", lambda: None)
     fork = Run.begin_fork(plain, run.newest.id, "two")
     assert (str(fork.run)[16:], fork.forked_from, fork.state) == ("two", run.newest.id, {"n": 1})
-    assert {info.run: info.status for info in plain.runs()} == {run.id: "complete", fork.run: "open"}
+    assert {info.run: info.status for info in plain.runs()} == {
+        run.id: "complete",
+        fork.run: "open",
+    }
     with Run.resume(plain, str(fork.run)) as other:
         assert other.state == {"n": 1}
 
@@ -149,7 +181,10 @@ def test_what_a_run_begins_with_may_be_a_rev(plain: Store, main_checkout: Checko
     head = main_checkout.head()
     main_checkout.git("tag", "-a", "v1", "-m", "one")
     main_checkout.git("commit", "-q", "--allow-empty", "-m", "two")
-    made = [plain.record("run-started", start="b", base=base).git_sha for base in ("HEAD", "HEAD~1", "v1", head, "")]
+    made = [
+        plain.record("run-started", start="b", base=base).git_sha
+        for base in ("HEAD", "HEAD~1", "v1", head, "")
+    ]
     assert made == [main_checkout.head(), head, head, head, ""]
     with pytest.raises(NotFoundError, match="no commit goes by 'nowhere'"):
         plain.record("run-started", start="b", base="nowhere")
@@ -170,7 +205,10 @@ def test_a_run_that_is_driven_is_taken_over_where_that_is_stalled(plain: Store) 
         run.pause()
     with pytest.raises(NotFoundError):
         plain.take_over("20260101-000000-none")
-    for wrong, said in (({"run": "one"}, "'one' is not a run id"), ({"run": run.id, "holder": 3}, "holder: must be a string, not 3")):
+    for wrong, said in (
+        ({"run": "one"}, "'one' is not a run id"),
+        ({"run": run.id, "holder": 3}, "holder: must be a string, not 3"),
+    ):
         with pytest.raises(UsageError) as refused:
             plain.take_over(**wrong)
         assert refused.value.message == said
@@ -180,7 +218,10 @@ def test_the_run_of_a_track_is_found(plain: Store) -> None:
     assert Steps.run_about(plain, "search") is None
     made = plain.save("plan", {"track_id": "search"}, start="search")
     assert Steps.run_about(plain, "search") == made.run
-    for wrong, said in (("a\nb", "'a\\nb' is no name of a track"), (3, "track: must be a string, not 3")):
+    for wrong, said in (
+        ("a\nb", "'a\\nb' is no name of a track"),
+        (3, "track: must be a string, not 3"),
+    ):
         with pytest.raises(UsageError) as refused:
             Steps.run_about(plain, wrong)  # type: ignore[arg-type]
         assert refused.value.message == said

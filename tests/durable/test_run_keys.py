@@ -33,14 +33,27 @@ def test_starting_it_again_goes_on_with_it(plain: Store) -> None:
         assert (run.id, run.state) == (RUN, {"by": "Add login!"})
         assert (run.phase("one", work), run.phase("two", later)) == (1, 2)
     assert (len(work.calls), len(later.calls)) == (1, 1)
-    assert labels(plain, RUN) == ["run-started", "one-started", "one-complete", "two-started", "two-complete", "run-complete"]
+    assert labels(plain, RUN) == [
+        "run-started",
+        "one-started",
+        "one-complete",
+        "two-started",
+        "two-complete",
+        "run-complete",
+    ]
 
 
 def test_after_a_kill_it_goes_on_where_it_was(plain: Store) -> None:
     die(start(plain), "one", Counted(Killed()))
     with start(plain) as run:
         run.phase("one", Counted())
-    assert labels(plain, RUN) == ["run-started", "one-started", "one-started", "one-complete", "run-complete"]
+    assert labels(plain, RUN) == [
+        "run-started",
+        "one-started",
+        "one-started",
+        "one-complete",
+        "run-complete",
+    ]
 
 
 def test_whoever_comes_while_it_is_driven_is_told_by_whom(plain: Store) -> None:
@@ -55,7 +68,10 @@ def test_other_inputs_of_a_phase_are_noticed(plain: Store) -> None:
         run.phase("one", lambda n: n, inputs={"n": 1})
         run.pause()
     with (
-        pytest.raises(Changed, match=f"^run {RUN} was started with something else: phase 'one': input 'n' has changed$"),
+        pytest.raises(
+            Changed,
+            match=f"^run {RUN} was started with something else: phase 'one': input 'n' has changed$",
+        ),
         start(plain) as run,
     ):
         run.phase("one", lambda n: n, inputs={"n": 2})
@@ -66,11 +82,18 @@ def test_one_that_is_complete_is_not_done_again(plain: Store) -> None:
         run.phase("one", lambda: {"n": [1]})
         run.phase("two", lambda: None)
         run.skip("three", 3)
-    for again in (lambda: start(plain), lambda: Run.begin(plain, "Add login!", key=KEY), lambda: Run.resume(plain, RUN)):
+    for again in (
+        lambda: start(plain),
+        lambda: Run.begin(plain, "Add login!", key=KEY),
+        lambda: Run.resume(plain, RUN),
+    ):
         with pytest.raises(RunComplete) as complete:
             again()
         assert (complete.value.message, complete.value.exit_code) == (f"run {RUN} is complete", 2)
-        assert (complete.value.run, complete.value.results) == (RUN, {"one": {"n": [1]}, "two": None, "three": 3})
+        assert (complete.value.run, complete.value.results) == (
+            RUN,
+            {"one": {"n": [1]}, "two": None, "three": 3},
+        )
 
 
 def test_once_it_is_gone_the_key_starts_another(plain: Store) -> None:
@@ -103,7 +126,9 @@ def drive(path: str) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [2, 8])
-def test_processes_that_start_it_at_the_same_time(plain: Store, main_checkout: Checkout, number: int) -> None:
+def test_processes_that_start_it_at_the_same_time(
+    plain: Store, main_checkout: Checkout, number: int
+) -> None:
     runs = forked.together(*[(drive, (str(main_checkout.path),))] * number)
     assert set(runs) == set(inside(plain).index.runs()) == {plain.run_of(KEY)}
     assert (main_checkout.path / "done").read_text() == "done\n"

@@ -19,7 +19,12 @@ from tests.durable.killing import Nest, Outcome, Project
 from tests.durable.nursery import Done, Nursery
 from tests.store.killer import Positions
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc"
+    ),
+]
 
 MakeNest = Callable[..., Nest]
 
@@ -28,7 +33,12 @@ MakeNest = Callable[..., Nest]
 def nest(main_checkout: Checkout, tmp_path: Path, request: pytest.FixtureRequest) -> Nest:
     """Projects with a pipeline: `request.param` names it, and perhaps `linked` or `hooks`."""
     words = str(request.param).split()
-    definition = {"reset": killing.RESET, "keep": killing.KEEP, "again": killing.AGAIN, "held": killing.HELD}[words[0]]
+    definition = {
+        "reset": killing.RESET,
+        "keep": killing.KEEP,
+        "again": killing.AGAIN,
+        "held": killing.HELD,
+    }[words[0]]
     main_checkout.commit("second", **{"gitckpt.toml": definition, "gone": "g\n", "moved": "m\n"})
     return Nest(main_checkout, tmp_path / "nest", linked="linked" in words, hooks="hooks" in words)
 
@@ -69,7 +79,9 @@ class Disturbed:
     def start(self, env: dict[str, str] | None = None) -> None:
         """Starts the run, or resumes it where there is one, now and then without saying which."""
         run = self.project.run()
-        words = ("run", "three") if run is None else ("resume", run) if self.kills % 3 else ("resume",)
+        words = (
+            ("run", "three") if run is None else ("resume", run) if self.kills % 3 else ("resume",)
+        )
         self.nursery.start(self.project.checkout, *words, env=env)
 
     def is_killed(self, done: Done) -> bool:
@@ -101,7 +113,9 @@ KILLS = 6
 
 @pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize("nest", ["reset", "reset linked", "keep", "reset hooks"], indirect=True)
-def test_a_driver_that_is_killed_at_random_moments(nest: Nest, nursery: Nursery, seed: int, request: pytest.FixtureRequest) -> None:
+def test_a_driver_that_is_killed_at_random_moments(
+    nest: Nest, nursery: Nursery, seed: int, request: pytest.FixtureRequest
+) -> None:
     chance = random.Random(f"{request.node.name} {seed}")
     expected, seconds = undisturbed(nest, nursery)
     left = 400 if request.config.getoption("--long") else KILLS
@@ -133,11 +147,15 @@ def test_a_driver_that_is_killed_at_every_git_call(
     assert nursery.call(nest.make(nursery).checkout, "run", "three", env=positions.env(0)).code == 0
     count = positions.count()
     assert count > 60
-    for at in range(1 + share, count + 1, SHARES * (1 if request.config.getoption("--long") else STRIDE)):
+    for at in range(
+        1 + share, count + 1, SHARES * (1 if request.config.getoption("--long") else STRIDE)
+    ):
         disturbed = Disturbed(nest.make(nursery), nursery)
         disturbed.start(positions.env(at))
         if not disturbed.is_killed(nursery.wait()):
-            assert at > count * 3 / 4  # their number differs by a few: links are put off by the clock
+            assert (
+                at > count * 3 / 4
+            )  # their number differs by a few: links are put off by the clock
             continue
         again = chance.randint(0, count)  # the rest has fewer: some of these kill nobody
         disturbed.start(positions.env(again))
@@ -179,7 +197,9 @@ COMMAND = 0.02
 
 @pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize("nest", ["again", "again hooks"], indirect=True)
-def test_commands_that_are_killed_are_tried_again(nest: Nest, nursery: Nursery, seed: int, request: pytest.FixtureRequest) -> None:
+def test_commands_that_are_killed_are_tried_again(
+    nest: Nest, nursery: Nursery, seed: int, request: pytest.FixtureRequest
+) -> None:
     chance = random.Random(f"{request.node.name} {seed}")
     expected, _ = undisturbed(nest, nursery)
     left = 400 if request.config.getoption("--long") else KILLS // 5
@@ -194,7 +214,9 @@ def test_commands_that_are_killed_are_tried_again(nest: Nest, nursery: Nursery, 
 
 @pytest.mark.long
 @pytest.mark.parametrize("nest", ["reset", "keep"], indirect=True)
-def test_a_run_whose_command_is_killed_has_failed_and_can_be_resumed(nest: Nest, nursery: Nursery, request: pytest.FixtureRequest) -> None:
+def test_a_run_whose_command_is_killed_has_failed_and_can_be_resumed(
+    nest: Nest, nursery: Nursery, request: pytest.FixtureRequest
+) -> None:
     chance = random.Random(request.node.name)
     expected, _ = undisturbed(nest, nursery)
     left = 200 if request.config.getoption("--long") else KILLS // 5
@@ -210,7 +232,10 @@ def test_a_run_whose_command_is_killed_has_failed_and_can_be_resumed(nest: Nest,
             run = disturbed.project.run()
             assert (done.code, sent, run is not None) == (20, 1, True), done
             assert "signal 9" in done.err
-            assert nursery.call(disturbed.project.checkout, "runs").out.split("\t")[:2] == [run, "failed"]
+            assert nursery.call(disturbed.project.checkout, "runs").out.split("\t")[:2] == [
+                run,
+                "failed",
+            ]
             disturbed.project.require_nothing_lost(str(run))
         disturbed.require(expected)
         left -= max(disturbed.kills, 1)
@@ -254,12 +279,18 @@ done
 """A hook of git that kills the driver as soon as a ref below SPACE points to a document with a line that begins with WORD."""
 
 
-@pytest.mark.parametrize(("space", "word", "code"), [("runs", 'phase = "run-complete"', 0), ("leases", "released = ", 2)])
+@pytest.mark.parametrize(
+    ("space", "word", "code"), [("runs", 'phase = "run-complete"', 0), ("leases", "released = ", 2)]
+)
 @pytest.mark.parametrize("nest", ["reset"], indirect=True)
-def test_what_a_driver_put_off_to_its_end_is_not_lost_with_it(nest: Nest, nursery: Nursery, space: str, word: str, code: int) -> None:
+def test_what_a_driver_put_off_to_its_end_is_not_lost_with_it(
+    nest: Nest, nursery: Nursery, space: str, word: str, code: int
+) -> None:
     expected, _ = undisturbed(nest, nursery)
     disturbed = Disturbed(nest.make(nursery), nursery)
-    hook = disturbed.project.checkout.write(".git/hooks/reference-transaction", AT_THE_END.replace("SPACE", space).replace("WORD", word))
+    hook = disturbed.project.checkout.write(
+        ".git/hooks/reference-transaction", AT_THE_END.replace("SPACE", space).replace("WORD", word)
+    )
     hook.chmod(0o755)
     disturbed.start()
     assert disturbed.is_killed(nursery.wait())
@@ -267,5 +298,7 @@ def test_what_a_driver_put_off_to_its_end_is_not_lost_with_it(nest: Nest, nurser
     run = str(disturbed.project.run())
     assert disturbed.project.is_released(run) == (space == "leases")
     assert nursery.call(disturbed.project.checkout, "runs").out.split("\t")[1] == "complete"
-    assert nursery.call(disturbed.project.checkout, "resume", run).code == code  # 2: it is complete, and all was done
+    assert (
+        nursery.call(disturbed.project.checkout, "resume", run).code == code
+    )  # 2: it is complete, and all was done
     disturbed.require(expected)

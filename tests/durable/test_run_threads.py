@@ -43,12 +43,17 @@ def test_a_second_thread_is_refused_and_nothing_is_lost(plain: Store) -> None:
         for name, call in calls.items():
             with pytest.raises(UsageError) as refused:
                 call()
-            assert refused.value.message == f"run {run.id} is in use by another thread: phases of one run go one after the other", name
+            assert (
+                refused.value.message
+                == f"run {run.id} is in use by another thread: phases of one run go one after the other"
+            ), name
             assert refused.value.hint == "call them from one thread, or start a run for each thread"
         leave.set()
         assert done.result() == "slow"
         run.phase("other", other)
-    assert [event.phase for event in plain.history(run.id).events if event.status == "complete"] == ["slow", "other"]
+    assert [
+        event.phase for event in plain.history(run.id).events if event.status == "complete"
+    ] == ["slow", "other"]
     assert called == ["other"]
 
 
@@ -79,12 +84,17 @@ ASYNC: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 @pytest.mark.parametrize(("work", "name"), ASYNC.values(), ids=ASYNC)
-def test_a_coroutine_function_is_refused_before_it_is_called(plain: Store, work: Callable[..., Any], name: str) -> None:
+def test_a_coroutine_function_is_refused_before_it_is_called(
+    plain: Store, work: Callable[..., Any], name: str
+) -> None:
     with Run.start(plain, "async") as run:
         with pytest.raises(UsageError) as refused:
             run.phase("fetch", work)
         why = f"{name} is asynchronous, and is called without await"
-        assert refused.value.message == f"work: {why}: let another function call asyncio.run({name}(…))"
+        assert (
+            refused.value.message
+            == f"work: {why}: let another function call asyncio.run({name}(…))"
+        )
         assert plain.history(run.id).events == []
 
 

@@ -27,10 +27,14 @@ from tests.durable.conftest import RUN, Counted, attempt_of, go_on, labels, refu
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("result", [(1, 2), {1: 2}, b"x", {"a": [object()]}, "\ud800" and {"a": {1}}])
+@pytest.mark.parametrize(
+    "result", [(1, 2), {1: 2}, b"x", {"a": [object()]}, "\ud800" and {"a": {1}}]
+)
 def test_a_result_that_json_would_change_fails_the_phase(plain: Store, result: Any) -> None:
     with pytest.raises(StateError), Run.start(plain, "Add login!", adapter="plumbing") as run:
-        run.phase("work", Counted(result=result), conduct=Conduct(retries=Retries(attempts=2, delay=0)))
+        run.phase(
+            "work", Counted(result=result), conduct=Conduct(retries=Retries(attempts=2, delay=0))
+        )
     assert labels(plain, RUN)[-1] == "work-failed"
 
 
@@ -43,7 +47,9 @@ def test_a_name_that_labels_could_not_tell_apart_is_refused(plain: Store) -> Non
             assert work.calls == [], name
 
 
-def test_a_base_that_is_no_commit_is_refused_before_anything_begins(plain: Store, main_checkout: Checkout) -> None:
+def test_a_base_that_is_no_commit_is_refused_before_anything_begins(
+    plain: Store, main_checkout: Checkout
+) -> None:
     before = main_checkout.fingerprint()
     with pytest.raises(NotFoundError, match="no commit goes by 'nothing'"):
         Run.start(plain, "Add login!", base="nothing", adapter="plumbing")
@@ -64,7 +70,9 @@ def test_a_run_begins_on_an_unborn_branch(make_store: Any, make_checkout: Any) -
     assert inside(store).heads.read(RUN).git_sha == ""
 
 
-def test_a_worktree_that_is_gone_is_made_again_from_the_newest_checkpoint(store: Store, checkout: Checkout) -> None:
+def test_a_worktree_that_is_gone_is_made_again_from_the_newest_checkpoint(
+    store: Store, checkout: Checkout
+) -> None:
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         run.phase("work", lambda: Path(run.path, "a.txt").write_text("one\n"))
         run.pause()
@@ -125,11 +133,15 @@ def test_a_run_is_taken_back_to_an_earlier_checkpoint(store: Store, checkout: Ch
         assert run.phase("two", Counted(result="anew")) == "anew"
 
 
-def test_nothing_is_taken_back_to_files_that_were_not_captured(plain: Store, main_checkout: Checkout) -> None:
+def test_nothing_is_taken_back_to_files_that_were_not_captured(
+    plain: Store, main_checkout: Checkout
+) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         here = Checkout(Path(run.path), main_checkout.path)
         here.write("mine", "precious\n")
-        earlier = inside(run.store).save("half-partial", {}, limits=replace(Limits(), timeout=0.0), run=RUN)
+        earlier = inside(run.store).save(
+            "half-partial", {}, limits=replace(Limits(), timeout=0.0), run=RUN
+        )
         here.write("mine", "edited\n")
         head = here.commit("two", two="two")
         before = [entry.id for entry in plain.list()]
@@ -141,21 +153,32 @@ def test_nothing_is_taken_back_to_files_that_were_not_captured(plain: Store, mai
         run.pause()
 
 
-def test_nothing_is_taken_back_while_what_is_newer_cannot_be_recorded(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_nothing_is_taken_back_while_what_is_newer_cannot_be_recorded(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     flag = tmp_path / "full"
     refuse_refs(main_checkout, flag)
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         for name in ("one", "two"):
             run.phase(name, lambda name=name: Path(run.path, name).write_text(name))
         flag.touch()
-        with pytest.raises(CkptError, match="is not taken back, as it could not be recorded as it is now") as caught:
+        with pytest.raises(
+            CkptError, match="is not taken back, as it could not be recorded as it is now"
+        ) as caught:
             run.rewind(plain.list(Query(run=RUN, label="one-complete"))[0].id)
         assert str(caught.value.hint).endswith(" --rewind")
-        assert sorted(path.name for path in Path(run.path).iterdir()) == [".git", "README", "one", "two"]
+        assert sorted(path.name for path in Path(run.path).iterdir()) == [
+            ".git",
+            "README",
+            "one",
+            "two",
+        ]
         assert not run.unwritten
         flag.unlink()
         run.pause()
-    assert not [label for label in labels(plain, RUN) if label.startswith("rewind")]  # nothing says that it was cut off
+    assert not [
+        label for label in labels(plain, RUN) if label.startswith("rewind")
+    ]  # nothing says that it was cut off
 
 
 def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
@@ -166,7 +189,12 @@ def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
     before = inside(store).heads.read(RUN)
     earlier = store.read(store.list(Query(run=RUN, label="one-complete"))[0].id)
     first = fork(inside(store), earlier)
-    assert (first.forked_from, first.sequence, first.parent, first.state) == (earlier.id, 1, None, {"a": 1})
+    assert (first.forked_from, first.sequence, first.parent, first.state) == (
+        earlier.id,
+        1,
+        None,
+        {"a": 1},
+    )
     with go_on(store, str(first.run)) as forked:
         assert Path(forked.path, "one").read_text() == "one"
         assert forked.phase("one", Counted(result="never")) == 3
@@ -174,7 +202,9 @@ def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
     assert inside(store).heads.read(RUN) == before
 
 
-def test_a_store_whose_refs_are_locked_is_no_reason_to_begin(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_a_store_whose_refs_are_locked_is_no_reason_to_begin(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     flag = tmp_path / "full"
     refuse_refs(main_checkout, flag)
     flag.touch()
@@ -192,8 +222,14 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         here = Checkout(Path(run.path), main_checkout.path)
         here.write("README", "changed\n")
         env = os.environ | {"GIT_EDITOR": "echo; sleep 60; false"}
-        command = ["sh", "-c", f"{git_executable()} commit --quiet --all; :"]  # ours are children of this process
-        committing = subprocess.Popen(command, cwd=run.path, env=env, stdout=subprocess.PIPE, start_new_session=True)
+        command = [
+            "sh",
+            "-c",
+            f"{git_executable()} commit --quiet --all; :",
+        ]  # ours are children of this process
+        committing = subprocess.Popen(
+            command, cwd=run.path, env=env, stdout=subprocess.PIPE, start_new_session=True
+        )
         lock = Path(here.git("rev-parse", "--absolute-git-dir"), "index.lock")
         assert committing.stdout is not None
         committing.stdout.read(1)
@@ -203,7 +239,9 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         os.killpg(committing.pid, signal.SIGKILL)
         committing.wait()
         committing.stdout.close()
-        while process_tree.works_in("git", run.path):  # the shell is gone, and what it had started may take a moment longer
+        while process_tree.works_in(
+            "git", run.path
+        ):  # the shell is gone, and what it had started may take a moment longer
             time.sleep(0.01)
         rewind.remove_locks(inside(run.store).repository, run.id)
         assert not lock.exists()
@@ -215,10 +253,19 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
     [
         (lambda run: run.phase(None, Counted()), "None cannot be the name of a phase"),
         (lambda run: run.phase("one", None), "work: must be a function, not None"),
-        (lambda run: run.phase("one", Counted(), inputs="x"), "inputs: must be a map of names to values, not 'x'"),
+        (
+            lambda run: run.phase("one", Counted(), inputs="x"),
+            "inputs: must be a map of names to values, not 'x'",
+        ),
         (lambda run: run.phase("one", Counted(), conduct=3), "conduct: must be a Conduct, not 3"),
-        (lambda run: run.phase("one", lambda: run.milestone(errors="x")), "errors: must be a list of strings, not 'x'"),
-        (lambda run: run.phase("one", lambda: run.milestone(progress=3)), "progress: must be a Progress, not 3"),
+        (
+            lambda run: run.phase("one", lambda: run.milestone(errors="x")),
+            "errors: must be a list of strings, not 'x'",
+        ),
+        (
+            lambda run: run.phase("one", lambda: run.milestone(progress=3)),
+            "progress: must be a Progress, not 3",
+        ),
     ],
 )
 def test_what_is_handed_in_wrongly_is_named(plain: Store, call: Any, message: str) -> None:

@@ -18,7 +18,16 @@ from gitckpt.model.errors import StateError
 from gitckpt.store.leases.leases import LeaseLost
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
-from tests.durable.conftest import Killed, checkpoints, die, go_on, labels, refuse_refs, require_one_line, take_over
+from tests.durable.conftest import (
+    Killed,
+    checkpoints,
+    die,
+    go_on,
+    labels,
+    refuse_refs,
+    require_one_line,
+    take_over,
+)
 
 pytestmark = pytest.mark.long
 
@@ -35,7 +44,9 @@ with Store.open(sys.argv[1]) as store:
 def killed_at_once(checkout: Checkout, run: str, number: int) -> int:
     """Drives a run in a process that its work kills as soon as it begins; returns how that ended."""
     argv = [sys.executable, "-c", _POISON, str(checkout.path), run, str(number)]
-    return subprocess.run(argv, check=False, env=os.environ | {"PYTHONPATH": str(Path(gitckpt.__file__).parents[1])}).returncode
+    return subprocess.run(
+        argv, check=False, env=os.environ | {"PYTHONPATH": str(Path(gitckpt.__file__).parents[1])}
+    ).returncode
 
 
 def test_a_start_is_recorded_before_its_work_begins(run: Run, plain: Store) -> None:
@@ -69,7 +80,9 @@ def test_milestones_and_phases_within_a_phase_come_after_its_start(run: Run) -> 
     assert [each.label for each in require_one_line(run.store, run.id)[-5:]] == names
 
 
-def test_work_that_kills_its_process_is_counted_by_its_starts(store: Store, checkout: Checkout) -> None:
+def test_work_that_kills_its_process_is_counted_by_its_starts(
+    store: Store, checkout: Checkout
+) -> None:
     """Such work shall not be tried for ever."""
     with Run.start(store, "a run") as run:
         run.pause()
@@ -94,7 +107,9 @@ def test_it_is_blocked_after_as_many_as_any_other(run: Run, store: Store) -> Non
     with go_on(store, run.id) as resumed, pytest.raises(PhaseBlocked):
         resumed.phase("poison", dies)
     found = require_one_line(store, run.id)
-    assert [each.attempt.number for each in found if each.attempt and each.label == "poison-started"] == [1, 2, 3, 4]
+    assert [
+        each.attempt.number for each in found if each.attempt and each.label == "poison-started"
+    ] == [1, 2, 3, 4]
 
 
 def test_a_start_that_was_removed_stays_removed(run: Run, store: Store) -> None:
@@ -107,10 +122,16 @@ def test_a_start_that_was_removed_stays_removed(run: Run, store: Store) -> None:
         assert labels(store, run.id)[-1] == "first-complete"
         again.phase("quick", lambda: None)
         again.pause()
-    assert [each.label for each in require_one_line(store, run.id)[-3:]] == ["first-complete", "quick-started", "quick-complete"]
+    assert [each.label for each in require_one_line(store, run.id)[-3:]] == [
+        "first-complete",
+        "quick-started",
+        "quick-complete",
+    ]
 
 
-def test_a_full_disk_keeps_start_and_end_waiting(run: Run, checkout: Checkout, tmp_path: Path) -> None:
+def test_a_full_disk_keeps_start_and_end_waiting(
+    run: Run, checkout: Checkout, tmp_path: Path
+) -> None:
     flag = tmp_path / "full"
     refuse_refs(checkout, flag)
     flag.touch()
@@ -138,7 +159,10 @@ def test_a_state_that_cannot_be_copied_is_refused_before_the_work_begins(run: Ru
     assert done == []
     del run.state["lock"]
     run.phase("quick", lambda: None)
-    assert [each.label for each in require_one_line(run.store, run.id)[-2:]] == ["quick-started", "quick-complete"]
+    assert [each.label for each in require_one_line(run.store, run.id)[-2:]] == [
+        "quick-started",
+        "quick-complete",
+    ]
 
 
 @pytest.mark.parametrize("name", ["first", "quick"])

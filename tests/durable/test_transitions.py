@@ -21,12 +21,24 @@ from tests.conftest import Checkout
 from tests.durable.conftest import labels
 from tests.dying import DyingGit
 
-THREE = ["run-started", "one-started", "one-complete", "two-started", "two-complete", "three-started", "three-complete", "run-complete"]
+THREE = [
+    "run-started",
+    "one-started",
+    "one-complete",
+    "two-started",
+    "two-complete",
+    "three-started",
+    "three-complete",
+    "run-complete",
+]
 
 
 @pytest.fixture
 def checkout(checkout: Checkout) -> Checkout:
-    phases = "".join(f'    {{ name = "{name}", run = "echo {name} >{name}" }},\n' for name in ("one", "two", "three"))
+    phases = "".join(
+        f'    {{ name = "{name}", run = "echo {name} >{name}" }},\n'
+        for name in ("one", "two", "three")
+    )
     checkout.write("gitckpt.toml", f"[pipelines.ci]\nphases = [\n{phases}]\n")
     checkout.git("add", "--all")
     checkout.git("commit", "--quiet", "--message", "pipeline")
@@ -56,12 +68,16 @@ def write(run: ActiveRun, name: str) -> int:
     return (Path(run.path) / name).write_text(name)
 
 
-def watch(monkeypatch: pytest.MonkeyPatch, act: Callable[[list[str]], None] = lambda _: None) -> list[list[str]]:
+def watch(
+    monkeypatch: pytest.MonkeyPatch, act: Callable[[list[str]], None] = lambda _: None
+) -> list[list[str]]:
     """Returns the checkpoints of each transaction from now on, as labels of what they are; `act` is called once one is over."""
     update = Refs.update
     seen: list[list[str]] = []
 
-    def noted(self: Refs, updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+    def noted(
+        self: Refs, updates: list[Update], meanwhile: Callable[[], None] | None = None
+    ) -> None:
         update(self, updates, meanwhile)
         made = [each.ref for each in updates if each.ref.startswith(layout.CHECKPOINTS)]
         if made:
@@ -81,13 +97,17 @@ def test_two_checkpoints_are_one_transaction(store: Store, monkeypatch: pytest.M
     assert [entry.sequence for entry in chain] == list(range(1, 9))
     read = [store.read(entry.id) for entry in chain]
     assert [each.parent for each in read] == [None, *(each.id for each in read[:-1])]
-    assert [sorted((each.pipeline.completed if each.pipeline else {}).items()) for each in read[2:5]] == [
+    assert [
+        sorted((each.pipeline.completed if each.pipeline else {}).items()) for each in read[2:5]
+    ] == [
         [("one", chain[2].id)],
         [("one", chain[2].id)],
         [("one", chain[2].id), ("two", chain[4].id)],
     ]
     assert read[3].tree == read[2].tree != read[1].tree
-    assert [entry.id for entry in store.links("HEAD")] == [entry.id for entry in store.list(Query(run=run))]
+    assert [entry.id for entry in store.links("HEAD")] == [
+        entry.id for entry in store.list(Query(run=run))
+    ]
     assert verification.verify(inside(store)).findings == []
 
 
@@ -106,10 +126,14 @@ def test_nobody_is_told_of_an_end_that_is_not_recorded(store: Store) -> None:
 
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("done", range(9))
-def test_a_git_that_is_killed_leaves_nothing_undone(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int) -> None:
+def test_a_git_that_is_killed_leaves_nothing_undone(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
     git = DyingGit(tmp_path / "dying", monkeypatch)
     with ActiveRun.start(inside(store), "Add login!", adapter="plumbing") as run:
-        run.perform("one", lambda _: Ended(write(run, "one")), inputs={}, conduct=Conduct(), followed=True)
+        run.perform(
+            "one", lambda _: Ended(write(run, "one")), inputs={}, conduct=Conduct(), followed=True
+        )
         assert labels(store, run.id) == ["run-started", "one-started"]
         run.store.refs.close()
         git.die_after(done)
@@ -127,7 +151,9 @@ def test_one_whose_successor_never_comes_is_recorded_at_the_end(store: Store) ->
     assert labels(store, run.id) == THREE[:3]
 
 
-def test_an_error_that_comes_after_both_were_written_writes_neither_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_comes_after_both_were_written_writes_neither_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failed: list[list[str]] = []
 
     def fail(made: list[str]) -> None:
@@ -151,7 +177,11 @@ def test_what_ends_the_run_between_two_phases_finds_the_first_one_complete(
     check = Session.check
 
     def fail(session: Session) -> None:
-        if session.last_attempt is not None and session.last_attempt.phase == "one" and session.last_attempt.ended:
+        if (
+            session.last_attempt is not None
+            and session.last_attempt.phase == "one"
+            and session.last_attempt.ended
+        ):
             patch.undo()
             raise error
         check(session)
@@ -167,7 +197,9 @@ def test_what_ends_the_run_between_two_phases_finds_the_first_one_complete(
     assert labels(store, witness.run) == THREE
 
 
-def test_a_phase_that_leaves_what_cannot_be_stored_has_failed(store: Store, checkout: Checkout) -> None:
+def test_a_phase_that_leaves_what_cannot_be_stored_has_failed(
+    store: Store, checkout: Checkout
+) -> None:
     deep = "[" * 400 + "]" * 400
     checkout.write("deep.json", f'{{"x": {deep}}}')
     text = (checkout.path / "gitckpt.toml").read_text()

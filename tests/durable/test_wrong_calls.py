@@ -47,20 +47,41 @@ def within(call: Callable[[Run], object]) -> Callable[[Any], object]:
 CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "Store.open": (lambda _: Store.open(None), "path: must be a path, not None"),  # type: ignore[arg-type]
     "Store.open bytes": (lambda _: Store.open(b"."), "path: must be a path, not b'.'"),  # type: ignore[arg-type]
-    "Store.open zero": (lambda _: Store.open("a\0"), r"path: must be a path, which has no zero byte, not 'a\x00'"),
+    "Store.open zero": (
+        lambda _: Store.open("a\0"),
+        r"path: must be a path, which has no zero byte, not 'a\x00'",
+    ),
     "Store.open adapter": (lambda _: Store.open(adapter=3), "adapter: must be a string, not 3"),  # type: ignore[arg-type]
-    "Store.open listener": (lambda _: Store.open(listener=print), f"listener: must be a Listener, not {print!r}"),  # type: ignore[arg-type]
+    "Store.open listener": (
+        lambda _: Store.open(listener=print),
+        f"listener: must be a Listener, not {print!r}",
+    ),  # type: ignore[arg-type]
     "Listener": (lambda _: Listener(3), "tell: must be a function, not 3"),  # type: ignore[arg-type]
     "file": (lambda store: store.file(saved(store), 3), "path: must be a path, not 3"),
-    "diff_commit": (lambda store: store.diff_commit(saved(store), paths="a"), "paths: must be a list of paths, not 'a'"),
+    "diff_commit": (
+        lambda store: store.diff_commit(saved(store), paths="a"),
+        "paths: must be a list of paths, not 'a'",
+    ),
     "preset": (lambda _: Pipelines.preset([3]), "name: must be a string, not [3]"),  # type: ignore[arg-type]
-    "restore": (lambda store: store.restore(saved(store), 3), "paths: must be a list of paths, not 3"),
-    "restore one": (lambda store: store.restore(saved(store), ["a", 3]), "paths[1]: must be a path, not 3"),
-    "restore announce": (lambda store: store.restore(saved(store), announce=3), "announce: must be a function, not 3"),
+    "restore": (
+        lambda store: store.restore(saved(store), 3),
+        "paths: must be a list of paths, not 3",
+    ),
+    "restore one": (
+        lambda store: store.restore(saved(store), ["a", 3]),
+        "paths[1]: must be a path, not 3",
+    ),
+    "restore announce": (
+        lambda store: store.restore(saved(store), announce=3),
+        "announce: must be a function, not 3",
+    ),
     "undo": (lambda store: store.undo(announce=3), "announce: must be a function, not 3"),
     "redo": (lambda store: store.redo(announce=3), "announce: must be a function, not 3"),
     "diff": (lambda store: store.diff(saved(store), paths=[3]), "paths[0]: must be a path, not 3"),
-    "diff zero": (lambda store: store.diff(saved(store), paths=[b"\0"]), r"paths[0]: must be a path, which has no zero byte, not b'\x00'"),
+    "diff zero": (
+        lambda store: store.diff(saved(store), paths=[b"\0"]),
+        r"paths[0]: must be a path, which has no zero byte, not b'\x00'",
+    ),
     "restore surrogate": (
         lambda store: store.restore(saved(store), ["\ud800"]),
         r"paths[0]: must be a path, in which a surrogate stands for a byte, or none is, not '\ud800'",
@@ -81,11 +102,26 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda store: store.diff(saved(store), options=["\0"]),
         r"options[0]: must be a path, which has no zero byte, not '\x00'",
     ),
-    "an empty id": (lambda store: store.record("plan", id=""), "id: must be a UUID version 4 in lower case, not ''"),
-    "changed_files": (lambda store: store.changed_files(None), "entries: must be a list of entries, not None"),
-    "changed_files one": (lambda store: store.changed_files(["a"]), "entries[0]: must be an Entry, not 'a'"),
-    "changed_files text": (lambda store: store.changed_files("a"), "entries: must be a list, each of it an Entry, not 'a'"),
-    "allow": (lambda store: store.allow(None), "loosened: must be what Store.loosened returned, not None"),
+    "an empty id": (
+        lambda store: store.record("plan", id=""),
+        "id: must be a UUID version 4 in lower case, not ''",
+    ),
+    "changed_files": (
+        lambda store: store.changed_files(None),
+        "entries: must be a list of entries, not None",
+    ),
+    "changed_files one": (
+        lambda store: store.changed_files(["a"]),
+        "entries[0]: must be an Entry, not 'a'",
+    ),
+    "changed_files text": (
+        lambda store: store.changed_files("a"),
+        "entries: must be a list, each of it an Entry, not 'a'",
+    ),
+    "allow": (
+        lambda store: store.allow(None),
+        "loosened: must be what Store.loosened returned, not None",
+    ),
     "settle": (lambda store: store.settle(3), "what: must be a string, not 3"),
     "save": (lambda store: store.save("p", limits=3), "limits: must be a Limits, not 3"),
     "capture": (lambda store: store.capture(3), "limits: must be a Limits, not 3"),
@@ -98,41 +134,86 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "Run.fork": (lambda _: Run.fork(3, "a"), "store: must be a Store, not 3"),  # type: ignore[arg-type]
     "wait": (within(lambda run: run.wait("a")), "seconds: must be a number of seconds, not 'a'"),  # type: ignore[arg-type]
     "run.redo": (within(lambda run: run.redo([3])), "name: must be a string, not [3]"),  # type: ignore[arg-type]
-    "run.redo record": (within(lambda run: run.redo(3, record=True)), "name: must be a string, not 3"),  # type: ignore[arg-type]
+    "run.redo record": (
+        within(lambda run: run.redo(3, record=True)),
+        "name: must be a string, not 3",
+    ),  # type: ignore[arg-type]
     "run.restart": (within(lambda run: run.restart([3])), "name: must be a string, not [3]"),  # type: ignore[arg-type]
     "Pipelines": (lambda _: Pipelines(3), "store: must be a Store, not 3"),  # type: ignore[arg-type]
     "Observer": (lambda store: Pipelines(store, 3), "observer: must be an Observer, not 3"),  # type: ignore[arg-type]
     "Pipelines.run": (lambda store: Pipelines(store).run(3), "name: must be a string, not 3"),  # type: ignore[arg-type]
     "base": (lambda store: Pipelines(store).run("ci", base=3), "rev: must be a string, not 3"),  # type: ignore[arg-type]
-    "timeout": (lambda store: Pipelines(store).run("ci", timeout="1h"), "timeout: must be a whole number, not '1h'"),  # type: ignore[arg-type]
-    "autonomy": (lambda store: Pipelines(store).run("ci", autonomy=3), "autonomy: must be a string, not 3"),  # type: ignore[arg-type]
-    "holder": (lambda store: Pipelines(store).run("ci", holder=3), "holder: must be a string, not 3"),  # type: ignore[arg-type]
+    "timeout": (
+        lambda store: Pipelines(store).run("ci", timeout="1h"),
+        "timeout: must be a whole number, not '1h'",
+    ),  # type: ignore[arg-type]
+    "autonomy": (
+        lambda store: Pipelines(store).run("ci", autonomy=3),
+        "autonomy: must be a string, not 3",
+    ),  # type: ignore[arg-type]
+    "holder": (
+        lambda store: Pipelines(store).run("ci", holder=3),
+        "holder: must be a string, not 3",
+    ),  # type: ignore[arg-type]
     "a slip": (lambda store: Pipelines(store).run("ci", timout=3), "there is no argument 'timout'"),  # type: ignore[call-arg]
-    "preview": (lambda store: Pipelines(store).preview("loop", 3), "inputs: must be a map of names to values, not 3"),  # type: ignore[arg-type]
-    "an input": (lambda store: Pipelines(store).preview("loop", {"plan": 3}), "inputs['plan']: must be a string, not 3"),  # type: ignore[dict-item]
+    "preview": (
+        lambda store: Pipelines(store).preview("loop", 3),
+        "inputs: must be a map of names to values, not 3",
+    ),  # type: ignore[arg-type]
+    "an input": (
+        lambda store: Pipelines(store).preview("loop", {"plan": 3}),
+        "inputs['plan']: must be a string, not 3",
+    ),  # type: ignore[dict-item]
     "Pipelines.resume": (lambda store: Pipelines(store).resume(3), "3 is not a run id"),  # type: ignore[arg-type]
-    "phase": (lambda store: Pipelines(store).resume("a", phase=3), "phase: must be a string, not 3"),  # type: ignore[arg-type]
-    "rewind": (lambda store: Pipelines(store).resume("a", rewind="b"), "rewind: must be a Checkpoint, not 'b'"),  # type: ignore[arg-type]
-    "inputs": (lambda store: Pipelines(store).resume("a", inputs=None), "inputs: must be a map of names to values, not None"),  # type: ignore[arg-type]
+    "phase": (
+        lambda store: Pipelines(store).resume("a", phase=3),
+        "phase: must be a string, not 3",
+    ),  # type: ignore[arg-type]
+    "rewind": (
+        lambda store: Pipelines(store).resume("a", rewind="b"),
+        "rewind: must be a Checkpoint, not 'b'",
+    ),  # type: ignore[arg-type]
+    "inputs": (
+        lambda store: Pipelines(store).resume("a", inputs=None),
+        "inputs: must be a map of names to values, not None",
+    ),  # type: ignore[arg-type]
     "refactor": (lambda store: Pipelines(store).refactor("a", 3), "task: must be a string, not 3"),  # type: ignore[arg-type]
     "Steps": (lambda _: Steps(3), "store: must be a Store, not 3"),  # type: ignore[arg-type]
     "Steps track": (lambda store: Steps(store, track=3), "track: must be a string, not 3"),  # type: ignore[arg-type]
     "Steps run": (lambda store: Steps(store, run=3), "run: must be a string, not 3"),  # type: ignore[arg-type]
-    "report": (lambda store: Steps(store, track="a").report("PLAN"), "said: must be a StepReport, not 'PLAN'"),  # type: ignore[arg-type]
+    "report": (
+        lambda store: Steps(store, track="a").report("PLAN"),
+        "said: must be a StepReport, not 'PLAN'",
+    ),  # type: ignore[arg-type]
     "next": (lambda store: Steps(store, track="a").next(plan=3), "plan: must be a string, not 3"),  # type: ignore[arg-type]
     "graph": (
         lambda store: Steps(store, track="a").report(StepReport("start", "PLAN"), graph=3),  # type: ignore[arg-type]
         "graph: must be a string, not 3",
     ),
     "Importer": (lambda _: Importer(3), "store: must be a Store, not 3"),  # type: ignore[arg-type]
-    "Importer format": (lambda store: Importer(store, format=[3]), "format: must be a string, not [3]"),  # type: ignore[arg-type]
-    "Importer phases": (lambda store: Importer(store, phases=[3]), "phases: must be a string, not [3]"),  # type: ignore[arg-type]
+    "Importer format": (
+        lambda store: Importer(store, format=[3]),
+        "format: must be a string, not [3]",
+    ),  # type: ignore[arg-type]
+    "Importer phases": (
+        lambda store: Importer(store, phases=[3]),
+        "phases: must be a string, not [3]",
+    ),  # type: ignore[arg-type]
     "take": (lambda store: Importer(store).take(3), "paths: must be a list of paths, not 3"),  # type: ignore[arg-type]
-    "take one": (lambda store: Importer(store).take("a.json"), "paths: must be a list of paths, not 'a.json'"),
+    "take one": (
+        lambda store: Importer(store).take("a.json"),
+        "paths: must be a list of paths, not 'a.json'",
+    ),
     "Exporter": (lambda _: Exporter(3), "store: must be a Store, not 3"),  # type: ignore[arg-type]
-    "files": (lambda store: Exporter(store).files("latest", [3]), "format: must be a string, not [3]"),  # type: ignore[arg-type]
+    "files": (
+        lambda store: Exporter(store).files("latest", [3]),
+        "format: must be a string, not [3]",
+    ),  # type: ignore[arg-type]
     "write": (lambda store: Exporter(store).write(3, None), "path: must be a path, not 3"),  # type: ignore[arg-type]
-    "write what": (lambda store: Exporter(store).write("a", None), "found: must be what Exporter.files returned, not None"),  # type: ignore[arg-type]
+    "write what": (
+        lambda store: Exporter(store).write("a", None),
+        "found: must be what Exporter.files returned, not None",
+    ),  # type: ignore[arg-type]
     "gauges": (lambda _: gauges(3), "state: must be a map of names to values, not 3"),  # type: ignore[arg-type]
     "gauges progress": (lambda _: gauges({}, 3), "progress: must be a Progress, not 3"),  # type: ignore[arg-type]
 }
@@ -141,10 +222,16 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("call", "said"), CALLS.values(), ids=CALLS)
 def test_a_call_that_cannot_be_meant_is_refused(
-    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, call: Callable[[Store], object], said: str
+    plain: Store,
+    main_checkout: Checkout,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Callable[[Store], object],
+    said: str,
 ) -> None:
     monkeypatch.chdir(main_checkout.path)
-    main_checkout.write("gitckpt.toml", '[pipelines.ci]\nphases = [{ name = "one", run = "true" }]\n')
+    main_checkout.write(
+        "gitckpt.toml", '[pipelines.ci]\nphases = [{ name = "one", run = "true" }]\n'
+    )
     plain.save("plan")
     with pytest.raises(UsageError) as refused:
         call(plain)
@@ -155,11 +242,23 @@ def test_a_call_that_cannot_be_meant_is_refused(
 
 VALUES: dict[str, tuple[Callable[[], object], str]] = {
     "secrets": (lambda: Limits(secrets=3), "secrets: must be a list of strings, not 3"),  # type: ignore[arg-type]
-    "a secret": (lambda: Limits(secrets="*.key"), "secrets: must be a list of strings, not '*.key'"),  # type: ignore[arg-type]
+    "a secret": (
+        lambda: Limits(secrets="*.key"),
+        "secrets: must be a list of strings, not '*.key'",
+    ),  # type: ignore[arg-type]
     "include": (lambda: Limits(include=(3,)), "include[0]: must be a string, not 3"),  # type: ignore[arg-type]
-    "timeout": (lambda: Limits(timeout="a"), "timeout: must be a number of seconds from 0 on, not 'a'"),  # type: ignore[arg-type]
-    "size": (lambda: Limits(max_file_size=-1), "max_file_size: must be a whole number from 0 on, not -1"),
-    "submodules": (lambda: Limits(submodules="all"), "submodules: must be True or False, not 'all'"),  # type: ignore[arg-type]
+    "timeout": (
+        lambda: Limits(timeout="a"),
+        "timeout: must be a number of seconds from 0 on, not 'a'",
+    ),  # type: ignore[arg-type]
+    "size": (
+        lambda: Limits(max_file_size=-1),
+        "max_file_size: must be a whole number from 0 on, not -1",
+    ),
+    "submodules": (
+        lambda: Limits(submodules="all"),
+        "submodules: must be True or False, not 'all'",
+    ),  # type: ignore[arg-type]
     "retry_on": (lambda: Conduct(retry_on=3), "retry_on: must be a tuple of exceptions, not 3"),  # type: ignore[arg-type]
     "one of retry_on": (
         lambda: Conduct(retry_on=(OSError, int)),  # type: ignore[arg-type]
@@ -167,23 +266,50 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "on": (lambda: Retries(on=3), "on: must be a list, each of it an exit code, not 3"),  # type: ignore[arg-type]
     "backoff": (lambda: Retries(backoff="2"), "backoff: must be a number from 0 on, not '2'"),  # type: ignore[arg-type]
-    "a negative count": (lambda: Progress(tasks_total=-1), "tasks_total: must be a whole number from 0 on, not -1"),
+    "a negative count": (
+        lambda: Progress(tasks_total=-1),
+        "tasks_total: must be a whole number from 0 on, not -1",
+    ),
     "no count": (lambda: Progress(tasks_total="a"), "tasks_total: must be a whole number, not 'a'"),  # type: ignore[arg-type]
     "no task": (lambda: Progress(current_task=3), "current_task: must be a string, not 3"),  # type: ignore[arg-type]
     "no action": (lambda: StepReport(3, 4), "action: must be a string, not 3"),  # type: ignore[arg-type]
     "no step": (lambda: StepReport("start", 4), "step: must be a string, not 4"),  # type: ignore[arg-type]
-    "another action": (lambda: StepReport("begin", "PLAN"), "'begin' is nothing that is reported of a step"),
-    "outputs": (lambda: StepReport("start", "PLAN", outputs="a"), "outputs: must be a list of strings, not 'a'"),  # type: ignore[arg-type]
-    "total": (lambda: StepReport("start", "PLAN", tasks_total=-1), "tasks_total: must be a whole number from 0 on, not -1"),
-    "force": (lambda: StepReport("start", "PLAN", force="no"), "force: must be True or False, not 'no'"),  # type: ignore[arg-type]
+    "another action": (
+        lambda: StepReport("begin", "PLAN"),
+        "'begin' is nothing that is reported of a step",
+    ),
+    "outputs": (
+        lambda: StepReport("start", "PLAN", outputs="a"),
+        "outputs: must be a list of strings, not 'a'",
+    ),  # type: ignore[arg-type]
+    "total": (
+        lambda: StepReport("start", "PLAN", tasks_total=-1),
+        "tasks_total: must be a whole number from 0 on, not -1",
+    ),
+    "force": (
+        lambda: StepReport("start", "PLAN", force="no"),
+        "force: must be True or False, not 'no'",
+    ),  # type: ignore[arg-type]
     "everything": (lambda: Policy(everything="no"), "everything: must be True or False, not 'no'"),  # type: ignore[arg-type]
     "in_run": (lambda: Query(in_run="no"), "in_run: must be True or False, not 'no'"),  # type: ignore[arg-type]
     "by_agent": (lambda: Query(by_agent=1), "by_agent: must be True or False, not 1"),  # type: ignore[arg-type]
-    "surrogate": (lambda: Query(phase="\ud800"), r"phase: must be a string without lone surrogates, not '\ud800'"),
-    "an id": (lambda: Query(ids=["\ud800"]), r"ids: must be a string without lone surrogates, not '\ud800'"),
-    "a pattern": (lambda: Limits(include=["a\0"]), r"include[0]: must be a path, which has no zero byte, not 'a\x00'"),  # type: ignore[arg-type]
+    "surrogate": (
+        lambda: Query(phase="\ud800"),
+        r"phase: must be a string without lone surrogates, not '\ud800'",
+    ),
+    "an id": (
+        lambda: Query(ids=["\ud800"]),
+        r"ids: must be a string without lone surrogates, not '\ud800'",
+    ),
+    "a pattern": (
+        lambda: Limits(include=["a\0"]),
+        r"include[0]: must be a path, which has no zero byte, not 'a\x00'",
+    ),  # type: ignore[arg-type]
     "unknown": (lambda: Progress(unknown=3), "unknown: must be a map of names to values, not 3"),  # type: ignore[arg-type]
-    "values": (lambda: StepReport("start", "PLAN", values=3), "values: must be a map of names to values, not 3"),  # type: ignore[arg-type]
+    "values": (
+        lambda: StepReport("start", "PLAN", values=3),
+        "values: must be a map of names to values, not 3",
+    ),  # type: ignore[arg-type]
 }
 
 
@@ -198,7 +324,9 @@ def test_numbers_beyond_64_bits_are_as_much_as_there_is(plain: Store) -> None:
     made = plain.record("plan")
     assert [entry.id for entry in plain.list(Query(until=2**70, limit=2**70, skip=0))] == [made.id]
     assert (plain.list(Query(since=2**70)), plain.list(Query(limit=1, skip=2**70))) == ([], [])
-    assert plain.expire(Policy(older_than=2**70, keep_last=2**70, safety_keep_last=2**70)).total == 1
+    assert (
+        plain.expire(Policy(older_than=2**70, keep_last=2**70, safety_keep_last=2**70)).total == 1
+    )
 
 
 def test_lists_do_for_tuples(plain: Store, main_checkout: Checkout) -> None:
@@ -210,6 +338,8 @@ def test_lists_do_for_tuples(plain: Store, main_checkout: Checkout) -> None:
     assert Conduct(retry_on=OSError).retry_on is OSError  # type: ignore[arg-type,comparison-overlap]
 
 
-def test_paths_of_imports_may_be_paths(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_imports_may_be_paths(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(main_checkout.path)
     assert [each.status for each in Importer(plain).take([Path("README")])] == ["failed"]

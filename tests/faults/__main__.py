@@ -103,7 +103,9 @@ def _attempt(name: str, instant: str, is_brief: bool) -> Verdict:
     try:
         return _trial.attempt(*named(name), instant, is_brief=is_brief)
     except Exception as error:  # noqa: BLE001 - one try that cannot be made is no reason to give up the others
-        return Verdict(f"{name}/{instant}", [f"the try was stopped by {type(error).__name__}: {error}"])
+        return Verdict(
+            f"{name}/{instant}", [f"the try was stopped by {type(error).__name__}: {error}"]
+        )
 
 
 def _cut(way: str, scenario: str, tries: int, every: int, seed: int) -> Verdict:
@@ -116,7 +118,9 @@ def _cut(way: str, scenario: str, tries: int, every: int, seed: int) -> Verdict:
     return Verdict(f"{POWER}/{scenario}/{way}", wrong, time.monotonic() - began, tries=count)
 
 
-def chosen(instants: Sequence[tuple[str, list[str]]], fault: Fault, tries: int, chance: random.Random) -> Iterator[tuple[str, str]]:
+def chosen(
+    instants: Sequence[tuple[str, list[str]]], fault: Fault, tries: int, chance: random.Random
+) -> Iterator[tuple[str, str]]:
     """Yields so many instants of a fault, each operation in its turn: all that can be named, at random, and then those that are drawn.
 
     Args:
@@ -137,7 +141,10 @@ def chosen(instants: Sequence[tuple[str, list[str]]], fault: Fault, tries: int, 
             if not lot and not draws:
                 lot.extend(chance.sample(lots[name], len(lots[name])))
             count += 1
-            yield name, fault.drawn(chance.random()) if draws and fault.drawn is not None else lot.pop()
+            yield (
+                name,
+                fault.drawn(chance.random()) if draws and fault.drawn is not None else lot.pop(),
+            )
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -150,12 +157,21 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="FAULT[/OPERATION[/INSTANT]]",
         help=f"faults: {names}; operations: {', '.join(OPERATIONS)}; a fault with its instant, as a violation names it, repeats that try",
     )
-    parser.add_argument("--long", action="store_true", help="10,000 kills, and more of the others: an hour")
+    parser.add_argument(
+        "--long", action="store_true", help="10,000 kills, and more of the others: an hour"
+    )
     parser.add_argument("--quick", action="store_true", help="a fifth of the tries")
     parser.add_argument("--tries", type=int, help="so many of each fault")
     parser.add_argument("--seed", type=int, help="for the same instants again")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="tries at a time (%(default)s)")
-    parser.add_argument("--keep", default="prove-failures", metavar="DIR", help="where repositories are kept with which something is wrong")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="tries at a time (%(default)s)"
+    )
+    parser.add_argument(
+        "--keep",
+        default="prove-failures",
+        metavar="DIR",
+        help="where repositories are kept with which something is wrong",
+    )
     options = parser.parse_args(arguments)
     for what in options.what:
         fault, _, rest = what.partition("/")
@@ -163,7 +179,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         if fault not in (*FAULTS, POWER):
             parser.error(f"no such fault: {fault} (there are {names})")
         if operation and (fault == POWER or operation not in OPERATIONS):
-            parser.error(f"no such operation: {operation} (there are {', '.join(OPERATIONS)}; of power, say ./dev prove power --help)")
+            parser.error(
+                f"no such operation: {operation} (there are {', '.join(OPERATIONS)}; of power, say ./dev prove power --help)"
+            )
     return options
 
 
@@ -177,18 +195,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="gitckpt-prove-") as temporary,
-        ProcessPoolExecutor(options.jobs, multiprocessing.get_context("fork"), initializer=_begin, initargs=(temporary, str(kept))) as pool,
+        ProcessPoolExecutor(
+            options.jobs,
+            multiprocessing.get_context("fork"),
+            initializer=_begin,
+            initargs=(temporary, str(kept)),
+        ) as pool,
     ):
         for fault in dict.fromkeys(words[0] for words in what):
             row = rows[fault] = Row(fault)
             mine = [words for words in what if words[0] == fault]
-            verdicts = _power(pool, row, options, seed) if fault == POWER else _struck(pool, row, mine, options, seed)
+            verdicts = (
+                _power(pool, row, options, seed)
+                if fault == POWER
+                else _struck(pool, row, mine, options, seed)
+            )
             _listen(row, verdicts)
     say("")
     for line in (*HEAD, *(row.line() for row in rows.values())):
         say(line)
-    tries, wrong = sum(row.tries for row in rows.values()), sum(row.lost + row.others for row in rows.values())
-    say(f"\nprove: {tries} tries, {wrong} violations, seed {seed}, {time.monotonic() - began:.0f} s with {options.jobs} at a time")
+    tries, wrong = (
+        sum(row.tries for row in rows.values()),
+        sum(row.lost + row.others for row in rows.values()),
+    )
+    say(
+        f"\nprove: {tries} tries, {wrong} violations, seed {seed}, {time.monotonic() - began:.0f} s with {options.jobs} at a time"
+    )
     return 1 if wrong or not tries else 0
 
 
@@ -205,11 +237,17 @@ def _listen(row: Row, verdicts: Iterable[Verdict]) -> None:
                 say(f"    {sentence[:1500]}")
             if verdict.kept:
                 say(f"    what the fault left is in {verdict.kept}")
-    say(f"prove: {row.name}: {row.tries} tries, {row.lost + row.others} violations, {time.monotonic() - began:.0f} s")
+    say(
+        f"prove: {row.name}: {row.tries} tries, {row.lost + row.others} violations, {time.monotonic() - began:.0f} s"
+    )
 
 
 def _struck(
-    pool: ProcessPoolExecutor, row: Row, what: Sequence[Sequence[str]], options: argparse.Namespace, seed: int
+    pool: ProcessPoolExecutor,
+    row: Row,
+    what: Sequence[Sequence[str]],
+    options: argparse.Namespace,
+    seed: int,
 ) -> Iterator[Verdict]:
     fault = FAULTS[row.name]
     obstacle = fault.obstacle()
@@ -217,28 +255,53 @@ def _struck(
         row.remark = obstacle
         return
     given = [(f"{row.name}/{words[1]}", words[2]) for words in what if len(words) == 3]
-    names = [f"{row.name}/{name}" for words in what if len(words) < 3 for name in (words[1:2] or OPERATIONS)]
+    names = [
+        f"{row.name}/{name}"
+        for words in what
+        if len(words) < 3
+        for name in (words[1:2] or OPERATIONS)
+    ]
     for made in [
         pool.submit(_make, name)
-        for name in sorted({words[1] for words in what if len(words) == 3} | {name.partition("/")[2] for name in names})
+        for name in sorted(
+            {words[1] for words in what if len(words) == 3}
+            | {name.partition("/")[2] for name in names}
+        )
     ]:
         made.result()
     instants = [future.result() for future in [pool.submit(_instants, name) for name in names]]
-    tries = options.tries or (fault.long if options.long else int(fault.quick * SHARES["quick" if options.quick else "all"]))
-    drawn = list(chosen(instants, fault, tries, random.Random(f"{seed}{row.name}"))) if names else []
+    tries = options.tries or (
+        fault.long
+        if options.long
+        else int(fault.quick * SHARES["quick" if options.quick else "all"])
+    )
+    drawn = (
+        list(chosen(instants, fault, tries, random.Random(f"{seed}{row.name}"))) if names else []
+    )
     row.operations = len({name for name, _ in (*given, *drawn)})
     repeats = options.tries or 1
-    jobs = [pool.submit(_attempt, name, instant, False) for name, instant in given for _ in range(repeats)]
-    jobs += [pool.submit(_attempt, *each, options.long and number % _THOROUGH > 0) for number, each in enumerate(drawn)]
+    jobs = [
+        pool.submit(_attempt, name, instant, False)
+        for name, instant in given
+        for _ in range(repeats)
+    ]
+    jobs += [
+        pool.submit(_attempt, *each, options.long and number % _THOROUGH > 0)
+        for number, each in enumerate(drawn)
+    ]
     for job in as_completed(jobs):
         yield job.result()
 
 
-def _power(pool: ProcessPoolExecutor, row: Row, options: argparse.Namespace, seed: int) -> Iterator[Verdict]:
+def _power(
+    pool: ProcessPoolExecutor, row: Row, options: argparse.Namespace, seed: int
+) -> Iterator[Verdict]:
     tries = options.tries or (440 if options.long else 22 if options.quick else 220)
     every = 2 if options.long else 20 if options.quick else 5
     jobs = [
-        pool.submit(_cut, way, scenario, len(range(number, tries, len(cuts.SCENARIOS))), every, seed)
+        pool.submit(
+            _cut, way, scenario, len(range(number, tries, len(cuts.SCENARIOS))), every, seed
+        )
         for way in cuts.ways()
         for number, scenario in enumerate(cuts.SCENARIOS)
     ]

@@ -30,7 +30,10 @@ def _instants(operation: Operation, make: MakePlace) -> list[str]:
     """Names how the clock was wrong: while all that is there was made, or from a certain look on."""
     del operation, make
     ways = [*(f"{name}-{way}" for name in _BY for way in ("on", "back")), "to-1970"]
-    return [*(f"before/{way}" for way in ways), *(f"after-{looks}/{way}" for way in ways for looks in _LOOKS)]
+    return [
+        *(f"before/{way}" for way in ways),
+        *(f"after-{looks}/{way}" for way in ways for looks in _LOOKS),
+    ]
 
 
 def _seconds(way: str) -> int:
@@ -48,7 +51,11 @@ def _turn(place: Place, operation: Operation, instant: str) -> Ended:
             for name in (*names, *files):
                 path = os.path.join(directory, name)
                 status = os.lstat(path)
-                os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + by * 10**9), follow_symlinks=False)
+                os.utime(
+                    path,
+                    ns=(status.st_atime_ns, status.st_mtime_ns + by * 10**9),
+                    follow_symlinks=False,
+                )
         return processes.run(place, command)
     numbers = [str(by), when.removeprefix("after-")]
     if tuple(command[: len(CKPT)]) == CKPT:

@@ -28,17 +28,34 @@ def _instants(operation: Operation, make: MakePlace) -> list[str]:
     del make
     if operation.begins_damaged:
         return []  # what nothing keeps, git may delete
-    return [f"{name}/{turn}" for turn in range(_TURNS) for name in (*_COMMANDS, "all") if name not in _APART]
+    return [
+        f"{name}/{turn}"
+        for turn in range(_TURNS)
+        for name in (*_COMMANDS, "all")
+        if name not in _APART
+    ]
 
 
 def _collect(place: Place, operation: Operation, instant: str) -> Ended:
     name, _, turn = instant.partition("/")
     over, begun = place.top / "over", place.top / "begun"
-    env = {key: value for key, value in place.env.items() if key != "BESIDE"}  # they are none of the operation's family
-    chosen = [command for each, command in _COMMANDS.items() if each == name or (name == "all" and each not in _APART)]
+    env = {
+        key: value for key, value in place.env.items() if key != "BESIDE"
+    }  # they are none of the operation's family
+    chosen = [
+        command
+        for each, command in _COMMANDS.items()
+        if each == name or (name == "all" and each not in _APART)
+    ]
     loops = [
         subprocess.Popen(
-            ["sh", "-c", f"until [ -e '{over}' ]; do git {command} >/dev/null 2>&1; : >'{begun}'; done"], cwd=place.project, env=env
+            [
+                "sh",
+                "-c",
+                f"until [ -e '{over}' ]; do git {command} >/dev/null 2>&1; : >'{begun}'; done",
+            ],
+            cwd=place.project,
+            env=env,
         )
         for command in chosen
     ]

@@ -18,7 +18,9 @@ def ways() -> list[str]:
     return [*(["record"] if replay.can_record() else []), "disk"]
 
 
-def cut(way: str, name: str, directory: Path, tries: int, every: int, seed: int) -> tuple[int, list[str]]:
+def cut(
+    way: str, name: str, directory: Path, tries: int, every: int, seed: int
+) -> tuple[int, list[str]]:
     """Cuts the power in one scenario; returns how often, and what was wrong.
 
     Args:
@@ -38,9 +40,15 @@ def cut(way: str, name: str, directory: Path, tries: int, every: int, seed: int)
     env = scenarios.environment(place / "home")
     count, wrong = 0, []
     if way == "record":
-        found = ((moment, sentences) for moment, sentences in instants(scenario, place / "record", env, every))
+        found = (
+            (moment, sentences)
+            for moment, sentences in instants(scenario, place / "record", env, every)
+        )
     else:
-        found = ((moment, sentences) for _, moment, sentences in cut_disk([scenario], place, env, tries, seed))
+        found = (
+            (moment, sentences)
+            for _, moment, sentences in cut_disk([scenario], place, env, tries, seed)
+        )
     for moment, sentences in found:
         count += 1
         wrong += [f"{LOST}{moment}: {sentence}" for sentence in sentences]

@@ -99,8 +99,20 @@ git ckpt runs | cut -f1 >"$BESIDE/id"
 _THE_RUN = 'cp "$BESIDE/run" "$BESIDE/id"'
 
 RUN_OPERATIONS = (
-    Operation("start", [*CKPT, "start", "work", "--key", "mine"], promises.started, again=("start", "work", "--key", "mine")),
-    Operation("finish", [*CKPT, "finish", "@ID"], promises.finished, _STARTED, again=("finish", "@ID"), again_codes=(0, 2)),
+    Operation(
+        "start",
+        [*CKPT, "start", "work", "--key", "mine"],
+        promises.started,
+        again=("start", "work", "--key", "mine"),
+    ),
+    Operation(
+        "finish",
+        [*CKPT, "finish", "@ID"],
+        promises.finished,
+        _STARTED,
+        again=("finish", "@ID"),
+        again_codes=(0, 2),
+    ),
     Operation(
         "hook-in-run",
         [sys.executable, "-I", "-S", "-c", _HOOK, str(PROJECT), "@BESIDE/path", "post-commit"],
@@ -126,7 +138,14 @@ RUN_OPERATIONS = (
         again=("resume", "latest:any"),
         again_codes=(0, 2, 12),
     ),
-    Operation("fork", [*CKPT, "resume", "@ID", "--fork"], promises.ran, _RAN, again=("resume", "latest:any"), again_codes=(0, 2, 12)),
+    Operation(
+        "fork",
+        [*CKPT, "resume", "@ID", "--fork"],
+        promises.ran,
+        _RAN,
+        again=("resume", "latest:any"),
+        again_codes=(0, 2, 12),
+    ),
     Operation(
         "fork-open",
         [*CKPT, "resume", "@ID", "--fork", "--no-run"],

@@ -52,7 +52,14 @@ DERIVED = frozenset(
             "ref-leftover",
             "key-orphan",
         ),
-        *("lease-orphan", "worktree-unclaimed", "worktree-unregistered", "worktree-missing", "worktree-orphan", "worktree-unfinished"),
+        *(
+            "lease-orphan",
+            "worktree-unclaimed",
+            "worktree-unregistered",
+            "worktree-missing",
+            "worktree-orphan",
+            "worktree-unfinished",
+        ),
     )
 )
 """Findings of `verify` that an interruption explains: what follows from checkpoints, and is written after them."""
@@ -79,7 +86,9 @@ _PLAIN = re.compile(
     packed-refs | objects/info | gc\.pid | objects | objects/pack | refs | worktrees""",
     re.VERBOSE,
 )
-_NUMBER = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}[0-9]*|[0-9]{8}-[0-9]{6}-[a-z0-9-]+|\b[0-9a-f]{8,}\b|\b[0-9]+\b")
+_NUMBER = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f-]{27}[0-9]*|[0-9]{8}-[0-9]{6}-[a-z0-9-]+|\b[0-9a-f]{8,}\b|\b[0-9]+\b"
+)
 
 
 class TookTooLong(Exception):
@@ -124,7 +133,16 @@ class Known:
 
 def refs_of(place: Place) -> dict[str, str]:
     """Returns the refs that hold checkpoints and what they need."""
-    lines = place.git("for-each-ref", "--format=%(objectname) %(refname)", "refs/checkpoints", "refs/ckpt/trees").decode().splitlines()
+    lines = (
+        place.git(
+            "for-each-ref",
+            "--format=%(objectname) %(refname)",
+            "refs/checkpoints",
+            "refs/ckpt/trees",
+        )
+        .decode()
+        .splitlines()
+    )
     return {name: oid for oid, _, name in (line.partition(" ") for line in lines)}
 
 
@@ -153,21 +171,37 @@ class Judge:
         operation, known = self._operation, self._known
         said = operation.promised(place, ended, known.before, known.after)
         found = [*said.wrong, *self._complaints(ended)]
-        found += View.of(place).differences(known.before, known.after, operation.changes, is_over=ended.code == 0)
+        found += View.of(place).differences(
+            known.before, known.after, operation.changes, is_over=ended.code == 0
+        )
         doomed = self._doomed(place)
-        there = {ref: oid for ref, oid in known.refs.items() if ref.rpartition("/")[2] not in doomed}
+        there = {
+            ref: oid for ref, oid in known.refs.items() if ref.rpartition("/")[2] not in doomed
+        }
         found += self._lost(place, said, there)
         if not operation.begins_damaged:
             found += self._broken(place, said, passing=_HALF_MADE)
             found += self._findings(place)
         found += self._locks(place)
         if is_brief:
-            found += [*self._completed(place), *self._call(place, "verify", "--repair"), *self._half_made(place)]
+            found += [
+                *self._completed(place),
+                *self._call(place, "verify", "--repair"),
+                *self._half_made(place),
+            ]
             passed = self._passed(place, said)
-            found += self._lost(place, said, {ref: oid for ref, oid in there.items() if ref.rpartition("/")[2] not in passed})
+            found += self._lost(
+                place,
+                said,
+                {ref: oid for ref, oid in there.items() if ref.rpartition("/")[2] not in passed},
+            )
             return list(dict.fromkeys(found))
         found += self._next(place, said)
-        there = {ref: oid for ref, oid in there.items() if ref.rpartition("/")[2] not in self._passed(place, said)}
+        there = {
+            ref: oid
+            for ref, oid in there.items()
+            if ref.rpartition("/")[2] not in self._passed(place, said)
+        }
         found += self._lost(place, said, there)
         found += self._broken(place, said)
         found += [] if self._is_first else self._litter(place)
@@ -175,7 +209,9 @@ class Judge:
             if files is not None and not any(sentence.startswith(LOST) for sentence in found):
                 found += self._call(place, "restore", checkpoint)
                 if worktree_files(place.project) != files:
-                    found.append(f"{LOST}what was restored of {checkpoint} are not the files that were saved")
+                    found.append(
+                        f"{LOST}what was restored of {checkpoint} are not the files that were saved"
+                    )
         return list(dict.fromkeys(found))
 
     def _complaints(self, ended: Ended) -> list[str]:
@@ -201,9 +237,17 @@ class Judge:
 
     def _lost(self, place: Place, said: Acknowledged, there: dict[str, str]) -> list[str]:
         refs = refs_of(place)
-        found = [f"{LOST}{ref} is not what it was" for ref, oid in there.items() if refs.get(ref) != oid]
-        found += [f"{LOST}{name} is gone" for name in said.there if layout.CHECKPOINTS + name not in refs]
-        found += [f"{LOST}{name} is there again" for name in said.gone if layout.CHECKPOINTS + name in refs]
+        found = [
+            f"{LOST}{ref} is not what it was" for ref, oid in there.items() if refs.get(ref) != oid
+        ]
+        found += [
+            f"{LOST}{name} is gone" for name in said.there if layout.CHECKPOINTS + name not in refs
+        ]
+        found += [
+            f"{LOST}{name} is there again"
+            for name in said.gone
+            if layout.CHECKPOINTS + name in refs
+        ]
         for name, files in said.there.items():
             if files is not None and not found and snapshot(place, name) != files:
                 found.append(f"{LOST}{name} has other files than were saved")
@@ -214,14 +258,20 @@ class Judge:
 
     def _state(self, place: Place, name: str) -> object:
         try:
-            return codec.decode(place.git("cat-file", "blob", layout.CHECKPOINTS + name), name).state
+            return codec.decode(
+                place.git("cat-file", "blob", layout.CHECKPOINTS + name), name
+            ).state
         except (CkptError, subprocess.CalledProcessError) as error:
             return str(error)
 
-    def _broken(self, place: Place, said: Acknowledged, *, passing: re.Pattern[str] | None = None) -> list[str]:
+    def _broken(
+        self, place: Place, said: Acknowledged, *, passing: re.Pattern[str] | None = None
+    ) -> list[str]:
         """Returns what git has to say of checkpoints and of what they need, but for lines that tell of what is mended later."""
         listened = scenarios.Acknowledged()
-        found = [f"{LOST}{sentence}" for sentence in scenarios.flaws(place.project, listened, place.env)]
+        found = [
+            f"{LOST}{sentence}" for sentence in scenarios.flaws(place.project, listened, place.env)
+        ]
         checked = subprocess.run(
             # A commit graph may name what git itself has deleted since: `git repack -a -d` leaves it as it is.
             ["git", "-c", "core.commitGraph=false", "fsck", "--no-dangling", "--no-progress"],
@@ -232,13 +282,21 @@ class Judge:
             check=False,
         )
         lines = (checked.stdout + checked.stderr).splitlines()
-        said_by_git = [line for line in lines if not line.startswith("notice: ") and not (passing and passing.match(line))]
+        said_by_git = [
+            line
+            for line in lines
+            if not line.startswith("notice: ") and not (passing and passing.match(line))
+        ]
         if said_by_git or (checked.returncode and not lines):
             found.append(f"{LOST}git fsck: {'; '.join(said_by_git)}")
         if said.commits:
             listed = place.git("for-each-ref", "--format=%(objectname)", "refs/checkpoints")
             documents = place.git("cat-file", "--batch", data=listed).decode("utf-8", "replace")
-            found += [f"{LOST}commit {commit} has no checkpoint" for commit in said.commits if f'git_sha = "{commit}"' not in documents]
+            found += [
+                f"{LOST}commit {commit} has no checkpoint"
+                for commit in said.commits
+                if f'git_sha = "{commit}"' not in documents
+            ]
         return found
 
     def _findings(self, place: Place) -> list[str]:
@@ -247,7 +305,11 @@ class Judge:
             findings = json.loads(done.out)["findings"]
         except ValueError:
             return [f"verify ended with {done.code}: {done.err}"]
-        return [f"verify: {one['code']}: {one['sentence']}" for one in findings if one["code"] not in DERIVED]
+        return [
+            f"verify: {one['code']}: {one['sentence']}"
+            for one in findings
+            if one["code"] not in DERIVED
+        ]
 
     def _call(self, place: Place, *args: str, codes: tuple[int, ...] = (0,)) -> list[str]:
         """Runs `git ckpt`, which has to succeed; returns what is wrong."""
@@ -257,7 +319,9 @@ class Judge:
         except TookTooLong:
             return [f"git ckpt {' '.join(args)} takes more than {PATIENCE} s"]
         if done.code not in codes:
-            return [f"afterwards, git ckpt {' '.join(args)} ends with {done.code}: {done.err.strip()}"]
+            return [
+                f"afterwards, git ckpt {' '.join(args)} ends with {done.code}: {done.err.strip()}"
+            ]
         return []
 
     def _locks(self, place: Place) -> list[str]:
@@ -265,7 +329,11 @@ class Judge:
         top = place.project / ".git"
         repository = discover(str(place.project))
         there = [*top.rglob("*.lock"), *top.glob("packed-refs.new")]
-        locks = [path for path in there if not is_ours(repository, str(path)) and path.parent.name != "ckpt"]
+        locks = [
+            path
+            for path in there
+            if not is_ours(repository, str(path)) and path.parent.name != "ckpt"
+        ]
         if not locks:
             return []
         time.sleep(leftovers.QUIET)  # before, whoever has made one may be alive
@@ -284,11 +352,28 @@ class Judge:
         found = self._completed(place)
         (place.project / "next").write_text("next\n")
         found += self._call(place, "save", "--message", "afterwards")
-        commands = (["git", "add", "next"], ["git", "commit", "--quiet", "--message", "next", "next"])
+        commands = (
+            ["git", "add", "next"],
+            ["git", "commit", "--quiet", "--message", "next", "next"],
+        )
         for command in commands:
-            done = subprocess.run(command, cwd=place.project, env=place.env, capture_output=True, text=True, check=False, timeout=PATIENCE)
-            if done.returncode or (done.stderr and "left by" not in done.stderr and "no living process" not in done.stderr):
-                found.append(f"afterwards, {' '.join(command)} ends with {done.returncode}: {done.stderr.strip()}")
+            done = subprocess.run(
+                command,
+                cwd=place.project,
+                env=place.env,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=PATIENCE,
+            )
+            if done.returncode or (
+                done.stderr
+                and "left by" not in done.stderr
+                and "no living process" not in done.stderr
+            ):
+                found.append(
+                    f"afterwards, {' '.join(command)} ends with {done.returncode}: {done.stderr.strip()}"
+                )
         if b"gitckpt" in b"".join(View.of(place).hooks.values()):
             said.commits.add(place.git("rev-parse", "HEAD").decode().strip())
         found += self._call(place, "expire")
@@ -302,8 +387,12 @@ class Judge:
         operation, known = self._operation, self._known
         if not operation.again:
             return []
-        found = self._call(place, *operation.named(place, operation.again), codes=operation.again_codes)
-        if operation.ends_alike and (odd := View.of(place).differences(known.after, known.after, frozenset({"index"}))):
+        found = self._call(
+            place, *operation.named(place, operation.again), codes=operation.again_codes
+        )
+        if operation.ends_alike and (
+            odd := View.of(place).differences(known.after, known.after, frozenset({"index"}))
+        ):
             found += [f"done again: {sentence}" for sentence in odd]
         return found
 
@@ -311,18 +400,38 @@ class Judge:
         """Mends what is derived; nothing is to be found then."""
         found = self._call(place, "verify", "--repair")
         verified = forked.git_ckpt("verify", directory=place.project, env=place.env)
-        return [*found, *([f"what verify finds is not mended: {verified.out.strip()}"] if verified.code else [])]
+        return [
+            *found,
+            *(
+                [f"what verify finds is not mended: {verified.out.strip()}"]
+                if verified.code
+                else []
+            ),
+        ]
 
     def _half_made(self, place: Place) -> list[str]:
         done = subprocess.run(
-            ["git", "fsck", "--connectivity-only"], cwd=place.project, env=place.env, capture_output=True, text=True, check=False
+            ["git", "fsck", "--connectivity-only"],
+            cwd=place.project,
+            env=place.env,
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        return [f"it is left as it was: {line}" for line in done.stderr.splitlines() if _HALF_MADE.match(line)]
+        return [
+            f"it is left as it was: {line}"
+            for line in done.stderr.splitlines()
+            if _HALF_MADE.match(line)
+        ]
 
     def _passed(self, place: Place, said: Acknowledged) -> set[str]:
         """Returns checkpoints that expiry may have let go: they told of progress in phases. They need not be there any more."""
         refs = refs_of(place)
-        gone = {name for name in said.there if layout.CHECKPOINTS + name not in refs and said.there[name] is None}
+        gone = {
+            name
+            for name in said.there
+            if layout.CHECKPOINTS + name not in refs and said.there[name] is None
+        }
         for name in gone:
             del said.there[name]
         return gone
@@ -330,11 +439,19 @@ class Judge:
     def _litter(self, place: Place) -> list[str]:
         for pause in (0.3, 1.0, 0.0):
             # What git has half written among the objects goes once it is a day old.
-            found = {name for name in kinds_of_files(place) - self._known.kinds if not _HALF_WRITTEN.fullmatch(name)}
+            found = {
+                name
+                for name in kinds_of_files(place) - self._known.kinds
+                if not _HALF_WRITTEN.fullmatch(name)
+            }
             if not found:
                 break
             time.sleep(pause)  # what packs refs in the background is at work, perhaps
-        runs = forked.git_ckpt("runs", directory=place.project, env=place.env).out.splitlines() if _UNWRITTEN in found else ()
+        runs = (
+            forked.git_ckpt("runs", directory=place.project, env=place.env).out.splitlines()
+            if _UNWRITTEN in found
+            else ()
+        )
         if any(line.split("\t")[1] != "complete" for line in runs):
             found -= {_UNWRITTEN}
         return [f"{name} is left" for name in sorted(found)]

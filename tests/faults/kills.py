@@ -34,7 +34,9 @@ def _kill(place: Place, operation: Operation, instant: str) -> Ended:
     if kind == "write":
         ended = processes.run(place, processes.struck(command, which, KILL))
     elif kind == "git":
-        ended = processes.run(place, command, env=_positioned(place, Positions(place.top / "positions"), int(which)))
+        ended = processes.run(
+            place, command, env=_positioned(place, Positions(place.top / "positions"), int(which))
+        )
     else:
         ended = processes.run(place, command, kill_after=float(which))
     return Ended(None, ended.out, ended.err) if ended.code == -9 else ended
@@ -44,19 +46,29 @@ def _moment(chance: float) -> str:
     return f"together/{chance * _TOGETHER:.4f}"
 
 
-KILLS = Fault("kills", _own, _kill, quick=300, long=8000, obstacle=processes.can_trace, drawn=_moment)
+KILLS = Fault(
+    "kills", _own, _kill, quick=300, long=8000, obstacle=processes.can_trace, drawn=_moment
+)
 
 
 def _of_git(operation: Operation, make: MakePlace) -> list[str]:
     """Names each system call of each git process, and its very start."""
     place = make()
     calls = processes.GitCalls(place).traced(operation.command(place))
-    return [f"{number}/{call}" for number, made in enumerate(calls, 1) for call in ("start", *(change.call for change in made))]
+    return [
+        f"{number}/{call}"
+        for number, made in enumerate(calls, 1)
+        for call in ("start", *(change.call for change in made))
+    ]
 
 
 def _kill_git(place: Place, operation: Operation, instant: str) -> Ended:
     number, _, call = instant.partition("/")
-    return processes.GitCalls(place).run(operation.command(place), int(number), "" if call == "start" else call, KILL)
+    return processes.GitCalls(place).run(
+        operation.command(place), int(number), "" if call == "start" else call, KILL
+    )
 
 
-GIT_KILLED = Fault("git-killed", _of_git, _kill_git, quick=200, long=2000, obstacle=processes.can_trace)
+GIT_KILLED = Fault(
+    "git-killed", _of_git, _kill_git, quick=200, long=2000, obstacle=processes.can_trace
+)

@@ -42,7 +42,14 @@ class Place:
 
     def git(self, *args: str, data: bytes = b"") -> bytes:
         """Returns what git says here; fails where it fails."""
-        return subprocess.run(["git", *args], cwd=self.project, env=self.env, input=data, capture_output=True, check=True).stdout
+        return subprocess.run(
+            ["git", *args],
+            cwd=self.project,
+            env=self.env,
+            input=data,
+            capture_output=True,
+            check=True,
+        ).stdout
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,10 @@ class Operation:
         """Returns words of a command line with the checkpoint that is meant."""
         named = place.beside / "id"
         checkpoint = named.read_text().strip() if named.exists() else ""
-        return [checkpoint if word == "@ID" else word.replace("@BESIDE", str(place.beside)) for word in words]
+        return [
+            checkpoint if word == "@ID" else word.replace("@BESIDE", str(place.beside))
+            for word in words
+        ]
 
     def command(self, place: Place) -> list[str]:
         """Returns the program to start."""
@@ -144,5 +154,9 @@ def snapshot(place: Place, checkpoint: str) -> Files | None:
 
 def snapshots(place: Place) -> list[Files]:
     """Returns the files of all checkpoints that have a tree of their own."""
-    named = place.git("for-each-ref", "--format=%(refname:lstrip=3)", "refs/ckpt/trees").decode().split()
+    named = (
+        place.git("for-each-ref", "--format=%(refname:lstrip=3)", "refs/ckpt/trees")
+        .decode()
+        .split()
+    )
     return [files for name in named if (files := snapshot(place, name)) is not None]

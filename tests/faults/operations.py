@@ -60,14 +60,25 @@ _SET_UP = frozenset({"hooks", "config", "files"})
 OPERATIONS = {
     each.name: each
     for each in (
-        Operation("save", [*CKPT, "save", "--message", "a fault", "--state", "@BESIDE/state.json"], promises.saved, _DIRTY),
+        Operation(
+            "save",
+            [*CKPT, "save", "--message", "a fault", "--state", "@BESIDE/state.json"],
+            promises.saved,
+            _DIRTY,
+        ),
         Operation(
             "hook",
             [sys.executable, "-I", "-S", "-c", _HOOK, str(PROJECT), "post-commit"],
             promises.hooked,
             f"{_DIRTY} git commit --quiet --amend --message amended; git add fresh; GITCKPT_SKIP=1 git commit --quiet --message fourth",
         ),
-        Operation("run", [*CKPT, "run", "ci"], promises.ran, again=("resume", "latest:any"), again_codes=(0, 2, 12)),
+        Operation(
+            "run",
+            [*CKPT, "run", "ci"],
+            promises.ran,
+            again=("resume", "latest:any"),
+            again_codes=(0, 2, 12),
+        ),
         Operation(
             "resume-run",
             [*CKPT, "resume", "@ID"],
@@ -101,7 +112,10 @@ OPERATIONS = {
                 'git ckpt list -n 4 | cut -f1 >"$BESIDE/kept"; grep -vFf "$BESIDE/kept" "$BESIDE/all" >"$BESIDE/doomed"; rm x',
                 again=("expire", "--all", "--older-than", "0s", "--keep-last", "4"),
             )
-            for name, words in (("expire", CKPT), ("expire-many", (sys.executable, "-P", "-c", AS_MANY, "--quiet")))
+            for name, words in (
+                ("expire", CKPT),
+                ("expire-many", (sys.executable, "-P", "-c", AS_MANY, "--quiet")),
+            )
         ),
         Operation(
             "restore",
@@ -158,7 +172,14 @@ OPERATIONS = {
             again=("init",),
             ends_alike=True,
         ),
-        Operation("uninit", [*CKPT, "uninit"], promises.installed, changes=_SET_UP, again=("uninit",), ends_alike=True),
+        Operation(
+            "uninit",
+            [*CKPT, "uninit"],
+            promises.installed,
+            changes=_SET_UP,
+            again=("uninit",),
+            ends_alike=True,
+        ),
         *RUN_OPERATIONS,
         *FILE_OPERATIONS,
     )
@@ -192,7 +213,14 @@ class Bench:
             for name, text in _PHASES.items():
                 (place.beside / name).write_text(text)
             script = f"{_BASE}{operation.before}\n"
-            done = subprocess.run(["sh", "-euc", script], cwd=place.project, env=place.env, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["sh", "-euc", script],
+                cwd=place.project,
+                env=place.env,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             if done.returncode:
                 raise AssertionError(f"{operation.name} cannot begin: {done.stderr}")
             (top / "made").touch()
@@ -203,7 +231,10 @@ class Bench:
         made = self.make(operation)
         top.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cp", "-a", str(made.top), str(top)], check=True)
-        for linked in (*top.glob("project/.git/worktrees/*/gitdir"), *top.glob("project/.ckpt/worktrees/*/.git")):
+        for linked in (
+            *top.glob("project/.git/worktrees/*/gitdir"),
+            *top.glob("project/.ckpt/worktrees/*/.git"),
+        ):
             linked.write_text(linked.read_text().replace(str(made.top), str(top)))
         return self._place(top)
 

@@ -16,8 +16,33 @@ from pathlib import Path
 from tests.faults.operation import Ended, Place
 
 WRITING = (
-    *("write", "pwrite64", "writev", "fsync", "fdatasync", "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat"),
-    *("mkdir", "mkdirat", "rmdir", "symlink", "symlinkat", "ftruncate", "truncate", "chmod", "fchmod", "utimensat", "copy_file_range"),
+    *(
+        "write",
+        "pwrite64",
+        "writev",
+        "fsync",
+        "fdatasync",
+        "rename",
+        "renameat",
+        "renameat2",
+        "link",
+        "linkat",
+        "unlink",
+        "unlinkat",
+    ),
+    *(
+        "mkdir",
+        "mkdirat",
+        "rmdir",
+        "symlink",
+        "symlinkat",
+        "ftruncate",
+        "truncate",
+        "chmod",
+        "fchmod",
+        "utimensat",
+        "copy_file_range",
+    ),
 )
 """The system calls that change what is on a disk, less those that open."""
 
@@ -25,7 +50,9 @@ LIMIT = 120
 """How long an operation may take, in seconds."""
 
 _LINE = re.compile(r"^(\w+)\((.*)\)\s+= (-?\d+)", re.DOTALL)
-_FIRST = re.compile(r'^(?:(?:AT_FDCWD|\d+)<(?P<place>[^>]*)>(?:, "(?P<name>[^"]*)")?|"(?P<path>[^"]*)")')
+_FIRST = re.compile(
+    r'^(?:(?:AT_FDCWD|\d+)<(?P<place>[^>]*)>(?:, "(?P<name>[^"]*)")?|"(?P<path>[^"]*)")'
+)
 
 WRAPPER = """\
 #!/bin/sh
@@ -62,7 +89,11 @@ def can_trace() -> str | None:
     """Returns why system calls cannot be made to fail here; None where they can."""
     if shutil.which("strace") is None:
         return "there is no strace"
-    done = subprocess.run(["strace", "-o", os.devnull, "-e", "inject=chdir:error=EIO", "true"], capture_output=True, check=False)
+    done = subprocess.run(
+        ["strace", "-o", os.devnull, "-e", "inject=chdir:error=EIO", "true"],
+        capture_output=True,
+        check=False,
+    )
     return None if done.returncode == 0 else "strace may not be used"
 
 
@@ -110,7 +141,13 @@ def ends_within(acting: subprocess.Popen[bytes], seconds: float) -> bool:
         os.close(fd)
 
 
-def run(place: Place, argv: Sequence[str], *, env: Mapping[str, str] | None = None, kill_after: float | None = None) -> Ended:
+def run(
+    place: Place,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    kill_after: float | None = None,
+) -> Ended:
     """Runs an operation, and waits until all that it started has ended.
 
     Args:
@@ -138,7 +175,9 @@ def run(place: Place, argv: Sequence[str], *, env: Mapping[str, str] | None = No
     has_settled = settle(place)
     complaints = err.read_text(errors="replace")
     if killed and kill_after is None:
-        return Ended(3, out.read_text(errors="replace"), f"it took more than {LIMIT} s: {complaints}")
+        return Ended(
+            3, out.read_text(errors="replace"), f"it took more than {LIMIT} s: {complaints}"
+        )
     if not has_settled:
         return Ended(3, out.read_text(errors="replace"), f"what it started lives on: {complaints}")
     return Ended(None if killed else acting.returncode, out.read_text(errors="replace"), complaints)
@@ -154,9 +193,16 @@ def changes(log: Path) -> list[Change]:
             continue
         counts[matched[1]] = counts.get(matched[1], 0) + 1
         first = _FIRST.match(matched[2])
-        below = first["name"] if first and first["name"] and "at" in matched[1] else ""  # of the others, the text is what they write
+        below = (
+            first["name"] if first and first["name"] and "at" in matched[1] else ""
+        )  # of the others, the text is what they write
         path = (first["path"] or os.path.join(first["place"] or "", below)) if first else ""
-        found.append(Change(f"{matched[1]}-{counts[matched[1]]}", path.rstrip("/") if path.startswith("/") and path != os.devnull else ""))
+        found.append(
+            Change(
+                f"{matched[1]}-{counts[matched[1]]}",
+                path.rstrip("/") if path.startswith("/") and path != os.devnull else "",
+            )
+        )
     return found
 
 
@@ -177,7 +223,16 @@ def struck(argv: Sequence[str], call: str, how: str) -> list[str]:
         call: as `Change.call`.
         how: what strace is to do then.
     """
-    return ["strace", "-o", os.devnull, "-e", f"trace={','.join(WRITING)}", "-e", f"inject={_at(call, how)}", *argv]
+    return [
+        "strace",
+        "-o",
+        os.devnull,
+        "-e",
+        f"trace={','.join(WRITING)}",
+        "-e",
+        f"inject={_at(call, how)}",
+        *argv,
+    ]
 
 
 def _at(call: str, how: str) -> str:
@@ -202,9 +257,18 @@ class GitCalls:
         self._count = self._directory / "count"
 
     def _env(self, **more: str) -> dict[str, str]:
-        known = {"FAULT_LOG": "", "FAULT_CALL": "0", "FAULT_BY": "", "FAULT_TRACE": ",".join(WRITING)}
+        known = {
+            "FAULT_LOG": "",
+            "FAULT_CALL": "0",
+            "FAULT_BY": "",
+            "FAULT_TRACE": ",".join(WRITING),
+        }
         git = self._place.env.get("GITCKPT_GIT", "git")
-        return {"GITCKPT_GIT": str(self._wrapper), "FAULT_COUNT": str(self._count), "FAULT_GIT": git} | known | more
+        return (
+            {"GITCKPT_GIT": str(self._wrapper), "FAULT_COUNT": str(self._count), "FAULT_GIT": git}
+            | known
+            | more
+        )
 
     def traced(self, argv: Sequence[str]) -> list[list[Change]]:
         """Runs an operation, and returns what each call of git did."""
@@ -214,7 +278,10 @@ class GitCalls:
         if ended.code:
             raise AssertionError(f"undisturbed, it ended with {ended.code}: {ended.err}")
         count = self._count.stat().st_size
-        return [changes(log / str(number)) if (log / str(number)).exists() else [] for number in range(1, count + 1)]
+        return [
+            changes(log / str(number)) if (log / str(number)).exists() else []
+            for number in range(1, count + 1)
+        ]
 
     def run(self, argv: Sequence[str], number: int, call: str, how: str) -> Ended:
         """Runs an operation of which one call of git is struck at a system call.
@@ -225,4 +292,8 @@ class GitCalls:
             call: as `Change.call`; "" for its very start, where it is killed.
             how: what strace is to do then.
         """
-        return run(self._place, argv, env=self._env(FAULT_CALL=str(number), FAULT_BY=_at(call, how) if call else "at-once"))
+        return run(
+            self._place,
+            argv,
+            env=self._env(FAULT_CALL=str(number), FAULT_BY=_at(call, how) if call else "at-once"),
+        )

@@ -12,7 +12,9 @@ from tests.faults.operation import Acknowledged, Ended, Place, snapshot, snapsho
 from tests.faults.view import View, is_scratch, worktree_files
 
 STATE = '{"step": 3, "done": ["research", null, 1.5], "big": 123456789012345678901234567890}'
-_ID = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$", re.MULTILINE)
+_ID = re.compile(
+    r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$", re.MULTILINE
+)
 
 
 def ids(text: str) -> list[str]:
@@ -73,7 +75,11 @@ def removed(place: Place, ended: Ended, before: View, after: View) -> Acknowledg
     del before, after
     named = place.beside / "doomed"
     # What a clock is wrong for does not go; what goes is named.
-    return Acknowledged(gone=set(named.read_text().split()) & set(re.findall(r"[0-9a-f-]{36}", ended.out)) if ended.code == 0 else set())
+    return Acknowledged(
+        gone=set(named.read_text().split()) & set(re.findall(r"[0-9a-f-]{36}", ended.out))
+        if ended.code == 0
+        else set()
+    )
 
 
 def replaced(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
@@ -84,8 +90,12 @@ def replaced(place: Place, ended: Ended, before: View, after: View) -> Acknowled
         said.wrong.append("it ended well, and the files are not those of the checkpoint")
     if now != before.files and not any(files == before.files for files in snapshots(place)):
         said.wrong.append("files were replaced, and no checkpoint has those that were there")
-    elif now != before.files and not any(snapshot(place, each) == before.files for each in _steps(place)):
-        said.wrong.append("files were replaced, and neither undo nor redo leads to those that were there")
+    elif now != before.files and not any(
+        snapshot(place, each) == before.files for each in _steps(place)
+    ):
+        said.wrong.append(
+            "files were replaced, and neither undo nor redo leads to those that were there"
+        )
     return said
 
 
@@ -120,12 +130,22 @@ def exported(place: Place, ended: Ended, before: View, after: View) -> Acknowled
     said = Acknowledged()
     now = worktree_files(place.project)
     named = [line for line in ended.out.splitlines() if line in after.files]
-    said.wrong += [f"{path} was written, and is not what it was to be" for path in named if now.get(path) != after.files[path]]
+    said.wrong += [
+        f"{path} was written, and is not what it was to be"
+        for path in named
+        if now.get(path) != after.files[path]
+    ]
     whole = [(before.files.get(path), after.files.get(path)) for path in now]
-    half = [path for path, each in zip(now, whole, strict=True) if now[path] not in each and not is_scratch(path)]
+    half = [
+        path
+        for path, each in zip(now, whole, strict=True)
+        if now[path] not in each and not is_scratch(path)
+    ]
     said.wrong += [f"{path} is neither what it was nor what it was to be" for path in half]
     if ended.code is not None and any(is_scratch(path) for path in now):
-        said.wrong.append("nobody has killed it, and a file is left that was to take the place of another one")
+        said.wrong.append(
+            "nobody has killed it, and a file is left that was to take the place of another one"
+        )
     if ended.code == 0 and not named:
         said.wrong.append(f"it ended well, and named no file: {ended.out!r}")
     return said
@@ -141,7 +161,10 @@ def imported(place: Place, ended: Ended, before: View, after: View) -> Acknowled
             said.wrong.append(f"{path} is {status}")
             continue
         said.there[checkpoint] = None
-        if place.git("cat-file", "blob", f"refs/ckpt/originals/{checkpoint}") != before.files[path][1]:
+        if (
+            place.git("cat-file", "blob", f"refs/ckpt/originals/{checkpoint}")
+            != before.files[path][1]
+        ):
             said.wrong.append(f"of {path}, other bytes are kept than it has")
     if ended.code == 0 and not rows:
         said.wrong.append("it ended well, and named nothing")
@@ -161,12 +184,19 @@ def started(place: Place, ended: Ended, before: View, after: View) -> Acknowledg
     if ended.code == 0:
         there = worktree_files(Path(ended.out.strip()))
         if b"".join(sorted(os.fsencode(f"{path}\n") for path in there)) != _names_of(place, "HEAD"):
-            said.wrong.append(f"the worktree that was opened has other files than the commit: {sorted(there)}")
+            said.wrong.append(
+                f"the worktree that was opened has other files than the commit: {sorted(there)}"
+            )
     return said
 
 
 def _names_of(place: Place, commit: str) -> bytes:
-    return b"".join(sorted(name + b"\n" for name in place.git("ls-tree", "-r", "-z", "--name-only", commit).split(b"\0")[:-1]))
+    return b"".join(
+        sorted(
+            name + b"\n"
+            for name in place.git("ls-tree", "-r", "-z", "--name-only", commit).split(b"\0")[:-1]
+        )
+    )
 
 
 def taken_back(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
@@ -177,7 +207,9 @@ def taken_back(place: Place, ended: Ended, before: View, after: View) -> Acknowl
     if ended.code == 0 and now != snapshot(place, (place.beside / "id").read_text().strip()):
         said.wrong.append("it ended well, and the files are not those of the checkpoint")
     if now != was and not any(files == was for files in snapshots(place)):
-        said.wrong.append("files of the run were replaced, and no checkpoint has those that were there")
+        said.wrong.append(
+            "files of the run were replaced, and no checkpoint has those that were there"
+        )
     return said
 
 
@@ -217,7 +249,9 @@ def hooked_in_run(place: Place, ended: Ended, before: View, after: View) -> Ackn
 def removed_run(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
     """Where it ended well, all checkpoints of the run are gone."""
     del before, after
-    return Acknowledged(gone=set((place.beside / "doomed").read_text().split()) if ended.code == 0 else set())
+    return Acknowledged(
+        gone=set((place.beside / "doomed").read_text().split()) if ended.code == 0 else set()
+    )
 
 
 def cancelled(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:

@@ -19,7 +19,17 @@ _PAGE = 4
 _SIZE = 32 * 1024
 """Of the disk that is filled, in KiB."""
 
-_MAKING = ("mkdir", "rename", "link", "symlink", "write", "pwrite64", "writev", "ftruncate", "copy_file_range")
+_MAKING = (
+    "mkdir",
+    "rename",
+    "link",
+    "symlink",
+    "write",
+    "pwrite64",
+    "writev",
+    "ftruncate",
+    "copy_file_range",
+)
 _FLUSHING = ("fsync", "fdatasync")
 
 
@@ -30,10 +40,19 @@ def _is_meant(change: processes.Change, kinds: tuple[str, ...]) -> bool:
 def _struck_at(operation: Operation, make: MakePlace, kinds: tuple[str, ...]) -> list[str]:
     """Names the system calls on files, of our own process and of each git."""
     place = make()
-    own = [f"ours/{change.call}" for change in processes.traced(place, operation.command(place)) if _is_meant(change, kinds)]
+    own = [
+        f"ours/{change.call}"
+        for change in processes.traced(place, operation.command(place))
+        if _is_meant(change, kinds)
+    ]
     place = make()
     calls = processes.GitCalls(place).traced(operation.command(place))
-    return own + [f"git/{number}/{change.call}" for number, made in enumerate(calls, 1) for change in made if _is_meant(change, kinds)]
+    return own + [
+        f"git/{number}/{change.call}"
+        for number, made in enumerate(calls, 1)
+        for change in made
+        if _is_meant(change, kinds)
+    ]
 
 
 def _struck(place: Place, operation: Operation, instant: str, how: str) -> Ended:
@@ -51,7 +70,9 @@ def _small_disk(place: Place) -> Iterator[None]:
     aside = place.top / "aside"
     place.project.rename(aside)
     place.project.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_SIZE}k", "tmpfs", str(place.project)], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}k", "tmpfs", str(place.project)], check=True
+    )
     try:
         subprocess.run(["cp", "-a", f"{aside}/.", str(place.project)], check=True)
         shutil.rmtree(aside)
@@ -79,7 +100,9 @@ def _full_at(operation: Operation, make: MakePlace) -> list[str]:
             before = _used(place)
             processes.run(place, operation.command(place))
             after = _used(place)
-        instants += [f"room/{room}" for room in range(0, max(after[0] - before[0], 0) + 4 * _PAGE, _PAGE)]
+        instants += [
+            f"room/{room}" for room in range(0, max(after[0] - before[0], 0) + 4 * _PAGE, _PAGE)
+        ]
         instants += [f"files/{number}" for number in range(0, max(before[1] - after[1], 0) + 4, 2)]
     return instants
 
@@ -96,14 +119,20 @@ def _fill(place: Place, operation: Operation, instant: str) -> Ended:
         else:
             status = os.statvfs(place.project)
             inodes = status.f_files - status.f_ffree + int(which)
-            subprocess.run(["mount", "-o", f"remount,nr_inodes={inodes}", str(place.project)], check=True)
+            subprocess.run(
+                ["mount", "-o", f"remount,nr_inodes={inodes}", str(place.project)], check=True
+            )
         ended = processes.run(place, operation.command(place))
         filler.unlink(missing_ok=True)
     return ended
 
 
 def _cannot_mount() -> str | None:
-    return None if os.geteuid() == 0 and os.path.isdir("/proc/self") and shutil.which("mount") else "only root may mount a disk"
+    return (
+        None
+        if os.geteuid() == 0 and os.path.isdir("/proc/self") and shutil.which("mount")
+        else "only root may mount a disk"
+    )
 
 
 def _failing_at(operation: Operation, make: MakePlace) -> list[str]:
@@ -114,13 +143,23 @@ def _failing_at(operation: Operation, make: MakePlace) -> list[str]:
 def _fail(place: Place, operation: Operation, instant: str) -> Ended:
     if instant == "all-flushes":
         flushes = ",".join(_FLUSHING)
-        options = ["-f", "-o", os.devnull, "-e", f"trace={flushes}", "-e", f"inject={flushes}:error=EIO"]
+        options = [
+            "-f",
+            "-o",
+            os.devnull,
+            "-e",
+            f"trace={flushes}",
+            "-e",
+            f"inject={flushes}:error=EIO",
+        ]
         return processes.run(place, ["strace", *options, *operation.command(place)])
     return _struck(place, operation, instant, "error=EIO")
 
 
 DISK_FULL = Fault("disk-full", _full_at, _fill, quick=110, long=200, obstacle=processes.can_trace)
-IO_ERRORS = Fault("io-errors", _failing_at, _fail, quick=110, long=200, obstacle=processes.can_trace)
+IO_ERRORS = Fault(
+    "io-errors", _failing_at, _fail, quick=110, long=200, obstacle=processes.can_trace
+)
 
 _FEWEST, _MOST = 6, 40
 
@@ -132,7 +171,9 @@ def _counts(operation: Operation, make: MakePlace) -> list[str]:
 
 
 def _restrict(place: Place, operation: Operation, instant: str) -> Ended:
-    return processes.run(place, ["sh", "-c", f'ulimit -n {int(instant)}; exec "$@"', "sh", *operation.command(place)])
+    return processes.run(
+        place, ["sh", "-c", f'ulimit -n {int(instant)}; exec "$@"', "sh", *operation.command(place)]
+    )
 
 
 DESCRIPTORS = Fault("descriptors", _counts, _restrict, quick=60, long=120)
@@ -165,7 +206,9 @@ def _places(operation: Operation, make: MakePlace) -> list[str]:
     """Names what may not be written to: what is there when the operation begins."""
     del operation
     place = make()
-    return [name for name in _CLOSED if (place.project / name).exists()] + ([_MOUNTED] if _cannot_mount() is None else [])
+    return [name for name in _CLOSED if (place.project / name).exists()] + (
+        [_MOUNTED] if _cannot_mount() is None else []
+    )
 
 
 def _close(place: Place, operation: Operation, instant: str) -> Ended:
@@ -177,9 +220,17 @@ def _close(place: Place, operation: Operation, instant: str) -> Ended:
             return processes.run(place, command)
         finally:
             subprocess.run(["umount", str(place.project)], check=True)
-    prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"] if os.geteuid() == 0 else []
+    prefix = (
+        ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"]
+        if os.geteuid() == 0
+        else []
+    )
     top = place.project / instant
-    below = [path for path in (top, *top.rglob("*")) if not path.is_symlink() and (instant != "." or ".git" not in path.parts)]
+    below = [
+        path
+        for path in (top, *top.rglob("*"))
+        if not path.is_symlink() and (instant != "." or ".git" not in path.parts)
+    ]
     modes: dict[Path, int] = {path: path.stat().st_mode for path in below}
     try:
         for path, mode in modes.items():

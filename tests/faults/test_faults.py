@@ -47,12 +47,18 @@ def test_nothing_is_wrong_after_a_fault(trial: Trial, name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(processes.can_trace() is not None, reason="needs strace, and the right to use it")
+@pytest.mark.skipif(
+    processes.can_trace() is not None, reason="needs strace, and the right to use it"
+)
 def test_a_kill_hits_where_it_is_meant_to(trial: Trial) -> None:
     """Before the call that is named, and in that process alone."""
     place = trial.make(SAVE)
     changes = processes.traced(place, SAVE.command(place))
-    removal = next(change.call for change in changes if change.call.startswith("unlink") and "/ckpt/index." in change.path)
+    removal = next(
+        change.call
+        for change in changes
+        if change.call.startswith("unlink") and "/ckpt/index." in change.path
+    )
     for call, there in ((removal, True), (f"{removal}0", False)):
         place = trial.make(SAVE)
         ended = FAULTS["kills"].strike(place, SAVE, f"write/{call}")
@@ -61,9 +67,20 @@ def test_a_kill_hits_where_it_is_meant_to(trial: Trial) -> None:
 
 
 def _newest(place: Place) -> str:
-    lines = place.git("for-each-ref", "--sort=refname", "--format=%(refname:lstrip=2)", "refs/checkpoints").decode().split()
+    lines = (
+        place.git(
+            "for-each-ref", "--sort=refname", "--format=%(refname:lstrip=2)", "refs/checkpoints"
+        )
+        .decode()
+        .split()
+    )
     known = (place.beside / "known").read_text().split()
-    made = [name for name in lines if name not in known and b'"a fault"' in place.git("cat-file", "blob", f"refs/checkpoints/{name}")]
+    made = [
+        name
+        for name in lines
+        if name not in known
+        and b'"a fault"' in place.git("cat-file", "blob", f"refs/checkpoints/{name}")
+    ]
     return made[0]
 
 
@@ -72,23 +89,35 @@ def _delete_the_newest(place: Place) -> None:
 
 
 def _delete_an_older_one(place: Place) -> None:
-    place.git("update-ref", "-d", f"refs/checkpoints/{(place.beside / 'known').read_text().split()[0]}")
+    place.git(
+        "update-ref", "-d", f"refs/checkpoints/{(place.beside / 'known').read_text().split()[0]}"
+    )
 
 
 def _delete_a_blob(place: Place) -> None:
-    oid = place.git("rev-parse", f"refs/ckpt/trees/{_newest(place)}:files/fresh/bytes").decode().strip()
+    oid = (
+        place.git("rev-parse", f"refs/ckpt/trees/{_newest(place)}:files/fresh/bytes")
+        .decode()
+        .strip()
+    )
     (place.project / ".git/objects" / oid[:2] / oid[2:]).unlink()
 
 
 def _swap_the_files(place: Place) -> None:
-    other = place.git("rev-parse", f"refs/ckpt/trees/{(place.beside / 'known').read_text().split()[0]}").decode().strip()
+    other = (
+        place.git("rev-parse", f"refs/ckpt/trees/{(place.beside / 'known').read_text().split()[0]}")
+        .decode()
+        .strip()
+    )
     place.git("update-ref", f"refs/ckpt/trees/{_newest(place)}", other)
 
 
 def _change_the_state(place: Place) -> None:
     ref = f"refs/checkpoints/{_newest(place)}"
     changed = place.git("cat-file", "blob", ref).replace(b"step = 3", b"step = 4")
-    place.git("update-ref", ref, place.git("hash-object", "-w", "--stdin", data=changed).decode().strip())
+    place.git(
+        "update-ref", ref, place.git("hash-object", "-w", "--stdin", data=changed).decode().strip()
+    )
 
 
 def _write(name: str, text: str = "odd\n") -> Callable[[Place], None]:
@@ -126,10 +155,19 @@ PLANTED: dict[str, tuple[Callable[[Place], None], str]] = {
     "a branch": (_git("branch", "--force", "other", "HEAD"), "refs is not what it was"),
     "HEAD": (_git("symbolic-ref", "HEAD", "refs/heads/other"), "refs is not what it was"),
     "the stash": (_git("stash", "drop", "--quiet"), "refs is not what it was|stopped"),
-    "a setting": (_git("config", "core.editor", "x"), "config are not what they were: core.editor=x"),
-    "a hook": (_write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n"), "afterwards, git commit .* ends with 1"),
+    "a setting": (
+        _git("config", "core.editor", "x"),
+        "config are not what they were: core.editor=x",
+    ),
+    "a hook": (
+        _write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n"),
+        "afterwards, git commit .* ends with 1",
+    ),
     "litter": (_write(".git/objects/pack/tmp_odd"), "objects/pack/tmp_odd is left"),
-    "a lock that doctor does not see": (_write(".git/odd/config.lock"), "doctor does not name odd/config.lock"),
+    "a lock that doctor does not see": (
+        _write(".git/odd/config.lock"),
+        "doctor does not name odd/config.lock",
+    ),
     "a directory of ours": (_replace_private_directory, "afterwards, git ckpt save .* ends with"),
 }
 
@@ -166,15 +204,23 @@ def test_whoever_fails_says_so(trial: Trial) -> None:
     for ended, expected in (
         (Ended(1, "", ""), "no word of an error"),
         (Ended(1, "", "error: x\n"), "said not what to do next"),
-        (Ended(3, "", "error: this is a bug in gitckpt: x\nhint: y\n"), "as if nobody had foreseen that"),
-        (Ended(1, "", "Traceback (most recent call last):\nerror: x\nhint: y\n"), "as if nobody had foreseen that"),
+        (
+            Ended(3, "", "error: this is a bug in gitckpt: x\nhint: y\n"),
+            "as if nobody had foreseen that",
+        ),
+        (
+            Ended(1, "", "Traceback (most recent call last):\nerror: x\nhint: y\n"),
+            "as if nobody had foreseen that",
+        ),
         (Ended(-11, "", ""), "died of signal 11"),
         (Ended(0, "", ""), None),
         (Ended(None, "", ""), None),
         (Ended(1, "", "error: x\nhint: y\n"), None),
     ):
         found = judge._complaints(ended)
-        assert [expected in sentence for sentence in found if expected] == ([True] if expected else []), ended
+        assert [expected in sentence for sentence in found if expected] == (
+            [True] if expected else []
+        ), ended
         assert bool(found) == bool(expected), ended
 
 
@@ -199,20 +245,35 @@ def test_what_was_removed_is_not_to_come_back(trial: Trial) -> None:
 
 class TestTheChoiceOfInstants:
     FAULT = replace(FAULTS["descriptors"], drawn=None)
-    INSTANTS: ClassVar = [("f/a", [str(number) for number in range(10)]), ("f/b", ["x"]), ("f/c", [])]
+    INSTANTS: ClassVar = [
+        ("f/a", [str(number) for number in range(10)]),
+        ("f/b", ["x"]),
+        ("f/c", []),
+    ]
 
     def test_it_is_that_of_the_seed(self) -> None:
-        first, second, third = (list(prove.chosen(self.INSTANTS, self.FAULT, 8, random.Random(seed))) for seed in (1, 1, 2))
+        first, second, third = (
+            list(prove.chosen(self.INSTANTS, self.FAULT, 8, random.Random(seed)))
+            for seed in (1, 1, 2)
+        )
         assert first == second != third
 
     def test_each_operation_has_its_turn_and_each_instant_before_any_comes_again(self) -> None:
         found = list(prove.chosen(self.INSTANTS, self.FAULT, 20, random.Random(1)))
         assert [name for name, _ in found] == ["f/a", "f/b"] * 10
-        assert sorted(instant for name, instant in found if name == "f/a") == sorted(self.INSTANTS[0][1])
+        assert sorted(instant for name, instant in found if name == "f/a") == sorted(
+            self.INSTANTS[0][1]
+        )
 
     def test_each_fourth_is_drawn(self) -> None:
-        found = list(prove.chosen(self.INSTANTS, replace(self.FAULT, drawn="{:.0f}".format), 40, random.Random(1)))
-        assert len([instant for name, instant in found if name == "f/a" and len(instant) == 1]) >= 10
+        found = list(
+            prove.chosen(
+                self.INSTANTS, replace(self.FAULT, drawn="{:.0f}".format), 40, random.Random(1)
+            )
+        )
+        assert (
+            len([instant for name, instant in found if name == "f/a" and len(instant) == 1]) >= 10
+        )
 
 
 @pytest.fixture
@@ -225,16 +286,33 @@ def _no_other_faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("_no_other_faults")
-def test_a_violation_is_printed_kept_and_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_violation_is_printed_kept_and_ends_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def strike(place: Place, operation: object, instant: str) -> Ended:
         ended = processes.run(place, SAVE.command(place))
         if instant == "late":
             _delete_the_newest(place)
         return ended
 
-    FAULTS["descriptors"] = Fault("descriptors", lambda *_: ["early", "late"], strike, quick=2, long=2)
-    FAULTS["clocks"] = replace(FAULTS["descriptors"], name="clocks", obstacle=lambda: "there is none here")
-    arguments = ["descriptors/save", "clocks/save", "--tries", "2", "--seed", "7", "--jobs", "1", "--keep", str(tmp_path / "kept")]
+    FAULTS["descriptors"] = Fault(
+        "descriptors", lambda *_: ["early", "late"], strike, quick=2, long=2
+    )
+    FAULTS["clocks"] = replace(
+        FAULTS["descriptors"], name="clocks", obstacle=lambda: "there is none here"
+    )
+    arguments = [
+        "descriptors/save",
+        "clocks/save",
+        "--tries",
+        "2",
+        "--seed",
+        "7",
+        "--jobs",
+        "1",
+        "--keep",
+        str(tmp_path / "kept"),
+    ]
     assert prove.main(arguments) == 1
     said = capsys.readouterr().out
     assert "repeat it with: ./dev prove 'descriptors/save/late'" in said

@@ -84,7 +84,9 @@ class Trial:
     def known(self, operation: Operation) -> Known:
         """Returns what is known of an operation, after an undisturbed one, with which nothing may be wrong."""
         if operation.name not in self._known:
-            noted = self.directory.parent / "known" / operation.name  # by another process, which takes half a second for it
+            noted = (
+                self.directory.parent / "known" / operation.name
+            )  # by another process, which takes half a second for it
             if not noted.exists():
                 noted.parent.mkdir(exist_ok=True)
                 scratch = noted.with_name(f"{operation.name}.{os.getpid()}")
@@ -100,7 +102,9 @@ class Trial:
         known = Known(before, View.of(place), refs, frozenset())
         wrong = Judge(operation, known, is_first=True).flaws(place, ended)
         if ended.code or wrong:
-            raise AssertionError(f"undisturbed, {operation.name} ended with {ended.code}: {ended.err}{'; '.join(wrong)}")
+            raise AssertionError(
+                f"undisturbed, {operation.name} ended with {ended.code}: {ended.err}{'; '.join(wrong)}"
+            )
         kinds = kinds_of_files(place) | SPOKEN
         self.bench.forget(place)
         return replace(known, kinds=kinds)
@@ -119,7 +123,9 @@ class Trial:
             for place in places:
                 self.bench.forget(place)
 
-    def attempt(self, fault: Fault, operation: Operation, instant: str, *, is_brief: bool = False) -> Verdict:
+    def attempt(
+        self, fault: Fault, operation: Operation, instant: str, *, is_brief: bool = False
+    ) -> Verdict:
         """Lets a fault strike once, and returns what is wrong afterwards; `is_brief` is as for `Judge.flaws`."""
         label = f"{fault.name}/{operation.name}/{instant}"
         known = self.known(operation)
@@ -138,7 +144,9 @@ class Trial:
             shutil.rmtree(kept, ignore_errors=True)
             os.makedirs(self.kept, exist_ok=True)
             shutil.move(left, kept)
-            Path(kept, "verdict").write_text("\n".join([label, f"ended with {ended.code}", ended.out, ended.err, *wrong, ""]))
+            Path(kept, "verdict").write_text(
+                "\n".join([label, f"ended with {ended.code}", ended.out, ended.err, *wrong, ""])
+            )
         self.bench.forget(place)
         shutil.rmtree(left, ignore_errors=True)
         return Verdict(label, wrong, time.monotonic() - began, kept=kept)

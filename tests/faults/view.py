@@ -33,7 +33,10 @@ def worktree_files(top: Path, *, ignored: tuple[str, ...] = ("ignored",)) -> Fil
     for directory, names, files in os.walk(top):
         here = os.path.relpath(directory, top)
         names[:] = [name for name in names if name not in (".git", ".ckpt")]
-        for name in (*files, *(name for name in names if os.path.islink(os.path.join(directory, name)))):
+        for name in (
+            *files,
+            *(name for name in names if os.path.islink(os.path.join(directory, name))),
+        ):
             path = name if here == "." else f"{here}/{name}"
             if path == ".git" or path in ignored:
                 continue
@@ -83,13 +86,24 @@ class View:
             index=place.git("ls-files", "--stage", "-v", "-z"),
             raw=(git / "index").read_bytes(),
             refs=(git / "HEAD").read_bytes()
-            + place.git("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags", "refs/stash", "refs/remotes")
+            + place.git(
+                "for-each-ref",
+                "--format=%(objectname) %(refname)",
+                "refs/heads",
+                "refs/tags",
+                "refs/stash",
+                "refs/remotes",
+            )
             + (git / "logs/refs/stash").read_bytes(),
             config=_settings(place),
-            hooks={path.name: path.read_bytes() for path in sorted(hooks.iterdir())} if hooks.exists() else {},
+            hooks={path.name: path.read_bytes() for path in sorted(hooks.iterdir())}
+            if hooks.exists()
+            else {},
         )
 
-    def differences(self, before: View, after: View, changes: frozenset[str], *, is_over: bool = True) -> list[str]:
+    def differences(
+        self, before: View, after: View, changes: frozenset[str], *, is_over: bool = True
+    ) -> list[str]:
         """Returns what is neither as it was before an operation, nor, where that may change it, as after an undisturbed one.
 
         Args:
@@ -109,7 +123,11 @@ class View:
                 continue
             elif isinstance(mine, dict):
                 allowed = (was, will) if name in changes else (was,)
-                odd = [path for path in {*mine, *was, *will} if not any(mine.get(path) == each.get(path) for each in allowed)]
+                odd = [
+                    path
+                    for path in {*mine, *was, *will}
+                    if not any(mine.get(path) == each.get(path) for each in allowed)
+                ]
                 if name == "files":
                     odd = [path for path in odd if not is_scratch(path)]
                 if name == "files" and name in changes and not is_over:

@@ -49,7 +49,9 @@ class Imports:
     def bring(self, *folders: str) -> None:
         """Puts samples where their tools keep them; all of them by default."""
         for folder in folders or PLACES:
-            shutil.copytree(SAMPLES / folder, self.checkout.path / PLACES[folder], dirs_exist_ok=True)
+            shutil.copytree(
+                SAMPLES / folder, self.checkout.path / PLACES[folder], dirs_exist_ok=True
+            )
 
     def __call__(self, *words: str, code: int = 0) -> list[Line]:
         done = self.ckpt("import", *(words or (".",)), at=self.checkout)

@@ -30,16 +30,25 @@ class TestWhere:
         call = ("export", made.checkpoint, "--format", "workflow", "-o", "out.json")
         refused = imports.ckpt(*call, at=imports.checkout)
         assert (refused.code, refused.out, path.read_text()) == (2, "", "mine\n")
-        assert f"{path} is there, and is neither what was imported nor what was exported there last" in refused.err
+        assert (
+            f"{path} is there, and is neither what was imported nor what was exported there last"
+            in refused.err
+        )
         assert imports.ok(*call, "--force") == "out.json\n"
-        imports.ok("export", other.checkpoint, "--format", "workflow", "-o", "out.json")  # what was exported there last
+        imports.ok(
+            "export", other.checkpoint, "--format", "workflow", "-o", "out.json"
+        )  # what was exported there last
         path.write_text(path.read_text() + "\n")
         assert imports.ckpt(*call, at=imports.checkout).code == 2
-        imports.ok("export", other.checkpoint, "--format", "workflow", "-o", made.path)  # what was imported
+        imports.ok(
+            "export", other.checkpoint, "--format", "workflow", "-o", made.path
+        )  # what was imported
         imports.ok("export", made.checkpoint, "--format", "workflow", "-o", made.path)
 
     @pytest.mark.parametrize("where", ["worktree", "elsewhere"])
-    def test_a_kill_leaves_no_part_of_it_where_a_capture_finds_it(self, imports: Imports, tmp_path: Path, where: str) -> None:
+    def test_a_kill_leaves_no_part_of_it_where_a_capture_finds_it(
+        self, imports: Imports, tmp_path: Path, where: str
+    ) -> None:
         imports.bring("workflow-checkpoints")
         made = imports()[0]
         directory = tmp_path if where == "elsewhere" else imports.checkout.path / "new"
@@ -49,11 +58,15 @@ class TestWhere:
         def export() -> None:
             with Store.open(imports.checkout.path, adapter="plumbing") as store:
                 exporter = Exporter(store)
-                exporter.write(str(directory / "out.json"), exporter.files(made.checkpoint, "workflow")[0])
+                exporter.write(
+                    str(directory / "out.json"), exporter.files(made.checkpoint, "workflow")[0]
+                )
 
         die_at_rename("out.json", export)
         left = [name for name in sorted(os.listdir(directory)) if name not in before]
-        assert [name.startswith(".out.json.") for name in left] == ([True] if where == "elsewhere" else [])
+        assert [name.startswith(".out.json.") for name in left] == (
+            [True] if where == "elsewhere" else []
+        )
         export()
         assert (directory / "out.json").exists()
 
@@ -72,14 +85,19 @@ class TestWhere:
         noted = imports.checkout.main / ".git/ckpt/exports"
         for data in (b"x \xff\n", b"a b c\n", b"\0" * 100):
             noted.write_bytes(data)
-            assert imports.ok("export", made.checkpoint, "--format", "workflow", "-o", "one.json") == "one.json\n"
+            assert (
+                imports.ok("export", made.checkpoint, "--format", "workflow", "-o", "one.json")
+                == "one.json\n"
+            )
             assert len(noted.read_text().splitlines()) == 1
 
     def test_a_directory_that_is_in_the_way_or_cannot_be_made(self, imports: Imports) -> None:
         imports.bring("forge")
         made = imports()[0]
         imports.checkout.write("file", "x")
-        done = imports.ckpt("export", made.run, "--format", "forge", "-o", "file/under", at=imports.checkout)
+        done = imports.ckpt(
+            "export", made.run, "--format", "forge", "-o", "file/under", at=imports.checkout
+        )
         assert (done.code, done.out) == (14, "")
         assert not list(imports.checkout.path.glob(".*.new"))
 
@@ -93,7 +111,9 @@ class TestWhere:
         for word in ("out", "slash/"):
             told = imports.ok("export", run, "--format", "rlm-act", "-o", word).splitlines()
             assert len(told) == runs.count(run) > 1
-            assert sorted(path.rpartition("/")[2] for path in told) == sorted(os.listdir(imports.checkout.path / word))
+            assert sorted(path.rpartition("/")[2] for path in told) == sorted(
+                os.listdir(imports.checkout.path / word)
+            )
         name = forge.path.rpartition("/")[2]
         call = ("export", forge.run, "--format", "forge", "-o")
         assert imports.ok(*call, "one") == "one\n"
@@ -102,16 +122,23 @@ class TestWhere:
         assert (refused.code, refused.out) == (2, "")
         assert "there is no directory two/" in refused.err
         assert not (imports.checkout.path / "two").exists()
-        refused = imports.ckpt("export", run, "--format", "rlm-act", "-o", "one", at=imports.checkout)
+        refused = imports.ckpt(
+            "export", run, "--format", "rlm-act", "-o", "one", at=imports.checkout
+        )
         assert (refused.code, refused.out) == (14, "")
         assert "or name one checkpoint of the run" in refused.err
 
     def test_no_directory_is_made_on_the_way(self, imports: Imports) -> None:
         imports.bring("rlm-act", "forge")
         for made in {line.format: line for line in imports()}.values():
-            done = imports.ckpt("export", made.run, "--format", made.format, "-o", "nodir/x", at=imports.checkout)
+            done = imports.ckpt(
+                "export", made.run, "--format", made.format, "-o", "nodir/x", at=imports.checkout
+            )
             assert (done.code, done.out) == (14, "")
-            assert "cannot write nodir/x: there is no directory nodir\nhint: make it: mkdir -p nodir;" in done.err
+            assert (
+                "cannot write nodir/x: there is no directory nodir\nhint: make it: mkdir -p nodir;"
+                in done.err
+            )
             assert not (imports.checkout.path / "nodir").exists()
 
     def test_what_several_files_lack_is_told_once(self, imports: Imports) -> None:
@@ -119,9 +146,15 @@ class TestWhere:
             run = str(store.record("research-complete", {}, start="x", agent="claude").run)
             store.record("decomposition-complete", {}, run=run, agent="claude")
         done = imports.ckpt("export", run, "--format", "rlm-act", "-o", "out", at=imports.checkout)
-        assert (done.code, len(done.out.splitlines()), done.err.count("agent = claude")) == (0, 2, 1)
+        assert (done.code, len(done.out.splitlines()), done.err.count("agent = claude")) == (
+            0,
+            2,
+            1,
+        )
 
-    def test_directories_that_may_be_written_in_and_not_read(self, imports: Imports, tmp_path: Path) -> None:
+    def test_directories_that_may_be_written_in_and_not_read(
+        self, imports: Imports, tmp_path: Path
+    ) -> None:
         prefix: list[str] = []
         if os.getuid() == 0:
             if shutil.which("setpriv") is None:
@@ -133,14 +166,37 @@ class TestWhere:
         (blind / "inner").mkdir(parents=True)
         blind.chmod(0o311)
         for name in ("file", "inner/file"):
-            words = ["-C", str(imports.checkout.path), "export", made.run, "--format", "workflow", "-o", str(blind / name)]
-            done = subprocess.run([*prefix, sys.executable, "-m", "gitckpt", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+            words = [
+                "-C",
+                str(imports.checkout.path),
+                "export",
+                made.run,
+                "--format",
+                "workflow",
+                "-o",
+                str(blind / name),
+            ]
+            done = subprocess.run(
+                [*prefix, sys.executable, "-m", "gitckpt", *words],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             assert (done.returncode, done.stdout, done.stderr) == (0, f"{blind / name}\n", "")
-            assert (blind / name).read_text() == imports.ok("export", made.run, "--format", "workflow")
+            assert (blind / name).read_text() == imports.ok(
+                "export", made.run, "--format", "workflow"
+            )
         blind.chmod(0o755)
 
-    def test_files_of_one_run_that_had_the_same_name(self, imports: Imports, sample: Callable[[str], bytes]) -> None:
-        ids = ("4bd76ae5-0cad-4ab0-a0da-835b0d091583", "baf68a8a-271e-4d2b-83d2-14acced22d67", "f5cbc88a-5cb2-4e5a-b3da-dd169f67ba67")
+    def test_files_of_one_run_that_had_the_same_name(
+        self, imports: Imports, sample: Callable[[str], bytes]
+    ) -> None:
+        ids = (
+            "4bd76ae5-0cad-4ab0-a0da-835b0d091583",
+            "baf68a8a-271e-4d2b-83d2-14acced22d67",
+            "f5cbc88a-5cb2-4e5a-b3da-dd169f67ba67",
+        )
         for number, id_ in enumerate(ids):
             path = imports.checkout.path / str(number) / "same.json"
             path.parent.mkdir()
@@ -149,16 +205,28 @@ class TestWhere:
         imports.ok("export", made[0].run, "--format", "rlm-act", "-o", "../out/")
         out = imports.checkout.path.parent / "out"
         assert {path.name: path.read_bytes() for path in out.iterdir()} == {
-            name: sample(f"rlm-act/{id_}.json") for name, id_ in zip(("same.json", f"{ids[1]}.json", f"{ids[2]}.json"), ids, strict=True)
+            name: sample(f"rlm-act/{id_}.json")
+            for name, id_ in zip(
+                ("same.json", f"{ids[1]}.json", f"{ids[2]}.json"), ids, strict=True
+            )
         }
 
     @pytest.mark.parametrize("name", [".envrc", ".hidden.json", "conftest.py", "x", "a\nb.json"])
-    def test_a_name_that_no_tool_gives_is_not_taken_for_a_file_below_a_directory(self, imports: Imports, name: str) -> None:
+    def test_a_name_that_no_tool_gives_is_not_taken_for_a_file_below_a_directory(
+        self, imports: Imports, name: str
+    ) -> None:
         path = imports.checkout.path / name
-        path.write_bytes((SAMPLES / "workflow-checkpoints/345d2bb4-49dc-4b7e-9547-a6088147d8e9.json").read_bytes())
+        path.write_bytes(
+            (
+                SAMPLES / "workflow-checkpoints/345d2bb4-49dc-4b7e-9547-a6088147d8e9.json"
+            ).read_bytes()
+        )
         (made,) = imports(name)
         (imports.checkout.path / "new").mkdir()
-        assert imports.ok("export", made.run, "--format", "workflow", "-o", "new/") == f"new/{made.checkpoint}.json\n"
+        assert (
+            imports.ok("export", made.run, "--format", "workflow", "-o", "new/")
+            == f"new/{made.checkpoint}.json\n"
+        )
 
     def test_an_id_or_a_format_that_there_is_not(self, imports: Imports) -> None:
         assert imports.ckpt("export", "gone", "--format", "forge", at=imports.checkout).code == 12
@@ -180,7 +248,13 @@ class TestWhatWasBornHere:
     def test_a_failed_phase_as_rlm_act(self, imports: Imports) -> None:
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
             run = str(store.record("research-complete", {"notes": 1}, start="x").run)
-            store.record("decomposition-failed", {"notes": 2}, run=run, errors=["no", "really"], agent="claude")
+            store.record(
+                "decomposition-failed",
+                {"notes": 2},
+                run=run,
+                errors=["no", "really"],
+                agent="claude",
+            )
         done = imports.ckpt("export", run, "--format", "rlm-act", at=imports.checkout)
         document = json.loads(done.out)
         assert (document["phase"], document["errors"], document["git_commit"]) == (
@@ -192,7 +266,9 @@ class TestWhatWasBornHere:
         assert document["state"]["metadata"] == {"notes": 2}
         assert document["state"]["phase_results"]["decomposition"]["errors"] == ["no", "really"]
         branch = imports.checkout.git("branch", "--show-current")
-        assert done.err.splitlines() == [f"warning: not in the file: {each}" for each in ("agent = claude", f"branch = {branch}")]
+        assert done.err.splitlines() == [
+            f"warning: not in the file: {each}" for each in ("agent = claude", f"branch = {branch}")
+        ]
         assert not done.out.endswith("\n")
         assert '\n  "id"' in done.out
 
@@ -205,16 +281,28 @@ class TestWhatWasBornHere:
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
             assert store.read(made.checkpoint).state["metadata"] == {"text": "ünïcode\n"}
 
-    @pytest.mark.parametrize(("label", "status", "step"), [("build-failed", "failed", "failed"), ("build-started", "active", "running")])
+    @pytest.mark.parametrize(
+        ("label", "status", "step"),
+        [("build-failed", "failed", "failed"), ("build-started", "active", "running")],
+    )
     def test_a_run_as_forge(self, imports: Imports, label: str, status: str, step: str) -> None:
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
-            run = str(store.record(label, {"pr_number": "7", "own": [1]}, start="x", errors=["a: b"] if step == "failed" else []).run)
+            run = str(
+                store.record(
+                    label,
+                    {"pr_number": "7", "own": [1]},
+                    start="x",
+                    errors=["a: b"] if step == "failed" else [],
+                ).run
+            )
         done = imports.ckpt("export", run, "--format", "forge", at=imports.checkout)
         document = yaml.safe_load(done.out)
         assert (document["id"], document["status"], document["pr_number"]) == (run, status, 7)
         assert "warning: not in the file: the value own of the state" in done.err
 
-    def test_a_run_as_forge_has_the_step_that_it_is_at_and_no_others(self, imports: Imports) -> None:
+    def test_a_run_as_forge_has_the_step_that_it_is_at_and_no_others(
+        self, imports: Imports
+    ) -> None:
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
             failed = str(store.record("build-failed", {}, start="x", errors=["a: b"]).run)
             done = str(store.record("run-complete", {}, start="y").run)
@@ -226,8 +314,19 @@ class TestWhatWasBornHere:
 
     def test_an_error_that_no_step_has_is_told_of(self, imports: Imports) -> None:
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
-            run = str(store.record("build-progress", {}, start="x", errors=["disk full"], message="m", agent="claude").run)
-            store.record("build-progress", {}, run=run, errors=["disk full"], message="m", agent="claude")
+            run = str(
+                store.record(
+                    "build-progress",
+                    {},
+                    start="x",
+                    errors=["disk full"],
+                    message="m",
+                    agent="claude",
+                ).run
+            )
+            store.record(
+                "build-progress", {}, run=run, errors=["disk full"], message="m", agent="claude"
+            )
         done = imports.ckpt("export", run, "--format", "forge", at=imports.checkout)
         told = {line.removeprefix("warning: not in the file: ") for line in done.err.splitlines()}
         commit = imports.checkout.head()
@@ -241,7 +340,14 @@ class TestWhatWasBornHere:
     ) -> None:
         state = json.loads(sample("rlm-act/78a7b725-a6c6-4fd3-baa9-688d2afc2b4e.json"))["state"]
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
-            run = str(store.record("beads_sync-failed", state, start="x", errors=state["phase_results"]["beads_sync"]["errors"]).run)
+            run = str(
+                store.record(
+                    "beads_sync-failed",
+                    state,
+                    start="x",
+                    errors=state["phase_results"]["beads_sync"]["errors"],
+                ).run
+            )
         document = json.loads(imports.ok("export", run, "--format", "rlm-act"))
         for results in (document["state"]["phase_results"], state["phase_results"]):
             results["beads_sync"].pop("completed_at")
@@ -249,15 +355,29 @@ class TestWhatWasBornHere:
 
     def test_a_state_whose_keys_are_called_as_those_of_rlm_act(self, imports: Imports) -> None:
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
-            run = str(store.record("build-failed", {"metadata": 1, "started_at": "x", "current_phase": [2]}, start="x").run)
+            run = str(
+                store.record(
+                    "build-failed",
+                    {"metadata": 1, "started_at": "x", "current_phase": [2]},
+                    start="x",
+                ).run
+            )
         document = json.loads(imports.ok("export", run, "--format", "rlm-act"))
-        assert document["state"]["metadata"] == {"metadata": 1, "started_at": "x", "current_phase": [2]}
+        assert document["state"]["metadata"] == {
+            "metadata": 1,
+            "started_at": "x",
+            "current_phase": [2],
+        }
 
-    def test_keys_that_a_tool_does_not_know(self, imports: Imports, sample: Callable[[str], bytes]) -> None:
+    def test_keys_that_a_tool_does_not_know(
+        self, imports: Imports, sample: Callable[[str], bytes]
+    ) -> None:
         """rlm-act passes over them, and they stay; quasar's file has none."""
         document = json.loads(sample("rlm-act/6638940a-9f70-4e15-a671-c53b69f9a3f8.json"))
         imports.checkout.write(".rlm-act-checkpoints/x.json", json.dumps(document | {"own": [1]}))
-        imports.checkout.write("checkpoint.toml", "own = 1\n" + sample("quasar/quasar-5r9x.cycle1.toml").decode())
+        imports.checkout.write(
+            "checkpoint.toml", "own = 1\n" + sample("quasar/quasar-5r9x.cycle1.toml").decode()
+        )
         loop, review = sorted(imports(), key=lambda line: line.format, reverse=True)
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
             for each, label in ((loop, "decomposition-complete"), (review, "review-failed")):

@@ -23,7 +23,20 @@ from tests.formats.conftest import Imports
 from tests.formats.test_formats_random import TEXTS, checkpoint
 
 FORGE: Mapping[str, type] = {
-    **dict.fromkeys(("id", "plan_path", "mode", "status", "branch", "worktree_path", "pr_url", "issue_key", "issue_url"), str),
+    **dict.fromkeys(
+        (
+            "id",
+            "plan_path",
+            "mode",
+            "status",
+            "branch",
+            "worktree_path",
+            "pr_url",
+            "issue_key",
+            "issue_url",
+        ),
+        str,
+    ),
     **dict.fromkeys(("cr_feedback", "plan_title", "cr_fix_summary", "source_issue"), str),
     **dict.fromkeys(("pr_number", "cr_retry_count"), int),
     **dict.fromkeys(("created_at", "updated_at"), dt.datetime),
@@ -51,7 +64,11 @@ def require_forge(data: bytes) -> dict[str, Any]:
     assert found["status"] in ("active", "completed", "failed")
     assert found.get("mode", "push") == "push"
     for step in found["steps"]:
-        assert {key: type(value) for key, value in step.items()}.items() <= {"name": str, "status": str, "error": str}.items()
+        assert {key: type(value) for key, value in step.items()}.items() <= {
+            "name": str,
+            "status": str,
+            "error": str,
+        }.items()
         assert step["status"] in ("pending", "running", "completed", "failed")
         assert step["name"]
     return dict(found)
@@ -62,9 +79,15 @@ def require_quasar(data: bytes) -> dict[str, Any]:
     found = tomllib.loads(data.decode())
     findings = {name: found.pop(name, []) for name in ("findings", "all_findings")}
     assert {key: type(value) for key, value in found.items()} == dict(QUASAR)
-    assert all(type(each) is str for key in ("cycle_commits", "child_bead_ids") for each in found[key])
+    assert all(
+        type(each) is str for key in ("cycle_commits", "child_bead_ids") for each in found[key]
+    )
     for each in (*findings["findings"], *findings["all_findings"]):
-        assert {key: type(value) for key, value in each.items()} == {"severity": str, "description": str, "cycle": int}
+        assert {key: type(value) for key, value in each.items()} == {
+            "severity": str,
+            "description": str,
+            "cycle": int,
+        }
     assert found["version"] == 1
     assert found["created_at"].tzinfo is not None
     assert found["cycle"] >= 1
@@ -80,15 +103,27 @@ def require_superpowers(data: bytes) -> dict[str, Any]:
         assert record["status"] in STATUSES, step
         if record["status"] == "NOT_STARTED":
             continue
-        assert all(isinstance(record[key], str) and record[key] for key in ("started_at", "agent", "last_updated")), step
+        assert all(
+            isinstance(record[key], str) and record[key]
+            for key in ("started_at", "agent", "last_updated")
+        ), step
         assert (record["completed_at"] is None) == (record["status"] == "IN_PROGRESS"), step
         assert record["status"] != "FAILED" or record["notes"], step
-        for time in filter(None, (record["started_at"], record["completed_at"], record["last_updated"])):
+        for time in filter(
+            None, (record["started_at"], record["completed_at"], record["last_updated"])
+        ):
             assert dt.datetime.fromisoformat(time).tzinfo is not None
     return dict(loop)
 
 
-STEPS = ("read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr")
+STEPS = (
+    "read plan",
+    "generate branch",
+    "create worktree",
+    "run agent",
+    "commit and push",
+    "create pr",
+)
 
 
 @given(
@@ -99,7 +134,9 @@ STEPS = ("read plan", "generate branch", "create worktree", "run agent", "commit
     st.sampled_from([None, 7]),
 )
 @example(1, "failed", "=", "=", None)
-def test_forge_loads_a_run_that_was_born_here(done: int, how: str, branch: str, error: str, number: int | None) -> None:
+def test_forge_loads_a_run_that_was_born_here(
+    done: int, how: str, branch: str, error: str, number: int | None
+) -> None:
     phase = STEPS[min(done, 5)]
     label = "run-complete" if done == 6 else f"{phase}-{how}"
     written = forge.write(
@@ -120,10 +157,19 @@ def test_forge_loads_a_run_that_was_born_here(done: int, how: str, branch: str, 
     )
     found = require_forge(written)
     assert [step["status"] for step in found["steps"]].count("completed") >= done - (done == 6)
-    assert (found["plan_path"], found["branch"], found.get("pr_number")) == ("plans/x.md", branch, number)
+    assert (found["plan_path"], found["branch"], found.get("pr_number")) == (
+        "plans/x.md",
+        branch,
+        number,
+    )
 
 
-FINDINGS = st.builds(ReviewFinding, st.sampled_from(["critical", "major", "minor"]), TEXTS.filter(bool), st.integers(1, 9))
+FINDINGS = st.builds(
+    ReviewFinding,
+    st.sampled_from(["critical", "major", "minor"]),
+    TEXTS.filter(bool),
+    st.integers(1, 9),
+)
 
 
 @given(
@@ -155,18 +201,30 @@ def test_quasar_loads_a_review_of_ours(state: CycleState) -> None:
         ["start PLAN", "block PLAN --notes why"],
     ],
 )
-def test_the_protocol_holds_for_a_track_that_was_born_here(imports: Imports, reports: list[str]) -> None:
+def test_the_protocol_holds_for_a_track_that_was_born_here(
+    imports: Imports, reports: list[str]
+) -> None:
     for report in reports:
-        imports.ok("step", *report.split(), "--track", "login", "--agent", "superpowers:writing-plans")
+        imports.ok(
+            "step", *report.split(), "--track", "login", "--agent", "superpowers:writing-plans"
+        )
     run = imports.ok("runs").split("\t")[0]
     loop = require_superpowers(imports.ok("export", run, "--format", "superpowers").encode())
-    begun = {step for step, record in loop["checkpoints"].items() if record["status"] != "NOT_STARTED"}
-    assert reports[-1].split()[1] in begun <= {report.split()[1] for report in reports}  # a plan that fails is to be made again
+    begun = {
+        step for step, record in loop["checkpoints"].items() if record["status"] != "NOT_STARTED"
+    }
+    assert (
+        reports[-1].split()[1] in begun <= {report.split()[1] for report in reports}
+    )  # a plan that fails is to be made again
 
 
 def test_it_holds_for_what_a_track_of_theirs_became(imports: Imports) -> None:
     made: Checkpoint = checkpoint(
-        state={"track_id": "t", "own": [1], "loop_state": {"current_step": "PLAN", "step_status": "NOT_STARTED", "checkpoints": {}}}
+        state={
+            "track_id": "t",
+            "own": [1],
+            "loop_state": {"current_step": "PLAN", "step_status": "NOT_STARTED", "checkpoints": {}},
+        }
     )
     assert json.loads(superpowers.write(made, []))["own"] == [1]
     require_superpowers(superpowers.write(made, []))

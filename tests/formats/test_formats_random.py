@@ -63,7 +63,11 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.samp
 """Any text, and what YAML and TOML are known to trip over."""
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=8,
 )
@@ -95,31 +99,59 @@ def test_yaml_reads_back_as_it_was(table: dict[str, Any], steps: list[dict[str, 
     data = yaml_text.write(whole, frozenset())
     assert yaml.safe_load(data) == whole
     as_text = {
-        key: str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else value
+        key: str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+        if isinstance(value, int)
+        else value
         for key, value in whole.items()
     }
     assert yaml_text.read(data.decode(), Remarks()) == as_text
 
 
-@given(TEXTS, TEXTS, st.sampled_from(["pending", "running", "completed", "failed"]), st.dictionaries(TEXTS, TEXTS, max_size=2))
+@given(
+    TEXTS,
+    TEXTS,
+    st.sampled_from(["pending", "running", "completed", "failed"]),
+    st.dictionaries(TEXTS, TEXTS, max_size=2),
+)
 def test_a_run_of_forge(plan: str, error: str, status: str, unknown: dict[str, str]) -> None:
     more = {key: value for key, value in unknown.items() if key not in forge.ORDER}
-    table = {"id": "20260217-120000-x", "plan_path": plan, "status": "failed", "created_at": "2026-02-17T12:00:00Z"} | more
-    table["steps"] = [{"name": "run agent", "status": status, **({"error": error} if error else {})}]  # type: ignore[assignment]
+    table = {
+        "id": "20260217-120000-x",
+        "plan_path": plan,
+        "status": "failed",
+        "created_at": "2026-02-17T12:00:00Z",
+    } | more
+    table["steps"] = [
+        {"name": "run agent", "status": status, **({"error": error} if error else {})}
+    ]  # type: ignore[assignment]
     data = yaml_text.write(table, forge.TIMES)
     record = forge.read(Source("x.yaml", data))
     kept = {key: value for key, value in record.state.items() if key != "import"}
     assert kept == table
     assert record.errors == ((error,) if error else ())
     written = forge.write(
-        checkpoint(run="20260217-120000-x", sequence=1, state=record.state, errors=record.errors, label="run agent-failed"), []
+        checkpoint(
+            run="20260217-120000-x",
+            sequence=1,
+            state=record.state,
+            errors=record.errors,
+            label="run agent-failed",
+        ),
+        [],
     )
     again = forge.read(Source("x.yaml", written))
     assert {key: again.state[key] for key in more} == more
     assert [step["name"] for step in again.state["steps"]] == ["run agent"]
 
 
-FINDINGS = st.builds(ReviewFinding, st.sampled_from(["critical", "major", "minor"]), TEXTS.filter(bool), st.integers(1, 9))
+FINDINGS = st.builds(
+    ReviewFinding,
+    st.sampled_from(["critical", "major", "minor"]),
+    TEXTS.filter(bool),
+    st.integers(1, 9),
+)
 
 
 @given(
@@ -135,7 +167,9 @@ FINDINGS = st.builds(ReviewFinding, st.sampled_from(["critical", "major", "minor
         cycle_commits=st.lists(TEXTS, max_size=2).map(tuple),
         findings=st.lists(FINDINGS, max_size=2).map(tuple),
         all_findings=st.lists(FINDINGS, max_size=2).map(tuple),
-        created_at=st.sampled_from(["", "2026-02-24T20:08:59.000000Z", "2026-02-24T20:08:59.120000Z"]),
+        created_at=st.sampled_from(
+            ["", "2026-02-24T20:08:59.000000Z", "2026-02-24T20:08:59.120000Z"]
+        ),
     )
 )
 @settings(max_examples=examples(200))
@@ -154,7 +188,12 @@ def test_a_review_of_quasar(state: CycleState) -> None:
 
 @given(st.dictionaries(TEXTS, JSON, max_size=4), st.lists(TEXTS, max_size=2), TEXTS)
 def test_a_checkpoint_of_rlm_act(more: dict[str, Any], errors: list[str], path: str) -> None:
-    state = {"project_path": path or "p", "autonomy_mode": "checkpoint", "phase_results": {}, **more}
+    state = {
+        "project_path": path or "p",
+        "autonomy_mode": "checkpoint",
+        "phase_results": {},
+        **more,
+    }
     document = {
         "id": "x",
         "phase": "research-failed",
@@ -173,17 +212,29 @@ def test_a_checkpoint_of_rlm_act(more: dict[str, Any], errors: list[str], path: 
     assert record.errors == tuple(errors)
     written = json.loads(rlm_act.write(checkpoint(state=record.state, errors=record.errors), []))
     assert list(written) == ["id", "phase", "timestamp", "state", "errors", "git_commit"]
-    assert {key: written["state"][key] for key in more if key not in rlm_act.STATE and key != "import"} == {
-        key: value for key, value in more.items() if key not in rlm_act.STATE and key != "import"
-    }
+    assert {
+        key: written["state"][key] for key in more if key not in rlm_act.STATE and key != "import"
+    } == {key: value for key, value in more.items() if key not in rlm_act.STATE and key != "import"}
 
 
 @given(st.dictionaries(TEXTS, JSON, max_size=4), TEXTS, TEXTS)
 def test_metadata_of_superpowers(more: dict[str, Any], step: str, status: str) -> None:
-    loop = {"current_step": step, "step_status": status, "checkpoints": {"PLAN": {"status": status, "own": 1}}}
-    document = {"version": 3, "track_id": "t", **{key: value for key, value in more.items() if key != "blockers"}, "loop_state": loop}
+    loop = {
+        "current_step": step,
+        "step_status": status,
+        "checkpoints": {"PLAN": {"status": status, "own": 1}},
+    }
+    document = {
+        "version": 3,
+        "track_id": "t",
+        **{key: value for key, value in more.items() if key != "blockers"},
+        "loop_state": loop,
+    }
     try:
-        record = superpowers.read(Source("conductor/tracks/t/metadata.json", json.dumps(document).encode()), graph_file.preset())
+        record = superpowers.read(
+            Source("conductor/tracks/t/metadata.json", json.dumps(document).encode()),
+            graph_file.preset(),
+        )
     except Unreadable:
         pytest.fail("it is one")
     written = json.loads(superpowers.write(checkpoint(state=record.state), []))

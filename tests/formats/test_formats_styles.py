@@ -26,21 +26,38 @@ def test_yaml_of_forge(path: Path) -> None:
     assert yaml_text.write(table, forge.TIMES).decode() == path.read_text()
 
 
-@pytest.mark.parametrize("path", [path for path in sorted(SAMPLES.glob("quasar/*.toml")) if "nebula" not in path.name], ids=named)
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(SAMPLES.glob("quasar/*.toml")) if "nebula" not in path.name],
+    ids=named,
+)
 def test_toml_of_quasar(path: Path) -> None:
     """But for what a state does not keep: the offset of its time, and half a character."""
     record = quasar.read(Source(path.name, path.read_bytes()))
     losses: list[str] = []
     written = quasar.write(
-        Checkpoint(id="x", label=record.phase, timestamp="2026-01-01T00:00:00Z", git_sha="", trigger="import:quasar", state=record.state),
+        Checkpoint(
+            id="x",
+            label=record.phase,
+            timestamp="2026-01-01T00:00:00Z",
+            git_sha="",
+            trigger="import:quasar",
+            state=record.state,
+        ),
         losses,
     )
-    expected = path.read_text("utf-8", "replace").replace("2026-02-28T23:16:02.408934-05:00", "2026-03-01T04:16:02.408934Z")
+    expected = path.read_text("utf-8", "replace").replace(
+        "2026-02-28T23:16:02.408934-05:00", "2026-03-01T04:16:02.408934Z"
+    )
     assert written.decode() == expected
     assert losses == []
 
 
-@pytest.mark.parametrize("path", sorted(path for path in SAMPLES.rglob("*.*") if path.suffix in detection.SUFFIXES), ids=named)
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for path in SAMPLES.rglob("*.*") if path.suffix in detection.SUFFIXES),
+    ids=named,
+)
 def test_formats_are_told_by_their_content(path: Path) -> None:
     wanted = path.relative_to(SAMPLES).parts[0].removesuffix("-checkpoints")
     if "nebula" in path.name:
@@ -49,7 +66,16 @@ def test_formats_are_told_by_their_content(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"name": "x", "version": "1"}', "a = 1\n", "steps:\n  - run: make\n", "", "[]", "{}", "version = 1\nmax_cycles = 3\n"]
+    "text",
+    [
+        '{"name": "x", "version": "1"}',
+        "a = 1\n",
+        "steps:\n  - run: make\n",
+        "",
+        "[]",
+        "{}",
+        "version = 1\nmax_cycles = 3\n",
+    ],
 )
 def test_what_is_none_of_them(text: str) -> None:
     for suffix in detection.SUFFIXES:
@@ -92,10 +118,25 @@ def test_strings_in_the_style_of_yaml_v3(value: object, text: str) -> None:
 
 def test_go_writes_no_exponents_and_no_zeros_at_the_end_of_a_second() -> None:
     text = (SAMPLES / "quasar/quasar-5r9x.cycle1.toml").read_text()
-    changed = re.sub(r"^total_cost_usd = .*$", "total_cost_usd = 0.0000001", text, flags=re.MULTILINE)
-    changed = re.sub(r"^max_budget_usd = .*$", "max_budget_usd = 1000000000000000000000.0", changed, flags=re.MULTILINE)
+    changed = re.sub(
+        r"^total_cost_usd = .*$", "total_cost_usd = 0.0000001", text, flags=re.MULTILINE
+    )
+    changed = re.sub(
+        r"^max_budget_usd = .*$",
+        "max_budget_usd = 1000000000000000000000.0",
+        changed,
+        flags=re.MULTILINE,
+    )
     record = quasar.read(Source("x.toml", changed.encode()))
     again = quasar.write(
-        Checkpoint(id="x", label="a-failed", timestamp="2026-01-01T00:00:00Z", git_sha="", trigger="x", state=record.state), []
+        Checkpoint(
+            id="x",
+            label="a-failed",
+            timestamp="2026-01-01T00:00:00Z",
+            git_sha="",
+            trigger="x",
+            state=record.state,
+        ),
+        [],
     )
     assert again.decode() == changed

@@ -44,7 +44,9 @@ def test_every_sample_once_and_back_byte_for_byte(imports: Imports) -> None:
         assert (imports.checkout.path.parent / "out").read_bytes() == exported.stdout
         (imports.checkout.path.parent / "out").unlink()
     after = imports.checkout.fingerprint()
-    assert {key: after[key] for key in after if key != "refs"} == {key: before[key] for key in before if key != "refs"}
+    assert {key: after[key] for key in after if key != "refs"} == {
+        key: before[key] for key in before if key != "refs"
+    }
 
 
 def test_runs_with_order_time_and_status(imports: Imports) -> None:
@@ -88,9 +90,19 @@ def test_runs_with_order_time_and_status(imports: Imports) -> None:
         ("run agent", "failed"),
         ("commit and push", "pending"),
     ]
-    assert auth.events[3].errors == ('step 4: agent exited 1\nstderr: "boom": it\'s bad\n  indented\ttab',)
-    listed = [line.split("\t") for line in imports.ok("list", "--run", "20260105-190221-rlm-act").splitlines()]
-    assert [cells[3] for cells in listed] == ["beads_sync-failed", "multi_doc-complete", "tdd_planning-complete", "decomposition-complete"]
+    assert auth.events[3].errors == (
+        'step 4: agent exited 1\nstderr: "boom": it\'s bad\n  indented\ttab',
+    )
+    listed = [
+        line.split("\t")
+        for line in imports.ok("list", "--run", "20260105-190221-rlm-act").splitlines()
+    ]
+    assert [cells[3] for cells in listed] == [
+        "beads_sync-failed",
+        "multi_doc-complete",
+        "tdd_planning-complete",
+        "decomposition-complete",
+    ]
     assert [cells[1] for cells in listed] == sorted((cells[1] for cells in listed), reverse=True)
 
 
@@ -103,8 +115,12 @@ def test_what_was_imported_does_not_expire_by_its_old_date(imports: Imports, clo
         here.clock = lambda: int(dt.datetime.now(dt.UTC).timestamp() * 1e6) + 2 * policy.DAY
         found = expiry.expire(here, policy.Policy())
         assert list(found.checkpoints) == []
-        assert "it was imported: only expire --all lets it go" in {fate.reason for fate in found.runs}
-        everything = policy.Policy(everything=True, keep_last=0, older_than=3 * policy.DAY, runs_older_than=3 * policy.DAY)
+        assert "it was imported: only expire --all lets it go" in {
+            fate.reason for fate in found.runs
+        }
+        everything = policy.Policy(
+            everything=True, keep_last=0, older_than=3 * policy.DAY, runs_older_than=3 * policy.DAY
+        )
         assert list(expiry.expire(here, everything, dry_run=True).checkpoints) == []
         here.clock = lambda: int(dt.datetime.now(dt.UTC).timestamp() * 1e6) + 4 * policy.DAY
         gone = expiry.expire(here, everything)
@@ -137,7 +153,9 @@ class TestAgain:
         (second,) = imports(self.NAME)
         assert (second.status, second.run) == ("imported", first.run)
         assert second.checkpoint != first.checkpoint
-        assert [line.split("\t")[0] for line in imports.ok("list", "--run", first.run).splitlines()] == [
+        assert [
+            line.split("\t")[0] for line in imports.ok("list", "--run", first.run).splitlines()
+        ] == [
             second.checkpoint,
             first.checkpoint,
         ]
@@ -145,18 +163,33 @@ class TestAgain:
     def test_a_run_that_has_gone_on_here_refuses_it_by_name(self, imports: Imports) -> None:
         imports.bring("superpowers")
         (first,) = imports(self.NAME)
-        imports.ok("step", "progress", "EXECUTE", "--run", first.run, "--task", "1.3", "--task-status", "PASSED")
+        imports.ok(
+            "step",
+            "progress",
+            "EXECUTE",
+            "--run",
+            first.run,
+            "--task",
+            "1.3",
+            "--task-status",
+            "PASSED",
+        )
         assert [line.status for line in imports(self.NAME)] == ["known"]
         self.change(imports, "Task 1.2", "Task 1.3")
         done = imports.ckpt("import", self.NAME, at=imports.checkout)
         assert (done.code, done.out) == (1, "")
-        assert f"{self.NAME}: refused: run {first.run} has gone on here since it was imported: --fork makes a second run" in done.err
+        assert (
+            f"{self.NAME}: refused: run {first.run} has gone on here since it was imported: --fork makes a second run"
+            in done.err
+        )
         (forked,) = imports("--fork", self.NAME)
         assert (forked.status, forked.run) == ("imported", f"{first.run}-2")
         assert [line.status for line in imports("--fork", self.NAME)] == ["known"]
         assert imports.ok("verify") == ""
 
-    def test_the_same_forge_id_with_another_beginning_is_another_run(self, imports: Imports) -> None:
+    def test_the_same_forge_id_with_another_beginning_is_another_run(
+        self, imports: Imports
+    ) -> None:
         imports.bring("forge")
         name = ".forge/runs/20260217-130000-yes.new-pending.6steps.yaml"
         imports(name)
@@ -173,7 +206,9 @@ class TestAgain:
         assert [(line.path, line.status, line.run, line.label, line.remarks) for line in would] == [
             (line.path, line.status, line.run, line.label, line.remarks) for line in made
         ]
-        named = {(line.path, line.checkpoint) for line in made if line.checkpoint in line.path}  # rlm-act's files say their ids
+        named = {
+            (line.path, line.checkpoint) for line in made if line.checkpoint in line.path
+        }  # rlm-act's files say their ids
         assert {(line.path, line.checkpoint) for line in would if line.checkpoint != "-"} == named
 
     @pytest.mark.long
@@ -181,10 +216,18 @@ class TestAgain:
         imports.bring()
         call = [sys.executable, "-m", "gitckpt", "import", "."]
         env = os.environ | {"PYTHONPATH": str(PROJECT)}
-        several = [subprocess.Popen(call, cwd=imports.checkout.path, env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        several = [
+            subprocess.Popen(
+                call, cwd=imports.checkout.path, env=env, stdout=subprocess.PIPE, text=True
+            )
+            for _ in range(3)
+        ]
         told = [each.communicate()[0].splitlines() for each in several]
         assert [each.returncode for each in several] == [0, 0, 0]
-        assert sorted(line.split("\t")[1] for lines in told for line in lines) == ["imported"] * FILES + ["known"] * 2 * FILES
+        assert (
+            sorted(line.split("\t")[1] for lines in told for line in lines)
+            == ["imported"] * FILES + ["known"] * 2 * FILES
+        )
         assert imports.ok("verify") == ""
 
     def test_json(self, imports: Imports) -> None:
@@ -206,12 +249,24 @@ class TestAgain:
 
 
 class TestRlmAct:
-    def bring(self, imports: Imports, commit: str, timestamp: str, label: str = "research-complete", **state: object) -> Line:
+    def bring(
+        self,
+        imports: Imports,
+        commit: str,
+        timestamp: str,
+        label: str = "research-complete",
+        **state: object,
+    ) -> Line:
         document = {
             "id": "6f9619ff-8b86-4d11-b42d-00c04fc964ff",
             "phase": label,
             "timestamp": timestamp,
-            "state": {"project_path": "/home/ada/p", "autonomy_mode": "checkpoint", "started_at": "2026-01-05T10:00:00.5", **state},
+            "state": {
+                "project_path": "/home/ada/p",
+                "autonomy_mode": "checkpoint",
+                "started_at": "2026-01-05T10:00:00.5",
+                **state,
+            },
             "errors": [],
             "git_commit": commit,
         }
@@ -221,14 +276,23 @@ class TestRlmAct:
 
     def test_a_local_time_that_was_called_utc(self, imports: Imports) -> None:
         """B1: before its own commit, it was local: the zone of the committer is the one that it was written in."""
-        env = {"GIT_COMMITTER_DATE": "2026-01-05T10:00:00-0500", "GIT_AUTHOR_DATE": "2026-01-05T10:00:00-0500"}
+        env = {
+            "GIT_COMMITTER_DATE": "2026-01-05T10:00:00-0500",
+            "GIT_AUTHOR_DATE": "2026-01-05T10:00:00-0500",
+        }
         imports.checkout.git("commit", "--quiet", "--allow-empty", "-m", "local", env=env)
         made = self.bring(imports, imports.checkout.head(), "2026-01-05T10:00:03.250000Z")
-        assert (made.timestamp, made.run) == ("2026-01-05T15:00:03.250000Z", "20260105-150000-rlm-act")
+        assert (made.timestamp, made.run) == (
+            "2026-01-05T15:00:03.250000Z",
+            "20260105-150000-rlm-act",
+        )
         assert "repaired" in made.remarks
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
             kept = store.read(made.checkpoint)
-        assert (kept.git_sha, kept.state["import"]["timestamp"]) == (imports.checkout.head(), "2026-01-05T10:00:03.250000Z")
+        assert (kept.git_sha, kept.state["import"]["timestamp"]) == (
+            imports.checkout.head(),
+            "2026-01-05T10:00:03.250000Z",
+        )
         assert kept.imported is not None
         assert kept.imported.untrusted is None
 
@@ -236,7 +300,11 @@ class TestRlmAct:
         made = self.bring(imports, "9" * 40, "2026-01-05T10:00:03.250000Z")
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
             kept = store.read(made.checkpoint)
-        assert (kept.git_sha, kept.state["import"]["git_commit"], made.timestamp) == ("", "9" * 40, "2026-01-05T10:00:03.250000Z")
+        assert (kept.git_sha, kept.state["import"]["git_commit"], made.timestamp) == (
+            "",
+            "9" * 40,
+            "2026-01-05T10:00:03.250000Z",
+        )
         assert kept.imported is not None
         assert kept.imported.untrusted is True
         assert imports.ok("verify") == ""
@@ -252,36 +320,74 @@ class TestRlmAct:
             ("research-pending", "research-pending-partial"),
         ],
     )
-    def test_every_label_that_was_ever_written(self, imports: Imports, said: str, label: str) -> None:
+    def test_every_label_that_was_ever_written(
+        self, imports: Imports, said: str, label: str
+    ) -> None:
         assert self.bring(imports, "", "2026-01-05T10:00:03Z", said).label == label
 
     def test_what_a_file_has_becomes_the_inputs(self, imports: Imports) -> None:
         imports.checkout.write("plans/plan.md", "the plan\n")
         results = {
             "research": {"status": "complete", "artifacts": ["/etc/passwd"]},
-            "tdd_planning": {"status": "complete", "metadata": {"plan_path": "/home/ada/p/plans/plan.md"}},
-            "beads_sync": {"status": "complete", "metadata": {"phase_issue_ids": ["bd-1", "bd-2"], "epic_id": "bd-9"}},
+            "tdd_planning": {
+                "status": "complete",
+                "metadata": {"plan_path": "/home/ada/p/plans/plan.md"},
+            },
+            "beads_sync": {
+                "status": "complete",
+                "metadata": {"phase_issue_ids": ["bd-1", "bd-2"], "epic_id": "bd-9"},
+            },
         }
-        made = self.bring(imports, "", "2026-01-05T10:00:03Z", phase_results=results, metadata={"research_question": "why?"})
+        made = self.bring(
+            imports,
+            "",
+            "2026-01-05T10:00:03Z",
+            phase_results=results,
+            metadata={"research_question": "why?"},
+        )
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
             drives = store.read(made.checkpoint).pipeline
         assert drives is not None
         inputs = dict(drives.inputs)
-        assert (inputs["issues"], inputs["epic"], inputs["question"]) == ("bd-1 bd-2", "bd-9", "why?")
+        assert (inputs["issues"], inputs["epic"], inputs["question"]) == (
+            "bd-1 bd-2",
+            "bd-9",
+            "why?",
+        )
         assert inputs["research_path"] == ""  # it lies outside of the repository, and is not read
         assert list(drives.contents) == ["plan_path"]
         assert list(drives.completed) == ["research", "tdd_planning", "beads_sync"]
 
     @pytest.mark.parametrize(
-        ("name", "wanted"), [("../../x", "feature"), ("/x", "feature"), ("..", "feature"), ("a/b", "feature"), ("add login", "add login")]
+        ("name", "wanted"),
+        [
+            ("../../x", "feature"),
+            ("/x", "feature"),
+            ("..", "feature"),
+            ("a/b", "feature"),
+            ("add login", "add login"),
+        ],
     )
-    def test_a_plan_name_is_no_way_out_of_the_worktree(self, imports: Imports, name: str, wanted: str) -> None:
-        results = {"beads_sync": {"status": "complete", "metadata": {"phase_issue_ids": ["--db=/x", "bd-1", "a b"], "epic_id": "-e"}}}
-        made = self.bring(imports, "", "2026-01-05T10:00:03Z", phase_results=results, metadata={"plan_name": name})
+    def test_a_plan_name_is_no_way_out_of_the_worktree(
+        self, imports: Imports, name: str, wanted: str
+    ) -> None:
+        results = {
+            "beads_sync": {
+                "status": "complete",
+                "metadata": {"phase_issue_ids": ["--db=/x", "bd-1", "a b"], "epic_id": "-e"},
+            }
+        }
+        made = self.bring(
+            imports, "", "2026-01-05T10:00:03Z", phase_results=results, metadata={"plan_name": name}
+        )
         with Store.open(imports.checkout.path, adapter="plumbing") as store:
             drives = store.read(made.checkpoint).pipeline
         assert drives is not None
-        assert (drives.inputs["plan_name"], drives.inputs["issues"], drives.inputs["epic"]) == (wanted, "bd-1", "")
+        assert (drives.inputs["plan_name"], drives.inputs["issues"], drives.inputs["epic"]) == (
+            wanted,
+            "bd-1",
+            "",
+        )
         assert ("is not taken as plan_name" in made.remarks) == (wanted == "feature")
 
 
@@ -302,9 +408,14 @@ def test_a_history_in_git_becomes_one_run(imports: Imports) -> None:
         found = [store.read(line.checkpoint) for line in made]
     by_sequence = sorted(found, key=lambda each: each.sequence or 0)
     assert {each.git_sha for each in found} == {first, imports.checkout.head(), ""}
-    said = [each.state["loop_state"]["checkpoints"]["PARALLEL_EXECUTE"]["last_task"] for each in by_sequence]
+    said = [
+        each.state["loop_state"]["checkpoints"]["PARALLEL_EXECUTE"]["last_task"]
+        for each in by_sequence
+    ]
     assert sorted(said) == ["Task 1.2", "Task 1.3", "Task 1.4"]
-    assert [line.status for line in imports("--history", ".") if "login" in line.path] == ["known"] * 3
+    assert [line.status for line in imports("--history", ".") if "login" in line.path] == [
+        "known"
+    ] * 3
 
 
 def test_a_history_is_read_whatever_is_set_for_log(imports: Imports) -> None:
@@ -315,20 +426,39 @@ def test_a_history_is_read_whatever_is_set_for_log(imports: Imports) -> None:
     checkout.commit("one")
     head, _, message = checkout.git("cat-file", "commit", "HEAD").partition("\n\n")
     signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQEzBAAB\n -----END PGP SIGNATURE-----"
-    signed = checkout.git("hash-object", "-t", "commit", "-w", "--stdin", data=f"{head}\n{signature}\n\n{message}\n".encode()).strip()
+    signed = checkout.git(
+        "hash-object",
+        "-t",
+        "commit",
+        "-w",
+        "--stdin",
+        data=f"{head}\n{signature}\n\n{message}\n".encode(),
+    ).strip()
     checkout.git("update-ref", "HEAD", signed)
     program = checkout.write("gpg", "#!/bin/sh\necho 'gpg: who is that?' >&2; exit 1\n")
     program.chmod(0o755)
-    for key, value in (("log.showSignature", "true"), ("log.follow", "true"), ("gpg.program", str(program))):
+    for key, value in (
+        ("log.showSignature", "true"),
+        ("log.follow", "true"),
+        ("gpg.program", str(program)),
+    ):
         checkout.git("config", key, value)
     assert {line.status for line in imports("--history", "conductor")} == {"imported"}
 
 
-def test_the_first_digits_of_a_commit_are_no_commit(ckpt: Ckpt, make_checkout: Callable[..., Checkout]) -> None:
+def test_the_first_digits_of_a_commit_are_no_commit(
+    ckpt: Ckpt, make_checkout: Callable[..., Checkout]
+) -> None:
     checkout = make_checkout("long", "--object-format=sha256")
     checkout.commit("one", a="a")
     own = "1f626451-1083-4692-9d9f-624a8d97acef"
-    said = {"id": own, "phase": "research-failed", "timestamp": "2026-01-05T15:23:33Z", "state": {}, "git_commit": checkout.head()[:40]}
+    said = {
+        "id": own,
+        "phase": "research-failed",
+        "timestamp": "2026-01-05T15:23:33Z",
+        "state": {},
+        "git_commit": checkout.head()[:40],
+    }
     checkout.write("a.json", json.dumps(said))
     assert ckpt("import", "a.json", at=checkout).code == 0
     assert json.loads(ckpt("show", own, "--json", at=checkout).out)["git_sha"] == ""
@@ -343,16 +473,28 @@ def test_a_linked_commit_of_a_forge_branch(imports: Imports) -> None:
         kept = store.read(made.checkpoint)
     assert kept.git_sha == imports.checkout.head()
     assert kept.pipeline is not None
-    assert list(kept.pipeline.completed) == ["generate branch", "create worktree"]  # the plan is read again
+    assert list(kept.pipeline.completed) == [
+        "generate branch",
+        "create worktree",
+    ]  # the plan is read again
     assert kept.branch == "forge/auth"
 
 
 @pytest.mark.parametrize(
-    ("phases", "name"), [((), "reviewing"), (("--phases", "filtering"), "review_complete"), (("--phases", "linting"), "resolving_issues")]
+    ("phases", "name"),
+    [
+        ((), "reviewing"),
+        (("--phases", "filtering"), "review_complete"),
+        (("--phases", "linting"), "resolving_issues"),
+    ],
 )
-def test_the_numbers_of_quasars_phases_moved(imports: Imports, phases: tuple[str, ...], name: str) -> None:
+def test_the_numbers_of_quasars_phases_moved(
+    imports: Imports, phases: tuple[str, ...], name: str
+) -> None:
     text = (SAMPLES / "quasar/quasar-5r9x.cycle1.toml").read_text()
-    imports.checkout.write("checkpoint.toml", re.sub(r"^phase = .*$", "phase = 6", text, flags=re.MULTILINE))
+    imports.checkout.write(
+        "checkpoint.toml", re.sub(r"^phase = .*$", "phase = 6", text, flags=re.MULTILINE)
+    )
     (made,) = imports(*phases, "checkpoint.toml")
     with Store.open(imports.checkout.path, adapter="plumbing") as store:
         assert store.read(made.checkpoint).state["review"]["more"]["phase"] == name
@@ -384,10 +526,15 @@ def test_what_is_skipped_and_what_cannot_be_read(imports: Imports) -> None:
 def test_nothing_to_import(imports: Imports) -> None:
     done = imports.ckpt("import", ".", at=imports.checkout)
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("error: nothing was imported: no file of one of the formats was found\nhint: ")
+    assert done.err.startswith(
+        "error: nothing was imported: no file of one of the formats was found\nhint: "
+    )
     assert imports.ckpt("import", ".", "--json", at=imports.checkout).code == 1
     imports.bring("workflow-checkpoints")
-    assert [imports.ckpt("import", ".", at=imports.checkout).code for _ in range(2)] == [0, 0]  # the second time, all is known
+    assert [imports.ckpt("import", ".", at=imports.checkout).code for _ in range(2)] == [
+        0,
+        0,
+    ]  # the second time, all is known
 
 
 RLM = {"id": "x", "phase": "research-complete", "timestamp": "2026-01-01T00:00:00Z", "state": {}}
@@ -398,15 +545,37 @@ FORGE_TEXT = "id: x\nstatus: active\ncreated_at: 2026-02-17T12:00:00Z\nsteps:\n 
 @pytest.mark.parametrize(
     ("path", "text", "lacks"),
     [
-        (".rlm-act-checkpoints/d.json", json.dumps({**RLM, "state": []}), "id, phase, timestamp, state"),
-        (".rlm-act-checkpoints/d.json", '{"id": "x", "phase": "research-complete", "state": {}}', "id, phase, timestamp, state"),
-        (".forge/runs/x.yaml", FORGE_TEXT.replace("id: x\n", ""), "id, status, created_at, or steps with names"),
-        (".forge/runs/x.yaml", FORGE_TEXT.partition("steps:")[0] + "steps: no\n", "id, status, created_at, or steps with names"),
-        (".quasar/checkpoint.a.toml", 'version = 1\nphase_id = "a"\n', "version, cycle, max_cycles, task_title, phase"),
+        (
+            ".rlm-act-checkpoints/d.json",
+            json.dumps({**RLM, "state": []}),
+            "id, phase, timestamp, state",
+        ),
+        (
+            ".rlm-act-checkpoints/d.json",
+            '{"id": "x", "phase": "research-complete", "state": {}}',
+            "id, phase, timestamp, state",
+        ),
+        (
+            ".forge/runs/x.yaml",
+            FORGE_TEXT.replace("id: x\n", ""),
+            "id, status, created_at, or steps with names",
+        ),
+        (
+            ".forge/runs/x.yaml",
+            FORGE_TEXT.partition("steps:")[0] + "steps: no\n",
+            "id, status, created_at, or steps with names",
+        ),
+        (
+            ".quasar/checkpoint.a.toml",
+            'version = 1\nphase_id = "a"\n',
+            "version, cycle, max_cycles, task_title, phase",
+        ),
     ],
 )
 @pytest.mark.parametrize("by_name", [True, False])
-def test_a_damaged_file_is_an_error(imports: Imports, path: str, text: str, lacks: str, by_name: bool) -> None:
+def test_a_damaged_file_is_an_error(
+    imports: Imports, path: str, text: str, lacks: str, by_name: bool
+) -> None:
     imports.checkout.write(path, text)
     done = imports.ckpt("import", path if by_name else ".", at=imports.checkout)
     assert (done.code, done.out) == (1, "")
@@ -430,7 +599,12 @@ def test_a_damaged_file_is_an_error(imports: Imports, path: str, text: str, lack
             "has errors that are no texts: they are not among those of the checkpoint",
             ["a"],
         ),
-        ("a.json", json.dumps(RLM | {"timestamp": "2026-01-01T00:00:00"}), "has a time without an offset: it is taken for UTC", []),
+        (
+            "a.json",
+            json.dumps(RLM | {"timestamp": "2026-01-01T00:00:00"}),
+            "has a time without an offset: it is taken for UTC",
+            [],
+        ),
         (
             "a.json",
             json.dumps({"version": 3, "track_id": "t", "status": "new", "loop_state": "EXECUTE"}),
@@ -443,9 +617,24 @@ def test_a_damaged_file_is_an_error(imports: Imports, path: str, text: str, lack
             "has the step 'read plan' more than once: it is complete where all of them are",
             [],
         ),
-        ("a.yaml", FORGE_TEXT.replace("00Z", "00"), "has a time without an offset: it is taken for UTC", []),
-        ("a.toml", CYCLE.replace("20:08:59Z", "20:08:59"), "has a time without an offset: it is taken for UTC", []),
-        ("a.toml", CYCLE + "mine = 1\n", "has findings with a key 'mine': the original alone has it", []),
+        (
+            "a.yaml",
+            FORGE_TEXT.replace("00Z", "00"),
+            "has a time without an offset: it is taken for UTC",
+            [],
+        ),
+        (
+            "a.toml",
+            CYCLE.replace("20:08:59Z", "20:08:59"),
+            "has a time without an offset: it is taken for UTC",
+            [],
+        ),
+        (
+            "a.toml",
+            CYCLE + "mine = 1\n",
+            "has findings with a key 'mine': the original alone has it",
+            [],
+        ),
         (
             "a.toml",
             CYCLE.replace("lint_output = ''\n", ""),
@@ -454,7 +643,9 @@ def test_a_damaged_file_is_an_error(imports: Imports, path: str, text: str, lack
         ),
     ],
 )
-def test_what_is_dropped_is_told_of(imports: Imports, path: str, text: str, remark: str, errors: list[str]) -> None:
+def test_what_is_dropped_is_told_of(
+    imports: Imports, path: str, text: str, remark: str, errors: list[str]
+) -> None:
     imports.checkout.write(path, text)
     (made,) = imports(path)
     assert remark in made.remarks.split("; ")
@@ -463,7 +654,10 @@ def test_what_is_dropped_is_told_of(imports: Imports, path: str, text: str, rema
     assert list(kept.errors) == errors
     assert kept.imported is not None
     assert "without an offset" not in remark or kept.imported.untrusted
-    assert imports.ckpt("export", made.checkpoint, "--format", made.format, at=imports.checkout).out == text
+    assert (
+        imports.ckpt("export", made.checkpoint, "--format", made.format, at=imports.checkout).out
+        == text
+    )
 
 
 def test_the_places_are_those_of_the_samples() -> None:

@@ -24,36 +24,61 @@ HEAD = "id: x\nstatus: a\ncreated_at: 2026-02-17T12:00:00Z\nsteps:\n  - name: x\
 
 
 def rlm(**values: Any) -> str:
-    usual = {"id": "x", "phase": "research-complete", "timestamp": "2026-01-05T10:00:00Z", "state": {}, "errors": [], "git_commit": ""}
+    usual = {
+        "id": "x",
+        "phase": "research-complete",
+        "timestamp": "2026-01-05T10:00:00Z",
+        "state": {},
+        "errors": [],
+        "git_commit": "",
+    }
     return json.dumps(usual | values)
 
 
-LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"k{i}: &k{i} [{','.join([f'*k{i - 1}' if i else '*a'] * 9)}]\n" for i in range(1000))
+LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"k{i}: &k{i} [{','.join([f'*k{i - 1}' if i else '*a'] * 9)}]\n" for i in range(1000)
+)
 
 
 def bad() -> dict[str, str]:
     """Returns the files by their paths. They are made where they are used: who collects the tests need not hold 200 MB of them."""
     return {
-        f"{RLM}/large.json": '{"id":"x","phase":"a","timestamp":"t","state":{"x":"' + "a" * 100_000_000 + '"}}',
-        f"{RLM}/deep.json": '{"id":"x","phase":"a-complete","timestamp":"t","state":' + '{"a":' * 10000 + "1" + "}" * 10000 + "}",
-        f"{RLM}/lists.json": '{"id":"x","phase":"a-complete","timestamp":"t","state":{"a":' + "[" * 100_000 + "]" * 100_000 + "}}",
+        f"{RLM}/large.json": '{"id":"x","phase":"a","timestamp":"t","state":{"x":"'
+        + "a" * 100_000_000
+        + '"}}',
+        f"{RLM}/deep.json": '{"id":"x","phase":"a-complete","timestamp":"t","state":'
+        + '{"a":' * 10000
+        + "1"
+        + "}" * 10000
+        + "}",
+        f"{RLM}/lists.json": '{"id":"x","phase":"a-complete","timestamp":"t","state":{"a":'
+        + "[" * 100_000
+        + "]" * 100_000
+        + "}}",
         f"{RLM}/nul.json": '{"phase": "a\0"}',
         f"{RLM}/keys.json": rlm(state={str(number): number for number in range(300_000)}),
-        f"{RLM}/tables.json": rlm(state={"a": [0]}).replace("[0]", "[" + '{"":0},' * 2_300_000 + "0]"),  # parsed, they take half a gigabyte
+        f"{RLM}/tables.json": rlm(state={"a": [0]}).replace(
+            "[0]", "[" + '{"":0},' * 2_300_000 + "0]"
+        ),  # parsed, they take half a gigabyte
         f"{RLM}/torn.json": '{\n  "id": "1f626451-1083',
         f"{RLM}/empty.json": "",
         f"{FORGE}/laughs.yaml": LAUGHS + HEAD,
         f"{FORGE}/deep.yaml": HEAD + "z: " + "[" * 10000 + "]" * 10000 + "\n",
-        f"{FORGE}/tags.yaml": HEAD.replace("id: x", 'id: !!python/object/apply:os.system ["touch owned"]'),
+        f"{FORGE}/tags.yaml": HEAD.replace(
+            "id: x", 'id: !!python/object/apply:os.system ["touch owned"]'
+        ),
         f"{FORGE}/large.yaml": HEAD + "z: " + "a" * 2_000_000 + "\n",
         f"{FORGE}/twice.yaml": HEAD + "---\n" + HEAD,
         f"{FORGE}/many.yaml": HEAD + "z: [" + "a: b, " * 170_000 + "]\n",
-        "checkpoint.comments.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n" + "#\n" * 8_000_000,
+        "checkpoint.comments.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n"
+        + "#\n" * 8_000_000,
         "checkpoint.deep.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\nx = "
         + "[" * 10000
         + "]" * 10000
         + "\n",
-        "checkpoint.dots.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n" + ".".join("a" * 20000) + " = 1\n",
+        "checkpoint.dots.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n"
+        + ".".join("a" * 20000)
+        + " = 1\n",
     }
 
 
@@ -80,7 +105,11 @@ def test_each_is_an_error_and_the_others_are_imported(imports: Imports, spawn: S
     done = spawn("import", ".", at=imports.checkout, argv=[sys.executable, "-c", MEASURED])
     assert done.code == 1, done.err
     assert len(done.out.splitlines()) == 2
-    told = dict(line.removeprefix("warning: ").split(": failed: ") for line in done.err.splitlines() if ": failed: " in line)
+    told = dict(
+        line.removeprefix("warning: ").split(": failed: ")
+        for line in done.err.splitlines()
+        if ": failed: " in line
+    )
     assert set(told) == set(made)
     assert told[f"{FORGE}/laughs.yaml"] == "it has anchors or aliases, which forge never writes"
     assert told[f"{FORGE}/tags.yaml"] == "it has tags, which forge never writes"
@@ -103,8 +132,12 @@ def test_without_libyaml_a_tenth_is_read(monkeypatch: pytest.MonkeyPatch, import
 
 
 @pytest.mark.parametrize("count", [19, 20, 21, 5000])
-def test_a_few_things_are_told_of_a_file_and_the_others_counted(imports: Imports, count: int) -> None:
-    path = imports.checkout.write(f"{RLM}/odd.json", rlm(**{f"own{number}": 1 for number in range(count)}))
+def test_a_few_things_are_told_of_a_file_and_the_others_counted(
+    imports: Imports, count: int
+) -> None:
+    path = imports.checkout.write(
+        f"{RLM}/odd.json", rlm(**{f"own{number}": 1 for number in range(count)})
+    )
     (made,) = imports()
     told = [clause for clause in made.remarks.split("; ") if "own" in clause or "more" in clause]
     assert len(told) == min(count, 20) + (count > 20)
@@ -125,7 +158,9 @@ def test_names_of_any_length(imports: Imports, length: int) -> None:
     """A run for each of them, under an id of some length; to look for a free one must not read the name a thousand times."""
     for number in range(2):
         track = "t" * length + str(number)
-        text = json.dumps({"track_id": track, "created_at": "2026-02-10", "loop_state": {"current_step": "PLAN"}})
+        text = json.dumps(
+            {"track_id": track, "created_at": "2026-02-10", "loop_state": {"current_step": "PLAN"}}
+        )
         imports.checkout.write(f"conductor/tracks/{number}/metadata.json", text)
     done = imports.ckpt("import", ".", at=imports.checkout)
     assert done.code == 0, done.err
@@ -147,7 +182,12 @@ def test_a_thousand_runs_of_the_same_second(imports: Imports) -> None:
 @pytest.mark.long
 def test_a_mark_at_the_beginning_as_some_editors_write_it(imports: Imports) -> None:
     imports.bring()
-    files = [path for folder in PLACES.values() for path in (imports.checkout.path / folder).rglob("*.*") if path.suffix in SUFFIXES]
+    files = [
+        path
+        for folder in PLACES.values()
+        for path in (imports.checkout.path / folder).rglob("*.*")
+        if path.suffix in SUFFIXES
+    ]
     for path in files:
         path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
     made = imports()
@@ -155,8 +195,17 @@ def test_a_mark_at_the_beginning_as_some_editors_write_it(imports: Imports) -> N
     assert {line.status for line in made} == {"imported"}
     assert all("begins with a byte order mark" in line.remarks for line in made)
     for line in made:
-        imports.ok("export", line.checkpoint, "--format", line.format.replace("nebula", "quasar"), "-o", "../out")
-        assert (imports.checkout.path.parent / "out").read_bytes() == (imports.checkout.path / line.path).read_bytes()
+        imports.ok(
+            "export",
+            line.checkpoint,
+            "--format",
+            line.format.replace("nebula", "quasar"),
+            "-o",
+            "../out",
+        )
+        assert (imports.checkout.path.parent / "out").read_bytes() == (
+            imports.checkout.path / line.path
+        ).read_bytes()
 
 
 def test_names_that_are_no_text(imports: Imports, sample: Callable[[str], bytes]) -> None:
@@ -166,7 +215,10 @@ def test_names_that_are_no_text(imports: Imports, sample: Callable[[str], bytes]
     old = "345d2bb4-49dc-4b7e-9547-a6088147d8e9"
     for name, data in (
         (b"\xfe.json", sample("superpowers/done_20260301/metadata.json")),
-        (b"x.nebula.state.toml", sample("quasar/cicd.nebula.state.toml").replace(b"'CI/CD Pipeline'", b"''")),
+        (
+            b"x.nebula.state.toml",
+            sample("quasar/cicd.nebula.state.toml").replace(b"'CI/CD Pipeline'", b"''"),
+        ),
         (b"w.json", sample(f"workflow-checkpoints/{old}.json").replace(old.encode(), b"")),
     ):
         with open(os.path.join(above, name), "wb") as file:
@@ -176,7 +228,9 @@ def test_names_that_are_no_text(imports: Imports, sample: Callable[[str], bytes]
     assert imports.ok("verify") == ""
 
 
-def test_a_directory_that_cannot_be_read_is_told_of(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be_read_is_told_of(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checkout.write("closed/x.json", "{}")
     checkout.write("open/x.json", "{}")
     scan = os.scandir
@@ -188,7 +242,9 @@ def test_a_directory_that_cannot_be_read_is_told_of(checkout: Checkout, monkeypa
 
     monkeypatch.setattr(os, "scandir", refuse)
     found = list(files.search([str(checkout.path)], str(checkout.path)))
-    assert [(each.path, each.problem) for each in found if each.is_meant] == [("closed", "Permission denied")]
+    assert [(each.path, each.problem) for each in found if each.is_meant] == [
+        ("closed", "Permission denied")
+    ]
     assert [each.path for each in found if not each.is_meant] == ["open/x.json"]
 
 
@@ -206,10 +262,11 @@ def test_links_are_not_followed_and_pipes_not_waited_for(imports: Imports, tmp_p
 
 
 def test_names_that_leave_the_place(imports: Imports) -> None:
-    text = (
-        "id: ../../../etc/passwd\nplan_path: ../../../etc/passwd\nstatus: failed\ncreated_at: 2026-02-17T12:00:00Z\nworktree_path: /etc\n"
+    text = "id: ../../../etc/passwd\nplan_path: ../../../etc/passwd\nstatus: failed\ncreated_at: 2026-02-17T12:00:00Z\nworktree_path: /etc\n"
+    imports.checkout.write(
+        f"{FORGE}/dots.yaml",
+        f"{text}branch: --upload-pack=x\nsteps:\n  - name: run agent\n    status: failed\n",
     )
-    imports.checkout.write(f"{FORGE}/dots.yaml", f"{text}branch: --upload-pack=x\nsteps:\n  - name: run agent\n    status: failed\n")
     imports.checkout.write(f"{RLM}/dots.json", rlm(id="../../x", phase="\x1b[31m\n../x-complete"))
     (one, two) = sorted(imports())
     assert (one.run, one.label) == ("20260217-120000-etc-passwd", "run agent-failed")
@@ -228,7 +285,9 @@ def test_names_that_leave_the_place(imports: Imports) -> None:
         ({"phase": "dance-complete"}, "has the phase 'dance', which the tool does not know"),
     ],
 )
-def test_what_is_odd_is_told_of_and_the_bytes_are_kept(imports: Imports, values: dict[str, Any], clause: str) -> None:
+def test_what_is_odd_is_told_of_and_the_bytes_are_kept(
+    imports: Imports, values: dict[str, Any], clause: str
+) -> None:
     path = imports.checkout.write(f"{RLM}/odd.json", rlm(**values))
     (made,) = imports()
     assert clause in made.remarks
@@ -238,10 +297,17 @@ def test_what_is_odd_is_told_of_and_the_bytes_are_kept(imports: Imports, values:
 
 def test_odd_json(imports: Imports) -> None:
     deep = '{"a":' * 250 + "1" + "}" * 250
-    text = rlm().replace('"state": {}', f'"state": {{"a": 1, "a": 2, "big": {"9" * 5000}, "deep": {deep}, "huge": 1e999, "no": NaN}}')
+    text = rlm().replace(
+        '"state": {}',
+        f'"state": {{"a": 1, "a": 2, "big": {"9" * 5000}, "deep": {deep}, "huge": 1e999, "no": NaN}}',
+    )
     imports.checkout.write(f"{RLM}/odd.json", text)
     (made,) = imports()
-    for clause in ("has a key twice", "has a number of 5000 digits", "has values more than 190 levels deep"):
+    for clause in (
+        "has a key twice",
+        "has a number of 5000 digits",
+        "has values more than 190 levels deep",
+    ):
         assert clause in made.remarks
     assert imports.ok("verify") == ""
 
@@ -249,10 +315,25 @@ def test_odd_json(imports: Imports) -> None:
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("wrong", [5, [], {}, "x", None, 1e300, True])
 @pytest.mark.parametrize(
-    "key", ["id", "phase", "timestamp", "errors", "git_commit", "started_at", "phase_results", "project_path", "metadata"]
+    "key",
+    [
+        "id",
+        "phase",
+        "timestamp",
+        "errors",
+        "git_commit",
+        "started_at",
+        "phase_results",
+        "project_path",
+        "metadata",
+    ],
 )
 def test_values_of_wrong_types(imports: Imports, key: str, wrong: object) -> None:
-    values = {key: wrong} if key in ("id", "phase", "timestamp", "errors", "git_commit") else {"state": {key: wrong}}
+    values = (
+        {key: wrong}
+        if key in ("id", "phase", "timestamp", "errors", "git_commit")
+        else {"state": {key: wrong}}
+    )
     imports.checkout.write(f"{RLM}/wrong.json", rlm(**values))
     imports.checkout.write(
         "conductor/tracks/t/metadata.json",

@@ -27,13 +27,17 @@ IMPORT = """
 
 @pytest.mark.long(but=["0"])
 @pytest.mark.parametrize("share", range(SHARES))
-def test_a_kill_at_every_git_call(main_checkout: Checkout, tmp_path: Path, imports: Imports, share: int) -> None:
+def test_a_kill_at_every_git_call(
+    main_checkout: Checkout, tmp_path: Path, imports: Imports, share: int
+) -> None:
     Imports(main_checkout, imports.ckpt).bring("rlm-act", "forge", "superpowers")
     copies, killer = Copies(main_checkout, tmp_path / "copy"), Killer(tmp_path / "killer")
     wanted: dict[str, str] | None = None
     for number in count():
         there = Imports(copies.make(), imports.ckpt)
-        survived, reported = killer.run(1 + share + SHARES * 3 * number, IMPORT, str(there.checkout.path))
+        survived, reported = killer.run(
+            1 + share + SHARES * 3 * number, IMPORT, str(there.checkout.path)
+        )
         found = require_whole(there.checkout)
         require_runs(there.checkout, found)
         assert set(reported) <= found.keys()

@@ -24,13 +24,17 @@ def rlm_act(document: str, project: Path) -> str:
     state = {"plan_path": document, "project_path": str(project)}
     usual = {"id": "x", "phase": "planning-complete", "timestamp": "2026-01-05T10:00:00Z"}
     results = {"research": {"status": "complete", "artifacts": [document]}}
-    return json.dumps({**usual, "state": {**state, "phase_results": results}, "errors": [], "git_commit": ""})
+    return json.dumps(
+        {**usual, "state": {**state, "phase_results": results}, "errors": [], "git_commit": ""}
+    )
 
 
 def is_stored(checkout: Checkout, text: str) -> bool:
     """Tells whether any object of the repository holds a text."""
     listing = ("cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)")
-    blobs = [line.split()[0] for line in checkout.git(*listing).splitlines() if line.endswith("blob")]
+    blobs = [
+        line.split()[0] for line in checkout.git(*listing).splitlines() if line.endswith("blob")
+    ]
     return any(text.encode() in blob for blob in checkout.blobs(*blobs))
 
 
@@ -111,7 +115,9 @@ def test_what_a_snapshot_captures_is_read(imports: Imports, ignored: str) -> Non
 def test_an_ignored_directory_that_is_no_tools_is_not_searched(imports: Imports) -> None:
     here = imports.checkout
     here.write(".gitignore", "build/\n")
-    here.write("build/x.yaml", forge("plan.md").replace("plan_path", f"secret: {SECRET}\nplan_path"))
+    here.write(
+        "build/x.yaml", forge("plan.md").replace("plan_path", f"secret: {SECRET}\nplan_path")
+    )
     done = imports.ckpt("import", ".", at=here)
     assert "not looked into, as no snapshot captures it: 1 file, such as build/x.yaml" in done.err
     assert not is_stored(here, SECRET)

@@ -19,12 +19,16 @@ AUTH = "20260217-120000-auth"
 
 def forge_run(stage: Stage, tmp_path: Path) -> Path:
     """Brings a run of forge that failed at its agent, with its worktree; returns that."""
-    stage.checkout.commit("the plan", **{"plans/auth.md": "# Auth plan\n", ".gitignore": ".forge\n"})
+    stage.checkout.commit(
+        "the plan", **{"plans/auth.md": "# Auth plan\n", ".gitignore": ".forge\n"}
+    )
     worktree = tmp_path / "forge-auth"
     stage.checkout.git("worktree", "add", "--quiet", "-b", "forge/auth", str(worktree))
     (worktree / "half.txt").write_text("half\n")
     text = (SAMPLES / "forge/20260217-120000-auth.failed-at-agent.6steps.yaml").read_text()
-    stage.checkout.write(f".forge/runs/{AUTH}.yaml", text.replace("/srv/wt/forge-auth", str(worktree)))
+    stage.checkout.write(
+        f".forge/runs/{AUTH}.yaml", text.replace("/srv/wt/forge-auth", str(worktree))
+    )
     return worktree
 
 
@@ -38,7 +42,10 @@ class TestForge:
         assert stage.status(AUTH) == "failed"
         refused = stage.ckpt("resume", AUTH)
         assert refused.code == 2
-        assert f"what drives run {AUTH} is from the file .forge/runs/{AUTH}.yaml, which anybody may have written" in refused.err
+        assert (
+            f"what drives run {AUTH} is from the file .forge/runs/{AUTH}.yaml, which anybody may have written"
+            in refused.err
+        )
         commands = refused.err.partition("commands that would run:\n")[2].splitlines()
         assert commands[:2] == ["    read plan: read plan", "    run agent: agent"]
         assert commands[2].startswith("    commit and push: set -e git add --all git diff --cached")
@@ -48,17 +55,36 @@ class TestForge:
         assert max(map(len, commands)) < 150
         advice = stage.ok("status", AUTH).splitlines()[-1]
         assert advice == f"next     git ckpt resume {AUTH} --trust"
-        assert json.loads(stage.ok("status", AUTH, "--json"))["next"] == f"git ckpt resume {AUTH} --trust"
+        assert (
+            json.loads(stage.ok("status", AUTH, "--json"))["next"]
+            == f"git ckpt resume {AUTH} --trust"
+        )
         assert stage.calls == []
         done = stage.ckpt("resume", AUTH, "--trust")
         assert done.code == 0, done.err
         assert stage.calls == ["claude", "gh"]
         pushed = stage.remote.git("ls-tree", "-r", "--name-only", "forge/auth").split()
-        assert pushed == [".gitignore", "README", "done.txt", "half.txt", "plan.seen", "plans/auth.md", "seen"]
+        assert pushed == [
+            ".gitignore",
+            "README",
+            "done.txt",
+            "half.txt",
+            "plan.seen",
+            "plans/auth.md",
+            "seen",
+        ]
         assert stage.remote.git("show", "forge/auth:plan.seen") == "# Auth plan"
         assert (left / "half.txt").read_text() == "half\n"
         assert [(name, each.status) for name, each in stage.events(AUTH).items()] == [
-            (name, "complete") for name in ("read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr")
+            (name, "complete")
+            for name in (
+                "read plan",
+                "generate branch",
+                "create worktree",
+                "run agent",
+                "commit and push",
+                "create pr",
+            )
         ]
         written = stage.ok("export", AUTH, "--format", "forge")
         assert re.sub(r"updated_at: .*", "updated_at: NOW", written) == (
@@ -67,20 +93,32 @@ class TestForge:
             "plan_title: Auth\nsteps:\n"
             + "\n".join(
                 f"    - name: {name}\n      status: completed"
-                for name in ("read plan", "generate branch", "create worktree", "run agent", "commit and push", "create pr")
+                for name in (
+                    "read plan",
+                    "generate branch",
+                    "create worktree",
+                    "run agent",
+                    "commit and push",
+                    "create pr",
+                )
             )
         )
         assert stage.ok("verify") == ""
 
     @pytest.mark.parametrize("is_elsewhere", [False, True])
-    def test_it_keeps_its_title_and_its_branch(self, stage: Stage, tmp_path: Path, is_elsewhere: bool) -> None:
+    def test_it_keeps_its_title_and_its_branch(
+        self, stage: Stage, tmp_path: Path, is_elsewhere: bool
+    ) -> None:
         """Forge reads the plan again, and works in the worktree that has the branch."""
         left = forge_run(stage, tmp_path)
         stage.checkout.write("plans/auth.md", "---\ntitle: Log in\n---\n")
         if not is_elsewhere:
             stage.checkout.git("worktree", "remove", "--force", str(left))
         stage.program("claude", "cat > plan.seen")
-        stage.program("gh", f'printf "%s\\n" "$@" > "{tmp_path}/words"; echo https://example.org/ada/project/pull/7')
+        stage.program(
+            "gh",
+            f'printf "%s\\n" "$@" > "{tmp_path}/words"; echo https://example.org/ada/project/pull/7',
+        )
         stage.ok("import", ".")
         done = stage.ckpt("resume", AUTH, "--trust")
         assert done.code == 0, done.err
@@ -91,7 +129,9 @@ class TestForge:
         told = f"HEAD is detached: the branch forge/auth is checked out in {left}, and stays behind there"
         assert (told in done.err) is is_elsewhere
 
-    def test_it_says_until_when_its_agent_is_not_asked_and_that_is_no_instant(self, stage: Stage, tmp_path: Path) -> None:
+    def test_it_says_until_when_its_agent_is_not_asked_and_that_is_no_instant(
+        self, stage: Stage, tmp_path: Path
+    ) -> None:
         forge_run(stage, tmp_path)
         path = stage.checkout.path / f".forge/runs/{AUTH}.yaml"
         path.write_text(f"retry_at: soon\n{path.read_text()}")
@@ -111,7 +151,10 @@ class TestForge:
         stage.ok("import", ".")
         done = stage.ckpt("resume", AUTH, "--trust")
         assert (done.code, stage.calls) == (20, [])
-        assert f"the plan cannot be read: {stage.worktree(AUTH)}/plans/auth.md: Is a directory" in done.err
+        assert (
+            f"the plan cannot be read: {stage.worktree(AUTH)}/plans/auth.md: Is a directory"
+            in done.err
+        )
 
     @pytest.mark.long
     def test_its_plan_is_not_here(self, stage: Stage, tmp_path: Path) -> None:
@@ -149,40 +192,71 @@ def test_rlm_act_at_its_decomposition(stage: Stage) -> None:
     target = stage.checkout.path / ".rlm-act-checkpoints"
     target.mkdir()
     shutil.copy(SAMPLES / "rlm-act/6638940a-9f70-4e15-a671-c53b69f9a3f8.json", target)
-    stage.program("claude", 'cat > /dev/null; echo "$CKPT_PHASE" >> "$CALLS"; [ "$CKPT_PHASE" != implementation ] || echo x >> code')
+    stage.program(
+        "claude",
+        'cat > /dev/null; echo "$CKPT_PHASE" >> "$CALLS"; [ "$CKPT_PHASE" != implementation ] || echo x >> code',
+    )
     stage.program("bd", 'echo "[]"')
     stage.ok("import", ".")
     run = stage.run()
     done = stage.ckpt(
         *("resume", run, "--trust", "--autonomy", "fully_autonomous"),
-        *("--input", "tests=true", "--input", "max_iterations=1", "--input", "pause=0s", "--input", "question=why?"),
+        *(
+            "--input",
+            "tests=true",
+            "--input",
+            "max_iterations=1",
+            "--input",
+            "pause=0s",
+            "--input",
+            "question=why?",
+        ),
     )
     assert done.code == 0, done.err
     assert "is here: the worktree begins with" in done.err  # the commit that the file names
-    asked = [call for call in stage.calls if call in ("research", "decomposition", "tdd_planning", "multi_doc", "implementation")]
+    asked = [
+        call
+        for call in stage.calls
+        if call in ("research", "decomposition", "tdd_planning", "multi_doc", "implementation")
+    ]
     assert asked == ["decomposition", "tdd_planning", "multi_doc", "implementation"]
     assert {each.status for each in stage.events(run).values()} == {"complete"}
     written = json.loads(stage.ok("export", run, "--format", "rlm-act"))
     assert list(written) == ["id", "phase", "timestamp", "state", "errors", "git_commit"]
     assert written["phase"] == "implementation-complete"
-    assert {name: each["status"] for name, each in written["state"]["phase_results"].items()} == dict.fromkeys(
-        ("research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation"), "complete"
+    assert {
+        name: each["status"] for name, each in written["state"]["phase_results"].items()
+    } == dict.fromkeys(
+        ("research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation"),
+        "complete",
     )
     assert loads_as_pipeline_state(written["state"])
     stage.ok("export", run, "--format", "rlm-act", "-o", "../back/")
     names = sorted(path.name for path in (stage.checkout.path.parent / "back").iterdir())
     assert len(names) == 6
     original = "6638940a-9f70-4e15-a671-c53b69f9a3f8.json"
-    assert (stage.checkout.path.parent / "back" / original).read_bytes() == (target / original).read_bytes()
+    assert (stage.checkout.path.parent / "back" / original).read_bytes() == (
+        target / original
+    ).read_bytes()
 
 
 def loads_as_pipeline_state(state: dict[str, object]) -> bool:
     """Tells whether rlm-act's own loader takes a state: what it requires is there, and every word is one that it knows."""
-    phases = ("research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation")
+    phases = (
+        "research",
+        "decomposition",
+        "tdd_planning",
+        "multi_doc",
+        "beads_sync",
+        "implementation",
+    )
     statuses = ("pending", "in_progress", "complete", "partial", "failed")
     results = state["phase_results"]
     assert isinstance(results, dict)
-    each_is_known = all(name in phases and each["phase_type"] == name and each["status"] in statuses for name, each in results.items())
+    each_is_known = all(
+        name in phases and each["phase_type"] == name and each["status"] in statuses
+        for name, each in results.items()
+    )
     current = state["current_phase"]
     return (
         bool(state["project_path"])
@@ -201,21 +275,51 @@ def test_quasar_in_its_second_cycle(stage: Stage) -> None:
     stage.checkout.commit("agents", **{"gitckpt.toml": agents, "a": "base\n"})
     head = stage.checkout.head()
     text = (SAMPLES / "quasar/quasar-5r9x.cycle2.toml").read_text()
-    for key, value in (("git_sha", f"'{head}'"), ("base_commit_sha", f"'{head}'"), ("cycle_commits", f"['{head}']")):
+    for key, value in (
+        ("git_sha", f"'{head}'"),
+        ("base_commit_sha", f"'{head}'"),
+        ("cycle_commits", f"['{head}']"),
+    ):
         text = re.sub(rf"^{key} = .*$", f"{key} = {value}", text, flags=re.MULTILINE)
     stage.checkout.write("checkpoint.cleanup-deprecated.toml", text)
     stage.ok("import", ".")
     run = stage.run()
     assert stage.status(run) == "crashed"
-    done = stage.ckpt("resume", run, "--trust", "--input", "coder=coder", "--input", "reviewer=reviewer")
+    done = stage.ckpt(
+        "resume", run, "--trust", "--input", "coder=coder", "--input", "reviewer=reviewer"
+    )
     assert done.code == 0, done.err
     assert "[review] resumed from checkpoint: cycle 2, resolving_issues" in done.err
-    assert "f-" in (stage.programs / "prompt").read_text()  # findings have ids again, which the reviewer speaks of
+    assert (
+        "f-" in (stage.programs / "prompt").read_text()
+    )  # findings have ids again, which the reviewer speaks of
     lines = stage.ok("export", run, "--format", "quasar").splitlines()
-    assert [line for line in lines if line.startswith(("cycle = ", "phase = "))][:2] == ["cycle = 3", "phase = 9"]
+    assert [line for line in lines if line.startswith(("cycle = ", "phase = "))][:2] == [
+        "cycle = 3",
+        "phase = 9",
+    ]
     assert [line.partition(" ")[0] for line in lines[:19]] == [
-        *("version", "phase_id", "nebula_name", "created_at", "git_sha", "task_bead_id", "task_title", "cycle", "max_cycles", "phase"),
-        *("total_cost_usd", "max_budget_usd", "coder_output", "review_output", "lint_output", "base_commit_sha", "cycle_commits"),
+        *(
+            "version",
+            "phase_id",
+            "nebula_name",
+            "created_at",
+            "git_sha",
+            "task_bead_id",
+            "task_title",
+            "cycle",
+            "max_cycles",
+            "phase",
+        ),
+        *(
+            "total_cost_usd",
+            "max_budget_usd",
+            "coder_output",
+            "review_output",
+            "lint_output",
+            "base_commit_sha",
+            "cycle_commits",
+        ),
         *("child_bead_ids", "refactored"),
     ]
 
@@ -235,7 +339,11 @@ def test_superpowers_at_the_right_task(stage: Stage) -> None:
     before = json.loads(path.read_text())
     written = json.loads(stage.ok("export", "20260210", "--format", "superpowers"))
     record = written["loop_state"]["checkpoints"]["PARALLEL_EXECUTE"]
-    assert (record["tasks_completed"], record["tasks_total"], record["last_task"]) == (6, 35, "Task 1.3")
+    assert (record["tasks_completed"], record["tasks_total"], record["last_task"]) == (
+        6,
+        35,
+        "Task 1.3",
+    )
     assert written["own_key"] == before["own_key"]
     assert list(written)[: len(before) - 1] == [key for key in before if key != "loop_state"]
     stage.ok("export", "20260210", "--format", "superpowers", "--output", str(path))
@@ -249,8 +357,15 @@ def test_a_run_of_steps_that_began_here(stage: Stage) -> None:
     stage.ok("step", "pass", "PLAN", "--track", "login")
     done = stage.ckpt("export", stage.run(), "--format", "superpowers")
     written = json.loads(done.out)
-    assert (written["version"], written["track_id"], written["loop_state"]["iterations"]) == (3, "login", 1)
-    told = [line.partition(" = ")[0].removeprefix("warning: not in the file: ") for line in done.err.splitlines()]
+    assert (written["version"], written["track_id"], written["loop_state"]["iterations"]) == (
+        3,
+        "login",
+        1,
+    )
+    told = [
+        line.partition(" = ")[0].removeprefix("warning: not in the file: ")
+        for line in done.err.splitlines()
+    ]
     assert told == ["branch", "commit", "the history of the run before it: 1 of its checkpoints"]
 
 

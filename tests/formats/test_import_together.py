@@ -28,7 +28,9 @@ def nth(number: int) -> str:
     return str(uuid.UUID(int=number, version=4))
 
 
-def write(checkout: Checkout, number: int, *, name: str = "", second: int | None = None, **changes: Any) -> Path:
+def write(
+    checkout: Checkout, number: int, *, name: str = "", second: int | None = None, **changes: Any
+) -> Path:
     at = number if second is None else second
     document: dict[str, Any] = {
         "id": nth(number),
@@ -78,10 +80,14 @@ def take(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
         assert {each.status for each in Importer(store).take(["."])} == {"imported"}
 
 
-def test_in_few_transactions(many: Imports, transactions: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_few_transactions(
+    many: Imports, transactions: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importer, "_TOGETHER", 5)
     take(many.checkout, monkeypatch)
-    made = [len([ref for ref in each if ref.startswith("refs/checkpoints/")]) for each in transactions]
+    made = [
+        len([ref for ref in each if ref.startswith("refs/checkpoints/")]) for each in transactions
+    ]
     assert [count for count in made if count] == [5, 5, 2]
     assert chain(many) == [nth(number) for number in range(COUNT)]
     assert {line.status for line in many()} == {"known"}
@@ -128,7 +134,9 @@ class TestOneThatIsOther:
         monkeypatch.chdir(many.checkout.path)
         with Store.open(many.checkout.path, adapter="plumbing") as store:
             lines = Importer(store).take(["."])
-        assert [each.status for each in lines] == ["failed" if number == 4 else "imported" for number in range(COUNT)]
+        assert [each.status for each in lines] == [
+            "failed" if number == 4 else "imported" for number in range(COUNT)
+        ]
         assert chain(many) == [nth(number) for number in range(COUNT) if number != 4]
 
     def test_with_the_id_of_another(self, many: Imports) -> None:
@@ -148,4 +156,6 @@ class TestOneThatIsOther:
             write(many.checkout, number, git_commit=commit)
         many()
         assert chain(many) == [nth(number) for number in range(COUNT)]
-        assert [json.loads(many.ok("show", nth(number), "--json"))["git_sha"] for number in (2, 3, 4, 5)] == ["", commit, commit, ""]
+        assert [
+            json.loads(many.ok("show", nth(number), "--json"))["git_sha"] for number in (2, 3, 4, 5)
+        ] == ["", commit, commit, ""]

@@ -79,14 +79,33 @@ def fuzz(name: str, runs: int, seconds: int, *, grow: bool, seed: int, found: Pa
             str(corpus),
         ]
         began = time.monotonic()
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", cwd=HERE.parent.parent, check=False)
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=HERE.parent.parent,
+            check=False,
+        )
         new = os.listdir(scratch)
         if grow and new:
             with tempfile.TemporaryDirectory() as merged:
-                small = [sys.executable, "-m", "tests.fuzz.worker", name, "-merge=1", f"-max_len={LONGEST}", merged, str(corpus), scratch]
+                small = [
+                    sys.executable,
+                    "-m",
+                    "tests.fuzz.worker",
+                    name,
+                    "-merge=1",
+                    f"-max_len={LONGEST}",
+                    merged,
+                    str(corpus),
+                    scratch,
+                ]
                 subprocess.run(small, capture_output=True, cwd=HERE.parent.parent, check=True)
                 if not os.listdir(merged):
-                    raise RuntimeError(f"nothing is left of the corpus of {name}: it stays as it was")
+                    raise RuntimeError(
+                        f"nothing is left of the corpus of {name}: it stays as it was"
+                    )
                 for old in corpus.iterdir():
                     old.unlink()
                 for each in Path(merged).iterdir():
@@ -104,19 +123,34 @@ def say(text: str) -> None:
 def _told(output: str) -> str:
     """Returns what a fuzzer says of a failure, without what it says of itself."""
     _, found, rest = output.partition("=== Uncaught Python exception")
-    lines = rest.partition("INFO: Instrumenting")[0].splitlines() if found else output.splitlines()[-30:]
-    return "\n".join(lines[-40:] + [line for line in output.splitlines() if line.startswith("artifact_prefix")])
+    lines = (
+        rest.partition("INFO: Instrumenting")[0].splitlines()
+        if found
+        else output.splitlines()[-30:]
+    )
+    return "\n".join(
+        lines[-40:] + [line for line in output.splitlines() if line.startswith("artifact_prefix")]
+    )
 
 
 def main(words: list[str]) -> int:
     """Fuzzes, prints a table, and returns 1 where something failed."""
     parser = argparse.ArgumentParser(prog="./dev fuzz", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"one of {', '.join(TARGETS)}; by default all")
+    parser.add_argument(
+        "targets", nargs="*", metavar="TARGET", help=f"one of {', '.join(TARGETS)}; by default all"
+    )
     parser.add_argument("--runs", type=int, default=0, help="how many inputs each target reads")
-    parser.add_argument("--seconds", type=int, default=0, help="how long, all targets added up; by default two minutes")
+    parser.add_argument(
+        "--seconds",
+        type=int,
+        default=0,
+        help="how long, all targets added up; by default two minutes",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--grow", action="store_true", help="keep in the corpus what reaches something new")
+    parser.add_argument(
+        "--grow", action="store_true", help="keep in the corpus what reaches something new"
+    )
     options = parser.parse_args(words)
     names = options.targets or list(TARGETS)
     if unknown := set(names) - set(TARGETS):
@@ -132,12 +166,17 @@ def main(words: list[str]) -> int:
         came = list(pool.map(one, names))
     say("| target | inputs | new ways | seconds |  |\n| --- | --- | --- | --- | --- |")
     for row in came:
-        say(f"| {row.name} | {row.runs:,} | {row.new} | {row.seconds:.0f} | {'FAILED' if row.said else ''} |")
+        say(
+            f"| {row.name} | {row.runs:,} | {row.new} | {row.seconds:.0f} | {'FAILED' if row.said else ''} |"
+        )
     for row in came:
         if row.said:
             say(f"\n{row.name}:\n{row.said}")
     failed = sum(bool(row.said) for row in came)
-    say(f"\nfuzz: {sum(row.runs for row in came):,} inputs, {failed} targets failed" + (f"; the inputs: {found}" if failed else ""))
+    say(
+        f"\nfuzz: {sum(row.runs for row in came):,} inputs, {failed} targets failed"
+        + (f"; the inputs: {found}" if failed else "")
+    )
     if not failed:
         found.rmdir()
     return 1 if failed else 0

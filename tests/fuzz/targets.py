@@ -74,7 +74,9 @@ class Memory:
     def head(self) -> tuple[str, str | None]:
         return "", None
 
-    def read(self, oids: Sequence[str], most: int | None = None) -> Iterator[tuple[str, bytes] | None]:
+    def read(
+        self, oids: Sequence[str], most: int | None = None
+    ) -> Iterator[tuple[str, bytes] | None]:
         return map(self.found.get, oids)
 
     def write(self, items: Sequence[tuple[str, bytes]], *, flushed: bool = True) -> list[str]:
@@ -96,7 +98,9 @@ def is_same(one: object, other: object) -> bool:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(is_same, one, other))
     if isinstance(one, float) and isinstance(other, float):
-        return (math.isnan(one) and math.isnan(other)) or (one == other and math.copysign(1, one) == math.copysign(1, other))
+        return (math.isnan(one) and math.isnan(other)) or (
+            one == other and math.copysign(1, one) == math.copysign(1, other)
+        )
     return one == other
 
 
@@ -163,15 +167,22 @@ def read_tree(data: bytes) -> None:
 def read_notes(data: bytes) -> None:
     """The tree behind `refs/notes/checkpoints`, with notes that are read and written."""
     given, memory = Input(data), Memory()
-    known = [memory.put("blob", given.some(given.number(0, 60))) for _ in range(given.number(1, OIDS))]
+    known = [
+        memory.put("blob", given.some(given.number(0, 60))) for _ in range(given.number(1, OIDS))
+    ]
     while given:
         entries = b""
         for _ in range(given.number(1, 6)):
             mode = (b"100644", b"40000", b"0", given.some(2))[given.number(0, 3)]
-            name = (given.some(1).hex().encode(), given.some(19).hex().encode(), given.some(20).hex().encode(), given.some(3))[
-                given.number(0, 3)
-            ]
-            entries += mode + b" " + name + b"\0" + bytes.fromhex(known[given.number(0, len(known) - 1)])
+            name = (
+                given.some(1).hex().encode(),
+                given.some(19).hex().encode(),
+                given.some(20).hex().encode(),
+                given.some(3),
+            )[given.number(0, 3)]
+            entries += (
+                mode + b" " + name + b"\0" + bytes.fromhex(known[given.number(0, len(known) - 1)])
+            )
         known.append(memory.put("tree", entries + given.some(given.number(0, 3))))
     tip = memory.put("commit", f"tree {known[-1]}\n\nnotes\n".encode())
     notes = Notes(Told(tip), memory, "refs/notes/checkpoints")  # type: ignore[arg-type]
@@ -200,20 +211,37 @@ class Told:
         return self._tip, "commit", 0
 
 
-PARTS = (b"files", b"index", b"flags", b"modes", b"operation", b"sparse", b"stale", b"directories", manifest.RAW, b"0", b"1", b"run")
+PARTS = (
+    b"files",
+    b"index",
+    b"flags",
+    b"modes",
+    b"operation",
+    b"sparse",
+    b"stale",
+    b"directories",
+    manifest.RAW,
+    b"0",
+    b"1",
+    b"run",
+)
 
 
 def read_snapshot(data: bytes) -> None:
     """The tree of a snapshot, with what lies beside the files."""
     given, memory = Input(data), Memory()
-    known = [memory.put("blob", given.some(given.number(0, 60))) for _ in range(given.number(1, OIDS))]
+    known = [
+        memory.put("blob", given.some(given.number(0, 60))) for _ in range(given.number(1, OIDS))
+    ]
     while given:
         entries = b""
         for _ in range(given.number(1, len(PARTS))):
             at = given.number(0, len(PARTS) + 2)
             name = PARTS[at] if at < len(PARTS) else given.some(3)
             mode = (b"100644", b"40000", b"120000", given.some(2))[given.number(0, 3)]
-            entries += mode + b" " + name + b"\0" + bytes.fromhex(known[given.number(0, len(known) - 1)])
+            entries += (
+                mode + b" " + name + b"\0" + bytes.fromhex(known[given.number(0, len(known) - 1)])
+            )
         known.append(memory.put("tree", entries + given.some(given.number(0, 3))))
     with contextlib.suppress(CkptError):
         found = manifest.read(Told(known[-1]), memory, known[-1], "")  # type: ignore[arg-type]

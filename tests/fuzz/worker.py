@@ -11,5 +11,8 @@ with atheris.instrument_imports(include=["gitckpt"]):
     from tests.fuzz.targets import TARGETS
 
 # To merge, libFuzzer starts itself again, by a shell.
-atheris.Setup([shlex.join([sys.executable, "-m", "tests.fuzz.worker", sys.argv[1]]), *sys.argv[2:]], TARGETS[sys.argv[1]])
+atheris.Setup(
+    [shlex.join([sys.executable, "-m", "tests.fuzz.worker", sys.argv[1]]), *sys.argv[2:]],
+    TARGETS[sys.argv[1]],
+)
 atheris.Fuzz()

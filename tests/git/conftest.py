@@ -24,7 +24,9 @@ def opened() -> Iterator[Callable[..., Repository]]:
     repositories: list[Repository] = []
 
     def open_one(checkout: Checkout | Path) -> Repository:
-        repositories.append(discover(str(checkout.path if isinstance(checkout, Checkout) else checkout)))
+        repositories.append(
+            discover(str(checkout.path if isinstance(checkout, Checkout) else checkout))
+        )
         return repositories[-1]
 
     yield open_one

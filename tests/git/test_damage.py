@@ -17,7 +17,10 @@ from tests.damaging import KINDS, place_of, spoil
 def filled(checkout: Checkout, count: int = 300) -> list[str]:
     """Makes blobs in a commit, of all sizes about the pipe's, and returns their oids."""
     # Not of one letter: what a bit flipped in such a stream gives may well be the same again.
-    files = {f"d/{number}": "".join(map(str, range(number * 199))) + f"{number}\n" for number in range(count)}
+    files = {
+        f"d/{number}": "".join(map(str, range(number * 199))) + f"{number}\n"
+        for number in range(count)
+    }
     checkout.commit("many", **files)
     return checkout.git("ls-tree", "--format=%(objectname)", "HEAD:d").splitlines()
 
@@ -31,10 +34,17 @@ def only_pack(checkout: Checkout, ending: str = ".pack") -> Path:
 @pytest.mark.turns("object_format")
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_nothing_is(make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], object_format: str, packed: bool) -> None:
+def test_nothing_is(
+    make_checkout: Callable[..., Checkout],
+    opened: Callable[..., Repository],
+    object_format: str,
+    packed: bool,
+) -> None:
     checkout = make_checkout("project", f"--object-format={object_format}")
     filled(checkout, 150)
-    checkout.git("replace", checkout.git("rev-parse", "HEAD:d/1"), checkout.git("rev-parse", "HEAD:d/2"))
+    checkout.git(
+        "replace", checkout.git("rev-parse", "HEAD:d/1"), checkout.git("rev-parse", "HEAD:d/2")
+    )
     if packed:
         checkout.git("gc", "--quiet")
     repository = opened(checkout)
@@ -44,14 +54,21 @@ def test_nothing_is(make_checkout: Callable[..., Checkout], opened: Callable[...
     assert told[-1][0] == told[-1][1] > 150
 
 
-def test_nothing_is_where_nothing_is(make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]) -> None:
+def test_nothing_is_where_nothing_is(
+    make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]
+) -> None:
     assert damage.all_unreadable(opened(make_checkout())) == set()
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
-def test_loose_ones(make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], how: str, object_format: str) -> None:
+def test_loose_ones(
+    make_checkout: Callable[..., Checkout],
+    opened: Callable[..., Repository],
+    how: str,
+    object_format: str,
+) -> None:
     checkout = make_checkout("project", f"--object-format={object_format}")
     hit = filled(checkout, 30)[3::9]
     for oid in hit:
@@ -73,7 +90,9 @@ def test_packed_ones(main_checkout: Checkout, repository: Repository) -> None:
     filled(main_checkout, 30)
     main_checkout.git("gc", "--quiet")
     pack = only_pack(main_checkout)
-    listed = main_checkout.git("verify-pack", "-v", str(only_pack(main_checkout, ".idx"))).splitlines()
+    listed = main_checkout.git(
+        "verify-pack", "-v", str(only_pack(main_checkout, ".idx"))
+    ).splitlines()
     entries = [line.split() for line in listed if " blob " in line and len(line.split()) == 5]
     oid, _, _, size, offset = max(entries, key=lambda words: int(words[3]))
     pack.chmod(0o644)
@@ -84,7 +103,9 @@ def test_packed_ones(main_checkout: Checkout, repository: Repository) -> None:
     main_checkout.git("fsck", ok=(1, 2, 3, 4, 5, 6, 7))
 
 
-def test_what_is_there_twice_is_read_where_it_is_whole(main_checkout: Checkout, repository: Repository) -> None:
+def test_what_is_there_twice_is_read_where_it_is_whole(
+    main_checkout: Checkout, repository: Repository
+) -> None:
     oid = filled(main_checkout, 1)[0]
     main_checkout.git("repack", "--quiet")
     spoil(place_of(main_checkout, oid), "empty")
@@ -92,7 +113,9 @@ def test_what_is_there_twice_is_read_where_it_is_whole(main_checkout: Checkout, 
     assert damage.empty_files(repository) == {oid: str(place_of(main_checkout, oid))}
 
 
-def test_what_a_gc_deletes_meanwhile_is_no_damage(main_checkout: Checkout, repository: Repository) -> None:
+def test_what_a_gc_deletes_meanwhile_is_no_damage(
+    main_checkout: Checkout, repository: Repository
+) -> None:
     hit, *_ = filled(main_checkout, 2)
     gone = main_checkout.git("hash-object", "-w", "--stdin", data="unreachable\n")
     spoil(place_of(main_checkout, hit), "cut")
@@ -106,9 +129,13 @@ def test_what_a_gc_deletes_meanwhile_is_no_damage(main_checkout: Checkout, repos
     assert damage.unreadable(repository, [hit, gone]) == {hit, gone}
 
 
-def test_a_large_one(main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_one(
+    main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(damage, "_LARGE", 1000)
-    whole, hit = (main_checkout.git("hash-object", "-w", "--stdin", data=os.urandom(5000)) for _ in range(2))
+    whole, hit = (
+        main_checkout.git("hash-object", "-w", "--stdin", data=os.urandom(5000)) for _ in range(2)
+    )
     spoil(place_of(main_checkout, hit), "flipped")
     assert damage.unreadable(repository, [whole, hit]) == {hit}
 

@@ -20,7 +20,13 @@ def age(path: Path) -> None:
 
 def test_what_a_kill_left_goes_with_the_next_one_who_writes_the_file(tmp_path: Path) -> None:
     age(tmp_path / LEFT)
-    others = [".file.123.0a1b2c3", ".file.x.0a1b2c3d", ".file2.123.0a1b2c3d", ".file.123.0a1b2c3x", "file.123.0a1b2c3d"]
+    others = [
+        ".file.123.0a1b2c3",
+        ".file.x.0a1b2c3d",
+        ".file2.123.0a1b2c3d",
+        ".file.123.0a1b2c3x",
+        "file.123.0a1b2c3d",
+    ]
     for name in others:
         age(tmp_path / name)
     (tmp_path / ".file.123.00000000").write_text("somebody is at it")
@@ -30,7 +36,9 @@ def test_what_a_kill_left_goes_with_the_next_one_who_writes_the_file(tmp_path: P
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
-def test_who_may_read_the_old_file_may_read_the_new_one_and_nobody_else(tmp_path: Path, mode: int) -> None:
+def test_who_may_read_the_old_file_may_read_the_new_one_and_nobody_else(
+    tmp_path: Path, mode: int
+) -> None:
     path = tmp_path / "file"
     path.write_text("old")
     path.chmod(mode)

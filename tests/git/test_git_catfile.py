@@ -27,9 +27,14 @@ def cat_file(repository: Repository) -> Iterator[CatFile]:
 
 class TestInfo:
     def test_of_oids_refs_and_paths(self, main_checkout: Checkout, cat_file: CatFile) -> None:
-        commit, tree, blob = (main_checkout.git("rev-parse", name) for name in ("HEAD", "HEAD^{tree}", "HEAD:README"))
+        commit, tree, blob = (
+            main_checkout.git("rev-parse", name) for name in ("HEAD", "HEAD^{tree}", "HEAD:README")
+        )
         size = int(main_checkout.git("cat-file", "-s", commit))
-        assert [cat_file.info(name) for name in (commit, "refs/heads/main", "HEAD^{tree}", "HEAD:README", blob)] == [
+        assert [
+            cat_file.info(name)
+            for name in (commit, "refs/heads/main", "HEAD^{tree}", "HEAD:README", blob)
+        ] == [
             (commit, "commit", size),
             (commit, "commit", size),
             (tree, "tree", 34),
@@ -37,23 +42,53 @@ class TestInfo:
             (blob, "blob", 6),
         ]
 
-    @pytest.mark.parametrize("name", ["1" * 40, "refs/heads/none", "HEAD:none", "", "a b", "x blob 12", "nonsense..", "größe"])
-    def test_of_what_is_missing_is_none(self, main_checkout: Checkout, cat_file: CatFile, name: str) -> None:
-        assert [cat_file.info(name), cat_file.info("HEAD:README")] == [None, (main_checkout.git("rev-parse", "HEAD:README"), "blob", 6)]
+    @pytest.mark.parametrize(
+        "name",
+        ["1" * 40, "refs/heads/none", "HEAD:none", "", "a b", "x blob 12", "nonsense..", "größe"],
+    )
+    def test_of_what_is_missing_is_none(
+        self, main_checkout: Checkout, cat_file: CatFile, name: str
+    ) -> None:
+        assert [cat_file.info(name), cat_file.info("HEAD:README")] == [
+            None,
+            (main_checkout.git("rev-parse", "HEAD:README"), "blob", 6),
+        ]
 
-    def test_of_an_ambiguous_prefix_is_none(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+    def test_of_an_ambiguous_prefix_is_none(
+        self, main_checkout: Checkout, cat_file: CatFile
+    ) -> None:
         seen: dict[str, str] = {}
         for number in range(10_000):
             oid = object_id("blob", b"%d" % number, "sha1")
             if oid[:4] in seen:
                 break
             seen[oid[:4]] = str(number)
-        oids = [main_checkout.git("hash-object", "-w", "--stdin", data=data) for data in (seen[oid[:4]], str(number))]
+        oids = [
+            main_checkout.git("hash-object", "-w", "--stdin", data=data)
+            for data in (seen[oid[:4]], str(number))
+        ]
         assert oids[0][:4] == oids[1][:4]
-        assert [cat_file.info(name) for name in (oids[0][:4], *oids)] == [None, *((name, "blob", len(str(number))) for name in oids)]
+        assert [cat_file.info(name) for name in (oids[0][:4], *oids)] == [
+            None,
+            *((name, "blob", len(str(number))) for name in oids),
+        ]
 
-    @pytest.mark.parametrize("path", ["with  two spaces", " lead", "trail ", "größe 枝", "tab\there", "\udcff", "-dash", ":colon:"])
-    def test_of_a_path_with_any_name(self, main_checkout: Checkout, cat_file: CatFile, path: str) -> None:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "with  two spaces",
+            " lead",
+            "trail ",
+            "größe 枝",
+            "tab\there",
+            "\udcff",
+            "-dash",
+            ":colon:",
+        ],
+    )
+    def test_of_a_path_with_any_name(
+        self, main_checkout: Checkout, cat_file: CatFile, path: str
+    ) -> None:
         main_checkout.commit("named", **{path: "named\n"})
         found = cat_file.info(f"HEAD:{path}")
         assert found == (main_checkout.git("hash-object", "--stdin", data="named\n"), "blob", 6)
@@ -61,13 +96,20 @@ class TestInfo:
 
 
 class TestContents:
-    def test_of_thousands_of_long_names_at_once(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+    def test_of_thousands_of_long_names_at_once(
+        self, main_checkout: Checkout, cat_file: CatFile
+    ) -> None:
         path = "/".join(["directory" * 20] * 5)
         main_checkout.commit("deep", **{f"{path}/file": "x" * 5000})
         oid = main_checkout.git("rev-parse", f"HEAD:{path}/file")
-        assert list(cat_file.contents([f"HEAD:{path}/file", f"HEAD:{path}/none"] * 500)) == [(oid, "blob", b"x" * 5000), None] * 500
+        assert (
+            list(cat_file.contents([f"HEAD:{path}/file", f"HEAD:{path}/none"] * 500))
+            == [(oid, "blob", b"x" * 5000), None] * 500
+        )
 
-    def test_of_thousands_of_big_objects_at_once(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+    def test_of_thousands_of_big_objects_at_once(
+        self, main_checkout: Checkout, cat_file: CatFile
+    ) -> None:
         oid = main_checkout.git("hash-object", "-w", "--stdin", data="x" * 50_000)
         count = 0
         for found in cat_file.contents([oid] * 1000):
@@ -76,18 +118,29 @@ class TestContents:
         assert count == 1000
 
     @pytest.mark.long
-    def test_a_large_one_among_thousands_is_left_out_and_the_rest_is_read(self, main_checkout: Checkout, cat_file: CatFile) -> None:
-        large, small = (main_checkout.git("hash-object", "-w", "--stdin", data="x" * size) for size in (3_000_000, 10))
+    def test_a_large_one_among_thousands_is_left_out_and_the_rest_is_read(
+        self, main_checkout: Checkout, cat_file: CatFile
+    ) -> None:
+        large, small = (
+            main_checkout.git("hash-object", "-w", "--stdin", data="x" * size)
+            for size in (3_000_000, 10)
+        )
         found = list(cat_file.contents([*[small] * 6000, large, *[small] * 6000], 10))
         one = (small, "blob", b"x" * 10)
-        assert (found[:6000], found[6000], found[6001:]) == ([one] * 6000, (large, "oversized", b""), [one] * 6000)
+        assert (found[:6000], found[6000], found[6001:]) == (
+            [one] * 6000,
+            (large, "oversized", b""),
+            [one] * 6000,
+        )
 
     def test_left_in_the_middle_it_ends_where_git_is_started_by_something_else(
         self, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         blob = main_checkout.git("hash-object", "-w", "--stdin", data="x" * 1000)
         wrapper = tmp_path / "git"
-        wrapper.write_text('#!/bin/sh\ngit "$@"\nexit $?\n')  # and not `exec git`: it is this shell that is told to end
+        wrapper.write_text(
+            '#!/bin/sh\ngit "$@"\nexit $?\n'
+        )  # and not `exec git`: it is this shell that is told to end
         wrapper.chmod(0o755)
         monkeypatch.setenv("GITCKPT_GIT", str(wrapper))
         answers = CatFile(repository_of(main_checkout).git).contents([blob] * 20_000)
@@ -107,7 +160,9 @@ class TestContents:
     def test_of_none_is_nothing(self, cat_file: CatFile) -> None:
         assert list(cat_file.contents([])) == []
 
-    def test_left_in_the_middle_does_not_confuse_what_is_asked_next(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+    def test_left_in_the_middle_does_not_confuse_what_is_asked_next(
+        self, main_checkout: Checkout, cat_file: CatFile
+    ) -> None:
         head = main_checkout.git("rev-parse", "HEAD")
         answers = cat_file.contents(["HEAD:README"] * 10)
         first = next(answers)
@@ -122,7 +177,9 @@ class TestContents:
 
 
 class TestItsEnd:
-    def test_a_reader_that_died_is_reported_once(self, main_checkout: Checkout, cat_file: CatFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_reader_that_died_is_reported_once(
+        self, main_checkout: Checkout, cat_file: CatFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """It dies once it was taken: one that is dead before is put aside, and nobody is told."""
         alive = cat_file.info("HEAD")
         really = cat_file._standby.take
@@ -136,7 +193,10 @@ class TestItsEnd:
             once.setattr(cat_file._standby, "take", take)
             with pytest.raises(CkptError) as caught:
                 cat_file.info("HEAD")
-        assert (caught.value.message, caught.value.hint) == ("git cat-file ended unexpectedly", SEE_DAMAGE)
+        assert (caught.value.message, caught.value.hint) == (
+            "git cat-file ended unexpectedly",
+            SEE_DAMAGE,
+        )
         assert cat_file.info("HEAD") == alive
 
     def test_a_reader_that_died_before_many_answers_is_reported(
@@ -158,7 +218,9 @@ class TestItsEnd:
     def test_an_object_is_not_missing_because_its_reader_was_killed(
         self, main_checkout: Checkout, cat_file: CatFile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        large = main_checkout.git("hash-object", "-w", "--stdin", data="more than a pipe holds\n" * 100_000)
+        large = main_checkout.git(
+            "hash-object", "-w", "--stdin", data="more than a pipe holds\n" * 100_000
+        )
         really = cat_file._standby.take
 
         def take() -> Child:
@@ -176,8 +238,13 @@ class TestItsEnd:
         with pytest.raises(CkptError, match=r"^git cat-file ended unexpectedly$"):
             list(cat_file.contents([large]))
 
-    def test_a_damaged_object_among_thousands_is_none_and_the_rest_is_read(self, main_checkout: Checkout, cat_file: CatFile) -> None:
-        good, bad = main_checkout.git("rev-parse", "HEAD"), main_checkout.git("hash-object", "-w", "--stdin", data="to be damaged\n")
+    def test_a_damaged_object_among_thousands_is_none_and_the_rest_is_read(
+        self, main_checkout: Checkout, cat_file: CatFile
+    ) -> None:
+        good, bad = (
+            main_checkout.git("rev-parse", "HEAD"),
+            main_checkout.git("hash-object", "-w", "--stdin", data="to be damaged\n"),
+        )
         file = main_checkout.path / ".git" / "objects" / bad[:2] / bad[2:]
         file.chmod(0o600)
         file.write_bytes(b"not zlib")
@@ -190,14 +257,22 @@ class TestItsEnd:
         self, main_checkout: Checkout, cat_file: CatFile, damage: bytes
     ) -> None:
         main_checkout.commit("a directory", **{"deep/file": "x\n"})
-        good, bad = main_checkout.git("rev-parse", "HEAD"), main_checkout.git("rev-parse", "HEAD:deep")
+        good, bad = (
+            main_checkout.git("rev-parse", "HEAD"),
+            main_checkout.git("rev-parse", "HEAD:deep"),
+        )
         file = main_checkout.path / ".git" / "objects" / bad[:2] / bad[2:]
         file.chmod(0o600)
         file.write_bytes(damage)
-        found = [answer and answer[0] for answer in cat_file.contents([good, "HEAD:deep/file", "HEAD:deep/other", good])]
+        found = [
+            answer and answer[0]
+            for answer in cat_file.contents([good, "HEAD:deep/file", "HEAD:deep/other", good])
+        ]
         assert found == [good, None, None, good]
 
-    def test_a_repository_that_is_gone_is_reported(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+    def test_a_repository_that_is_gone_is_reported(
+        self, main_checkout: Checkout, cat_file: CatFile
+    ) -> None:
         main_checkout.path.rename(main_checkout.path.with_name("moved"))
         with pytest.raises(CkptError, match=r"^git cat-file ended unexpectedly: cannot change to "):
             cat_file.info("HEAD")
@@ -209,7 +284,9 @@ class TestItsEnd:
         cat_file.close()
         assert [before is None, cat_file.info("HEAD") == before] == [False, True]
 
-    def test_a_fork_has_a_reader_of_its_own(self, main_checkout: Checkout, cat_file: CatFile) -> None:
+    def test_a_fork_has_a_reader_of_its_own(
+        self, main_checkout: Checkout, cat_file: CatFile
+    ) -> None:
         head = cat_file.info("HEAD")
         pid = os.fork()
         if pid == 0:

@@ -21,7 +21,11 @@ from tests.conftest import Checkout
 
 class TestRead:
     def test_gives_all_values_in_the_order_of_the_files(
-        self, sealed: Path, main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch
+        self,
+        sealed: Path,
+        main_checkout: Checkout,
+        repository: Repository,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         main_checkout.git("config", "--global", "ckpt.name", "global")
         main_checkout.git("config", "ckpt.name", "local")
@@ -38,9 +42,13 @@ class TestRead:
     def test_of_nothing_is_nothing(self, repository: Repository) -> None:
         assert config.read(repository, r"^ckpt\.") == {}
 
-    def test_keeps_every_value_as_it_is(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_keeps_every_value_as_it_is(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         with (main_checkout.path / ".git" / "config").open("ab") as file:
-            file.write(b'[ckpt]\n\tflag\n\tempty =\n\tlines = "a\\nb\\n"\n\tspaces = "  x  "\n\traw = \xff\n\tequals = a=b\n')
+            file.write(
+                b'[ckpt]\n\tflag\n\tempty =\n\tlines = "a\\nb\\n"\n\tspaces = "  x  "\n\traw = \xff\n\tequals = a=b\n'
+            )
         assert config.read(repository, r"^ckpt\.") == {
             "ckpt.flag": ["true"],
             "ckpt.empty": [""],
@@ -50,13 +58,20 @@ class TestRead:
             "ckpt.equals": ["a=b"],
         }
 
-    def test_of_a_linked_worktree_includes_its_own(self, checkout: Checkout, main_checkout: Checkout) -> None:
+    def test_of_a_linked_worktree_includes_its_own(
+        self, checkout: Checkout, main_checkout: Checkout
+    ) -> None:
         main_checkout.git("config", "extensions.worktreeConfig", "true")
         checkout.git("config", "--worktree", "ckpt.name", "here")
         repository = discover(str(checkout.path))
         config.write(repository, "ckpt.shared", "yes")
-        assert config.read(repository, r"^ckpt\.") == {"ckpt.name": ["here"], "ckpt.shared": ["yes"]}
-        assert config.read(discover(str(main_checkout.path)), r"^ckpt\.shared") == {"ckpt.shared": ["yes"]}
+        assert config.read(repository, r"^ckpt\.") == {
+            "ckpt.name": ["here"],
+            "ckpt.shared": ["yes"],
+        }
+        assert config.read(discover(str(main_checkout.path)), r"^ckpt\.shared") == {
+            "ckpt.shared": ["yes"]
+        }
 
 
 class Changes:
@@ -74,7 +89,9 @@ class Changes:
         self.patch = patch
         self.included = home / "included"
         checkout.git("config", "--global", "include.path", "included")  # is not there yet
-        checkout.git("config", "--global", f"includeIf.gitdir:{checkout.main}/.path", "/nowhere/of-ours")
+        checkout.git(
+            "config", "--global", f"includeIf.gitdir:{checkout.main}/.path", "/nowhere/of-ours"
+        )
         checkout.git("config", "extensions.worktreeConfig", "true")
 
     def local(self, value: str) -> None:
@@ -98,7 +115,11 @@ class Changes:
         with (self.checkout.main / ".git/config").open("r+b") as file:
             before = file.read()
             file.seek(0)
-            file.write(before.replace(b"filemode = true", b"filemode = 1   ") if b"= true" in before else before.replace(b"1   ", b"true"))
+            file.write(
+                before.replace(b"filemode = true", b"filemode = 1   ")
+                if b"= true" in before
+                else before.replace(b"1   ", b"true")
+            )
 
     def gone(self, value: str) -> None:
         self.included.unlink(missing_ok=True)
@@ -119,7 +140,9 @@ class TestKnown:
     def changes(self, checkout: Checkout, sealed: Path, monkeypatch: pytest.MonkeyPatch) -> Changes:
         return Changes(checkout, sealed, monkeypatch)
 
-    def test_what_is_known_is_what_git_says(self, changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_known_is_what_git_says(
+        self, changes: Changes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", 2 * 10**7)
         repository, chance, told = discover(str(changes.checkout.path)), random.Random(20261125), []
         kinds = [name for name in vars(Changes) if not name.startswith("_")]
@@ -135,7 +158,9 @@ class TestKnown:
                 name, _, value = entry.partition("\n")
                 expected.setdefault(name, []).append(value)
             assert config.read(repository, r"^(ckpt\.|core\.filemode$)") == {
-                name: values for name, values in expected.items() if name in ("ckpt.name", "core.filemode")
+                name: values
+                for name, values in expected.items()
+                if name in ("ckpt.name", "core.filemode")
             }, told
 
     def test_git_is_asked_once(self, changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,9 +194,23 @@ class TestKnown:
 
 class TestWrite:
     @pytest.mark.parametrize(
-        "value", ["plain", "", "-5", "--global", "  spaces  ", "a\nb", 'quo"te\\', "größe", "# no comment", "; nor this"]
+        "value",
+        [
+            "plain",
+            "",
+            "-5",
+            "--global",
+            "  spaces  ",
+            "a\nb",
+            'quo"te\\',
+            "größe",
+            "# no comment",
+            "; nor this",
+        ],
     )
-    def test_sets_any_value(self, main_checkout: Checkout, repository: Repository, value: str) -> None:
+    def test_sets_any_value(
+        self, main_checkout: Checkout, repository: Repository, value: str
+    ) -> None:
         config.write(repository, "ckpt.name", "before")
         config.write(repository, "ckpt.name", value)
         assert config.read(repository, r"^ckpt\.") == {"ckpt.name": [value]}
@@ -187,21 +226,36 @@ class TestWrite:
         config.write(repository, "ckpt.name", "three")
         assert config.read(repository, r"^ckpt\.") == {"ckpt.name": ["three"]}
 
-    def test_leaves_other_files_and_settings_alone(self, sealed: Path, main_checkout: Checkout, repository: Repository) -> None:
-        before = ((sealed / ".gitconfig").read_bytes(), main_checkout.git("config", "--local", "--list"))
+    def test_leaves_other_files_and_settings_alone(
+        self, sealed: Path, main_checkout: Checkout, repository: Repository
+    ) -> None:
+        before = (
+            (sealed / ".gitconfig").read_bytes(),
+            main_checkout.git("config", "--local", "--list"),
+        )
         config.write(repository, "ckpt.name", "x")
-        after = ((sealed / ".gitconfig").read_bytes(), main_checkout.git("config", "--local", "--list"))
+        after = (
+            (sealed / ".gitconfig").read_bytes(),
+            main_checkout.git("config", "--local", "--list"),
+        )
         assert after == (before[0], before[1] + "\nckpt.name=x")
 
-    def test_is_on_the_disk(self, checkout: Checkout, opened: Callable[..., Repository], flushed: list[str]) -> None:
+    def test_is_on_the_disk(
+        self, checkout: Checkout, opened: Callable[..., Repository], flushed: list[str]
+    ) -> None:
         config.write(opened(checkout), "ckpt.name", "x")
-        assert sorted(flushed) == [str(checkout.main / ".git"), str(checkout.main / ".git/config")]  # side by side
+        assert sorted(flushed) == [
+            str(checkout.main / ".git"),
+            str(checkout.main / ".git/config"),
+        ]  # side by side
 
     def test_refuses_a_name_that_git_refuses(self, repository: Repository) -> None:
         with pytest.raises(GitError, match="key does not contain a section: name"):
             config.write(repository, "name", "x")
 
-    def test_says_when_the_file_is_locked(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_says_when_the_file_is_locked(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         (main_checkout.path / ".git" / "config.lock").touch()
         with pytest.raises(GitError, match="could not lock config file"):
             config.write(repository, "ckpt.name", "x")
@@ -210,24 +264,38 @@ class TestWrite:
 
 
 class TestIsOn:
-    @pytest.mark.parametrize("value", ["true", "TRUE", "yes", "On", "1", "2", "", "false", "No", "OFF", "0"])
-    def test_as_git_has_it(self, main_checkout: Checkout, repository: Repository, value: str) -> None:
+    @pytest.mark.parametrize(
+        "value", ["true", "TRUE", "yes", "On", "1", "2", "", "false", "No", "OFF", "0"]
+    )
+    def test_as_git_has_it(
+        self, main_checkout: Checkout, repository: Repository, value: str
+    ) -> None:
         main_checkout.git("config", "ckpt.switch", value)
         (found,) = config.read(repository, r"^ckpt\.switch$")["ckpt.switch"]
-        assert config.is_on(found) == (main_checkout.git("config", "--type=bool", "ckpt.switch") == "true")
+        assert config.is_on(found) == (
+            main_checkout.git("config", "--type=bool", "ckpt.switch") == "true"
+        )
 
-    def test_of_a_name_without_a_value(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_of_a_name_without_a_value(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         with (main_checkout.path / ".git" / "config").open("a") as file:
             file.write("[ckpt]\n\tswitch\n")
-        assert list(map(config.is_on, config.read(repository, r"^ckpt\.switch$")["ckpt.switch"])) == [True]
+        assert list(
+            map(config.is_on, config.read(repository, r"^ckpt\.switch$")["ckpt.switch"])
+        ) == [True]
 
     @pytest.mark.parametrize("value", ["true", "yes", "1"])
-    def test_a_repository_is_bare_however_it_says_so(self, main_checkout: Checkout, repository: Repository, value: str) -> None:
+    def test_a_repository_is_bare_however_it_says_so(
+        self, main_checkout: Checkout, repository: Repository, value: str
+    ) -> None:
         main_checkout.git("config", "core.bare", value)
         assert main_worktree(repository) is None
 
     @pytest.mark.parametrize("value", ["true", "yes", "1"])
-    def test_a_clone_is_partial_however_it_says_so(self, main_checkout: Checkout, repository: Repository, value: str) -> None:
+    def test_a_clone_is_partial_however_it_says_so(
+        self, main_checkout: Checkout, repository: Repository, value: str
+    ) -> None:
         main_checkout.git("config", "remote.origin.promisor", value)
         assert promisor(repository) == "origin"
 

@@ -21,16 +21,22 @@ class TestEnvironment:
         (tmp_path / "tree").mkdir()
         monkeypatch.setenv("GIT_DIR", str(main_checkout.path / ".git"))
         monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "tree"))
-        assert whereabouts(opened(tmp_path / "tree")) == main_of(main_checkout) | {"worktree": str(tmp_path / "tree")}
+        assert whereabouts(opened(tmp_path / "tree")) == main_of(main_checkout) | {
+            "worktree": str(tmp_path / "tree")
+        }
 
     def test_git_dir_alone_makes_the_current_directory_the_worktree(
         self, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Open
     ) -> None:
         (tmp_path / "tree").mkdir()
         monkeypatch.setenv("GIT_DIR", str(main_checkout.path / ".git"))
-        assert whereabouts(opened(tmp_path / "tree")) == main_of(main_checkout) | {"worktree": str(tmp_path / "tree")}
+        assert whereabouts(opened(tmp_path / "tree")) == main_of(main_checkout) | {
+            "worktree": str(tmp_path / "tree")
+        }
 
-    def test_a_relative_git_dir_of_a_hook(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_relative_git_dir_of_a_hook(
+        self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.chdir(main_checkout.path)
         monkeypatch.setenv("GIT_DIR", ".git")
         monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
@@ -48,7 +54,9 @@ class TestEnvironment:
             hook.setenv("GIT_DIR", str(git_dir))
             hook.setenv("GIT_INDEX_FILE", str(git_dir / "index"))
             here = opened(linked)
-            main.git.run("worktree", "add", "--quiet", "--detach", str(tmp_path / "third"), locks=True)
+            main.git.run(
+                "worktree", "add", "--quiet", "--detach", str(tmp_path / "third"), locks=True
+            )
             main_checkout.write("README", "staged\n")
             main.git.run("add", "README", locks=True)
         assert whereabouts(here)["git_dir"] == str(git_dir)
@@ -56,11 +64,17 @@ class TestEnvironment:
         assert main_checkout.git("diff", "--cached", "--name-only") == "README"
         assert Checkout(tmp_path / "third").git("status", "--porcelain") == ""
 
-    def test_no_variable_of_a_repository_is_passed_on(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_no_variable_of_a_repository_is_passed_on(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         # `-c name=value` of an outer git is the user's wish and stays.
         carried = {"GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"}
         known = subprocess.run(
-            [git_executable(), "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True, cwd=tmp_path
+            [git_executable(), "rev-parse", "--local-env-vars"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
         )
         local = set(known.stdout.split())
         for name in local:
@@ -73,14 +87,18 @@ class TestEnvironment:
         for name in ("LC_ALL", "LANGUAGE", "LANG"):
             monkeypatch.setenv(name, "de_DE.UTF-8")
         env = environment({"EXTRA": "1", "LC_ALL": "C.UTF-8"})
-        assert {name: env[name] for name in ("LC_ALL", "LANGUAGE", "GIT_TERMINAL_PROMPT", "EXTRA")} == {
+        assert {
+            name: env[name] for name in ("LC_ALL", "LANGUAGE", "GIT_TERMINAL_PROMPT", "EXTRA")
+        } == {
             "LC_ALL": "C.UTF-8",
             "LANGUAGE": "C",
             "GIT_TERMINAL_PROMPT": "0",
             "EXTRA": "1",
         }
 
-    def test_reads_leave_the_index_alone(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_reads_leave_the_index_alone(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         readme = main_checkout.path / "README"
         os.utime(readme, (1_700_000_000, 1_700_000_000))
         index = main_checkout.path / ".git" / "index"

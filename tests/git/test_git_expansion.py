@@ -17,7 +17,12 @@ def tree(here: Checkout, chance: random.Random) -> str:
     """Returns a tree of a few paths, some of which are those of other such trees."""
     here.git("read-tree", "--empty")
     blobs = [here.git("hash-object", "-w", "--stdin", data=text) for text in "ab"]
-    paths = [f"{chance.choice('xyz')}{number}/{chance.choice('xyz')}" if chance.random() < 0.7 else f"file{number}" for number in range(6)]
+    paths = [
+        f"{chance.choice('xyz')}{number}/{chance.choice('xyz')}"
+        if chance.random() < 0.7
+        else f"file{number}"
+        for number in range(6)
+    ]
     for path in paths:
         here.git("update-index", "--add", "--cacheinfo", f"100644,{chance.choice(blobs)},{path}")
     return here.git("write-tree")
@@ -32,7 +37,11 @@ def test_as_many_as_git_lists(main_checkout: Checkout, seed: int) -> None:
     repository = discover(str(main_checkout.path))
     for old in trees:
         for new in trees:
-            listed = len(main_checkout.git("diff-tree", "-r", "-t", "--no-renames", old or empty, new or empty).splitlines())
+            listed = len(
+                main_checkout.git(
+                    "diff-tree", "-r", "-t", "--no-renames", old or empty, new or empty
+                ).splitlines()
+            )
             assert not Expansion(repository, Paths(listed, 9)).is_beyond(old, new)
             assert listed == 0 or Expansion(repository, Paths(listed - 1, 9)).is_beyond(old, new)
 
@@ -41,7 +50,11 @@ def test_directories_within_each_other(main_checkout: Checkout) -> None:
     main_checkout.commit("deep", **{"a/b/c/d": "x"})
     repository = discover(str(main_checkout.path))
     top = main_checkout.git("rev-parse", "HEAD^{tree}")
-    assert [Expansion(repository, Paths(100, depth)).is_beyond("", top) for depth in (2, 3, 4)] == [True, False, False]
+    assert [Expansion(repository, Paths(100, depth)).is_beyond("", top) for depth in (2, 3, 4)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_what_both_sides_have_is_not_read(main_checkout: Checkout) -> None:
@@ -58,4 +71,6 @@ def test_what_both_sides_have_is_not_read(main_checkout: Checkout) -> None:
 
     new = main_checkout.git("rev-parse", "HEAD^{tree}")
     assert not Counting(repository, Paths(100, 9)).is_beyond(old, new)
-    assert sorted(read) == sorted([old, new, *(main_checkout.git("rev-parse", f"{tree}:c") for tree in (old, new))])
+    assert sorted(read) == sorted(
+        [old, new, *(main_checkout.git("rev-parse", f"{tree}:c") for tree in (old, new))]
+    )

@@ -27,7 +27,9 @@ def test_one_that_may_not_be_read_is_not_called_empty(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
 
 
-def test_one_that_goes_while_it_is_looked_at(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_goes_while_it_is_looked_at(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The private directory may go at any time; who sweeps it looked whether it was there, and listed it then."""
     private = repository.make_private_dir()
     is_directory = os.path.isdir

@@ -40,16 +40,22 @@ def test_what_is_gone_is_passed_over(files: list[str], flushed: list[str]) -> No
 
 
 @pytest.mark.parametrize("count", [1, 20])
-def test_an_error_of_the_disk_is_raised(files: list[str], monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_an_error_of_the_disk_is_raised(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     def fail(_: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(CkptError, match=r"cannot flush .*/files/\d+ to the disk: Input/output error"):
+    with pytest.raises(
+        CkptError, match=r"cannot flush .*/files/\d+ to the disk: Input/output error"
+    ):
         fsync.flush(files[:count])
 
 
-def test_a_file_system_that_flushes_no_directory_is_put_up_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_that_flushes_no_directory_is_put_up_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: int) -> None:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
@@ -72,7 +78,9 @@ def test_a_linked_worktree_has_reftables_of_its_own(
     repository.close()
 
 
-def test_what_is_kept_of_an_operation_is_flushed(main_checkout: Checkout, tmp_path: Path, flushed: list[str]) -> None:
+def test_what_is_kept_of_an_operation_is_flushed(
+    main_checkout: Checkout, tmp_path: Path, flushed: list[str]
+) -> None:
     """A worktree that is made for a checkpoint of a rebase has a directory of files that say how far it is."""
     main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
     place = main_checkout.path / ".git/worktrees/linked"
@@ -86,7 +94,9 @@ def test_what_is_kept_of_an_operation_is_flushed(main_checkout: Checkout, tmp_pa
     repository.close()
 
 
-def test_what_is_no_file_of_a_worktree_is_not_flushed(main_checkout: Checkout, tmp_path: Path, flushed: list[str]) -> None:
+def test_what_is_no_file_of_a_worktree_is_not_flushed(
+    main_checkout: Checkout, tmp_path: Path, flushed: list[str]
+) -> None:
     """Git's file system monitor listens at a socket there; of a pipe, the flush waited for ever."""
     main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
     place = main_checkout.path / ".git/worktrees/linked"
@@ -100,5 +110,10 @@ def test_what_is_no_file_of_a_worktree_is_not_flushed(main_checkout: Checkout, t
 
 def test_an_object_is_flushed_with_its_directories(repository: Repository) -> None:
     top = f"{repository.common_dir}/objects"
-    assert fsync.object_paths(repository.common_dir, ["ab" * 20]) == [f"{top}/ab/{'ab' * 19}", f"{top}/ab", f"{top}/pack", top]
+    assert fsync.object_paths(repository.common_dir, ["ab" * 20]) == [
+        f"{top}/ab/{'ab' * 19}",
+        f"{top}/ab",
+        f"{top}/pack",
+        top,
+    ]
     assert fsync.object_paths(repository.common_dir, []) == []

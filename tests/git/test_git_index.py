@@ -19,16 +19,27 @@ def repository(main_checkout: Checkout) -> Iterator[Repository]:
     opened.close()
 
 
-def test_its_entries_with_modes_stages_and_flags(repository: Repository, main_checkout: Checkout) -> None:
+def test_its_entries_with_modes_stages_and_flags(
+    repository: Repository, main_checkout: Checkout
+) -> None:
     ours, theirs = (main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in "ab")
     head = main_checkout.git("rev-parse", "HEAD")
     lines = [
-        *(f"{mode} {oid} 0\t{path}" for mode, oid, path in [("100644", ours, "a\tb\nc"), ("100755", ours, "run"), ("160000", head, "sub")]),
+        *(
+            f"{mode} {oid} 0\t{path}"
+            for mode, oid, path in [
+                ("100644", ours, "a\tb\nc"),
+                ("100755", ours, "run"),
+                ("160000", head, "sub"),
+            ]
+        ),
         *(f"100644 {oid} {stage}\tboth" for stage, oid in ((2, ours), (3, theirs))),
         *(f"100644 {ours} 0\t{path}" for path in ("assumed", "skipped")),
     ]
     main_checkout.git("read-tree", "--empty")
-    main_checkout.git("update-index", "-z", "--index-info", data="".join(f"{line}\0" for line in lines))
+    main_checkout.git(
+        "update-index", "-z", "--index-info", data="".join(f"{line}\0" for line in lines)
+    )
     main_checkout.git("update-index", "--skip-worktree", "skipped")
     main_checkout.git("update-index", "--assume-unchanged", "assumed")
     with PrivateIndex(repository) as index:
@@ -47,10 +58,22 @@ def test_those_of_one_mode(repository: Repository, main_checkout: Checkout) -> N
     """A look at the submodules of a large worktree is part of each save."""
     blob, head = main_checkout.git("hash-object", "-w", "--stdin", data="a"), main_checkout.head()
     odd = f"H 160000 {blob} 0\tf"
-    lines = [f"{mode} {oid} 0\t{path}" for mode, oid, path in [("100644", blob, odd), ("160000", head, "b\nc"), ("160000", head, "sub")]]
-    main_checkout.git("update-index", "-z", "--index-info", data="".join(f"{line}\0" for line in lines))
+    lines = [
+        f"{mode} {oid} 0\t{path}"
+        for mode, oid, path in [
+            ("100644", blob, odd),
+            ("160000", head, "b\nc"),
+            ("160000", head, "sub"),
+        ]
+    ]
+    main_checkout.git(
+        "update-index", "-z", "--index-info", data="".join(f"{line}\0" for line in lines)
+    )
     with PrivateIndex(repository) as index:
-        assert index.entries(GITLINK) == [(b"b\nc", GITLINK, head, 0, b"H"), (b"sub", GITLINK, head, 0, b"H")]
+        assert index.entries(GITLINK) == [
+            (b"b\nc", GITLINK, head, 0, b"H"),
+            (b"sub", GITLINK, head, 0, b"H"),
+        ]
         assert index.entries(EXECUTABLE) == []
 
 

@@ -58,7 +58,13 @@ def test_of_a_command(git: Git, after: Callable[[float], object]) -> None:
 def test_of_one_that_takes_too_long_while_it_is_listened_to(git: Git) -> None:
     before = descriptors(), children_of_ours()
     with pytest.raises(DeadlinePassed, match="it took too long"):
-        git.each_line("-c", "alias.wait=!exec sleep 600", "wait", take=lambda _: None, deadline=time.monotonic() + 0.2)
+        git.each_line(
+            "-c",
+            "alias.wait=!exec sleep 600",
+            "wait",
+            take=lambda _: None,
+            deadline=time.monotonic() + 0.2,
+        )
     assert (descriptors(), children_of_ours()) == before
 
 

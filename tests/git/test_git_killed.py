@@ -24,22 +24,38 @@ A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
 @pytest.mark.parametrize("steps", [(), (lambda: None,)], ids=["at once", "in two steps"])
 @pytest.mark.parametrize("done", [0, 1, 2, 3, 4])
 def test_a_transaction_comes_to_its_end(
-    main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int, steps: Steps
+    main_checkout: Checkout,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    done: int,
+    steps: Steps,
 ) -> None:
-    one, two = (main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two"))
+    one, two = (
+        main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two")
+    )
     main_checkout.git("update-ref", A, one)
     main_checkout.git("update-ref", B, one)
     git = DyingGit(tmp_path / "dying", monkeypatch)
     refs = Refs(discover(str(main_checkout.path)))
     git.die_after(done)
     head = main_checkout.git("rev-parse", "main")
-    refs.update([Update("refs/heads/main", head, head), Update(A, two, one), Update(B, "", one), Update(C, one, "")], *steps)
+    refs.update(
+        [
+            Update("refs/heads/main", head, head),
+            Update(A, two, one),
+            Update(B, "", one),
+            Update(C, one, ""),
+        ],
+        *steps,
+    )
     assert git.has_died
     assert main_checkout.refs("refs/checkpoints") == {A: two, C: one}
     refs.close()
 
 
-def test_one_that_only_looks_is_made_again(main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_only_looks_is_made_again(
+    main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
     main_checkout.git("update-ref", A, one)
     git = DyingGit(tmp_path / "dying", monkeypatch)
@@ -50,10 +66,14 @@ def test_one_that_only_looks_is_made_again(main_checkout: Checkout, tmp_path: Pa
     refs.close()
 
 
-def test_what_dies_each_time_is_an_error(main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_dies_each_time_is_an_error(
+    main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
     git = tmp_path / "git"
-    git.write_text('#!/bin/sh\ncase " $* " in *" update-ref "*) kill -9 $$ ;; esac\nexec git "$@"\n')
+    git.write_text(
+        '#!/bin/sh\ncase " $* " in *" update-ref "*) kill -9 $$ ;; esac\nexec git "$@"\n'
+    )
     git.chmod(0o755)
     monkeypatch.setenv("GITCKPT_GIT", str(git))
     refs = Refs(discover(str(main_checkout.path)))
@@ -64,7 +84,9 @@ def test_what_dies_each_time_is_an_error(main_checkout: Checkout, tmp_path: Path
     refs.close()
 
 
-def test_what_a_full_disk_has_left_undone_is_done(main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_full_disk_has_left_undone_is_done(
+    main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
     git = DyingGit(tmp_path / "dying", monkeypatch)
     refs = Refs(discover(str(main_checkout.path)))
@@ -95,7 +117,9 @@ exec {git} "$@"
 def test_answers_of_git_that_are_lost_are_not_waited_for(
     main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Steps
 ) -> None:
-    one, two = (main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two"))
+    one, two = (
+        main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two")
+    )
     main_checkout.git("update-ref", A, one)
     lost, git = tmp_path / "lost", tmp_path / "git"
     lost.touch()

@@ -20,7 +20,9 @@ from tests.conftest import Checkout
 REF = "refs/ckpt/runs/r"
 DAYS = 2 * 24 * 3600
 
-pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="the system does not tell what processes do")
+pytestmark = pytest.mark.skipif(
+    not os.path.exists("/proc/self/stat"), reason="the system does not tell what processes do"
+)
 
 
 @pytest.fixture
@@ -38,16 +40,27 @@ def prepare(main_checkout: Checkout) -> Iterator[Prepare]:
     """Starts a git that holds the lock of `REF`, and returns it with the lock: `prepare(cwd=…)`."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*options: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> tuple[subprocess.Popen[bytes], Path]:
+    def start(
+        *options: str, cwd: Path | None = None, env: dict[str, str] | None = None
+    ) -> tuple[subprocess.Popen[bytes], Path]:
         words = [git_executable(), *options, "update-ref", "--stdin"]
         place = cwd or main_checkout.path
         started.append(
-            subprocess.Popen(words, cwd=place, env=os.environ | (env or {}), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+            subprocess.Popen(
+                words,
+                cwd=place,
+                env=os.environ | (env or {}),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+            )
         )
         pipe, out = started[-1].stdin, started[-1].stdout
         assert pipe is not None
         assert out is not None
-        pipe.write(f"start\ncreate {REF} {main_checkout.git('rev-parse', 'HEAD')}\nprepare\n".encode())
+        pipe.write(
+            f"start\ncreate {REF} {main_checkout.git('rev-parse', 'HEAD')}\nprepare\n".encode()
+        )
         assert (out.readline(), out.readline()) == (b"start: ok\n", b"prepare: ok\n")
         return started[-1], main_checkout.path / ".git" / f"{REF}.lock"
 
@@ -68,7 +81,9 @@ def left(repository: Repository, *paths: Path) -> list[str]:
 
 class TestLocks:
     @pytest.mark.parametrize("how", ["inside", "by an option", "by a variable"])
-    def test_that_a_living_git_holds_is_not_left(self, main_checkout: Checkout, repository: Repository, prepare: Prepare, how: str) -> None:
+    def test_that_a_living_git_holds_is_not_left(
+        self, main_checkout: Checkout, repository: Repository, prepare: Prepare, how: str
+    ) -> None:
         git_dir, elsewhere = str(main_checkout.path / ".git"), Path.cwd()
         options, place, env = {
             "inside": ((), None, None),
@@ -76,13 +91,17 @@ class TestLocks:
             "by a variable": ((), elsewhere, {"GIT_DIR": git_dir}),
         }[how]
         holder, lock = prepare(*options, cwd=place, env=env)
-        os.utime(lock, (time.time() + 60, time.time() + 60))  # as if it had been made after that git began, however long it has held it
+        os.utime(
+            lock, (time.time() + 60, time.time() + 60)
+        )  # as if it had been made after that git began, however long it has held it
         assert left(repository, lock) == []
         holder.send_signal(signal.SIGKILL)
         holder.wait()
         assert left(repository, lock) == [str(lock)]
 
-    def test_that_is_older_than_every_git_at_work_is_left(self, main_checkout: Checkout, repository: Repository, prepare: Prepare) -> None:
+    def test_that_is_older_than_every_git_at_work_is_left(
+        self, main_checkout: Checkout, repository: Repository, prepare: Prepare
+    ) -> None:
         _, own = prepare()
         older = main_checkout.path / ".git/refs/ckpt/runs/older.lock"
         older.touch()
@@ -99,14 +118,18 @@ class TestLocks:
         os.utime(lock, (time.time() + 60, time.time() + 60))
         assert left(discover(str(other.path)), lock) == [str(lock)]
 
-    def test_that_is_young_is_not_left(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_that_is_young_is_not_left(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         lock = main_checkout.path / ".git/x.lock"
         lock.touch()
         assert left(repository, lock) == []
         age(lock, leftovers.QUIET + 1)
         assert left(repository, lock) == [str(lock)]
 
-    def test_a_git_that_only_reads_holds_none(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_a_git_that_only_reads_holds_none(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         lock = main_checkout.path / ".git/x.lock"
         lock.touch()
         os.utime(lock, (time.time() + 60, time.time() + 60))
@@ -115,7 +138,9 @@ class TestLocks:
             assert left(repository, lock) == [str(lock)]
             reader.communicate()
 
-    def test_a_gitckpt_that_has_nothing_to_write_holds_none(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_a_gitckpt_that_has_nothing_to_write_holds_none(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         head = main_checkout.git("rev-parse", "HEAD")
         refs = Refs(repository)
         refs.update([Update(REF, head, "")])
@@ -127,7 +152,9 @@ class TestLocks:
         finally:
             refs.close()
 
-    def test_one_that_was_made_anew_is_not_discarded(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_one_that_was_made_anew_is_not_discarded(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         lock = main_checkout.path / ".git/x.lock"
         lock.touch()
         age(lock)
@@ -142,7 +169,9 @@ class TestLocks:
 
 
 class TestObjects:
-    def test_half_written_are_left_once_nothing_has_touched_them_for_a_day(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_half_written_are_left_once_nothing_has_touched_them_for_a_day(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         objects = main_checkout.path / ".git/objects"
         (objects / "tmp_objdir-bulk-fsync-x" / "ab").mkdir(parents=True)
         inside = objects / "tmp_objdir-bulk-fsync-x/ab/tmp_obj_1"
@@ -166,11 +195,19 @@ class TestObjects:
     @pytest.mark.parametrize(
         "name",
         [
-            *("pack/tmp_ckpt_0a", "cd/tmp_ckpt_0a", "pack/tmp_mtimes_x", "pack/tmp_bitmap_x", "pack/multi-pack-index.d/tmp_midx_x"),
+            *(
+                "pack/tmp_ckpt_0a",
+                "cd/tmp_ckpt_0a",
+                "pack/tmp_mtimes_x",
+                "pack/tmp_bitmap_x",
+                "pack/multi-pack-index.d/tmp_midx_x",
+            ),
             *("info/tmp_graph_x", "info/commit-graphs/tmp_graph_x"),
         ],
     )
-    def test_so_is_what_else_git_and_we_begin(self, main_checkout: Checkout, repository: Repository, name: str) -> None:
+    def test_so_is_what_else_git_and_we_begin(
+        self, main_checkout: Checkout, repository: Repository, name: str
+    ) -> None:
         path = main_checkout.write(f".git/objects/{name}", "x")
         assert leftovers.half_written(repository) == [str(path)]
         assert leftovers.left_objects(repository) == {}
@@ -178,15 +215,25 @@ class TestObjects:
         assert list(leftovers.left_objects(repository)) == [str(path)]
 
     @pytest.mark.parametrize("ending", ["pack", "idx", "rev", "bitmap", "mtimes"])
-    def test_packs_of_a_repack_are_left_after_a_day(self, main_checkout: Checkout, repository: Repository, ending: str) -> None:
+    def test_packs_of_a_repack_are_left_after_a_day(
+        self, main_checkout: Checkout, repository: Repository, ending: str
+    ) -> None:
         """A repack that takes long leaves those alone that it has finished first."""
         pack = main_checkout.write(f".git/objects/pack/.tmp-12-pack-{'1' * 40}.{ending}", "x")
         age(pack, 7200)
-        assert (leftovers.half_written(repository), leftovers.left_objects(repository)) == ([str(pack)], {})
+        assert (leftovers.half_written(repository), leftovers.left_objects(repository)) == (
+            [str(pack)],
+            {},
+        )
         age(pack, DAYS)
         assert list(leftovers.left_objects(repository)) == [str(pack)]
 
     def test_packs_are_none(self, main_checkout: Checkout, repository: Repository) -> None:
-        for name in (f"pack-{'1' * 40}.pack", ".tmp-x-pack-1.pack", "multi-pack-index", "info/commit-graph"):
+        for name in (
+            f"pack-{'1' * 40}.pack",
+            ".tmp-x-pack-1.pack",
+            "multi-pack-index",
+            "info/commit-graph",
+        ):
             age(main_checkout.write(f".git/objects/pack/{name}", "x"), DAYS)
         assert leftovers.half_written(repository) == []

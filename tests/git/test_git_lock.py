@@ -37,7 +37,13 @@ for _ in range(100):
 
 def hold(path: Path) -> subprocess.Popen[str]:
     """Starts a process that holds the lock until it is given a line."""
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "True\n"
     return holder
@@ -139,7 +145,10 @@ def test_giving_back_what_is_not_held_does_nothing(path: Path) -> None:
 
 
 def test_where_no_file_can_be_made_it_is_not_got(tmp_path: Path) -> None:
-    assert [Lock(str(tmp_path / "no" / "such"), 5).acquire(), Lock(str(tmp_path), 5).acquire()] == [False, False]
+    assert [Lock(str(tmp_path / "no" / "such"), 5).acquire(), Lock(str(tmp_path), 5).acquire()] == [
+        False,
+        False,
+    ]
 
 
 def test_it_is_not_inherited_by_programs_we_start(path: Path) -> None:

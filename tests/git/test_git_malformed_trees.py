@@ -48,7 +48,9 @@ def test_notes_are_made_anew(main_checkout: Checkout, data: bytes, is_below: boo
     tree = main_checkout.git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=data)
     if is_below:
         raw = encode_tree({commit[:2].encode(): (b"40000", tree)})
-        tree = main_checkout.git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=raw)
+        tree = main_checkout.git(
+            "hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=raw
+        )
     main_checkout.git("update-ref", REF, main_checkout.git("commit-tree", "-m", "notes", tree))
     objects = open_objects(repository)
     notes = Notes(repository, objects, REF)

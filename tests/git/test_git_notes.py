@@ -55,8 +55,16 @@ class Book:
 
     def as_git_reads_it(self) -> dict[str, list[str]]:
         """Returns the lines of each commit by `git notes list`."""
-        listed = [line.split() for line in self.checkout.git("notes", "--ref=checkpoints", "list").splitlines()]
-        said = self.checkout.git("cat-file", "--batch", data="".join(f"{blob}\n" for blob, _ in listed)).encode() + b"\n"
+        listed = [
+            line.split()
+            for line in self.checkout.git("notes", "--ref=checkpoints", "list").splitlines()
+        ]
+        said = (
+            self.checkout.git(
+                "cat-file", "--batch", data="".join(f"{blob}\n" for blob, _ in listed)
+            ).encode()
+            + b"\n"
+        )
         book = {}
         for blob, commit in listed:
             header, _, said = said.partition(b"\n")
@@ -127,7 +135,10 @@ class TestEdited:
     def test_without_change_is_the_tip_itself(self, book: Book) -> None:
         tip = book.change(many(300))
         assert book.notes.edited(tip, list(many(300)), lambda _, lines: lines, INSTANT) == (tip, [])
-        assert book.notes.edited(tip, [commit_name(999)], lambda _, lines: lines, INSTANT) == (tip, [])
+        assert book.notes.edited(tip, [commit_name(999)], lambda _, lines: lines, INSTANT) == (
+            tip,
+            [],
+        )
 
     def test_hands_the_lines_there_are_to_the_change(self, book: Book) -> None:
         one, two = commit_name(1), commit_name(2)
@@ -139,7 +150,9 @@ class TestEdited:
             return []
 
         book.notes.edited(book.notes.tip(), [two, one, two], change, INSTANT)
-        assert seen == [(commit, ["a", "b"] if commit == one else []) for commit in sorted([one, two])]
+        assert seen == [
+            (commit, ["a", "b"] if commit == one else []) for commit in sorted([one, two])
+        ]
 
     def test_adds_changes_and_removes(self, book: Book) -> None:
         one, two, three = map(commit_name, (1, 2, 3))
@@ -204,9 +217,15 @@ class TestShapes:
     def test_a_split_tree_takes_changes_and_removals(self, book: Book) -> None:
         wanted = many(300)
         book.change(wanted)
-        changes: dict[str, list[str]] = {commit_name(0): ["changed"], commit_name(1): [], commit_name(1000): ["new"]}
+        changes: dict[str, list[str]] = {
+            commit_name(0): ["changed"],
+            commit_name(1): [],
+            commit_name(1000): ["new"],
+        }
         book.change(changes)
-        assert book.as_git_reads_it() == {commit: lines for commit, lines in (wanted | changes).items() if lines}
+        assert book.as_git_reads_it() == {
+            commit: lines for commit, lines in (wanted | changes).items() if lines
+        }
         book.change({commit: [] for commit in book.as_git_reads_it()})
         assert [book.as_git_reads_it(), book.tree()] == [{}, []]
 
@@ -241,8 +260,12 @@ class TestShapes:
         blob = book.checkout.git("hash-object", "-w", "--stdin", data="deep\n")
         index = {"GIT_INDEX_FILE": str(book.checkout.path / ".git" / "scratch")}
         path = "/".join([name[:2], name[2:4], name[4:6], name[6:]])
-        book.checkout.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}", env=index)
-        commit = book.checkout.git("commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes")
+        book.checkout.git(
+            "update-index", "--add", "--cacheinfo", f"100644,{blob},{path}", env=index
+        )
+        commit = book.checkout.git(
+            "commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes"
+        )
         book.checkout.git("update-ref", REF, commit)
         assert book.notes.lines([name]) == {name: ["deep"]}
         book.change({name: ["deep", "deeper"]})
@@ -256,14 +279,20 @@ class TestShapes:
         index = {"GIT_INDEX_FILE": str(book.checkout.path / ".git" / "scratch")}
         lines = "".join(f"100644 {blob}\t{path}\n" for path in foreign)
         book.checkout.git("update-index", "--index-info", data=lines, env=index)
-        commit = book.checkout.git("commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes")
+        commit = book.checkout.git(
+            "commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes"
+        )
         book.checkout.git("update-ref", REF, commit)
         book.change(many(count))
         assert book.everything() == many(count)
         paths = book.checkout.git("ls-tree", "-r", "--name-only", REF).splitlines()
-        assert [path for path in paths if path.replace("/", "") not in many(count)] == sorted(foreign)
+        assert [path for path in paths if path.replace("/", "") not in many(count)] == sorted(
+            foreign
+        )
         book.change({commit: [] for commit in many(count)})
-        assert book.checkout.git("ls-tree", "-r", "--name-only", REF).splitlines() == sorted(foreign)
+        assert book.checkout.git("ls-tree", "-r", "--name-only", REF).splitlines() == sorted(
+            foreign
+        )
 
     def test_a_ref_that_holds_no_commit_counts_as_empty(self, book: Book) -> None:
         blob = book.checkout.git("hash-object", "-w", "--stdin", data="not notes\n")
@@ -272,7 +301,9 @@ class TestShapes:
         book.change({commit_name(1): ["a"]})
         assert book.as_git_reads_it() == {commit_name(1): ["a"]}
 
-    def test_sha256(self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]) -> None:
+    def test_sha256(
+        self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]
+    ) -> None:
         checkout = make_checkout("project", "--object-format=sha256")
         head = checkout.commit("first")
         repository = opened(checkout)
@@ -280,7 +311,11 @@ class TestShapes:
         wanted = many(300, "sha256") | {head: ["here"]}
         book.change({commit: wanted[commit] for commit in list(wanted)[:10]})
         book.change(wanted)
-        assert [book.as_git_reads_it(), book.everything(), book.show(head)] == [wanted, wanted, "here"]
+        assert [book.as_git_reads_it(), book.everything(), book.show(head)] == [
+            wanted,
+            wanted,
+            "here",
+        ]
         assert checkout.git("fsck", "--strict", "--no-dangling") == ""
 
 
@@ -290,7 +325,10 @@ class TestLines:
     def test_are_those_of_the_commits_asked_for(self, book: Book, count: int) -> None:
         book.change(many(count))
         asked = [commit_name(1), commit_name(count - 1), commit_name(9999)]
-        assert book.notes.lines(asked) == {commit_name(1): ["line 1"], commit_name(count - 1): [f"line {count - 1}"]}
+        assert book.notes.lines(asked) == {
+            commit_name(1): ["line 1"],
+            commit_name(count - 1): [f"line {count - 1}"],
+        }
         assert book.notes.lines([]) == {}
 
     def test_trees_that_stand_for_more_than_there_is_are_not_all_looked_at_and_stay(
@@ -300,13 +338,20 @@ class TestLines:
         blob = book.checkout.git("hash-object", "-w", "--stdin", data="a line\n")
         tree = book.checkout.git("mktree", data=f"100644 blob {blob}\t{'7' * 36}\n")
         for _ in range(2):
-            tree = book.checkout.git("mktree", data="".join(f"040000 tree {tree}\t{number:02x}\n" for number in range(16)))
+            tree = book.checkout.git(
+                "mktree",
+                data="".join(f"040000 tree {tree}\t{number:02x}\n" for number in range(16)),
+            )
         book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", tree, "-m", "notes"))
         assert list(book.notes.each()) == []
         wanted = {name: lines for name, lines in many(900).items() if name[:2] >= "10"}
         assert len(wanted) > 500  # of so many, the whole is made anew where all of it is known
         book.change(wanted)
-        before = {f"{first:02x}{second:02x}{'7' * 36}": ["a line"] for first in range(16) for second in range(16)}
+        before = {
+            f"{first:02x}{second:02x}{'7' * 36}": ["a line"]
+            for first in range(16)
+            for second in range(16)
+        }
         assert book.as_git_reads_it() == before | wanted
 
     def test_trees_that_go_deeper_than_any_name_are_looked_at_no_further(self, book: Book) -> None:
@@ -318,16 +363,30 @@ class TestLines:
         book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", tree, "-m", "notes"))
         book.change(many(3))
         assert book.everything() == many(3)
-        assert "/".join([*["ab"] * 50, "file"]) in book.checkout.git("ls-tree", "-r", "--name-only", REF).splitlines()
+        assert (
+            "/".join([*["ab"] * 50, "file"])
+            in book.checkout.git("ls-tree", "-r", "--name-only", REF).splitlines()
+        )
 
     def test_two_notes_of_one_commit_are_joined_as_git_does(self, book: Book) -> None:
         name = commit_name(7)
         index = {"GIT_INDEX_FILE": str(book.checkout.path / ".git" / "scratch")}
         for place in (name, f"{name[:2]}/{name[2:]}"):
             blob = book.checkout.git("hash-object", "-w", "--stdin", data=f"at {len(place)}\n")
-            book.checkout.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{place}", env=index)
-        book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes"))
-        assert (list(book.notes.each()), book.notes.lines([name])) == ([(name, ["at 40", "at 41"])], {name: ["at 40", "at 41"]})
+            book.checkout.git(
+                "update-index", "--add", "--cacheinfo", f"100644,{blob},{place}", env=index
+            )
+        book.checkout.git(
+            "update-ref",
+            REF,
+            book.checkout.git(
+                "commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes"
+            ),
+        )
+        assert (list(book.notes.each()), book.notes.lines([name])) == (
+            [(name, ["at 40", "at 41"])],
+            {name: ["at 40", "at 41"]},
+        )
         book.change({name: ["at 40", "more"]})
         assert book.checkout.git("ls-tree", "-r", "--name-only", REF) == f"{name[:2]}/{name[2:]}"
         assert book.as_git_reads_it() == {name: ["at 40", "more"]}
@@ -343,15 +402,30 @@ class TestLines:
         assert [before, book.notes.lines([head])] == [{}, {head: ["later"]}]
 
 
-names = st.integers(0, 400).map(commit_name) | st.integers(0, 40).map(lambda number: "ab" + commit_name(number)[2:])
-texts = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zs", "Zl", "Zp"]), min_size=1, max_size=8), max_size=3)
+names = st.integers(0, 400).map(commit_name) | st.integers(0, 40).map(
+    lambda number: "ab" + commit_name(number)[2:]
+)
+texts = st.lists(
+    st.text(
+        st.characters(codec="utf-8", exclude_categories=["Cc", "Zs", "Zl", "Zp"]),
+        min_size=1,
+        max_size=8,
+    ),
+    max_size=3,
+)
 steps = st.lists(st.dictionaries(names, texts, max_size=12), min_size=1, max_size=4)
 
 
 @pytest.mark.long
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(start=st.sampled_from([0, 3, 250, 256, 300]), steps=steps)
-def test_notes_are_a_map_from_commits_to_lines(shared_book: Book, start: int, steps: list[dict[str, list[str]]]) -> None:
+def test_notes_are_a_map_from_commits_to_lines(
+    shared_book: Book, start: int, steps: list[dict[str, list[str]]]
+) -> None:
     book = shared_book
     book.checkout.git("update-ref", "-d", REF)
     model = many(start)
@@ -360,7 +434,9 @@ def test_notes_are_a_map_from_commits_to_lines(shared_book: Book, start: int, st
         book.change(step)
         model = {commit: lines for commit, lines in (model | step).items() if lines}
         assert book.everything() == model
-        assert book.notes.lines(list(step)) == {commit: lines for commit, lines in step.items() if lines}
+        assert book.notes.lines(list(step)) == {
+            commit: lines for commit, lines in step.items() if lines
+        }
     assert book.as_git_reads_it() == model
 
 
@@ -423,7 +499,12 @@ class TestMany:
         tip = book.notes.tip()
         seen: dict[str, list[str]] = {}
         reads.clear()
-        _, items = book.notes.edited(tip, list(changes), lambda name, lines: seen.setdefault(name, lines) and changes[name], INSTANT)
+        _, items = book.notes.edited(
+            tip,
+            list(changes),
+            lambda name, lines: seen.setdefault(name, lines) and changes[name],
+            INSTANT,
+        )
         assert seen == {name: [f"line {name}"] for name in chosen}
         assert [kind for kind, _ in items].count("tree") == 1 + 13
         assert len(reads) < 10
@@ -432,26 +513,37 @@ class TestMany:
         assert book.as_git_reads_it() == {name: lines for name, lines in wanted.items() if lines}
 
     @pytest.mark.parametrize("count", [1, 400])
-    def test_where_one_commit_has_two_notes_neither_goes_with_changes_of_others(self, book: Book, count: int) -> None:
+    def test_where_one_commit_has_two_notes_neither_goes_with_changes_of_others(
+        self, book: Book, count: int
+    ) -> None:
         """Git itself shows both of them, one after the other."""
         names = [commit_name(number) for number in range(256)]
         first = names[0]
-        above, below = (book.checkout.git("hash-object", "-w", "--stdin", data=f"{word}\n") for word in ("above", "below"))
+        above, below = (
+            book.checkout.git("hash-object", "-w", "--stdin", data=f"{word}\n")
+            for word in ("above", "below")
+        )
         inner = book.checkout.git("mktree", data=f"100644 blob {below}\t{first[2:]}\n")
         listing = "".join(f"100644 blob {above}\t{name}\n" for name in names)
         root = book.checkout.git("mktree", data=f"{listing}040000 tree {inner}\t{first[:2]}\n")
         book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", "-m", "x", root))
         assert book.show(first).split() in (["above", "below"], ["below", "above"])
-        others = [name for name in map(commit_name, range(256, 2_000)) if name[:2] != first[:2]][:count]
+        others = [name for name in map(commit_name, range(256, 2_000)) if name[:2] != first[:2]][
+            :count
+        ]
         book.change({name: ["new"] for name in [*names[1:count], *others]})
         assert book.as_git_reads_it().items() >= {name: ["new"] for name in others}.items()
         assert set(book.show(first).split()) == {"above", "below"}
 
     @pytest.mark.parametrize("line", [[], ["new"]])
-    def test_of_very_many_one_that_is_too_long_to_be_read_stays(self, book: Book, line: list[str]) -> None:
+    def test_of_very_many_one_that_is_too_long_to_be_read_stays(
+        self, book: Book, line: list[str]
+    ) -> None:
         names = [commit_name(number) for number in range(600)]
         book.change({name: [f"line {name}"] for name in names})
-        own = book.checkout.git("hash-object", "-w", "--stdin", data="somebody's own words\n" * (LONGEST // 20))
+        own = book.checkout.git(
+            "hash-object", "-w", "--stdin", data="somebody's own words\n" * (LONGEST // 20)
+        )
         book.checkout.git("notes", "--ref=checkpoints", "add", "--force", "-C", own, names[0])
         book.change(dict.fromkeys(names, line))
         assert book.checkout.git("notes", "--ref=checkpoints", "list", names[0]) == own
@@ -463,9 +555,13 @@ class TestMany:
         blob = book.checkout.git("rev-parse", f"{REF}:{one}")
         path = book.checkout.path / ".git/objects" / blob[:2] / blob[2:]
         aside = path.rename(path.with_suffix(".aside"))
-        assert book.notes.edited(book.notes.tip(), [one, others[0]], lambda _, lines: lines, INSTANT) == (book.notes.tip(), [])
+        assert book.notes.edited(
+            book.notes.tip(), [one, others[0]], lambda _, lines: lines, INSTANT
+        ) == (book.notes.tip(), [])
         aside.rename(path)
-        commit, items = book.notes.edited(book.notes.tip(), [one], lambda _, lines: [*lines, "more"], INSTANT)
+        commit, items = book.notes.edited(
+            book.notes.tip(), [one], lambda _, lines: [*lines, "more"], INSTANT
+        )
         book.objects.write(items)
         book.checkout.git("update-ref", REF, commit)
         assert book.as_git_reads_it() == wanted | {one: [*wanted[one], "more"]}
@@ -479,12 +575,16 @@ class TestMany:
         others = [name for name in names if name[:2] != names[0][:2]]
         book.change({name: [] for name in others})
         path.with_suffix(".away").rename(path)
-        assert book.as_git_reads_it() == {name: [f"line {name}"] for name in names if name not in others}
+        assert book.as_git_reads_it() == {
+            name: [f"line {name}"] for name in names if name not in others
+        }
 
 
 @pytest.mark.long
 @pytest.mark.turns("adapter")
-def test_parallel_writers_lose_nothing(main_checkout: Checkout, adapter: str, repository: Repository) -> None:
+def test_parallel_writers_lose_nothing(
+    main_checkout: Checkout, adapter: str, repository: Repository
+) -> None:
     context = multiprocessing.get_context("fork")
     arguments = [(str(main_checkout.path), adapter, number, 25) for number in range(1, 5)]
     writers = [context.Process(target=add_notes, args=each) for each in arguments]
@@ -493,8 +593,17 @@ def test_parallel_writers_lose_nothing(main_checkout: Checkout, adapter: str, re
     for process in writers:
         process.join()
     assert [process.exitcode for process in writers] == [0, 0, 0, 0]
-    book = {commit: lines or [] for commit, lines in Notes(repository, open_objects(repository), REF).each()}
+    book = {
+        commit: lines or []
+        for commit, lines in Notes(repository, open_objects(repository), REF).each()
+    }
     shared = book.pop(commit_name(0))
-    assert sorted(shared) == sorted(f"{number}-{serial}" for number in range(1, 5) for serial in range(25))
-    assert book == {commit_name(1000 * number + serial + 1): ["own"] for number in range(1, 5) for serial in range(25)}
+    assert sorted(shared) == sorted(
+        f"{number}-{serial}" for number in range(1, 5) for serial in range(25)
+    )
+    assert book == {
+        commit_name(1000 * number + serial + 1): ["own"]
+        for number in range(1, 5)
+        for serial in range(25)
+    }
     assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""

@@ -44,7 +44,10 @@ def three_kinds(object_format: str = "sha1") -> dict[str, Item]:
     blob_oid = object_id(*blob, object_format)
     tree = ("tree", b"100644 file\0" + bytes.fromhex(blob_oid))
     tree_oid = object_id(*tree, object_format)
-    commit = ("commit", b"tree %s\nauthor %s\ncommitter %s\n\nmessage\n" % (tree_oid.encode(), WHO, WHO))
+    commit = (
+        "commit",
+        b"tree %s\nauthor %s\ncommitter %s\n\nmessage\n" % (tree_oid.encode(), WHO, WHO),
+    )
     return {blob_oid: blob, tree_oid: tree, object_id(*commit, object_format): commit}
 
 
@@ -57,11 +60,18 @@ def impatient() -> Iterator[None]:
 
 
 class TestHead:
-    def test_on_a_branch_it_is_its_commit_and_short_name(self, checkout: Checkout, opened: Callable[..., Repository], adapter: str) -> None:
+    def test_on_a_branch_it_is_its_commit_and_short_name(
+        self, checkout: Checkout, opened: Callable[..., Repository], adapter: str
+    ) -> None:
         branch = "main" if checkout.path == checkout.main else "side"
-        assert open_objects(opened(checkout), adapter).head() == (checkout.git("rev-parse", "HEAD"), branch)
+        assert open_objects(opened(checkout), adapter).head() == (
+            checkout.git("rev-parse", "HEAD"),
+            branch,
+        )
 
-    def test_moves_with_the_worktree(self, checkout: Checkout, opened: Callable[..., Repository], adapter: str) -> None:
+    def test_moves_with_the_worktree(
+        self, checkout: Checkout, opened: Callable[..., Repository], adapter: str
+    ) -> None:
         objects = open_objects(opened(checkout), adapter)
         objects.head()
         commit = checkout.commit("second")
@@ -69,19 +79,30 @@ class TestHead:
         checkout.git("checkout", "--quiet", "other")
         assert objects.head() == (commit, "other")
 
-    def test_detached_it_has_no_branch(self, checkout: Checkout, opened: Callable[..., Repository], adapter: str) -> None:
+    def test_detached_it_has_no_branch(
+        self, checkout: Checkout, opened: Callable[..., Repository], adapter: str
+    ) -> None:
         checkout.git("checkout", "--quiet", "--detach")
-        assert open_objects(opened(checkout), adapter).head() == (checkout.git("rev-parse", "HEAD"), None)
+        assert open_objects(opened(checkout), adapter).head() == (
+            checkout.git("rev-parse", "HEAD"),
+            None,
+        )
 
     @pytest.mark.parametrize("branch", ["main", "feature/log-in", "zweig/größe-枝"])
     def test_unborn_it_has_no_commit(
-        self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], adapter: str, branch: str
+        self,
+        make_checkout: Callable[..., Checkout],
+        opened: Callable[..., Repository],
+        adapter: str,
+        branch: str,
     ) -> None:
         checkout = make_checkout()
         checkout.git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
         assert open_objects(opened(checkout), adapter).head() == ("", branch)
 
-    def test_an_orphan_branch_is_unborn(self, checkout: Checkout, opened: Callable[..., Repository], adapter: str) -> None:
+    def test_an_orphan_branch_is_unborn(
+        self, checkout: Checkout, opened: Callable[..., Repository], adapter: str
+    ) -> None:
         checkout.git("checkout", "--quiet", "--orphan", "fresh")
         assert open_objects(opened(checkout), adapter).head() == ("", "fresh")
 
@@ -94,7 +115,11 @@ class TestHead:
         assert objects.head() == (main_checkout.git("rev-parse", "HEAD"), "main")
 
     def test_of_a_worktree_that_git_keeps_nothing_of_any_more(
-        self, main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository], adapter: str
+        self,
+        main_checkout: Checkout,
+        tmp_path: Path,
+        opened: Callable[..., Repository],
+        adapter: str,
     ) -> None:
         main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "other"))
         objects = open_objects(opened(Checkout(tmp_path / "other")), adapter)
@@ -103,38 +128,70 @@ class TestHead:
         with pytest.raises(WorktreeError, match="cannot read"):
             objects.head()
 
-    def test_of_a_bare_repository(self, main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository], adapter: str) -> None:
+    def test_of_a_bare_repository(
+        self,
+        main_checkout: Checkout,
+        tmp_path: Path,
+        opened: Callable[..., Repository],
+        adapter: str,
+    ) -> None:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
-        assert open_objects(opened(tmp_path / "bare"), adapter).head() == (main_checkout.git("rev-parse", "HEAD"), "main")
+        assert open_objects(opened(tmp_path / "bare"), adapter).head() == (
+            main_checkout.git("rev-parse", "HEAD"),
+            "main",
+        )
 
 
 class TestRead:
-    def test_gives_kind_and_content_of_each_kind(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_gives_kind_and_content_of_each_kind(
+        self, main_checkout: Checkout, objects: Objects
+    ) -> None:
         main_checkout.git("tag", "--annotate", "--message=a tag", "v1")
-        oids = [main_checkout.git("rev-parse", name) for name in ("HEAD:README", "HEAD^{tree}", "HEAD", "v1")]
+        oids = [
+            main_checkout.git("rev-parse", name)
+            for name in ("HEAD:README", "HEAD^{tree}", "HEAD", "v1")
+        ]
         kinds = ["blob", "tree", "commit", "tag"]
         contents = [
-            subprocess.run([git_executable(), "cat-file", kind, oid], cwd=main_checkout.path, capture_output=True, check=True).stdout
+            subprocess.run(
+                [git_executable(), "cat-file", kind, oid],
+                cwd=main_checkout.path,
+                capture_output=True,
+                check=True,
+            ).stdout
             for kind, oid in zip(kinds, oids, strict=True)
         ]
         assert list(objects.read(oids)) == list(zip(kinds, contents, strict=True))
 
-    def test_gives_none_for_what_is_missing_and_goes_on(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_gives_none_for_what_is_missing_and_goes_on(
+        self, main_checkout: Checkout, objects: Objects
+    ) -> None:
         readme = main_checkout.git("rev-parse", "HEAD:README")
-        assert list(objects.read([MISSING, readme, MISSING, readme])) == [None, ("blob", b"hello\n"), None, ("blob", b"hello\n")]
+        assert list(objects.read([MISSING, readme, MISSING, readme])) == [
+            None,
+            ("blob", b"hello\n"),
+            None,
+            ("blob", b"hello\n"),
+        ]
 
     def test_of_nothing_is_nothing(self, objects: Objects) -> None:
         assert list(objects.read([])) == []
 
-    @pytest.mark.parametrize("content", [b"", b"\n", b"\0\r\n\xff" * 1000, b"blob 5\n", b"x missing\n"])
-    def test_keeps_every_byte(self, main_checkout: Checkout, objects: Objects, content: bytes) -> None:
+    @pytest.mark.parametrize(
+        "content", [b"", b"\n", b"\0\r\n\xff" * 1000, b"blob 5\n", b"x missing\n"]
+    )
+    def test_keeps_every_byte(
+        self, main_checkout: Checkout, objects: Objects, content: bytes
+    ) -> None:
         oid = main_checkout.git("hash-object", "-w", "--stdin", data=content)
         assert list(objects.read([oid, oid])) == [("blob", content)] * 2
 
     @pytest.mark.long
     def test_of_thirty_megabytes(self, main_checkout: Checkout, objects: Objects) -> None:
         content = os.urandom(1 << 20) * 30
-        oid = main_checkout.git("-c", "core.compression=0", "hash-object", "-w", "--stdin", data=content)
+        oid = main_checkout.git(
+            "-c", "core.compression=0", "hash-object", "-w", "--stdin", data=content
+        )
         assert read_one(objects, oid) == ("blob", content)
 
     @pytest.mark.turns("adapter")
@@ -143,7 +200,9 @@ class TestRead:
         objects.write([("blob", content) for content in contents])
         oids = [object_id("blob", content, "sha1") for content in contents]
         asked = [oid for pair in zip(oids, [MISSING] * len(oids), strict=True) for oid in pair]
-        assert list(objects.read(asked)) == [answer for content in contents for answer in (("blob", content), None)]
+        assert list(objects.read(asked)) == [
+            answer for content in contents for answer in (("blob", content), None)
+        ]
 
     def test_may_be_left_in_the_middle(self, main_checkout: Checkout, objects: Objects) -> None:
         objects.write([("blob", b"%d" % number) for number in range(200)])
@@ -157,10 +216,15 @@ class TestRead:
         contents = [b"%d" % number for number in range(200)]
         objects.write([("blob", content) for content in contents])
         oids = [object_id("blob", content, "sha1") for content in contents]
-        pairs = [(found, read_one(objects, oid)) for oid, found in zip(oids, objects.read(oids), strict=True)]
+        pairs = [
+            (found, read_one(objects, oid))
+            for oid, found in zip(oids, objects.read(oids), strict=True)
+        ]
         assert pairs == [(("blob", content), ("blob", content)) for content in contents]
 
-    def test_sees_what_another_process_wrote_meanwhile(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_sees_what_another_process_wrote_meanwhile(
+        self, main_checkout: Checkout, objects: Objects
+    ) -> None:
         assert read_one(objects, object_id("blob", b"later", "sha1")) is None
         oid = main_checkout.git("hash-object", "-w", "--stdin", data=b"later")
         assert read_one(objects, oid) == ("blob", b"later")
@@ -197,14 +261,20 @@ class TestRead:
         file.unlink()
         file.write_bytes(damage(data))
         readme = main_checkout.git("rev-parse", "HEAD:README")
-        assert list(objects.read([readme, oid, readme])) == [("blob", b"hello\n"), None, ("blob", b"hello\n")]
+        assert list(objects.read([readme, oid, readme])) == [
+            ("blob", b"hello\n"),
+            None,
+            ("blob", b"hello\n"),
+        ]
         assert read_one(objects, readme) == ("blob", b"hello\n")
         file.unlink()
         file.write_bytes(data)
         assert read_one(objects, oid) is not None
 
     @pytest.mark.usefixtures("impatient")
-    def test_gives_what_a_pack_has_of_one_that_is_cut_off(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_gives_what_a_pack_has_of_one_that_is_cut_off(
+        self, main_checkout: Checkout, objects: Objects
+    ) -> None:
         oid = main_checkout.git("hash-object", "-w", "--stdin", data=b"text\n" * 1000)
         data = object_file(main_checkout, oid).read_bytes()
         main_checkout.git("pack-objects", "--quiet", ".git/objects/pack/pack", data=f"{oid}\n")
@@ -214,7 +284,11 @@ class TestRead:
 
     @pytest.mark.usefixtures("impatient")
     def test_gives_none_for_one_that_is_cut_off_where_it_is_borrowed(
-        self, main_checkout: Checkout, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], adapter: str
+        self,
+        main_checkout: Checkout,
+        make_checkout: Callable[..., Checkout],
+        opened: Callable[..., Repository],
+        adapter: str,
     ) -> None:
         lender = make_checkout("lender")
         oid = lender.git("hash-object", "-w", "--stdin", data=b"text\n" * 1000)
@@ -226,7 +300,9 @@ class TestRead:
 
 
 class TestWrite:
-    def test_very_many_go_into_one_pack(self, main_checkout: Checkout, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_very_many_go_into_one_pack(
+        self, main_checkout: Checkout, objects: Objects, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(writer, "_PACKED_FROM", 3)
         place = main_checkout.main / ".git/objects"
         items = three_kinds()
@@ -235,10 +311,15 @@ class TestWrite:
         assert dict(zip(items, objects.read(list(items)), strict=True)) == items
         assert sorted(path.suffix for path in set(place.rglob("*")) - before) == [".idx", ".pack"]
 
-    def test_makes_the_objects_that_git_makes(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_makes_the_objects_that_git_makes(
+        self, main_checkout: Checkout, objects: Objects
+    ) -> None:
         items = three_kinds()
         objects.write(list(items.values()))
-        hashed = {main_checkout.git("hash-object", "-t", kind, "--stdin", data=data): (kind, data) for kind, data in items.values()}
+        hashed = {
+            main_checkout.git("hash-object", "-t", kind, "--stdin", data=data): (kind, data)
+            for kind, data in items.values()
+        }
         assert hashed == items
         assert dict(zip(items, objects.read(list(items)), strict=True)) == items
         assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
@@ -254,12 +335,16 @@ class TestWrite:
         objects.write([])
         assert main_checkout.git("count-objects", "-v") == before
 
-    def test_of_what_exists_changes_nothing(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_of_what_exists_changes_nothing(
+        self, main_checkout: Checkout, objects: Objects
+    ) -> None:
         before = main_checkout.git("count-objects", "-v")
         objects.write([("blob", b"hello\n"), ("blob", b"hello\n")])
         assert main_checkout.git("count-objects", "-v") == before
 
-    def test_of_what_exists_in_a_pack_adds_one_file_at_most(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_of_what_exists_in_a_pack_adds_one_file_at_most(
+        self, main_checkout: Checkout, objects: Objects
+    ) -> None:
         main_checkout.git("gc", "--quiet")
         for _ in range(2):
             objects.write([("blob", b"hello\n")])
@@ -268,7 +353,9 @@ class TestWrite:
         main_checkout.git("gc", "--quiet")
         assert main_checkout.git("count-objects").split()[0] == "0"
 
-    def test_of_what_exists_makes_it_young_again(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_of_what_exists_makes_it_young_again(
+        self, main_checkout: Checkout, objects: Objects
+    ) -> None:
         (oid,) = objects.write([("blob", b"one")])
         os.utime(object_file(main_checkout, oid), (0, 0))
         objects.write([("blob", b"one")])
@@ -276,7 +363,9 @@ class TestWrite:
 
     @pytest.mark.sampled(8)
     @pytest.mark.turns("adapter")
-    @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 2047, 2048, 2049, 262_143, 262_144, 30 << 20])
+    @pytest.mark.parametrize(
+        "size", [0, 1, 15, 16, 17, 2047, 2048, 2049, 262_143, 262_144, 30 << 20]
+    )
     def test_of_any_size(self, main_checkout: Checkout, objects: Objects, size: int) -> None:
         data = (os.urandom(1000) * (size // 1000 + 1))[:size]
         objects.write([("blob", data)])
@@ -288,7 +377,9 @@ class TestWrite:
         tracemalloc.start()
         try:
             objects.write([("blob", b"a document of some hundred bytes\n" * 20)])
-            assert tracemalloc.get_traced_memory()[1] < 220_000  # by default, zlib alone takes 260,000
+            assert (
+                tracemalloc.get_traced_memory()[1] < 220_000
+            )  # by default, zlib alone takes 260,000
         finally:
             tracemalloc.stop()
 
@@ -299,7 +390,9 @@ class TestWrite:
         assert object_file(checkout, object_id("blob", b"shared", "sha1")).is_file()
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-    def test_to_a_directory_that_cannot_be_written_fails(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_to_a_directory_that_cannot_be_written_fails(
+        self, main_checkout: Checkout, objects: Objects
+    ) -> None:
         directory = main_checkout.path / ".git" / "objects"
         directory.chmod(0o500)
         try:
@@ -308,30 +401,42 @@ class TestWrite:
         finally:
             directory.chmod(0o700)
 
-    def test_fails_where_a_file_is_in_the_way(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_fails_where_a_file_is_in_the_way(
+        self, main_checkout: Checkout, objects: Objects
+    ) -> None:
         oid = object_id("blob", b"in the way", "sha1")
         object_file(main_checkout, oid).parent.write_bytes(b"")
         with pytest.raises(GitError):
             objects.write([("blob", b"in the way")])
 
-    def test_flushes_each_object_and_its_name(self, main_checkout: Checkout, objects: Objects, flushed: list[str]) -> None:
+    def test_flushes_each_object_and_its_name(
+        self, main_checkout: Checkout, objects: Objects, flushed: list[str]
+    ) -> None:
         oids = objects.write([("blob", b"%d" % number) for number in range(5)])
         files = [object_file(main_checkout, oid) for oid in oids]
         top = main_checkout.path / ".git/objects"
-        assert sorted(flushed) == sorted(map(str, {*files, *(file.parent for file in files), top / "pack", top}))
+        assert sorted(flushed) == sorted(
+            map(str, {*files, *(file.parent for file in files), top / "pack", top})
+        )
 
-    def test_leaves_the_flushing_to_the_caller(self, objects: Objects, flushed: list[str], flushes: Callable[[], int]) -> None:
+    def test_leaves_the_flushing_to_the_caller(
+        self, objects: Objects, flushed: list[str], flushes: Callable[[], int]
+    ) -> None:
         objects.write([("blob", b"one")], flushed=False)
         assert [flushed, flushes()] == [[], 0]
 
-    def test_writes_what_a_power_cut_left_empty(self, main_checkout: Checkout, objects: Objects) -> None:
+    def test_writes_what_a_power_cut_left_empty(
+        self, main_checkout: Checkout, objects: Objects
+    ) -> None:
         (oid,) = objects.write([("blob", b"one")])
         object_file(main_checkout, oid).unlink()
         object_file(main_checkout, oid).touch(0o444)
         objects.write([("blob", b"one")])
         assert main_checkout.git("cat-file", "blob", oid) == "one"
 
-    def test_plumbing_writes_again_and_again_once_warmed_up(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_plumbing_writes_again_and_again_once_warmed_up(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         objects = Plumbing(repository)
         repository.cat_file.warm_up()
         main_checkout.git("gc", "--quiet", "--prune=now")
@@ -348,23 +453,34 @@ class TestLooseFiles:
     @pytest.mark.parametrize("sharing", ["umask", "group", "all", "0640", "0660", "0600"])
     @pytest.mark.parametrize("umask", [0o022, 0o002, 0o027, 0o077])
     def test_who_may_read_and_write_is_what_git_says(
-        self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], sharing: str, umask: int
+        self,
+        make_checkout: Callable[..., Checkout],
+        opened: Callable[..., Repository],
+        sharing: str,
+        umask: int,
     ) -> None:
         before = os.umask(umask)
         try:
             checkout = make_checkout("project", f"--shared={sharing}")
-            theirs = object_file(checkout, checkout.git("hash-object", "-w", "--stdin", data="theirs"))
+            theirs = object_file(
+                checkout, checkout.git("hash-object", "-w", "--stdin", data="theirs")
+            )
             objects = Plumbing(opened(checkout))
             ours = object_file(checkout, objects.write([("blob", b"ours")])[0])
             objects.close()
         finally:
             os.umask(before)
         assert theirs.parent != ours.parent
-        assert [oct(path.stat().st_mode) for path in (ours, ours.parent)] == [oct(path.stat().st_mode) for path in (theirs, theirs.parent)]
+        assert [oct(path.stat().st_mode) for path in (ours, ours.parent)] == [
+            oct(path.stat().st_mode) for path in (theirs, theirs.parent)
+        ]
 
     @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
     def test_git_takes_them_for_its_own(
-        self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], object_format: str
+        self,
+        make_checkout: Callable[..., Checkout],
+        opened: Callable[..., Repository],
+        object_format: str,
     ) -> None:
         checkout = make_checkout("project", f"--object-format={object_format}")
         objects = Plumbing(opened(checkout))
@@ -374,7 +490,9 @@ class TestLooseFiles:
         assert checkout.git("fsck", "--strict", "--no-dangling") == ""
         assert checkout.git("count-objects").split()[0] == "4"
 
-    def test_nothing_is_left_of_one_that_cannot_be_written(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_nothing_is_left_of_one_that_cannot_be_written(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         objects = Plumbing(repository)
         oid = object_id("blob", b"too long", "sha1")
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -403,7 +521,9 @@ class TestLooseFiles:
         assert object_file(main_checkout, oid).stat().st_ino != known
         assert main_checkout.git("cat-file", "blob", oid) == "one"
 
-    def test_without_the_directory_of_objects_nothing_is_written(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_without_the_directory_of_objects_nothing_is_written(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         top = main_checkout.path / ".git/objects"
         top.rename(top.with_name("elsewhere"))
         with pytest.raises(GitError, match="No such file"):
@@ -413,7 +533,11 @@ class TestLooseFiles:
 
 class TestAdapters:
     def test_finds_objects_of_an_alternate(
-        self, main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository], adapter: str
+        self,
+        main_checkout: Checkout,
+        tmp_path: Path,
+        opened: Callable[..., Repository],
+        adapter: str,
     ) -> None:
         main_checkout.git("clone", "--quiet", "--shared", ".", str(tmp_path / "borrower"))
         objects = open_objects(opened(tmp_path / "borrower"), adapter)
@@ -433,7 +557,9 @@ class TestAdapters:
         objects.write(list(items.values()))
         assert dict(zip(items, objects.read(list(items)), strict=True)) == items
 
-    def test_auto_is_plumbing_with_sha256(self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]) -> None:
+    def test_auto_is_plumbing_with_sha256(
+        self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]
+    ) -> None:
         checkout = make_checkout("project", "--object-format=sha256")
         commit = checkout.commit("first")
         repository = opened(checkout)
@@ -441,7 +567,10 @@ class TestAdapters:
         assert [len(commit), open_objects(repository).head()] == [64, (commit, "main")]
 
     def test_auto_is_plumbing_with_reftables(
-        self, newer_git: str, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]
+        self,
+        newer_git: str,
+        make_checkout: Callable[..., Checkout],
+        opened: Callable[..., Repository],
     ) -> None:
         checkout = make_checkout("project", "--ref-format=reftable")
         unborn = open_objects(opened(checkout)).head()
@@ -450,7 +579,9 @@ class TestAdapters:
         self.check_falls_back(repository, "unsupported extension name extensions.refstorage")
         assert [unborn, open_objects(repository).head()] == [("", "main"), (commit, "main")]
 
-    def test_auto_is_plumbing_with_the_extension_of_a_partial_clone(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_auto_is_plumbing_with_the_extension_of_a_partial_clone(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         main_checkout.git("config", "core.repositoryFormatVersion", "1")
         main_checkout.git("config", "extensions.partialClone", "origin")
         self.check_falls_back(repository, "unsupported extension name extensions.partialclone")
@@ -461,19 +592,35 @@ class TestAdapters:
     ) -> None:
         checkout = make_checkout("project", f"--shared={value}")
         self.check_falls_back(opened(checkout), "libgit2 ignores core.sharedRepository")
-        modes = {oct(path.stat().st_mode & 0o770) for path in (checkout.path / ".git" / "objects").iterdir()}
+        modes = {
+            oct(path.stat().st_mode & 0o770)
+            for path in (checkout.path / ".git" / "objects").iterdir()
+        }
         assert modes == {"0o770"}
 
-    def test_auto_is_libgit2_where_sharing_is_said_to_be_off(self, main_checkout: Checkout, opened: Callable[..., Repository]) -> None:
+    def test_auto_is_libgit2_where_sharing_is_said_to_be_off(
+        self, main_checkout: Checkout, opened: Callable[..., Repository]
+    ) -> None:
         main_checkout.git("config", "core.sharedRepository", "umask")
         assert type(open_objects(opened(main_checkout))) is Libgit2
 
     def test_a_partial_clone_is_read_without_asking_its_remote_what_is_missing(
-        self, main_checkout: Checkout, tmp_path: Path, opened: Callable[..., Repository], adapter: str
+        self,
+        main_checkout: Checkout,
+        tmp_path: Path,
+        opened: Callable[..., Repository],
+        adapter: str,
     ) -> None:
         main_checkout.git("config", "uploadpack.allowFilter", "true")
         url = f"file://{main_checkout.path}"
-        main_checkout.git("clone", "--quiet", "--filter=blob:none", "--no-checkout", url, str(tmp_path / "partial"))
+        main_checkout.git(
+            "clone",
+            "--quiet",
+            "--filter=blob:none",
+            "--no-checkout",
+            url,
+            str(tmp_path / "partial"),
+        )
         objects = open_objects(opened(tmp_path / "partial"), adapter)
         commit = main_checkout.git("rev-parse", "HEAD")
         assert objects.head() == (commit, "main")
@@ -482,6 +629,10 @@ class TestAdapters:
 
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
 @pytest.mark.parametrize("data", [b"", b"text\n", bytes(range(256)) * 1000])
-def test_object_id_is_that_of_git(make_checkout: Callable[..., Checkout], object_format: str, data: bytes) -> None:
+def test_object_id_is_that_of_git(
+    make_checkout: Callable[..., Checkout], object_format: str, data: bytes
+) -> None:
     checkout = make_checkout("project", f"--object-format={object_format}")
-    assert object_id("blob", data, object_format) == checkout.git("hash-object", "--stdin", data=data)
+    assert object_id("blob", data, object_format) == checkout.git(
+        "hash-object", "--stdin", data=data
+    )

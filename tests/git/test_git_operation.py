@@ -30,16 +30,27 @@ def imported(checkout: Checkout, parents: list[list[int]]) -> list[str]:
         lines += [f"committer a <a@example.com> {1_700_000_000 + number} +0000\ndata 0\n"]
         lines += [f"{'merge' if at else 'from'} :{parent + 1}" for at, parent in enumerate(above)]
     loosely = ("-c", "fastimport.unpackLimit=1000")
-    checkout.git(*loosely, "fast-import", "--quiet", "--force", "--export-marks=../marks", data="\n".join(lines) + "\n")
+    checkout.git(
+        *loosely,
+        "fast-import",
+        "--quiet",
+        "--force",
+        "--export-marks=../marks",
+        data="\n".join(lines) + "\n",
+    )
     marks = dict(line.split() for line in (checkout.path.parent / "marks").read_text().splitlines())
     return [marks[f":{number + 1}"] for number in range(len(parents))]
 
 
-def test_a_rebase_of_more_commits_than_a_command_takes(repository: Repository, main_checkout: Checkout) -> None:
+def test_a_rebase_of_more_commits_than_a_command_takes(
+    repository: Repository, main_checkout: Checkout
+) -> None:
     commits = imported(main_checkout, [[number - 1] if number else [] for number in range(6000)])
     todo = {operation.INSTRUCTIONS: "".join(f"pick {oid} x\n" for oid in commits).encode()}
     before = resource.getrlimit(resource.RLIMIT_STACK)
-    resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, before[1]))  # a quarter of it is what a command takes
+    resource.setrlimit(
+        resource.RLIMIT_STACK, (1 << 20, before[1])
+    )  # a quarter of it is what a command takes
     try:
         kept = operation.holder_of(repository, Plumbing(repository), todo, main_checkout.head())
     finally:
@@ -57,11 +68,18 @@ def test_what_head_leads_to_is_not_walked(repository: Repository, main_checkout:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_those_are_kept_to_which_neither_head_nor_another_one_leads(repository: Repository, main_checkout: Checkout, seed: int) -> None:
+def test_those_are_kept_to_which_neither_head_nor_another_one_leads(
+    repository: Repository, main_checkout: Checkout, seed: int
+) -> None:
     draw = random.Random(seed)
-    history = [draw.sample(range(number), min(number, draw.choice([0, 1, 1, 1, 2]))) for number in range(30)]
+    history = [
+        draw.sample(range(number), min(number, draw.choice([0, 1, 1, 1, 2])))
+        for number in range(30)
+    ]
     *some, head = draw.sample(imported(main_checkout, history), 13)
     for at in (head, ""):
-        beyond = [oid for oid in some if not at or main_checkout.git("rev-list", "-n1", oid, f"^{at}")]
+        beyond = [
+            oid for oid in some if not at or main_checkout.git("rev-list", "-n1", oid, f"^{at}")
+        ]
         wanted = main_checkout.git("merge-base", "--independent", *beyond).split() if beyond else []
         assert operation._tips(repository, set(some), at) == sorted(wanted)

@@ -64,7 +64,11 @@ class TestInParts:
         came: list[bytes] = []
         echo = start("import sys, shutil; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)")
         done = echo.communicate((b"%07d\n" % number for number in range(100_000)), into=came.append)
-        assert (done.code, done.out, b"".join(came)) == (0, b"", b"".join(b"%07d\n" % number for number in range(100_000)))
+        assert (done.code, done.out, b"".join(came)) == (
+            0,
+            b"",
+            b"".join(b"%07d\n" % number for number in range(100_000)),
+        )
 
     def test_who_does_not_listen_to_all_of_it_is_waited_for(self) -> None:
         done = start("print('enough')").communicate(b"x" * 1000 for _ in range(1000))
@@ -72,7 +76,9 @@ class TestInParts:
 
     def test_git_does_not_write_line_by_line(self, main_checkout: Checkout) -> None:
         said: list[bytes] = []
-        discover(str(main_checkout.path)).git.each_line("-c", "alias.say=!printenv GIT_FLUSH", "say", take=said.extend)
+        discover(str(main_checkout.path)).git.each_line(
+            "-c", "alias.say=!printenv GIT_FLUSH", "say", take=said.extend
+        )
         assert said == [b"0"]
 
 
@@ -128,7 +134,10 @@ class TestRun:
     def test_one_that_is_there_need_not_be_installed(self) -> None:
         with pytest.raises(CkptError) as caught:
             run(["true", "x" * 3_000_000])
-        assert (caught.value.message, caught.value.hint) == ("cannot start true: Argument list too long", None)
+        assert (caught.value.message, caught.value.hint) == (
+            "cannot start true: Argument list too long",
+            None,
+        )
 
     def test_uses_the_environment_it_is_given(self) -> None:
         assert run(["env"], env={"ONLY": "this", "PATH": os.environ["PATH"]}).out.splitlines() == [
@@ -163,7 +172,12 @@ class TestChild:
 
     def test_the_end_of_its_output(self) -> None:
         child = start("print('whole'); print('half', end='')")
-        assert [child.read_line(), child.read(100), child.read_line(), child.read(1)] == [b"whole", b"half", b"", b""]
+        assert [child.read_line(), child.read(100), child.read_line(), child.read(1)] == [
+            b"whole",
+            b"half",
+            b"",
+            b"",
+        ]
         assert child.close() == 0
 
     def test_complaints_do_not_block_it_while_we_wait_for_lines(self) -> None:
@@ -175,7 +189,9 @@ class TestChild:
         assert (child.read(5), child.close()) == (b"done\n", 0)
 
     def test_complaints_from_before_are_kept(self) -> None:
-        child = start("import sys; print('first', file=sys.stderr, flush=True); print('line', flush=True); input(); sys.exit('last')")
+        child = start(
+            "import sys; print('first', file=sys.stderr, flush=True); print('line', flush=True); input(); sys.exit('last')"
+        )
         line = child.read_line()
         done = child.communicate(b"go\n")
         assert (line, done.code, done.out, done.err) == (b"line", 1, b"", b"first\nlast\n")
@@ -262,7 +278,11 @@ class TestRunAttached:
             "sys.exit(run_attached(['sh', '-c', sys.argv[1]], dict(os.environ)))\n"
         )
         done = subprocess.run(
-            [sys.executable, "-c", script, "cat; echo err >&2; exit 3"], input=b"in\n", capture_output=True, check=False, cwd=ROOT
+            [sys.executable, "-c", script, "cat; echo err >&2; exit 3"],
+            input=b"in\n",
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
         )
         assert (done.returncode, done.stdout, done.stderr) == (3, b"in\n", b"err\n")
 
@@ -270,7 +290,9 @@ class TestRunAttached:
         assert run_attached(["sh", "-c", "kill -9 $$"], dict(os.environ)) == -9
 
     def test_a_program_that_is_missing(self) -> None:
-        with pytest.raises(CkptError, match=r"^cannot start no-such-program: No such file or directory$"):
+        with pytest.raises(
+            CkptError, match=r"^cannot start no-such-program: No such file or directory$"
+        ):
             run_attached(["no-such-program"], dict(os.environ))
 
 
@@ -284,11 +306,21 @@ class TestDetach:
             "detach(['sh', '-c', 'read line <\"$1\"; echo \"$line\" >\"$2\"', 'sh', *sys.argv[1:]], dict(os.environ))\n"
             "print('back')\n"
         )
-        caller = subprocess.run([sys.executable, "-c", script, str(go), str(done)], capture_output=True, check=True, cwd=ROOT)
+        caller = subprocess.run(
+            [sys.executable, "-c", script, str(go), str(done)],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+        )
         returned_before_its_end = not done.exists()
         os.mkfifo(done)
         go.write_text("finished\n")
-        assert (caller.stdout, caller.stderr, returned_before_its_end, done.read_text()) == (b"back\n", b"", True, "finished\n")
+        assert (caller.stdout, caller.stderr, returned_before_its_end, done.read_text()) == (
+            b"back\n",
+            b"",
+            True,
+            "finished\n",
+        )
 
     def test_it_has_nothing_of_ours(self, tmp_path: Path) -> None:
         answer = tmp_path / "answer"
@@ -303,13 +335,20 @@ class TestDetach:
         os.wait()
 
     def test_a_program_that_is_missing(self) -> None:
-        with pytest.raises(CkptError, match=r"^cannot start no-such-program: No such file or directory$"):
+        with pytest.raises(
+            CkptError, match=r"^cannot start no-such-program: No such file or directory$"
+        ):
             detach(["no-such-program"], dict(os.environ))
 
 
 class TestGitError:
     def test_names_the_command_and_joins_what_it_said(self) -> None:
-        error = GitError(["-c", "core.fsync=all", "update-ref", "--stdin"], 128, "fatal: one\n\n  two\n", hint="try")
+        error = GitError(
+            ["-c", "core.fsync=all", "update-ref", "--stdin"],
+            128,
+            "fatal: one\n\n  two\n",
+            hint="try",
+        )
         assert (str(error), error.hint, error.code, error.stderr, error.exit_code) == (
             "git update-ref failed: fatal: one; two",
             "try",
@@ -320,7 +359,10 @@ class TestGitError:
 
     def test_without_a_word_it_gives_the_code(self) -> None:
         assert str(GitError(["gc"], -9, "")) == "git gc failed: killed by signal 9"
-        assert str(GitError(["-C", "/a/place", "--work-tree=/a/place", "status"], 1, "no")) == "git status failed: no"
+        assert (
+            str(GitError(["-C", "/a/place", "--work-tree=/a/place", "status"], 1, "no"))
+            == "git status failed: no"
+        )
 
     @pytest.mark.parametrize("line", ["garbage\n", "1" * 40 + " refs/heads/cut-off"])
     def test_a_line_of_packed_refs_that_is_broken(self, main_checkout: Checkout, line: str) -> None:
@@ -332,8 +374,12 @@ class TestGitError:
         with pytest.raises(GitError) as caught:
             repository.git.run("for-each-ref")
         repository.close()
-        assert f"line in {main_checkout.path}/.git/packed-refs: {line.strip()}" in caught.value.message
-        assert str(caught.value.hint).startswith("git reads no ref until that line is taken out of the file")
+        assert (
+            f"line in {main_checkout.path}/.git/packed-refs: {line.strip()}" in caught.value.message
+        )
+        assert str(caught.value.hint).startswith(
+            "git reads no ref until that line is taken out of the file"
+        )
 
 
 def test_git_executable_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

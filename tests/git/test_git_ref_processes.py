@@ -35,7 +35,9 @@ def in_a_fork(task: Callable[[], object]) -> int:
 
 
 class TestProcesses:
-    def test_a_fork_uses_a_writer_of_its_own(self, main_checkout: Checkout, repository: Repository, refs: Refs) -> None:
+    def test_a_fork_uses_a_writer_of_its_own(
+        self, main_checkout: Checkout, repository: Repository, refs: Refs
+    ) -> None:
         one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
         refs.update([Update(A, one, "")])
         assert refs.read(A) == one
@@ -50,7 +52,9 @@ class TestProcesses:
         refs.update([Update(C, one, "")])
         assert (codes, main_checkout.refs("refs/checkpoints")) == ([0, 0], {A: one, B: one, C: one})
 
-    def test_close_does_not_wait_for_a_fork_that_lives_on(self, main_checkout: Checkout, repository: Repository, refs: Refs) -> None:
+    def test_close_does_not_wait_for_a_fork_that_lives_on(
+        self, main_checkout: Checkout, repository: Repository, refs: Refs
+    ) -> None:
         refs.update([Update(A, main_checkout.git("rev-parse", "HEAD"), "")])
         refs.read(A)
         reader, writer = os.pipe()
@@ -65,9 +69,13 @@ class TestProcesses:
         os.close(writer)
         assert os.waitpid(pid, 0)[1] == 0
 
-    def test_threads_do_not_get_into_each_others_way(self, main_checkout: Checkout, refs: Refs) -> None:
+    def test_threads_do_not_get_into_each_others_way(
+        self, main_checkout: Checkout, refs: Refs
+    ) -> None:
         one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
-        names = [[f"refs/checkpoints/{thread}-{number}" for number in range(20)] for thread in range(4)]
+        names = [
+            [f"refs/checkpoints/{thread}-{number}" for number in range(20)] for thread in range(4)
+        ]
         read: list[str | None] = []
 
         def work(mine: list[str]) -> None:
@@ -80,10 +88,14 @@ class TestProcesses:
             thread.start()
         for thread in threads:
             thread.join()
-        assert main_checkout.refs("refs/checkpoints") == dict.fromkeys((name for mine in names for name in mine), one)
+        assert main_checkout.refs("refs/checkpoints") == dict.fromkeys(
+            (name for mine in names for name in mine), one
+        )
         assert read == [one] * 80
 
-    def test_goes_on_after_the_writer_died(self, main_checkout: Checkout, refs: Refs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_goes_on_after_the_writer_died(
+        self, main_checkout: Checkout, refs: Refs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
         refs.update([Update(A, one, "")])
         os.kill(refs._standby._idle[0].pid, signal.SIGKILL)
@@ -107,11 +119,18 @@ class TestProcesses:
             "    pass\n"
             "refs.update([Update('refs/checkpoints/b', refs.read('refs/checkpoints/a'), '')])\n"
         )
-        subprocess.run([sys.executable, "-c", script, str(main_checkout.path)], check=True, cwd=ROOT, start_new_session=True)
+        subprocess.run(
+            [sys.executable, "-c", script, str(main_checkout.path)],
+            check=True,
+            cwd=ROOT,
+            start_new_session=True,
+        )
         head = main_checkout.git("rev-parse", "HEAD")
         assert main_checkout.refs("refs/checkpoints") == {A: head, B: head}
 
-    def test_a_writer_that_was_warmed_up_sees_what_others_wrote_since(self, main_checkout: Checkout, refs: Refs) -> None:
+    def test_a_writer_that_was_warmed_up_sees_what_others_wrote_since(
+        self, main_checkout: Checkout, refs: Refs
+    ) -> None:
         head = main_checkout.git("rev-parse", "HEAD")
         refs.warm_up()
         main_checkout.git("update-ref", A, head)
@@ -124,10 +143,17 @@ class TestProcesses:
         assert main_checkout.refs(A) == {A: head}
 
     def test_parallel_writers_lose_nothing(self, main_checkout: Checkout) -> None:
-        one, two = (main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two"))
+        one, two = (
+            main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two")
+        )
         main_checkout.git("update-ref", "refs/ckpt/runs/shared", one)
         context = multiprocessing.get_context("fork")
-        writers = [context.Process(target=create_and_swap, args=(str(main_checkout.path), number, 50, one, two)) for number in range(3)]
+        writers = [
+            context.Process(
+                target=create_and_swap, args=(str(main_checkout.path), number, 50, one, two)
+            )
+            for number in range(3)
+        ]
         for process in writers:
             process.start()
         for process in writers:

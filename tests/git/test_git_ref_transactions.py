@@ -39,7 +39,9 @@ class World:
         self.checkout = checkout
         self.repository = repository
         self.apply = apply
-        self.one, self.two = (checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two"))
+        self.one, self.two = (
+            checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two")
+        )
 
     def refused(self, *updates: Update) -> CkptError:
         """Returns the error of a transaction, after a look that it changed nothing and that the next one works."""
@@ -60,19 +62,37 @@ class World:
 
 
 @pytest.fixture(params=["Refs.update", "apply_once"])
-def world(request: pytest.FixtureRequest, main_checkout: Checkout, repository: Repository) -> Iterator[World]:
+def world(
+    request: pytest.FixtureRequest, main_checkout: Checkout, repository: Repository
+) -> Iterator[World]:
     """A repository whose refs are written in either way."""
     refs = Refs(repository)
-    apply: Apply = refs.update if request.param == "Refs.update" else lambda updates: apply_once(repository, updates)
+    apply: Apply = (
+        refs.update
+        if request.param == "Refs.update"
+        else lambda updates: apply_once(repository, updates)
+    )
     yield World(main_checkout, repository, apply)
     refs.close()
 
 
 class TestTransaction:
     def test_creates_updates_and_deletes(self, world: World) -> None:
-        world.apply([Update(A, world.one, ""), Update(B, world.one, ""), Update("refs/ckpt/runs/größe", world.one, "")])
-        world.apply([Update(A, world.two, world.one), Update(B, "", world.one), Update(C, world.two, "")])
-        assert world.checkout.refs("refs/checkpoints", "refs/ckpt") == {A: world.two, C: world.two, "refs/ckpt/runs/größe": world.one}
+        world.apply(
+            [
+                Update(A, world.one, ""),
+                Update(B, world.one, ""),
+                Update("refs/ckpt/runs/größe", world.one, ""),
+            ]
+        )
+        world.apply(
+            [Update(A, world.two, world.one), Update(B, "", world.one), Update(C, world.two, "")]
+        )
+        assert world.checkout.refs("refs/checkpoints", "refs/ckpt") == {
+            A: world.two,
+            C: world.two,
+            "refs/ckpt/runs/größe": world.one,
+        }
 
     def test_of_nothing_changes_nothing(self, world: World) -> None:
         before = world.checkout.refs()
@@ -140,7 +160,10 @@ class TestRefMoved:
     def test_where_it_has_vanished(self, world: World) -> None:
         for new in (world.two, ""):
             error = world.refused(Update(B, world.one, ""), Update(A, new, world.one))
-            assert (type(error), error.message) == (RefMoved, f"cannot lock ref '{A}': unable to resolve reference '{A}'")
+            assert (type(error), error.message) == (
+                RefMoved,
+                f"cannot lock ref '{A}': unable to resolve reference '{A}'",
+            )
 
     def test_a_deletion_of_what_must_not_exist_deletes_nothing(self, world: World) -> None:
         world.apply([Update(A, "", "")])
@@ -160,9 +183,18 @@ class TestRefusal:
         assert f"trying to write ref '{A}' with nonexistent object {'1' * 40}" in error.message
 
     @pytest.mark.sampled(2)
-    @pytest.mark.parametrize("name", ["has space", "dot..dot", "new\nline", "end.lock", "tilde~1", "", "\nverify refs/x"])
+    @pytest.mark.parametrize(
+        "name", ["has space", "dot..dot", "new\nline", "end.lock", "tilde~1", "", "\nverify refs/x"]
+    )
     def test_of_an_invalid_name(self, world: World, name: str) -> None:
-        assert self.kind(world.refused(Update(B, world.one, ""), Update(f"refs/checkpoints/{name}", world.one, ""))) is GitError
+        assert (
+            self.kind(
+                world.refused(
+                    Update(B, world.one, ""), Update(f"refs/checkpoints/{name}", world.one, "")
+                )
+            )
+            is GitError
+        )
 
     def test_of_a_name_inside_another(self, world: World) -> None:
         world.checkout.git("update-ref", A, world.one)
@@ -172,16 +204,25 @@ class TestRefusal:
 
     def test_of_a_name_above_another(self, world: World) -> None:
         world.checkout.git("update-ref", f"{A}/below", world.one)
-        assert self.kind(world.refused(Update(B, world.one, ""), Update(A, world.one, ""))) is GitError
+        assert (
+            self.kind(world.refused(Update(B, world.one, ""), Update(A, world.one, ""))) is GitError
+        )
 
     def test_of_names_inside_each_other(self, world: World) -> None:
-        assert self.kind(world.refused(Update(A, world.one, ""), Update(f"{A}/below", world.one, ""))) is GitError
+        assert (
+            self.kind(world.refused(Update(A, world.one, ""), Update(f"{A}/below", world.one, "")))
+            is GitError
+        )
 
     def test_of_one_ref_twice(self, world: World) -> None:
-        assert self.kind(world.refused(Update(A, world.one, ""), Update(A, world.two, ""))) is GitError
+        assert (
+            self.kind(world.refused(Update(A, world.one, ""), Update(A, world.two, ""))) is GitError
+        )
 
     @pytest.mark.parametrize("new", [True, False], ids=["update", "delete"])
-    def test_of_a_broken_ref_is_not_taken_for_a_faster_writer(self, world: World, new: bool) -> None:
+    def test_of_a_broken_ref_is_not_taken_for_a_faster_writer(
+        self, world: World, new: bool
+    ) -> None:
         broken = world.checkout.path / ".git" / A
         broken.parent.mkdir(parents=True)
         broken.touch()
@@ -214,18 +255,26 @@ class TestLockHeld:
         before = world.checkout.refs()
         with pytest.raises(LockHeld) as caught:
             world.apply([Update(A, "", world.one)])
-        assert (caught.value.path, lock.exists(), world.checkout.refs()) == (str(lock), True, before)
+        assert (caught.value.path, lock.exists(), world.checkout.refs()) == (
+            str(lock),
+            True,
+            before,
+        )
         lock.unlink()
         world.apply([Update(A, "", world.one)])
 
-    def test_waits_for_the_lock_before_it_gives_up(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_waits_for_the_lock_before_it_gives_up(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(refs_module, "LOCK_TIMEOUT_MS", 20_000)
         lock = world.lock(A)
         threading.Timer(0.05, lock.unlink).start()
         world.apply([Update(A, world.one, "")])
         assert (world.checkout.refs(A), lock.exists()) == ({A: world.one}, False)
 
-    def test_in_a_linked_worktree_names_the_shared_lock(self, world: World, tmp_path: Path, opened: Callable[..., Repository]) -> None:
+    def test_in_a_linked_worktree_names_the_shared_lock(
+        self, world: World, tmp_path: Path, opened: Callable[..., Repository]
+    ) -> None:
         world.checkout.git("worktree", "add", "--quiet", str(tmp_path / "linked"))
         lock = world.lock(A)
         with pytest.raises(LockHeld) as caught:
@@ -234,7 +283,9 @@ class TestLockHeld:
 
 
 class TestDurability:
-    def test_each_ref_is_flushed(self, main_checkout: Checkout, repository: Repository, flushes: Callable[[], int]) -> None:
+    def test_each_ref_is_flushed(
+        self, main_checkout: Checkout, repository: Repository, flushes: Callable[[], int]
+    ) -> None:
         head = main_checkout.git("rev-parse", "HEAD")
         before = flushes()
         refs = Refs(repository)
@@ -246,7 +297,9 @@ class TestDurability:
         writer.communicate()
         assert (once, flushes() - before) == (1, 4)
 
-    def test_of_packed_refs_too(self, main_checkout: Checkout, repository: Repository, flushes: Callable[[], int]) -> None:
+    def test_of_packed_refs_too(
+        self, main_checkout: Checkout, repository: Repository, flushes: Callable[[], int]
+    ) -> None:
         head = main_checkout.git("rev-parse", "HEAD")
         main_checkout.git("update-ref", A, head)
         main_checkout.git("pack-refs", "--all", "--prune")
@@ -259,17 +312,34 @@ class TestDurability:
     ) -> None:
         head, common = main_checkout.git("rev-parse", "HEAD"), str(main_checkout.path / ".git")
         refs = Refs(repository)
-        refs.update([Update("refs/keep/ckpt/a", head, ""), Update("refs/checkpoints/a", head, ""), Update("refs/keep/ckpt/b", head, "")])
-        (kept, checkpoints) = (flushed.index(f"{common}/{name}") for name in ("refs/keep/ckpt", "refs/checkpoints"))
+        refs.update(
+            [
+                Update("refs/keep/ckpt/a", head, ""),
+                Update("refs/checkpoints/a", head, ""),
+                Update("refs/keep/ckpt/b", head, ""),
+            ]
+        )
+        (kept, checkpoints) = (
+            flushed.index(f"{common}/{name}") for name in ("refs/keep/ckpt", "refs/checkpoints")
+        )
         assert kept < checkpoints
-        assert {f"{common}/refs/keep", f"{common}/refs"} == set(flushed) - {flushed[kept], flushed[checkpoints]}  # which are new
-        assert max(flushed.index(f"{common}/refs/keep"), flushed.index(f"{common}/refs")) < checkpoints
+        assert {f"{common}/refs/keep", f"{common}/refs"} == set(flushed) - {
+            flushed[kept],
+            flushed[checkpoints],
+        }  # which are new
+        assert (
+            max(flushed.index(f"{common}/refs/keep"), flushed.index(f"{common}/refs")) < checkpoints
+        )
         flushed.clear()
-        refs.update([Update("refs/checkpoints/b", head, ""), Update("refs/keep/ckpt/b", head, head)])
+        refs.update(
+            [Update("refs/checkpoints/b", head, ""), Update("refs/keep/ckpt/b", head, head)]
+        )
         assert set(flushed) == {f"{common}/refs/checkpoints", f"{common}/refs"}
         refs.close()
 
-    def test_the_name_of_the_packed_refs_is_flushed(self, main_checkout: Checkout, repository: Repository, flushed: list[str]) -> None:
+    def test_the_name_of_the_packed_refs_is_flushed(
+        self, main_checkout: Checkout, repository: Repository, flushed: list[str]
+    ) -> None:
         head, common = main_checkout.git("rev-parse", "HEAD"), str(main_checkout.path / ".git")
         main_checkout.git("update-ref", A, head)
         main_checkout.git("pack-refs", "--all", "--prune")
@@ -285,31 +355,54 @@ class TestReftable:
         return checkout
 
     def test_the_contract_holds(self, tabled: Checkout, opened: Callable[..., Repository]) -> None:
-        one, two = (tabled.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two"))
+        one, two = (
+            tabled.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two")
+        )
         repository = opened(tabled)
         refs = Refs(repository)
         refs.update([Update(A, one, ""), Update(B, one, "")])
         refs.update([Update(A, two, one), Update(B, "", one)])
-        for moved in (Update(A, one, ""), Update(A, one, one), Update(B, two, one), Update(B, "", one)):
+        for moved in (
+            Update(A, one, ""),
+            Update(A, one, one),
+            Update(B, two, one),
+            Update(B, "", one),
+        ):
             with pytest.raises(RefMoved):
                 refs.update([Update(C, one, ""), moved])
             with pytest.raises(RefMoved):
                 apply_once(repository, [Update(C, one, ""), moved])
-        for refused in (Update(f"{A}/below", one, ""), Update(C, "1" * 40, ""), Update("refs/x..y", one, "")):
+        for refused in (
+            Update(f"{A}/below", one, ""),
+            Update(C, "1" * 40, ""),
+            Update("refs/x..y", one, ""),
+        ):
             with pytest.raises(GitError):
                 refs.update([Update(C, one, ""), refused])
-        assert (tabled.refs("refs/checkpoints"), refs.read(A), refs.read(B)) == ({A: two}, two, None)
+        assert (tabled.refs("refs/checkpoints"), refs.read(A), refs.read(B)) == (
+            {A: two},
+            two,
+            None,
+        )
         refs.close()
 
-    def test_a_lock_is_named(self, tabled: Checkout, opened: Callable[..., Repository], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_lock_is_named(
+        self, tabled: Checkout, opened: Callable[..., Repository], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(refs_module, "LOCK_TIMEOUT_MS", 20)
         lock = tabled.path / ".git" / "reftable" / "tables.list.lock"
         lock.touch()
         with pytest.raises(LockHeld) as caught:
             apply_once(opened(tabled), [Update(A, tabled.git("rev-parse", "HEAD"), "")])
-        assert (caught.value.path, lock.exists(), tabled.refs("refs/checkpoints")) == (str(lock), True, {})
+        assert (caught.value.path, lock.exists(), tabled.refs("refs/checkpoints")) == (
+            str(lock),
+            True,
+            {},
+        )
 
-    def test_a_lock_is_waited_for(self, tabled: Checkout, opened: Callable[..., Repository], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_lock_is_waited_for(
+        self, tabled: Checkout, opened: Callable[..., Repository], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(refs_module, "LOCK_TIMEOUT_MS", 20_000)
         lock = tabled.path / ".git" / "reftable" / "tables.list.lock"
         lock.touch()
@@ -318,19 +411,27 @@ class TestReftable:
         apply_once(opened(tabled), [Update(A, head, "")])
         assert tabled.refs("refs/checkpoints") == {A: head}
 
-    def test_tables_are_flushed_that_git_has_not(self, tabled: Checkout, opened: Callable[..., Repository], flushed: list[str]) -> None:
+    def test_tables_are_flushed_that_git_has_not(
+        self, tabled: Checkout, opened: Callable[..., Repository], flushed: list[str]
+    ) -> None:
         place = tabled.path / ".git" / "reftable"
         theirs = sorted(str(path) for path in place.glob("*.ref"))
-        apply_once(opened(tabled), [Update("refs/checkpoints/a", tabled.git("rev-parse", "HEAD"), "")])
+        apply_once(
+            opened(tabled), [Update("refs/checkpoints/a", tabled.git("rev-parse", "HEAD"), "")]
+        )
         assert set(flushed) >= {str(place), *(path for path in theirs if os.path.exists(path))}
 
-    def test_tables_are_flushed_whatever_changes(self, tabled: Checkout, opened: Callable[..., Repository], flushed: list[str]) -> None:
+    def test_tables_are_flushed_whatever_changes(
+        self, tabled: Checkout, opened: Callable[..., Repository], flushed: list[str]
+    ) -> None:
         head = tabled.git("rev-parse", "HEAD")
         tabled.git("update-ref", "refs/keep/ckpt/a", head)
         apply_once(opened(tabled), [Update("refs/keep/ckpt/a", "", head)])
         assert str(tabled.path / ".git" / "reftable") in flushed
 
-    def test_updates_are_flushed(self, tabled: Checkout, opened: Callable[..., Repository], flushes: Callable[[], int]) -> None:
+    def test_updates_are_flushed(
+        self, tabled: Checkout, opened: Callable[..., Repository], flushes: Callable[[], int]
+    ) -> None:
         head = tabled.git("rev-parse", "HEAD")
         before = flushes()
         apply_once(opened(tabled), [Update(A, head, "")])
@@ -340,7 +441,9 @@ class TestReftable:
 class TestMeanwhile:
     """What refs point to is flushed while git flushes its locks, and before anything is done."""
 
-    def test_nothing_is_done_and_all_is_locked(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_nothing_is_done_and_all_is_locked(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         world, refs = World(main_checkout, repository, lambda _: None), Refs(repository)
         seen: list[tuple[dict[str, str], bool]] = []
 
@@ -357,7 +460,9 @@ class TestMeanwhile:
         assert main_checkout.refs("refs/checkpoints") == {A: world.one, B: world.two}
         refs.close()
 
-    def test_what_cannot_be_flushed_is_not_pointed_to(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_what_cannot_be_flushed_is_not_pointed_to(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         world, refs = World(main_checkout, repository, lambda _: None), Refs(repository)
 
         def fail() -> None:
@@ -371,10 +476,15 @@ class TestMeanwhile:
         assert main_checkout.refs("refs/checkpoints") == {A: world.two}
         refs.close()
 
-    def test_what_git_refuses_is_refused(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_what_git_refuses_is_refused(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         world, refs = World(main_checkout, repository, lambda _: None), Refs(repository)
         main_checkout.git("update-ref", A, world.one)
-        for update, error in ((Update(A, world.two, ""), RefMoved), (Update("refs/checkpoints/a..b", world.one, ""), GitError)):
+        for update, error in (
+            (Update(A, world.two, ""), RefMoved),
+            (Update("refs/checkpoints/a..b", world.one, ""), GitError),
+        ):
             with pytest.raises(error) as caught:
                 refs.update([Update(B, world.one, ""), update], lambda: None)
             assert "prepare" not in str(caught.value)

@@ -22,7 +22,14 @@ def check_usable(checkout: Checkout, repository: Repository) -> None:
     objects.write([("blob", b"usable")])
     commit, branch = objects.head()
     assert commit == checkout.git("rev-parse", "HEAD")
-    apply_once(repository, [Update("refs/checkpoints/usable", checkout.git("hash-object", "--stdin", data="usable"), "")])
+    apply_once(
+        repository,
+        [
+            Update(
+                "refs/checkpoints/usable", checkout.git("hash-object", "--stdin", data="usable"), ""
+            )
+        ],
+    )
     assert checkout.git("cat-file", "blob", "refs/checkpoints/usable") == "usable"
     assert repository.git.text("symbolic-ref", "--short", "HEAD") == branch
     objects.close()
@@ -35,7 +42,9 @@ class TestDiscover:
         assert (repository.object_format, repository.has_reftable) == ("sha1", False)
         check_usable(main_checkout, repository)
 
-    def test_current_directory_is_the_default(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_current_directory_is_the_default(
+        self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.chdir(main_checkout.path)
         assert whereabouts(discover()) == main_of(main_checkout)
 
@@ -43,7 +52,9 @@ class TestDiscover:
         main_checkout.write("a/b/c", "")
         assert whereabouts(opened(main_checkout.path / "a" / "b")) == main_of(main_checkout)
 
-    def test_symbolic_link_to_it(self, main_checkout: Checkout, tmp_path: Path, opened: Open) -> None:
+    def test_symbolic_link_to_it(
+        self, main_checkout: Checkout, tmp_path: Path, opened: Open
+    ) -> None:
         (tmp_path / "link").symlink_to(main_checkout.path)
         assert whereabouts(opened(tmp_path / "link")) == main_of(main_checkout)
 
@@ -60,10 +71,14 @@ class TestDiscover:
         }
         check_usable(linked, repository)
 
-    def test_linked_worktree_of_a_bare_repository(self, main_checkout: Checkout, tmp_path: Path, opened: Open) -> None:
+    def test_linked_worktree_of_a_bare_repository(
+        self, main_checkout: Checkout, tmp_path: Path, opened: Open
+    ) -> None:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
         linked = Checkout(tmp_path / "linked")
-        Checkout(tmp_path / "bare").git("worktree", "add", "--quiet", "-b", "side", str(linked.path))
+        Checkout(tmp_path / "bare").git(
+            "worktree", "add", "--quiet", "-b", "side", str(linked.path)
+        )
         repository = opened(linked)
         assert whereabouts(repository) == {
             "git_dir": str(tmp_path / "bare" / "worktrees" / "linked"),
@@ -74,11 +89,18 @@ class TestDiscover:
         check_usable(linked, repository)
 
     @pytest.mark.parametrize("below", [".", "refs"])
-    def test_bare_repository(self, main_checkout: Checkout, tmp_path: Path, opened: Open, below: str) -> None:
+    def test_bare_repository(
+        self, main_checkout: Checkout, tmp_path: Path, opened: Open, below: str
+    ) -> None:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
         repository = opened(tmp_path / "bare" / below)
         bare = str(tmp_path / "bare")
-        assert whereabouts(repository) == {"git_dir": bare, "common_dir": bare, "worktree": None, "is_linked": False}
+        assert whereabouts(repository) == {
+            "git_dir": bare,
+            "common_dir": bare,
+            "worktree": None,
+            "is_linked": False,
+        }
         check_usable(Checkout(tmp_path / "bare"), repository)
 
     def test_bare_repository_is_usable_from_a_directory_that_is_gone(
@@ -94,36 +116,58 @@ class TestDiscover:
         monkeypatch.chdir(tmp_path)
         assert heads == [main_checkout.git("rev-parse", "HEAD")] * 2
 
-    def test_a_directory_that_is_gone_is_in_none(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_directory_that_is_gone_is_in_none(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """As after `git worktree remove` of the worktree that one is in."""
         gone = tmp_path / "gone"
         gone.mkdir()
         monkeypatch.chdir(gone)
         gone.rmdir()
-        with pytest.raises(RepositoryError, match=r"^the current directory does not exist any more$") as refused:
+        with pytest.raises(
+            RepositoryError, match=r"^the current directory does not exist any more$"
+        ) as refused:
             discover()
         monkeypatch.chdir(tmp_path)
         assert refused.value.hint == "go to another one: cd DIR"
 
     @pytest.mark.parametrize("below", [".git", ".git/refs/heads"])
-    def test_inside_the_git_directory_there_is_no_worktree(self, main_checkout: Checkout, opened: Open, below: str) -> None:
-        assert whereabouts(opened(main_checkout.path / below)) == main_of(main_checkout) | {"worktree": None}
+    def test_inside_the_git_directory_there_is_no_worktree(
+        self, main_checkout: Checkout, opened: Open, below: str
+    ) -> None:
+        assert whereabouts(opened(main_checkout.path / below)) == main_of(main_checkout) | {
+            "worktree": None
+        }
 
-    def test_separate_git_directory(self, make_checkout: Callable[..., Checkout], tmp_path: Path, opened: Open) -> None:
+    def test_separate_git_directory(
+        self, make_checkout: Callable[..., Checkout], tmp_path: Path, opened: Open
+    ) -> None:
         checkout = make_checkout("project", f"--separate-git-dir={tmp_path / 'elsewhere'}")
         checkout.commit("first")
         repository = opened(checkout)
         git_dir = str(tmp_path / "elsewhere")
-        assert whereabouts(repository) == {"git_dir": git_dir, "common_dir": git_dir, "worktree": str(checkout.path), "is_linked": False}
+        assert whereabouts(repository) == {
+            "git_dir": git_dir,
+            "common_dir": git_dir,
+            "worktree": str(checkout.path),
+            "is_linked": False,
+        }
         check_usable(checkout, repository)
 
-    def test_submodule(self, main_checkout: Checkout, make_checkout: Callable[..., Checkout], opened: Open) -> None:
+    def test_submodule(
+        self, main_checkout: Checkout, make_checkout: Callable[..., Checkout], opened: Open
+    ) -> None:
         outer = make_checkout("outer")
         outer.git("submodule", "--quiet", "add", str(main_checkout.path), "inner module")
         inner = Checkout(outer.path / "inner module")
         repository = opened(inner)
         git_dir = str(outer.path / ".git" / "modules" / "inner module")
-        assert whereabouts(repository) == {"git_dir": git_dir, "common_dir": git_dir, "worktree": str(inner.path), "is_linked": False}
+        assert whereabouts(repository) == {
+            "git_dir": git_dir,
+            "common_dir": git_dir,
+            "worktree": str(inner.path),
+            "is_linked": False,
+        }
         check_usable(inner, repository)
 
     @pytest.mark.sampled(2)
@@ -142,7 +186,9 @@ class TestDiscover:
             "{a,b}*?[x]",
         ],
     )
-    def test_any_path(self, main_checkout: Checkout, tmp_path: Path, opened: Open, name: str) -> None:
+    def test_any_path(
+        self, main_checkout: Checkout, tmp_path: Path, opened: Open, name: str
+    ) -> None:
         moved = Checkout(tmp_path / name)
         main_checkout.path.rename(moved.path)
         linked = Checkout(tmp_path / f"{name}2")
@@ -151,7 +197,11 @@ class TestDiscover:
         assert whereabouts(repository) == main_of(moved)
         check_usable(moved, repository)
         there = opened(linked)
-        assert (there.common_dir, there.worktree, there.is_linked) == (str(moved.path / ".git"), str(linked.path), True)
+        assert (there.common_dir, there.worktree, there.is_linked) == (
+            str(moved.path / ".git"),
+            str(linked.path),
+            True,
+        )
         assert there.git.text("rev-parse", "--abbrev-ref", "HEAD") == "side"
 
     def test_unborn(self, make_checkout: Callable[..., Checkout], opened: Open) -> None:
@@ -164,7 +214,9 @@ class TestDiscover:
         assert opened(checkout).object_format == "sha256"
         check_usable(checkout, opened(checkout))
 
-    def test_reftable(self, newer_git: str, make_checkout: Callable[..., Checkout], opened: Open) -> None:
+    def test_reftable(
+        self, newer_git: str, make_checkout: Callable[..., Checkout], opened: Open
+    ) -> None:
         checkout = make_checkout("project", "--ref-format=reftable")
         checkout.commit("first")
         assert opened(checkout).has_reftable
@@ -177,7 +229,9 @@ class TestDiscover:
         assert repository.git.text("config", "ckpt.here") == "yes"
         check_usable(checkout, repository)
 
-    def test_sparse_checkout_with_sparse_and_split_index(self, main_checkout: Checkout, opened: Open) -> None:
+    def test_sparse_checkout_with_sparse_and_split_index(
+        self, main_checkout: Checkout, opened: Open
+    ) -> None:
         main_checkout.commit("more", **{"in/file": "1", "out/file": "2"})
         main_checkout.git("sparse-checkout", "set", "--sparse-index", "in")
         check_usable(main_checkout, opened(main_checkout))
@@ -186,26 +240,34 @@ class TestDiscover:
         main_checkout.git("update-ref", "-d", "refs/checkpoints/usable")
         check_usable(main_checkout, opened(main_checkout))
 
-    def test_shallow_and_partial_clones(self, main_checkout: Checkout, tmp_path: Path, opened: Open) -> None:
+    def test_shallow_and_partial_clones(
+        self, main_checkout: Checkout, tmp_path: Path, opened: Open
+    ) -> None:
         main_checkout.commit("second")
         main_checkout.git("config", "uploadpack.allowFilter", "true")
         for number, option in enumerate(["--depth=1", "--filter=blob:none"]):
             clone = Checkout(tmp_path / str(number))
-            main_checkout.git("clone", "--quiet", option, f"file://{main_checkout.path}", str(clone.path))
+            main_checkout.git(
+                "clone", "--quiet", option, f"file://{main_checkout.path}", str(clone.path)
+            )
             repository = opened(clone)
             assert whereabouts(repository) == main_of(clone)
             check_usable(clone, repository)
 
 
 class TestPrivateDirectory:
-    def test_is_shared_by_all_worktrees_and_made_when_asked(self, checkout: Checkout, opened: Open) -> None:
+    def test_is_shared_by_all_worktrees_and_made_when_asked(
+        self, checkout: Checkout, opened: Open
+    ) -> None:
         repository = opened(checkout)
         expected = checkout.main / ".git" / "ckpt"
         assert (repository.private_dir, expected.exists()) == (str(expected), False)
         assert [repository.make_private_dir(), repository.make_private_dir()] == [str(expected)] * 2
         assert expected.is_dir()
 
-    def test_that_cannot_be_made_is_an_error(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_that_cannot_be_made_is_an_error(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         main_checkout.write(".git/ckpt", "in the way")
         with pytest.raises(RepositoryError) as caught:
             repository.make_private_dir()
@@ -221,13 +283,35 @@ class TestCommit:
         checkout.git("tag", "--annotate", "--message", "x", "v1", first)
         checkout.git("branch", "-f", "größe", first)
         repository = opened(checkout)
-        said = {"HEAD": second, "HEAD~1": first, "v1": first, "größe": first, first[:12]: first, second: second, ":/first w": first}
+        said = {
+            "HEAD": second,
+            "HEAD~1": first,
+            "v1": first,
+            "größe": first,
+            first[:12]: first,
+            second: second,
+            ":/first w": first,
+        }
         assert {rev: repository.commit(rev) for rev in said} == said
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         "rev",
-        ["", " ", "none", "0" * 40, "HEAD:file", "HEAD^{tree}", "^HEAD", "HEAD..HEAD", ":/none", "--all", "-x", "a\0b", "\ud800"],
+        [
+            "",
+            " ",
+            "none",
+            "0" * 40,
+            "HEAD:file",
+            "HEAD^{tree}",
+            "^HEAD",
+            "HEAD..HEAD",
+            ":/none",
+            "--all",
+            "-x",
+            "a\0b",
+            "\ud800",
+        ],
     )
     def test_what_names_none(self, checkout: Checkout, opened: Open, rev: str) -> None:
         checkout.write("file", "content")
@@ -236,8 +320,13 @@ class TestCommit:
         with pytest.raises(NotFoundError) as caught:
             opened(checkout).commit(rev)
         error = caught.value
-        assert (error.message, error.hint) == (f"no commit goes by {rev!r}", "name a branch, a tag or a commit: git log --oneline --all")
+        assert (error.message, error.hint) == (
+            f"no commit goes by {rev!r}",
+            "name a branch, a tag or a commit: git log --oneline --all",
+        )
 
-    def test_an_unborn_branch_names_none(self, make_checkout: Callable[..., Checkout], opened: Open) -> None:
+    def test_an_unborn_branch_names_none(
+        self, make_checkout: Callable[..., Checkout], opened: Open
+    ) -> None:
         with pytest.raises(NotFoundError, match="no commit goes by 'HEAD'"):
             opened(make_checkout("unborn")).commit("HEAD")

@@ -22,45 +22,78 @@ class TestRefused:
         return caught.value.message, caught.value.hint
 
     def test_outside_of_any(self, tmp_path: Path) -> None:
-        assert self.refused(tmp_path) == (f"not in a git repository: {tmp_path}", "go to one, or make one: git init")
+        assert self.refused(tmp_path) == (
+            f"not in a git repository: {tmp_path}",
+            "go to one, or make one: git init",
+        )
 
-    def test_outside_of_any_a_worktree_that_is_named_is_not_to_blame(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_outside_of_any_a_worktree_that_is_named_is_not_to_blame(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
         assert self.refused(tmp_path)[0] == f"not in a git repository: {tmp_path}"
 
     def test_no_such_directory(self, tmp_path: Path) -> None:
-        assert self.refused(tmp_path / "nowhere") == (f"no such directory: {tmp_path / 'nowhere'}", None)
+        assert self.refused(tmp_path / "nowhere") == (
+            f"no such directory: {tmp_path / 'nowhere'}",
+            None,
+        )
 
     @pytest.mark.parametrize(
         ("name", "value"),
-        [("GIT_DIR", "/nowhere/at/all"), ("GIT_DIR", ""), ("GIT_COMMON_DIR", "/nowhere/at/all"), ("GIT_WORK_TREE", "/nowhere/at/all")],
+        [
+            ("GIT_DIR", "/nowhere/at/all"),
+            ("GIT_DIR", ""),
+            ("GIT_COMMON_DIR", "/nowhere/at/all"),
+            ("GIT_WORK_TREE", "/nowhere/at/all"),
+        ],
     )
-    def test_a_variable_that_leads_nowhere(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    def test_a_variable_that_leads_nowhere(
+        self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+    ) -> None:
         monkeypatch.setenv(name, value)
         message, hint = self.refused(main_checkout.path)
-        assert message.startswith(f"git finds no repository at {main_checkout.path}, as {name} is {value!r}: ")
+        assert message.startswith(
+            f"git finds no repository at {main_checkout.path}, as {name} is {value!r}: "
+        )
         assert hint == f"go without: unset {name}"
 
-    def test_a_variable_has_nothing_to_do_with_what_else_is_wrong(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_variable_has_nothing_to_do_with_what_else_is_wrong(
+        self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Git sets it for its hooks."""
         main_checkout.git("config", "core.repositoryFormatVersion", "9")
         monkeypatch.setenv("GIT_DIR", str(main_checkout.path / ".git"))
-        assert self.refused(main_checkout.path)[0].startswith(f"git refuses the repository at {main_checkout.path}: ")
+        assert self.refused(main_checkout.path)[0].startswith(
+            f"git refuses the repository at {main_checkout.path}: "
+        )
 
-    def test_a_worktree_that_git_takes_for_none(self, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_a_worktree_that_git_takes_for_none(
+        self, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         linked = tmp_path / "linked"
         main_checkout.git("worktree", "add", "--quiet", "--detach", str(linked))
         git_dir = main_checkout.path / ".git/worktrees/linked"
         (git_dir / "commondir").unlink()
         message = f"{linked} belongs to {git_dir}, which is no git repository any more"
-        assert self.refused(linked) == (message, f"see what is wrong: git -C {main_checkout.path} ckpt verify")
-        shutil.rmtree(git_dir)  # as `git worktree prune` does where the worktree was on a disk that was not there
+        assert self.refused(linked) == (
+            message,
+            f"see what is wrong: git -C {main_checkout.path} ckpt verify",
+        )
+        shutil.rmtree(
+            git_dir
+        )  # as `git worktree prune` does where the worktree was on a disk that was not there
         cure = "git has forgotten it, and its files are as they were: make another worktree, and copy there what you need"
-        assert self.refused(linked) == (message, f"{cure}: git -C {main_checkout.path} worktree add DIR")
+        assert self.refused(linked) == (
+            message,
+            f"{cure}: git -C {main_checkout.path} worktree add DIR",
+        )
         shutil.rmtree(main_checkout.path / ".git")
         assert self.refused(linked) == (message, f"see whether it was moved: {git_dir}")
 
-    def test_owned_by_somebody_else(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_owned_by_somebody_else(
+        self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
         path = main_checkout.path
         assert self.refused(path) == (
@@ -68,7 +101,9 @@ class TestRefused:
             f"git config --global --add safe.directory {path}",
         )
 
-    def test_the_cure_for_that_helps(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
+    def test_the_cure_for_that_helps(
+        self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, opened: Open
+    ) -> None:
         monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
         _, hint = self.refused(main_checkout.path)
         assert hint is not None
@@ -79,17 +114,26 @@ class TestRefused:
         main_checkout.git("config", "core.repositoryFormatVersion", "1")
         main_checkout.git("config", "extensions.somethingNew", "true")
         path = main_checkout.path
-        assert self.refused(path) == (f"git refuses the repository at {path}: unknown repository extension found: somethingnew", None)
+        assert self.refused(path) == (
+            f"git refuses the repository at {path}: unknown repository extension found: somethingnew",
+            None,
+        )
 
     def test_a_format_that_git_does_not_know(self, main_checkout: Checkout) -> None:
         main_checkout.git("config", "core.repositoryFormatVersion", "9")
         path = main_checkout.path
-        assert self.refused(path) == (f"git refuses the repository at {path}: Expected git repo version <= 1, found 9", None)
+        assert self.refused(path) == (
+            f"git refuses the repository at {path}: Expected git repo version <= 1, found 9",
+            None,
+        )
 
     def test_a_configuration_that_git_cannot_read(self, main_checkout: Checkout) -> None:
         main_checkout.write(".git/config", "[core\n")
         path = main_checkout.path
-        assert self.refused(path) == (f"git refuses the repository at {path}: bad config line 1 in file .git/config", None)
+        assert self.refused(path) == (
+            f"git refuses the repository at {path}: bad config line 1 in file .git/config",
+            None,
+        )
 
 
 def fake_git(tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,11 +157,15 @@ class TestGitItself:
             ("git version 3.0.0-rc1", (3, 0)),
         ],
     )
-    def test_version_of_many_builds(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, version: tuple[int, ...]) -> None:
+    def test_version_of_many_builds(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, version: tuple[int, ...]
+    ) -> None:
         fake_git(tmp_path, f"echo '{said}'", monkeypatch)
         assert require_git() == version
 
-    def test_too_old(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout) -> None:
+    def test_too_old(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout
+    ) -> None:
         fake_git(tmp_path, "echo 'git version 2.30.1'", monkeypatch)
         for call in (require_git, lambda: discover(str(main_checkout.path))):
             with pytest.raises(RepositoryError) as caught:
@@ -139,8 +187,14 @@ class TestGitItself:
         with pytest.raises(RepositoryError, match=r"^git version 2\.30\.1 is too old$"):
             discover(str(main_checkout.path))
 
-    def test_something_else_by_that_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout) -> None:
-        fake_git(tmp_path, 'if test "$1" = version; then echo git version 2.40.0; else echo hello; fi', monkeypatch)
+    def test_something_else_by_that_name(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout
+    ) -> None:
+        fake_git(
+            tmp_path,
+            'if test "$1" = version; then echo git version 2.40.0; else echo hello; fi',
+            monkeypatch,
+        )
         with pytest.raises(RepositoryError) as caught:
             discover(str(main_checkout.path))
         assert (caught.value.message, caught.value.hint) == (
@@ -160,7 +214,10 @@ class TestGitItself:
             )
 
 
-@pytest.mark.parametrize(("end", "said"), [("kill -9 $$", "git was killed by signal 9"), ("exit 3", "git gave no reason")])
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [("kill -9 $$", "git was killed by signal 9"), ("exit 3", "git gave no reason")],
+)
 def test_a_git_that_ends_without_a_word_is_named_with_its_end(
     main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, said: str
 ) -> None:

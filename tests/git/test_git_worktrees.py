@@ -37,7 +37,11 @@ repository.close()
 
 def paths_of(repository: Repository) -> list[str]:
     listing = administration.call(repository, "list", "--porcelain").out.decode()
-    return [line.removeprefix("worktree ") for line in listing.splitlines() if line.startswith("worktree ")]
+    return [
+        line.removeprefix("worktree ")
+        for line in listing.splitlines()
+        if line.startswith("worktree ")
+    ]
 
 
 def half_make(checkout: Checkout) -> Path:
@@ -49,20 +53,30 @@ def half_make(checkout: Checkout) -> Path:
 
 
 @pytest.mark.long
-def test_eight_processes_make_and_remove_them(main_checkout: Checkout, repository: Repository) -> None:
+def test_eight_processes_make_and_remove_them(
+    main_checkout: Checkout, repository: Repository
+) -> None:
     argv = [sys.executable, "-c", MAKE_AND_REMOVE, str(main_checkout.path)]
-    makers = [subprocess.Popen([*argv, name], cwd=ROOT, stderr=subprocess.PIPE, text=True) for name in "abcdefgh"]
+    makers = [
+        subprocess.Popen([*argv, name], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        for name in "abcdefgh"
+    ]
     said = [maker.communicate()[1] for maker in makers]
     assert [maker.returncode for maker in makers] == [0] * 8, said
     assert paths_of(repository) == [str(main_checkout.path)]
 
 
-def test_somebody_else_is_about_to_make_one(main_checkout: Checkout, repository: Repository) -> None:
+def test_somebody_else_is_about_to_make_one(
+    main_checkout: Checkout, repository: Repository
+) -> None:
     unwritten = half_make(main_checkout)
     writer = threading.Timer(0.1, unwritten.write_text, ["../..\n"])
     writer.start()
     try:
-        assert paths_of(repository) == [str(main_checkout.path), str(main_checkout.path.parent / "theirs")]
+        assert paths_of(repository) == [
+            str(main_checkout.path),
+            str(main_checkout.path.parent / "theirs"),
+        ]
     finally:
         writer.join()
 
@@ -81,7 +95,9 @@ def test_what_somebody_left_half_made_long_ago_is_an_error_at_once(
     assert tries.read_text().count("worktree list") == 1
 
 
-def test_a_killed_git_is_not_tried_again(main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_git_is_not_tried_again(
+    main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     half_make(main_checkout)
     calls: list[tuple[str, ...]] = []
 
@@ -118,7 +134,10 @@ class TestFilesOfAWorktree:
     def test_one_of_ours(self, checkout: Checkout) -> None:
         checkout.commit("one", notes="old\n")
         there = repository_of(checkout)
-        die_at_rename("notes", lambda: administration.write_file(there, str(checkout.path / "notes"), b"new\n"))
+        die_at_rename(
+            "notes",
+            lambda: administration.write_file(there, str(checkout.path / "notes"), b"new\n"),
+        )
         assert checkout.git("status", "--porcelain", "--ignored", "--untracked-files=all") == ""
         left = [name for name in os.listdir(there.git_dir) if name.startswith(administration.AWAY)]
         assert len(left) == 1
@@ -135,9 +154,13 @@ class TestFilesOfAWorktree:
         administration.repair(there, str(path))
         assert administration.named_by(str(path)) == str(moved / ".git/worktrees/linked")
 
-    def test_on_another_file_system_it_lies_beside_it(self, repository: Repository, tmp_path: Path) -> None:
+    def test_on_another_file_system_it_lies_beside_it(
+        self, repository: Repository, tmp_path: Path
+    ) -> None:
         others = [place for place in ("/dev/shm", "/tmp", "/var/tmp") if os.path.isdir(place)]
-        other = next((place for place in others if os.stat(place).st_dev != os.stat(tmp_path).st_dev), None)
+        other = next(
+            (place for place in others if os.stat(place).st_dev != os.stat(tmp_path).st_dev), None
+        )
         if other is None:
             pytest.skip("there is one file system only")
         with tempfile.TemporaryDirectory(dir=other) as place:

@@ -24,13 +24,19 @@ ITEMS = [("blob", b""), ("blob", b"a blob\n"), ("tree", b""), ("blob", os.urando
 
 def is_there(checkout: Checkout, data: bytes, kind: str = "blob") -> bool:
     oid = object_id(kind, data, "sha1")
-    return checkout.git("cat-file", "--batch-check=%(objecttype)", data=f"{oid}\n").split()[-1] == kind
+    return (
+        checkout.git("cat-file", "--batch-check=%(objecttype)", data=f"{oid}\n").split()[-1] == kind
+    )
 
 
 class TestPacks:
     @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
     def test_git_reads_them(
-        self, make_checkout: Callable[..., Checkout], opened: Callable[..., Repository], object_format: str, monkeypatch: pytest.MonkeyPatch
+        self,
+        make_checkout: Callable[..., Checkout],
+        opened: Callable[..., Repository],
+        object_format: str,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         checkout = make_checkout("project", f"--object-format={object_format}")
         monkeypatch.setattr(writer, "_FAR", 1000)  # so that offsets of all widths are in it
@@ -51,13 +57,17 @@ class TestPacks:
         assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
         assert all(is_there(main_checkout, data, kind) for kind, data in ITEMS)
 
-    def test_who_may_read_the_directory_may_read_them(self, main_checkout: Checkout, repository: Repository) -> None:
+    def test_who_may_read_the_directory_may_read_them(
+        self, main_checkout: Checkout, repository: Repository
+    ) -> None:
         directory = main_checkout.path / ".git/objects/pack"
         for mode in (0o750, 0o755):
             directory.chmod(mode)
             before = set(directory.iterdir())
             writer.write_pack(repository, [ITEMS[1]])
-            assert {path.stat().st_mode & 0o777 for path in set(directory.iterdir()) - before} == {mode & 0o444}
+            assert {path.stat().st_mode & 0o777 for path in set(directory.iterdir()) - before} == {
+                mode & 0o444
+            }
 
     def test_a_prune_that_finds_one_half_written_stops_nobody(
         self, main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch
@@ -85,7 +95,9 @@ class TestPacks:
 
 
 class TestLooseObjects:
-    def test_one_that_takes_what_is_half_written(self, main_checkout: Checkout, objects: Objects, tmp_path: Path) -> None:
+    def test_one_that_takes_what_is_half_written(
+        self, main_checkout: Checkout, objects: Objects, tmp_path: Path
+    ) -> None:
         """The directory of the object is deleted again and again, as git prunes it once it is empty."""
         script = f"while [ ! -e {tmp_path}/over ]; do rmdir {main_checkout.path}/.git/objects/?? 2>/dev/null; done"
         with subprocess.Popen(["sh", "-c", script]) as pruning:
@@ -98,7 +110,9 @@ class TestLooseObjects:
                 pruning.wait()
         assert all(is_there(main_checkout, each) for each in data)
 
-    def test_what_was_not_flushed_is_flushed_once(self, objects: Objects, flushed: list[str]) -> None:
+    def test_what_was_not_flushed_is_flushed_once(
+        self, objects: Objects, flushed: list[str]
+    ) -> None:
         (oid,) = objects.write([("blob", b"later\n")], flushed=False)
         assert flushed == []
         objects.flush()

@@ -21,4 +21,9 @@ def whereabouts(repository: Repository) -> dict[str, object]:
 
 def main_of(checkout: Checkout) -> dict[str, object]:
     git_dir = str(checkout.path / ".git")
-    return {"git_dir": git_dir, "common_dir": git_dir, "worktree": str(checkout.path), "is_linked": False}
+    return {
+        "git_dir": git_dir,
+        "common_dir": git_dir,
+        "worktree": str(checkout.path),
+        "is_linked": False,
+    }

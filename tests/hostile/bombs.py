@@ -17,7 +17,9 @@ REF = layout.CHECKPOINTS + BAD
 
 def bad(more: str = "", state: str = "", **fields: str | None) -> str:
     """Returns the document of `BAD`, with keys of the table `[…]` that `more` begins, and a state."""
-    return document(**{"id": f'"{BAD}"', **fields}).replace("\n[state]\n", f"{more}\n\n[state]\n{state}")
+    return document(**{"id": f'"{BAD}"', **fields}).replace(
+        "\n[state]\n", f"{more}\n\n[state]\n{state}"
+    )
 
 
 def in_run(number: object, run: str = EVIL) -> dict[str, str]:
@@ -118,7 +120,11 @@ def checkpoint_that_is_a_tree(victim: Victim) -> None:
 
 @attack
 def checkpoint_that_is_a_tag(victim: Victim) -> None:
-    victim.object(REF, "tag", f"object {victim.at.git('rev-parse', 'HEAD')}\ntype commit\ntag x\ntagger A <a@b> 0 +0000\n\nx\n")
+    victim.object(
+        REF,
+        "tag",
+        f"object {victim.at.git('rev-parse', 'HEAD')}\ntype commit\ntag x\ntagger A <a@b> 0 +0000\n\nx\n",
+    )
 
 
 @attack
@@ -138,13 +144,21 @@ def checkpoint_that_stands_for_nothing(victim: Victim) -> None:
 
 @attack
 def large_tree_in_the_place_of_a_checkpoint(victim: Victim) -> None:
-    victim.object(REF, "tree", b"".join(b"100644 %07d\0%20d" % (number, number) for number in range(LARGE // 35)))
+    victim.object(
+        REF,
+        "tree",
+        b"".join(b"100644 %07d\0%20d" % (number, number) for number in range(LARGE // 35)),
+    )
 
 
 @attack
 def place_in_somebody_s_run(victim: Victim) -> None:
     """The run's newest checkpoint is theirs, and no number comes after it."""
-    victim.at.git("update-ref", layout.RUNS + victim.run, victim.blob(REF, bad(**in_run(2**63 - 1, victim.run))))
+    victim.at.git(
+        "update-ref",
+        layout.RUNS + victim.run,
+        victim.blob(REF, bad(**in_run(2**63 - 1, victim.run))),
+    )
 
 
 ODD: dict[str, Callable[[], str | bytes]] = {
@@ -160,7 +174,9 @@ ODD: dict[str, Callable[[], str | bytes]] = {
 
 
 def _others() -> None:
-    def put(ref_of: Callable[[Victim], str], make: Callable[[], str | bytes], victim: Victim) -> None:
+    def put(
+        ref_of: Callable[[Victim], str], make: Callable[[], str | bytes], victim: Victim
+    ) -> None:
         victim.blob(ref_of(victim), make())
 
     def point(ref_of: Callable[[Victim], str], rev: str, victim: Victim) -> None:
@@ -183,9 +199,20 @@ _others()
 
 def lease(victim: Victim, **changes: str) -> str:
     """Returns a lease of the victim's run that nobody on this machine holds."""
-    texts = {"run": victim.run, "holder": "x", "host": "elsewhere", "boot": "b", "namespace": "n", "started": "1"}
+    texts = {
+        "run": victim.run,
+        "holder": "x",
+        "host": "elsewhere",
+        "boot": "b",
+        "namespace": "n",
+        "started": "1",
+    }
     texts |= dict.fromkeys(("acquired", "renewed", "expires"), "2026-11-21T20:15:00.000000Z")
-    fields = {"version": "1", "token": "1", "pid": "1"} | {key: f'"{text}"' for key, text in texts.items()} | changes
+    fields = (
+        {"version": "1", "token": "1", "pid": "1"}
+        | {key: f'"{text}"' for key, text in texts.items()}
+        | changes
+    )
     return "".join(f"{key} = {value}\n" for key, value in fields.items())
 
 
@@ -206,7 +233,10 @@ def lease_with_floats(victim: Victim) -> None:
 
 @attack
 def lease_of_the_year_1(victim: Victim) -> None:
-    victim.blob(layout.LEASES + victim.run, lease(victim, renewed='"0001-01-01T00:00:00+23:59"', expires='"0001-01-01T00:00:00+23:59"'))
+    victim.blob(
+        layout.LEASES + victim.run,
+        lease(victim, renewed='"0001-01-01T00:00:00+23:59"', expires='"0001-01-01T00:00:00+23:59"'),
+    )
 
 
 @attack
@@ -290,7 +320,9 @@ def bottomless(victim: Victim) -> str:
     return below[1]
 
 
-def _with_snapshot(make: Callable[[Victim], dict[bytes, tuple[bytes, str]]], victim: Victim) -> None:
+def _with_snapshot(
+    make: Callable[[Victim], dict[bytes, tuple[bytes, str]]], victim: Victim
+) -> None:
     empty = tree_of(victim, b"")
     snapshot = tree_of(victim, encode_tree({b"files": (DIRECTORY, empty)} | make(victim)))
     victim.at.git("update-ref", layout.TREES + BAD, snapshot)
@@ -300,13 +332,18 @@ def _with_snapshot(make: Callable[[Victim], dict[bytes, tuple[bytes, str]]], vic
 
 SNAPSHOTS: dict[str, Callable[[Victim], dict[bytes, tuple[bytes, str]]]] = {
     "files": lambda victim: {b"files": (DIRECTORY, endless(victim))},
-    "index": lambda victim: {b"index": (DIRECTORY, tree_of(victim, encode_tree({b"0": (DIRECTORY, endless(victim))})))},
+    "index": lambda victim: {
+        b"index": (DIRECTORY, tree_of(victim, encode_tree({b"0": (DIRECTORY, endless(victim))})))
+    },
     "raw": lambda victim: {b"raw": (DIRECTORY, endless(victim))},
     "operation": lambda victim: {b"operation": (DIRECTORY, endless(victim))},
     "run": lambda victim: {b"run": (DIRECTORY, endless(victim))},
     "bottomless": lambda victim: {b"files": (DIRECTORY, bottomless(victim))},
 }
-ATTACKS |= {f"checkpoint_of_endless_{name}": partial(_with_snapshot, make) for name, make in SNAPSHOTS.items()}
+ATTACKS |= {
+    f"checkpoint_of_endless_{name}": partial(_with_snapshot, make)
+    for name, make in SNAPSHOTS.items()
+}
 
 
 # Files of a branch

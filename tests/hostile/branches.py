@@ -40,7 +40,10 @@ def capturing(checkout: Checkout) -> None:
 
 def forgetting_runs(checkout: Checkout, pipeline: str) -> None:
     """Whoever runs a pipeline by a name he knows loses the runs of it that are complete."""
-    _on_branch(checkout, f'[pipelines.{pipeline}]\nretention = "0s"\n[[pipelines.{pipeline}.phases]]\nname = "a"\nrun = "true"\n')
+    _on_branch(
+        checkout,
+        f'[pipelines.{pipeline}]\nretention = "0s"\n[[pipelines.{pipeline}.phases]]\nname = "a"\nrun = "true"\n',
+    )
 
 
 def redefining(checkout: Checkout, marker: Path) -> None:
@@ -82,9 +85,13 @@ with = {{ title = {shell}, task = {shell}, coder = {touch}, reviewer = {touch}, 
         for name in ("ci", *PRESETS)
     )
     resume = _quoted(f"{{session}}; touch '{marker}'")
-    agents = "".join(f"[agents.{name}]\ncommand = {touch}\nresume = {resume}\n" for name in (*BUILT_IN, "own", "git", "sh"))
+    agents = "".join(
+        f"[agents.{name}]\ncommand = {touch}\nresume = {resume}\n"
+        for name in (*BUILT_IN, "own", "git", "sh")
+    )
     steps = "".join(
-        f'[steps.{name}]\n[[steps.{name}.steps]]\nname = "WRITE"\nagent = {shell}\ntasks = true\n' for name in ("superpowers", "docs")
+        f'[steps.{name}]\n[[steps.{name}.steps]]\nname = "WRITE"\nagent = {shell}\ntasks = true\n'
+        for name in ("superpowers", "docs")
     )
     snapshot = f"[snapshot]\ninclude = [{shell}, {touch}]\nsecrets = [{shell}, {touch}]\n"
     _on_branch(checkout, snapshot + pipelines + agents + steps)

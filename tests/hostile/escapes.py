@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 from gitckpt.git import filesystem
 from gitckpt.model import codec
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Omitted, Pipeline, Progress, Submodule, Worktree
+from gitckpt.model.checkpoint import (
+    Attempt,
+    Checkpoint,
+    Omitted,
+    Pipeline,
+    Progress,
+    Submodule,
+    Worktree,
+)
 from gitckpt.store.leases import leases
 from tests.conftest import Checkout
 
@@ -31,10 +39,23 @@ OWN = re.compile(r"\x1b\[(?:0|1|31|32|33|36)m|\r?\x1b\[K|\x1b\[J|\x1b\[\d+F")
 """What gitckpt itself sends to a terminal: styles, and lines taken back."""
 
 RUN, FREE_RUN = "20261121-201500-hostile", "20261121-201600-free"
-FIRST, SECOND, THIRD = (f"{digit * 8}-{digit * 4}-4{digit * 3}-8{digit * 3}-{digit * 12}" for digit in "123")
+FIRST, SECOND, THIRD = (
+    f"{digit * 8}-{digit * 4}-4{digit * 3}-8{digit * 3}-{digit * 12}" for digit in "123"
+)
 TIME = "2026-11-21T20:15:0{}.123456Z"
 CONSTRAINED = {
-    *("id", "run", "parent", "timestamp", "git_sha", "trigger", "forked_from", "rewound_to", "worktree.tree", "worktree.operation_commit"),
+    *(
+        "id",
+        "run",
+        "parent",
+        "timestamp",
+        "git_sha",
+        "trigger",
+        "forked_from",
+        "rewound_to",
+        "worktree.tree",
+        "worktree.operation_commit",
+    ),
     *("worktree.omitted.oid", "worktree.submodules.checkpoint", "worktree.submodules.git_sha"),
     *("pipeline.deadline", "pipeline.completed", "attempt.began", "attempt.retry_at"),
 }
@@ -59,7 +80,9 @@ def texts(document: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, document
     elif isinstance(document, Mapping):
         for key, value in document.items():
-            yield from texts(value, f"{path}.{key}".lstrip(".") if re.fullmatch("[a-z_]+", key) else path)
+            yield from texts(
+                value, f"{path}.{key}".lstrip(".") if re.fullmatch("[a-z_]+", key) else path
+            )
     elif isinstance(document, (list, tuple)):
         for value in document:
             yield from texts(value, path)
@@ -70,15 +93,21 @@ def documents_full_of_escapes(checkout: Checkout) -> Planted:
     tree = _snapshot(checkout)
     head = checkout.git("rev-parse", "HEAD")
     first = full_document(FIRST, RUN, 1, tree, head)
-    second = replace(full_document(SECOND, RUN, 2, tree, head), parent=FIRST, timestamp=TIME.format(2))
+    second = replace(
+        full_document(SECOND, RUN, 2, tree, head), parent=FIRST, timestamp=TIME.format(2)
+    )
     free = replace(full_document(THIRD, FREE_RUN, 1, tree, head), timestamp=TIME.format(3))
     free = replace(free, pipeline=replace(free.pipeline, name=None) if free.pipeline else None)
     for checkpoint in (first, second, free):
         _plant(checkout, f"refs/checkpoints/{checkpoint.id}", codec.encode(checkpoint))
         checkout.git("update-ref", f"refs/ckpt/trees/{checkpoint.id}", tree)
-        checkout.git("update-ref", f"refs/ckpt/runs/{checkpoint.run}", f"refs/checkpoints/{checkpoint.id}")
+        checkout.git(
+            "update-ref", f"refs/ckpt/runs/{checkpoint.run}", f"refs/checkpoints/{checkpoint.id}"
+        )
     checkout.git("update-ref", f"refs/keep/ckpt/{head}", head)
-    note = "".join(f"{each.id} {ESCAPES[:40]} {each.timestamp}\n" for each in (first, second)).replace("\x00", "")
+    note = "".join(
+        f"{each.id} {ESCAPES[:40]} {each.timestamp}\n" for each in (first, second)
+    ).replace("\x00", "")
     checkout.git("notes", "--ref=checkpoints", "add", "--force", "--file=-", data=note)
     return Planted((FIRST, SECOND, THIRD), (RUN, FREE_RUN))
 
@@ -131,7 +160,12 @@ def full_document(id_: str, run: str, sequence: int, tree: str, head: str) -> Ch
             inputs={key: ESCAPES},
             unknown={"more": ESCAPES},
         ),
-        state={key: ESCAPES, "steps": {key: ESCAPES}, "list": [ESCAPES, {key: ESCAPES}], "long": ESCAPES * 3},
+        state={
+            key: ESCAPES,
+            "steps": {key: ESCAPES},
+            "list": [ESCAPES, {key: ESCAPES}],
+            "long": ESCAPES * 3,
+        },
         unknown={"more": ESCAPES},
     )
 
@@ -140,7 +174,19 @@ def lease_full_of_escapes(checkout: Checkout, run: str = RUN) -> None:
     """Lets somebody on another machine drive a run for ever."""
     then = TIME.format(1)
     where = f"{ESCAPES}{filesystem.here().name}"
-    held = leases.Lease(run, 1, ESCAPES, where, ESCAPES, ESCAPES, 1, ESCAPES, acquired=then, renewed=then, expires="9999-01-01T00:00:00Z")
+    held = leases.Lease(
+        run,
+        1,
+        ESCAPES,
+        where,
+        ESCAPES,
+        ESCAPES,
+        1,
+        ESCAPES,
+        acquired=then,
+        renewed=then,
+        expires="9999-01-01T00:00:00Z",
+    )
     _plant(checkout, f"refs/ckpt/leases/{run}", leases.render(held))
 
 
@@ -151,11 +197,23 @@ def invalid_documents(checkout: Checkout) -> None:
         f"version = 1\nid = '{REF_ESCAPES.replace(chr(39), '')}'\n",
         "version = 1\n" + '"\\u001b]0;x\\u0007\\u009b35m" = \x1b\n',
         'version = "\\u001b[2J\\u202e\\u009b35m\\u007f\\r"\n',
-        codec.encode(full_document(FIRST, RUN, 1, "0" * 40, "0" * 40)).decode().replace("dirty = true", 'dirty = "\\u001b[35m\\u202e"', 1),
+        codec.encode(full_document(FIRST, RUN, 1, "0" * 40, "0" * 40))
+        .decode()
+        .replace("dirty = true", 'dirty = "\\u001b[35m\\u202e"', 1),
     ):
         digit = next(digits)
-        _plant(checkout, f"refs/checkpoints/{digit * 8}-{digit * 4}-4{digit * 3}-8{digit * 3}-{digit * 12}", text.encode())
-    for name in ("refs/checkpoints/", "refs/ckpt/runs/", "refs/ckpt/trees/", "refs/ckpt/leases/", "refs/keep/ckpt/"):
+        _plant(
+            checkout,
+            f"refs/checkpoints/{digit * 8}-{digit * 4}-4{digit * 3}-8{digit * 3}-{digit * 12}",
+            text.encode(),
+        )
+    for name in (
+        "refs/checkpoints/",
+        "refs/ckpt/runs/",
+        "refs/ckpt/trees/",
+        "refs/ckpt/leases/",
+        "refs/keep/ckpt/",
+    ):
         _plant(checkout, name + REF_ESCAPES, b"\x1b[2J")
 
 
@@ -190,8 +248,12 @@ def _snapshot(checkout: Checkout) -> str:
     names = os.fsencode(name)
     listed = checkout.git("hash-object", "-w", "--stdin", data=names + b"/\0")
     modes = checkout.git("hash-object", "-w", "--stdin", data=b"600 " + names + b"\0")
-    entries = f"040000 tree {files}\tfiles\x00040000 tree {files}\traw\x00040000 tree {beside}\trun\0"
-    return _tree(checkout, entries + f"100644 blob {listed}\tdirectories\x00100644 blob {modes}\tmodes\0")
+    entries = (
+        f"040000 tree {files}\tfiles\x00040000 tree {files}\traw\x00040000 tree {beside}\trun\0"
+    )
+    return _tree(
+        checkout, entries + f"100644 blob {listed}\tdirectories\x00100644 blob {modes}\tmodes\0"
+    )
 
 
 def _tree(checkout: Checkout, entries: str) -> str:

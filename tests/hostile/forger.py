@@ -51,7 +51,9 @@ class Forger:
         """Lets a ref point to an object."""
         self.checkout.git("update-ref", ref, oid)
 
-    def documented(self, text: str, *, checkpoint: str, run: str | None = None, tree: str | None = None) -> str:
+    def documented(
+        self, text: str, *, checkpoint: str, run: str | None = None, tree: str | None = None
+    ) -> str:
         """Stores a document with the refs that make it a checkpoint, and with `run` the newest of a run; returns the oid of the blob."""
         oid = self.blob(text)
         self.point(f"refs/checkpoints/{checkpoint}", oid)
@@ -83,10 +85,20 @@ def fresh() -> str:
 def digests(forger: Forger, pipeline: str) -> str:
     """Returns the table `pipeline.definition` of a pipeline: anybody can compute it."""
     definition = file.read(str(forger.checkout.path / "gitckpt.toml"), pipeline, OPTIONS)
-    return "[pipeline.definition]\n" + "".join(f'"{name}" = "{value}"\n' for name, value in definition.digest().items())
+    return "[pipeline.definition]\n" + "".join(
+        f'"{name}" = "{value}"\n' for name, value in definition.digest().items()
+    )
 
 
-def run_of_2099(forger: Forger, pipeline: str, completed: list[str], *, attacked: dict[str, str], state: str = "", label: str = "") -> str:
+def run_of_2099(
+    forger: Forger,
+    pipeline: str,
+    completed: list[str],
+    *,
+    attacked: dict[str, str],
+    state: str = "",
+    label: str = "",
+) -> str:
     """A run without inputs of its own, newer than any other, that claims to be past some phases, at a commit with files of the attacker's.
 
     Args:
@@ -97,7 +109,9 @@ def run_of_2099(forger: Forger, pipeline: str, completed: list[str], *, attacked
         state: what the table `state` holds.
         label: the phase label of its only checkpoint; by default, the last of the phases has failed.
     """
-    forger.point("refs/ckpt/carried", forger.checkout.commit("innocent", **attacked))  # it comes with what is fetched
+    forger.point(
+        "refs/ckpt/carried", forger.checkout.commit("innocent", **attacked)
+    )  # it comes with what is fetched
     checkpoint = fresh()
     done = "".join(f'"{name}" = "{checkpoint}"\n' for name in completed)
     text = f"""\
@@ -160,12 +174,16 @@ def other_contents(forger: Forger, run: str, name: str, text: str) -> str:
     made = forger.checkout.git("mktree", data=f"040000 tree {made}\tinput\n")
     kept = "".join(f"{entry}\n" for entry in entries if not entry.endswith("\trun"))
     made = forger.checkout.git("mktree", data=f"{kept}040000 tree {made}\trun\n")
-    said = said.replace(f'id = "{before}"', f'id = "{checkpoint}"', 1).replace(f'tree = "{tree}"', f'tree = "{made}"')
+    said = said.replace(f'id = "{before}"', f'id = "{checkpoint}"', 1).replace(
+        f'tree = "{tree}"', f'tree = "{made}"'
+    )
     forger.documented(said, checkpoint=checkpoint, run=run, tree=made)
     return checkpoint
 
 
-def later_checkpoint(forger: Forger, run: str, label: str, state: str = "", *, attacked: dict[str, str] | None = None) -> str:
+def later_checkpoint(
+    forger: Forger, run: str, label: str, state: str = "", *, attacked: dict[str, str] | None = None
+) -> str:
     """A checkpoint that claims to be of the victim's run, far ahead, without a head that leads to it.
 
     Args:
@@ -182,9 +200,17 @@ def later_checkpoint(forger: Forger, run: str, label: str, state: str = "", *, a
     checkpoint = fresh()
     for name in ("id", "sequence", "phase", "parent", "timestamp"):
         line = next((each for each in said.splitlines() if each.startswith(f"{name} = ")), None)
-        new = {"id": checkpoint, "sequence": None, "phase": label, "parent": _value(said, "id"), "timestamp": LATE}[name]
+        new = {
+            "id": checkpoint,
+            "sequence": None,
+            "phase": label,
+            "parent": _value(said, "id"),
+            "timestamp": LATE,
+        }[name]
         if line is not None:
-            said = said.replace(f"{line}\n", f'{name} = "{new}"\n' if new is not None else "sequence = 1000\n", 1)
+            said = said.replace(
+                f"{line}\n", f'{name} = "{new}"\n' if new is not None else "sequence = 1000\n", 1
+            )
     said = said.partition("[state]")[0] + f"[state]\n{state}\n"
     forger.documented(said, checkpoint=checkpoint, tree=_tree(forger, _value(said, "parent")))
     return checkpoint
@@ -203,7 +229,9 @@ def same_run_elsewhere(forger: Forger, run: str, name: str) -> str:
 def of_no_run(forger: Forger, run: str) -> str:
     """The newest checkpoint of a run once more, outside of any run."""
     said, checkpoint = forger.head(run), fresh()
-    said = said.replace(f'id = "{_value(said, "id")}"', f'id = "{checkpoint}"', 1).replace(f'run = "{run}"\nsequence = 1\n', "")
+    said = said.replace(f'id = "{_value(said, "id")}"', f'id = "{checkpoint}"', 1).replace(
+        f'run = "{run}"\nsequence = 1\n', ""
+    )
     forger.documented(said, checkpoint=checkpoint)
     return checkpoint
 
@@ -243,8 +271,12 @@ def malformed_inputs(forger: Forger) -> None:
     for name in ("input", "run"):
         raw = encode_tree({name.encode(): (DIRECTORY, tree)})
         tree = here.git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=raw)
-    claimed = '[pipeline.inputs]\nplan = "x"\n\n[pipeline.contents]\nplan = "' + "0" * 64 + '"\n\n[state]'
-    text = document.replace("dirty = false", f'dirty = true\ntree = "{tree}"').replace("[state]", claimed)
+    claimed = (
+        '[pipeline.inputs]\nplan = "x"\n\n[pipeline.contents]\nplan = "' + "0" * 64 + '"\n\n[state]'
+    )
+    text = document.replace("dirty = false", f'dirty = true\ntree = "{tree}"').replace(
+        "[state]", claimed
+    )
     for each in (ref, f"refs/checkpoints/{_value(document, 'id')}"):
         here.git("update-ref", each, here.git("hash-object", "-w", "--stdin", data=text))
 
@@ -255,5 +287,7 @@ def _value(text: str, name: str) -> str:
 
 
 def _tree(forger: Forger, checkpoint: str) -> str | None:
-    found = forger.checkout.git("rev-parse", "--quiet", "--verify", f"refs/ckpt/trees/{checkpoint}", ok=(0, 1))
+    found = forger.checkout.git(
+        "rev-parse", "--quiet", "--verify", f"refs/ckpt/trees/{checkpoint}", ok=(0, 1)
+    )
     return found or None

@@ -40,7 +40,9 @@ class Maker:
 
     def tree(self, *entries: tuple[bytes, bytes, str]) -> str:
         """Returns a tree with entries as they are given: mode, name, oid."""
-        return self.raw(b"".join(b"%s %s\0%s" % (mode, name, bytes.fromhex(oid)) for mode, name, oid in entries))
+        return self.raw(
+            b"".join(b"%s %s\0%s" % (mode, name, bytes.fromhex(oid)) for mode, name, oid in entries)
+        )
 
     def nested(self, levels: int, *names: bytes) -> str:
         """Returns a tree that has another one under each name, and so on."""
@@ -52,19 +54,34 @@ class Maker:
     def checkpoint(self, parts: Parts | str) -> None:
         """Makes a checkpoint whose snapshot has a file, and these parts; or is this object."""
         if not isinstance(parts, str):
-            parts = self.raw(encode_tree({b"files": (DIRECTORY, self.tree((FILE, b"README", self.blob)))} | parts))
+            parts = self.raw(
+                encode_tree(
+                    {b"files": (DIRECTORY, self.tree((FILE, b"README", self.blob)))} | parts
+                )
+            )
         self.at.git("update-ref", layout.TREES + BAD, parts)
-        document = bad(f'[worktree]\ndirty = true\ntree = "{parts}"', git_sha=f'"{self.at.git("rev-parse", "HEAD")}"')
-        self.at.git("update-ref", layout.CHECKPOINTS + BAD, self.at.git("hash-object", "-w", "--stdin", data=document))
+        document = bad(
+            f'[worktree]\ndirty = true\ntree = "{parts}"',
+            git_sha=f'"{self.at.git("rev-parse", "HEAD")}"',
+        )
+        self.at.git(
+            "update-ref",
+            layout.CHECKPOINTS + BAD,
+            self.at.git("hash-object", "-w", "--stdin", data=document),
+        )
 
 
 def _in(part: bytes, *entries: tuple[bytes, bytes]) -> Callable[[Maker], Parts]:
     """Returns what makes a part of a snapshot that has entries of a blob: mode and name."""
-    return lambda make: {part: (DIRECTORY, make.tree(*((mode, name, make.blob) for mode, name in entries)))}
+    return lambda make: {
+        part: (DIRECTORY, make.tree(*((mode, name, make.blob) for mode, name in entries)))
+    }
 
 
 def _below(name: bytes) -> Callable[[Maker], Parts]:
-    return lambda make: {b"files": (DIRECTORY, make.tree((DIRECTORY, name, make.tree((FILE, b"evil", make.blob)))))}
+    return lambda make: {
+        b"files": (DIRECTORY, make.tree((DIRECTORY, name, make.tree((FILE, b"evil", make.blob)))))
+    }
 
 
 def _within(part: bytes, levels: int, *names: bytes) -> Callable[[Maker], Parts]:
@@ -80,7 +97,14 @@ def _in_operation(size: int) -> Callable[[Maker], Parts]:
 
 
 def _file_and_directory(make: Maker) -> Parts:
-    return {b"operation": (DIRECTORY, make.tree((FILE, b"a", make.blob), (DIRECTORY, b"a", make.tree((FILE, b"b", make.blob)))))}
+    return {
+        b"operation": (
+            DIRECTORY,
+            make.tree(
+                (FILE, b"a", make.blob), (DIRECTORY, b"a", make.tree((FILE, b"b", make.blob)))
+            ),
+        )
+    }
 
 
 TWO, MANY = (b"a", b"b"), tuple(b"%03d" % number for number in range(200))
@@ -91,13 +115,25 @@ ODD: dict[str, tuple[Callable[[Maker], Parts | str], str]] = {
     "files of a run 3,000 deep": (_within(b"run", 3000, b"d"), ENDLESS),
     "each directory twice": (_within(b"files", 60, *TWO), ENDLESS),
     "an operation, each directory twice": (_within(b"operation", 60, *TWO), ENDLESS),
-    "an index, each directory twice": (lambda make: {b"index": (DIRECTORY, make.tree((DIRECTORY, b"0", make.nested(60, *TWO))))}, ENDLESS),
+    "an index, each directory twice": (
+        lambda make: {b"index": (DIRECTORY, make.tree((DIRECTORY, b"0", make.nested(60, *TWO))))},
+        ENDLESS,
+    ),
     "an operation of 8,000,000 files": (_within(b"operation", 3, *MANY), OPERATION),
     "an operation 30 deep": (_within(b"operation", 30, b"d"), OPERATION),
-    "a large operation": (_in_operation(budget.OPERATION_SIZE + 1), "keeps more than 67,108,864 bytes"),
+    "a large operation": (
+        _in_operation(budget.OPERATION_SIZE + 1),
+        "keeps more than 67,108,864 bytes",
+    ),
     "an operation with a and a/b": (_file_and_directory, "it has two entries b'a'"),
-    "an operation with the name a/b": (_in(b"operation", (FILE, b"a"), (FILE, b"a/b")), "it has an entry b'a/b' of mode b'100644'"),
-    "an operation with a mode 0": (_in(b"operation", (b"0", b"MERGE_MSG")), "b'MERGE_MSG' of mode 0, which is no file"),
+    "an operation with the name a/b": (
+        _in(b"operation", (FILE, b"a"), (FILE, b"a/b")),
+        "it has an entry b'a/b' of mode b'100644'",
+    ),
+    "an operation with a mode 0": (
+        _in(b"operation", (b"0", b"MERGE_MSG")),
+        "b'MERGE_MSG' of mode 0, which is no file",
+    ),
     "one name twice": (_in(b"files", (FILE, b"a"), (FILE, b"a")), "it has two entries b'a'"),
     "no name": (_in(b"files", (FILE, b"")), "it has an entry b''"),
     "a name with a slash": (_in(b"files", (FILE, b"a/b")), "it has an entry b'a/b'"),
@@ -108,11 +144,23 @@ ODD: dict[str, tuple[Callable[[Maker], Parts | str], str]] = {
     "git's directory in capitals": (_below(b".GIT"), "it has an entry named b'.GIT'"),
     "a mode 0": (_in(b"files", (b"0", b"a")), "b'a' of mode 0, which is no file"),
     "a directory that is a blob": (_in(b"files", (DIRECTORY, b"a")), "it is a blob"),
-    "nonsense below": (lambda make: {b"files": (DIRECTORY, make.raw(b"nonsense"))}, "a tree is malformed"),
+    "nonsense below": (
+        lambda make: {b"files": (DIRECTORY, make.raw(b"nonsense"))},
+        "a tree is malformed",
+    ),
     "nonsense": (lambda make: make.raw(b"nonsense"), "is malformed"),
     "nothing": (lambda make: make.raw(b""), "it has no files/"),
-    "files that are a file": (lambda make: {b"files": (FILE, make.blob)}, "files is not a directory"),
-    "an operation that is a file": (lambda make: {b"operation": (b"0", make.blob)}, "operation is not a directory"),
-    "flags that are a directory": (lambda make: {b"flags": (DIRECTORY, make.raw(b""))}, "flags is not a list"),
+    "files that are a file": (
+        lambda make: {b"files": (FILE, make.blob)},
+        "files is not a directory",
+    ),
+    "an operation that is a file": (
+        lambda make: {b"operation": (b"0", make.blob)},
+        "operation is not a directory",
+    ),
+    "flags that are a directory": (
+        lambda make: {b"flags": (DIRECTORY, make.raw(b""))},
+        "flags is not a list",
+    ),
 }
 """How each is made, and what `verify` says of it."""

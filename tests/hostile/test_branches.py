@@ -43,7 +43,10 @@ def lived_in(checkout: Checkout, ckpt: Ckpt) -> Checkout:
         hook(["post-commit"])
     checkout.write("README", "changed\n")
     assert ckpt("restore", "latest").code == 0
-    assert (ckpt("start", "work").code, ckpt("finish", ckpt("runs").out.partition("\t")[0]).code) == (0, 0)
+    assert (
+        ckpt("start", "work").code,
+        ckpt("finish", ckpt("runs").out.partition("\t")[0]).code,
+    ) == (0, 0)
     return checkout
 
 
@@ -51,7 +54,9 @@ def maintained(checkout: Checkout) -> str:
     """Lets the hooks do what they do once a day; returns how it ended."""
     hook(["maintain"])
     until = time.monotonic() + 60
-    while time.monotonic() < until:  # another one may still be at it, in the background, started by a commit
+    while (
+        time.monotonic() < until
+    ):  # another one may still be at it, in the background, started by a commit
         ended = (checkout.main / ".git/ckpt/maintained").read_text().partition(" ")[2]
         if ended:
             return ended
@@ -60,7 +65,9 @@ def maintained(checkout: Checkout) -> str:
 
 
 @pytest.mark.long
-def test_what_is_deleted_by_its_rules(lived_in: Checkout, ckpt: Ckpt, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_deleted_by_its_rules(
+    lived_in: Checkout, ckpt: Ckpt, capfd: pytest.CaptureFixture[str]
+) -> None:
     branches.deleting(lived_in)
     before, worktrees = ids(lived_in), lived_in.git("worktree", "list")
     capfd.readouterr()
@@ -89,25 +96,37 @@ def test_what_is_captured_by_its_limits(checkout: Checkout, ckpt: Ckpt) -> None:
     branches.capturing(checkout)
     checkout.write(".git-credentials", "hunter2")
     checkout.write("server.key", "hunter2")
-    checkout.git("config", "core.excludesFile", os.fspath(checkout.write("../ignored", "*.log\n").resolve()))
+    checkout.git(
+        "config", "core.excludesFile", os.fspath(checkout.write("../ignored", "*.log\n").resolve())
+    )
     checkout.write("a.log", "hunter2")
     checkout.write("README", "changed\n")
     done = ckpt("save", at=checkout)
     assert (done.code, done.err.count(LINE)) == (0, 1)
-    held = checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{done.out.strip()}:files").splitlines()
+    held = checkout.git(
+        "ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{done.out.strip()}:files"
+    ).splitlines()
     assert held == ["README", "gitckpt.toml"]
-    listed = [line.split() for line in checkout.git("cat-file", "--batch-all-objects", "--batch-check").splitlines()]
+    listed = [
+        line.split()
+        for line in checkout.git("cat-file", "--batch-all-objects", "--batch-check").splitlines()
+    ]
     blobs = checkout.blobs(*(oid for oid, kind, _ in listed if kind == "blob"))
     assert b"changed\n" in blobs
     assert b"hunter2" not in blobs
     allow(checkout)
     done = ckpt("save")
-    held = checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{done.out.strip()}:files").splitlines()
+    held = checkout.git(
+        "ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{done.out.strip()}:files"
+    ).splitlines()
     assert held == [".git-credentials", "README", "a.log", "gitckpt.toml", "server.key"]
 
 
 def test_a_hook_in_the_worktree_of_a_run_captures_no_more_and_says_so(
-    main_checkout: Checkout, ckpt: Ckpt, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    main_checkout: Checkout,
+    ckpt: Ckpt,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = ckpt("start", "work", at=main_checkout).out.splitlines()[-1]
     run = Checkout(Path(path), main_checkout.path)
@@ -136,12 +155,25 @@ def test_the_runs_that_a_pipeline_would_forget(main_checkout: Checkout, ckpt: Ck
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("words", [["run", "plan.md"], ["run", "plan-to-pr"], ["run", "rlm-act"], ["loop", "plan.md"], ["review", "x"]])
-def test_a_preset_that_is_another_one_is_announced_each_time(checkout: Checkout, ckpt: Ckpt, tmp_path: Path, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "plan.md"],
+        ["run", "plan-to-pr"],
+        ["run", "rlm-act"],
+        ["loop", "plan.md"],
+        ["review", "x"],
+    ],
+)
+def test_a_preset_that_is_another_one_is_announced_each_time(
+    checkout: Checkout, ckpt: Ckpt, tmp_path: Path, words: list[str]
+) -> None:
     branches.redefining(checkout, tmp_path / "marker")
     checkout.commit("a plan", **{"plan.md": "x"})
     name = {"plan.md": "plan-to-pr"}.get(words[1], words[1]) if words[0] == "run" else words[0]
-    said = f"warning: gitckpt.toml redefines the pipeline {name}: what it runs stands in that file\n"
+    said = (
+        f"warning: gitckpt.toml redefines the pipeline {name}: what it runs stands in that file\n"
+    )
     for _ in range(2):
         done = ckpt(*words, at=checkout)
         assert (done.code, done.err.count(said)) == (0, 1)
@@ -153,25 +185,71 @@ def test_a_preset_that_is_another_one_is_announced_each_time(checkout: Checkout,
 def test_presets_as_they_are_are_not_announced(main_checkout: Checkout, ckpt: Ckpt) -> None:
     main_checkout.commit("a plan", **{"plan.md": "x"})
     for name in PRESETS:
-        assert "redefines" not in ckpt("run", name, "--dry-run", *(["-i", "title=x"] if name == "review" else []), at=main_checkout).err
+        assert (
+            "redefines"
+            not in ckpt(
+                "run",
+                name,
+                "--dry-run",
+                *(["-i", "title=x"] if name == "review" else []),
+                at=main_checkout,
+            ).err
+        )
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "git"])
-def test_an_agent_that_is_another_one_is_announced_each_time(checkout: Checkout, ckpt: Ckpt, tmp_path: Path, agent: str) -> None:
+def test_an_agent_that_is_another_one_is_announced_each_time(
+    checkout: Checkout, ckpt: Ckpt, tmp_path: Path, agent: str
+) -> None:
     marker = tmp_path / "marker"
-    checkout.commit("agents", **{"gitckpt.toml": f"[agents.{agent}]\ncommand = \"touch '{marker}'\"\n", "plan.md": "x"})
-    words = ["loop", "plan.md", "--agent", agent, "--done", "true", "--until-tests-pass", "--tests", "true", "--max-iterations", "1"]
+    checkout.commit(
+        "agents",
+        **{"gitckpt.toml": f"[agents.{agent}]\ncommand = \"touch '{marker}'\"\n", "plan.md": "x"},
+    )
+    words = [
+        "loop",
+        "plan.md",
+        "--agent",
+        agent,
+        "--done",
+        "true",
+        "--until-tests-pass",
+        "--tests",
+        "true",
+        "--max-iterations",
+        "1",
+    ]
     for _ in range(2):
         done = ckpt(*words, at=checkout)
-        assert done.err.count(f"warning: gitckpt.toml redefines the agent {agent}: touch '{marker}'\n") == 1, done.err
+        assert (
+            done.err.count(f"warning: gitckpt.toml redefines the agent {agent}: touch '{marker}'\n")
+            == 1
+        ), done.err
         assert marker.exists()
         marker.unlink()
 
 
 def test_agents_with_names_of_their_own_are_not_announced(checkout: Checkout, ckpt: Ckpt) -> None:
-    checkout.commit("agents", **{"gitckpt.toml": '[agents.mine]\ncommand = "true"\n[agents.claude]\ncommand = "false"\n', "plan.md": "x"})
-    done = ckpt("loop", "plan.md", "--agent", "mine", "--until-tests-pass", "--tests", "true", "--max-iterations", "1", at=checkout)
+    checkout.commit(
+        "agents",
+        **{
+            "gitckpt.toml": '[agents.mine]\ncommand = "true"\n[agents.claude]\ncommand = "false"\n',
+            "plan.md": "x",
+        },
+    )
+    done = ckpt(
+        "loop",
+        "plan.md",
+        "--agent",
+        "mine",
+        "--until-tests-pass",
+        "--tests",
+        "true",
+        "--max-iterations",
+        "1",
+        at=checkout,
+    )
     assert "redefines" not in done.err
 
 
@@ -183,19 +261,36 @@ def test_a_run_that_goes_on_calls_no_other_agent_than_it_was_started_with(
     marker = tmp_path / "marker"
     said = f'[agents.{agent}]\ncommand = "exit 1"\n'
     checkout.commit("agents", **{"gitckpt.toml": said, "plan.md": "x"})
-    words = ["loop", "plan.md", "--agent", agent, "--tests", "false", "--until-tests-pass", "--max-iterations", "1"]
+    words = [
+        "loop",
+        "plan.md",
+        "--agent",
+        agent,
+        "--tests",
+        "false",
+        "--until-tests-pass",
+        "--max-iterations",
+        "1",
+    ]
     assert ckpt(*words, at=checkout).code == 20
     assert ckpt("resume").code == 20  # it is the one that it was
     checkout.write("gitckpt.toml", f"[agents.{agent}]\ncommand = \"touch '{marker}'\"\n")
     done = ckpt("resume")
-    assert (done.code, f"started with something else: the agent {agent} is touch '{marker}'" in done.err) == (2, True), done.err
+    assert (
+        done.code,
+        f"started with something else: the agent {agent} is touch '{marker}'" in done.err,
+    ) == (2, True), done.err
     assert not marker.exists()
     ckpt("resume", "--accept-changes")
     assert marker.exists()
 
 
-@pytest.mark.parametrize("key", ['skip_with = ["plan"]', 'aliases = ["build"]'], ids=["skip_with", "aliases"])
-def test_a_branch_makes_no_run_skip_a_phase_or_take_one_for_another(checkout: Checkout, ckpt: Ckpt, key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ['skip_with = ["plan"]', 'aliases = ["build"]'], ids=["skip_with", "aliases"]
+)
+def test_a_branch_makes_no_run_skip_a_phase_or_take_one_for_another(
+    checkout: Checkout, ckpt: Ckpt, key: str
+) -> None:
     head = '[pipelines.ci]\ninputs = { plan = "x" }\n'
     compile_ = '[[pipelines.ci.phases]]\nname = "compile"\nrun = "exit 1"\n'
     test = '[[pipelines.ci.phases]]\nname = "test"\nrun = "exit 1"\n'
@@ -205,14 +300,18 @@ def test_a_branch_makes_no_run_skip_a_phase_or_take_one_for_another(checkout: Ch
     for words in (["resume"], ["resume", "--from", "test"]):
         done = ckpt(*words)
         assert done.code == 2
-        assert f"was started with something else: phase 'test': {key.partition(' ')[0]}\n" in done.err
+        assert (
+            f"was started with something else: phase 'test': {key.partition(' ')[0]}\n" in done.err
+        )
     assert ckpt("resume", "--accept-changes").code == 20
 
 
 def test_a_run_whose_driver_is_killed_at_its_start_goes_on_with_its_agents(
     checkout: Checkout, ckpt: Ckpt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkout.commit("agents", **{"gitckpt.toml": '[agents.mine]\ncommand = "exit 1"\n', "plan.md": "x"})
+    checkout.commit(
+        "agents", **{"gitckpt.toml": '[agents.mine]\ncommand = "exit 1"\n', "plan.md": "x"}
+    )
 
     class Killed(BaseException):
         pass
@@ -220,7 +319,17 @@ def test_a_run_whose_driver_is_killed_at_its_start_goes_on_with_its_agents(
     def kill(*_: object, **__: object) -> None:
         raise Killed
 
-    words = ["loop", "plan.md", "--agent", "mine", "--tests", "false", "--until-tests-pass", "--max-iterations", "1"]
+    words = [
+        "loop",
+        "plan.md",
+        "--agent",
+        "mine",
+        "--tests",
+        "false",
+        "--until-tests-pass",
+        "--max-iterations",
+        "1",
+    ]
     with monkeypatch.context() as patched:
         patched.setattr(ActiveRun, "resume", kill)
         with pytest.raises(Killed):
@@ -245,7 +354,12 @@ CALLS: dict[str, list[list[str]]] = {
     "status": [[], ["--json"]],
     "start": [["by hand"]],
     "finish": [[]],
-    "step": [["start", "WRITE", "--track", "t"], ["next"], ["show"], ["start", "WRITE", "--track", "u", "--graph", "docs"]],
+    "step": [
+        ["start", "WRITE", "--track", "t"],
+        ["next"],
+        ["show"],
+        ["start", "WRITE", "--track", "u", "--graph", "docs"],
+    ],
     "cancel": [["work"]],
     "remove": [["latest"]],
     "expire": [["--dry-run"], []],
@@ -265,9 +379,17 @@ CALLS: dict[str, list[list[str]]] = {
 """What each other command is called with; one that is new has to stand here."""
 
 
-def test_no_command_executes_anything_that_it_does_not_name(lived_in: Checkout, ckpt: Ckpt, tmp_path: Path) -> None:
+def test_no_command_executes_anything_that_it_does_not_name(
+    lived_in: Checkout, ckpt: Ckpt, tmp_path: Path
+) -> None:
     marker = tmp_path / "marker"
-    lived_in.commit("a pipeline", **{"gitckpt.toml": '[[pipelines.ci.phases]]\nname = "one"\nrun = "exit 1"\n', "plan.md": "x"})
+    lived_in.commit(
+        "a pipeline",
+        **{
+            "gitckpt.toml": '[[pipelines.ci.phases]]\nname = "one"\nrun = "exit 1"\n',
+            "plan.md": "x",
+        },
+    )
     assert ckpt("run", "ci", at=lived_in).code == 20
     branches.commanding(lived_in, marker)
     hostile = (lived_in.path / "gitckpt.toml").read_text()
@@ -287,8 +409,12 @@ def test_no_command_executes_anything_that_it_does_not_name(lived_in: Checkout, 
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("words", [["run", "ci"], ["run", "plan.md"], ["loop", "plan.md"], ["review", "x"]])
-def test_who_names_it_has_it_executed(main_checkout: Checkout, ckpt: Ckpt, tmp_path: Path, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["run", "ci"], ["run", "plan.md"], ["loop", "plan.md"], ["review", "x"]]
+)
+def test_who_names_it_has_it_executed(
+    main_checkout: Checkout, ckpt: Ckpt, tmp_path: Path, words: list[str]
+) -> None:
     """The marker of the test above is one that can be touched."""
     branches.commanding(main_checkout, tmp_path / "marker")
     main_checkout.commit("a plan", **{"plan.md": "x"})
@@ -300,4 +426,8 @@ def test_who_names_it_has_it_executed(main_checkout: Checkout, ckpt: Ckpt, tmp_p
 def test_no_attack_loosens_anything(checkout: Checkout, attack: Callable[[Checkout], None]) -> None:
     attack(checkout)
     found = settings.read(discover(str(checkout.path)))
-    assert (found.policy, replace(found.limits, configured=None), found.notice != "") == (Policy(), Limits(), True)
+    assert (found.policy, replace(found.limits, configured=None), found.notice != "") == (
+        Policy(),
+        Limits(),
+        True,
+    )

@@ -91,7 +91,9 @@ def is_pwned(tmp_path: Path) -> bool:
 
 def call(vendored: Checkout, command: str, **env: str) -> forked.Done:
     words = [command, *WORDS.get(command, [])]
-    return forked.git_ckpt(*words, directory=vendored.path / "vendor.git", env={**os.environ, **env})
+    return forked.git_ckpt(
+        *words, directory=vendored.path / "vendor.git", env={**os.environ, **env}
+    )
 
 
 @pytest.mark.usefixtures("vendored")
@@ -114,7 +116,9 @@ def test_no_command_opens_it(vendored: Checkout, tmp_path: Path) -> None:
 ALL = pytest.param(tuple(COMMANDS), marks=pytest.mark.long, id="all")
 
 
-@pytest.mark.parametrize("commands", [pytest.param(("list", "show", "diff", "verify"), id="some"), ALL])
+@pytest.mark.parametrize(
+    "commands", [pytest.param(("list", "show", "diff", "verify"), id="some"), ALL]
+)
 def test_told_to_open_it_no_command_lets_git_fetch(
     vendored: Checkout,
     tmp_path: Path,
@@ -154,7 +158,9 @@ def test_the_advice_opens_it(vendored: Checkout) -> None:
     assert call(vendored, "list", GIT_DIR=words[0]).code == 0
 
 
-def test_one_in_a_linked_worktree_beneath_a_bare_repository(vendored: Checkout, tmp_path: Path) -> None:
+def test_one_in_a_linked_worktree_beneath_a_bare_repository(
+    vendored: Checkout, tmp_path: Path
+) -> None:
     vendored.git("clone", "--quiet", "--bare", ".", str(tmp_path / "main.git"))
     linked = tmp_path / "main.git/linked"
     Checkout(tmp_path / "main.git").git("worktree", "add", "--quiet", str(linked), "HEAD")
@@ -167,12 +173,16 @@ class TestBareRepositoriesThatAreTheUsersOwn:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
         assert discover(str(tmp_path / "bare.git/refs")).git_dir == str(tmp_path / "bare.git")
 
-    def test_one_with_its_worktree_around_it_is_opened(self, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_one_with_its_worktree_around_it_is_opened(
+        self, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "around/.bare"))
         (tmp_path / "around/.git").write_text("gitdir: ./.bare\n")
         Checkout(tmp_path / "around").git("worktree", "add", "--quiet", "side", "-b", "side")
         for place in (".bare", ".bare/refs", ".bare/worktrees/side"):
-            assert discover(str(tmp_path / "around" / place)).common_dir == str(tmp_path / "around/.bare")
+            assert discover(str(tmp_path / "around" / place)).common_dir == str(
+                tmp_path / "around/.bare"
+            )
 
     def test_what_lies_in_a_git_directory_is_opened(self, main_checkout: Checkout) -> None:
         main_checkout.git("init", "--quiet", "--bare", ".git/modules/sub")

@@ -29,7 +29,15 @@ ARGUMENT = ESCAPES.replace("\x00", "")
 CALLS: dict[str, list[list[str]]] = {
     "init": [["--hooks", ARGUMENT], []],
     "save": [["-m", ARGUMENT], ["--phase", ARGUMENT], ["--state", ARGUMENT]],
-    "list": [[], ["--all"], ["--json"], ["--run", RUN], ["--phase", ARGUMENT], ["--status", ARGUMENT], ["--commit", ARGUMENT]],
+    "list": [
+        [],
+        ["--all"],
+        ["--json"],
+        ["--run", RUN],
+        ["--phase", ARGUMENT],
+        ["--status", ARGUMENT],
+        ["--commit", ARGUMENT],
+    ],
     "show": [[FIRST], [THIRD], [FIRST, "--json"], [FIRST, "--state"], [RUN], [ARGUMENT]],
     "diff": [
         [FIRST],
@@ -41,14 +49,32 @@ CALLS: dict[str, list[list[str]]] = {
         [FIRST, "--", ARGUMENT],
     ],
     "resume": [
-        *([], [RUN], [FREE_RUN], [FREE_RUN, "--no-run"], [FREE_RUN, "--trust"], [FREE_RUN, "--fork"], [FREE_RUN, "--rewind"]),
-        *([THIRD, "--no-run"], [RUN, "--take-over"], [RUN, "--take-over", "--trust", "--from", ARGUMENT], [RUN, "--take-over", "--trust"]),
+        *(
+            [],
+            [RUN],
+            [FREE_RUN],
+            [FREE_RUN, "--no-run"],
+            [FREE_RUN, "--trust"],
+            [FREE_RUN, "--fork"],
+            [FREE_RUN, "--rewind"],
+        ),
+        *(
+            [THIRD, "--no-run"],
+            [RUN, "--take-over"],
+            [RUN, "--take-over", "--trust", "--from", ARGUMENT],
+            [RUN, "--take-over", "--trust"],
+        ),
         *([ARGUMENT], [RUN, "--path", ARGUMENT, "--no-run"], [RUN, "-i", ARGUMENT]),
     ],
     "restore": [[FIRST, "--dry-run"], [FIRST], [THIRD, ARGUMENT], [FIRST, "--json"], [ARGUMENT]],
     "undo": [[], ["--list"], ["--json"]],
     "redo": [[]],
-    "run": [[ARGUMENT], [ARGUMENT, "--dry-run"], ["plan-to-pr", "-i", f"plan={ARGUMENT}", "--dry-run"], ["plan-to-pr", "--key", ARGUMENT]],
+    "run": [
+        [ARGUMENT],
+        [ARGUMENT, "--dry-run"],
+        ["plan-to-pr", "-i", f"plan={ARGUMENT}", "--dry-run"],
+        ["plan-to-pr", "--key", ARGUMENT],
+    ],
     "loop": [[ARGUMENT], ["README", "--agent", ARGUMENT, "--dry-run"]],
     "review": [[ARGUMENT], ["README", "--coder", ARGUMENT, "--dry-run"]],
     "runs": [[], ["--json"], ["--status", ARGUMENT]],
@@ -56,12 +82,26 @@ CALLS: dict[str, list[list[str]]] = {
     "start": [[ARGUMENT], ["again", "--key", ARGUMENT], ["again", "--base", ARGUMENT]],
     "finish": [[RUN], [FREE_RUN], [ARGUMENT]],
     "step": [
-        *(["show", "--run", RUN], ["show", "--history", "--run", FREE_RUN], ["next", "--run", FREE_RUN], ["show", "--json", "--run", RUN]),
-        *(["start", ARGUMENT], [ARGUMENT], ["start", "EXECUTE", "--track", ARGUMENT], ["next", "--plan", ARGUMENT]),
+        *(
+            ["show", "--run", RUN],
+            ["show", "--history", "--run", FREE_RUN],
+            ["next", "--run", FREE_RUN],
+            ["show", "--json", "--run", RUN],
+        ),
+        *(
+            ["start", ARGUMENT],
+            [ARGUMENT],
+            ["start", "EXECUTE", "--track", ARGUMENT],
+            ["next", "--plan", ARGUMENT],
+        ),
     ],
     "cancel": [[FREE_RUN], [ARGUMENT]],
     "remove": [[THIRD], [ARGUMENT]],
-    "expire": [["--dry-run", "--all"], ["--all", "--older-than", "0s", "--keep-last", "0"], ["--older-than", ARGUMENT]],
+    "expire": [
+        ["--dry-run", "--all"],
+        ["--all", "--older-than", "0s", "--keep-last", "0"],
+        ["--older-than", ARGUMENT],
+    ],
     "verify": [[], ["--json"], ["--contents"], ["--repair"]],
     "doctor": [[], ["--json"]],
     "du": [[], ["--runs"], ["--json"]],
@@ -72,14 +112,22 @@ CALLS: dict[str, list[list[str]]] = {
     "complete": [["--", "show", ""], ["--", "status", ARGUMENT]],
     "allow": [[], [ARGUMENT]],
     "import": [["."], [ARGUMENT], [".", "--format", ARGUMENT]],
-    "export": [[SECOND, "--format", "rlm-act"], [FIRST, "--format", "forge"], [ARGUMENT, "--format", ARGUMENT]],
+    "export": [
+        [SECOND, "--format", "rlm-act"],
+        [FIRST, "--format", "forge"],
+        [ARGUMENT, "--format", ARGUMENT],
+    ],
     "notes": [[], [ARGUMENT]],
 }
 """Command → the ways in which it is called."""
 
 BUILDERS: dict[str, tuple[Callable[[Checkout], object], ...]] = {
     "documents": (escapes.history_full_of_escapes, escapes.documents_full_of_escapes),
-    "others": (escapes.documents_full_of_escapes, escapes.lease_full_of_escapes, escapes.invalid_documents),
+    "others": (
+        escapes.documents_full_of_escapes,
+        escapes.lease_full_of_escapes,
+        escapes.invalid_documents,
+    ),
     "settings": (escapes.documents_full_of_escapes, escapes.settings_full_of_escapes),
 }
 
@@ -107,7 +155,11 @@ def on_terminal(args: Sequence[str], at: Path) -> str:
 
     reader = threading.Thread(target=listen)
     reader.start()
-    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "TERM")} | {"TERM": "xterm"}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "COLUMNS", "TERM")
+    } | {"TERM": "xterm"}
     forked.git_ckpt(*args, directory=at, env=env, terminal=os.ttyname(follower))
     os.close(follower)
     reader.join()
@@ -131,12 +183,21 @@ def test_every_text_of_a_document_is_full_of_escapes(main_checkout: Checkout) ->
     found: dict[str, bool] = {}
     for id_ in (FIRST, SECOND, THIRD):
         ref = f"refs/checkpoints/{id_}"
-        document = jsonable.document(codec.decode(main_checkout.git("cat-file", "blob", ref).encode(), ref))
+        document = jsonable.document(
+            codec.decode(main_checkout.git("cat-file", "blob", ref).encode(), ref)
+        )
         for path, text in escapes.texts(document):
             found[path] = found.get(path, False) or ESCAPES in text
     fields = {path for path in found if not path.endswith(".more") and path != "more"}
     assert {path for path in fields if not found[path]} <= escapes.CONSTRAINED
-    assert {"worktree.operation", "worktree.degraded", "attempt.output", "pipeline.autonomy", "progress.current_task", "branch"} <= fields
+    assert {
+        "worktree.operation",
+        "worktree.degraded",
+        "attempt.output",
+        "pipeline.autonomy",
+        "progress.current_task",
+        "branch",
+    } <= fields
 
 
 @pytest.mark.sampled(36)
@@ -161,31 +222,55 @@ def test_a_stored_document_is_escaped_on_a_terminal(main_checkout: Checkout) -> 
 
 def test_something_hostile_is_shown(main_checkout: Checkout) -> None:
     escapes.documents_full_of_escapes(main_checkout)
-    shown = on_terminal(["list"], main_checkout.path) + on_terminal(["show", FIRST], main_checkout.path)
+    shown = on_terminal(["list"], main_checkout.path) + on_terminal(
+        ["show", FIRST], main_checkout.path
+    )
     assert shown.count("\\x1b]0;title\\x07\\x1b[2J\\x1b[35m\\u{202e}") > 10
 
 
 def test_what_git_stands_for_is_escaped(main_checkout: Checkout) -> None:
     assert escapes.strange("a\x1b[1mb\x1b[0m\r\x1b[K\x1b[3F\n\t") == []
-    assert set(escapes.strange(ESCAPES)) == set("\x1b\x07\u202e\u2066\u200f\x9b\x9d\x9c\x7f\r\x08\x0b\x00\u2028\ufeff")
+    assert set(escapes.strange(ESCAPES)) == set(
+        "\x1b\x07\u202e\u2066\u200f\x9b\x9d\x9c\x7f\r\x08\x0b\x00\u2028\ufeff"
+    )
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("phase", ["it's", "a b", "'; touch owned; '", "$(touch owned)`touch owned`", 'say "x" \\ !'])
+@pytest.mark.parametrize(
+    "phase", ["it's", "a b", "'; touch owned; '", "$(touch owned)`touch owned`", 'say "x" \\ !']
+)
 def test_a_command_that_is_advised_can_be_pasted(main_checkout: Checkout, phase: str) -> None:
     """What follows `next` and `to go on` is run by a shell in which `git` only says how it was called."""
     from dataclasses import replace
 
     escapes.documents_full_of_escapes(main_checkout)
-    document = codec.decode(main_checkout.git("cat-file", "blob", f"refs/checkpoints/{FIRST}").encode(), f"refs/checkpoints/{FIRST}")
-    blocked = replace(document, label=f"{phase}-blocked", attempt=replace(document.attempt, phase=phase) if document.attempt else None)
+    document = codec.decode(
+        main_checkout.git("cat-file", "blob", f"refs/checkpoints/{FIRST}").encode(),
+        f"refs/checkpoints/{FIRST}",
+    )
+    blocked = replace(
+        document,
+        label=f"{phase}-blocked",
+        attempt=replace(document.attempt, phase=phase) if document.attempt else None,
+    )
     oid = main_checkout.git("hash-object", "-w", "--stdin", data=codec.encode(blocked))
     main_checkout.git("update-ref", f"refs/checkpoints/{FIRST}", oid)
     main_checkout.git("update-ref", "-d", f"refs/checkpoints/{SECOND}")
     main_checkout.git("update-ref", f"refs/ckpt/runs/{RUN}", oid)
     said = forked.git_ckpt("status", RUN, directory=main_checkout.path).out
-    command = next(line for line in said.splitlines() if line.startswith("next")).removeprefix("next").strip()
-    assert called(command, main_checkout.path) == ["ckpt", "resume", RUN, "--from", phase, "--trust"]
+    command = (
+        next(line for line in said.splitlines() if line.startswith("next"))
+        .removeprefix("next")
+        .strip()
+    )
+    assert called(command, main_checkout.path) == [
+        "ckpt",
+        "resume",
+        RUN,
+        "--from",
+        phase,
+        "--trust",
+    ]
     assert not (main_checkout.path / "owned").exists()
 
 
@@ -194,7 +279,9 @@ def test_a_file_beside_a_run_can_be_read_by_the_command_shown(main_checkout: Che
     said = forked.git_ckpt("show", FIRST, directory=main_checkout.path).out
     line = next(line for line in said.splitlines() if "beside it" in line and "title" in line)
     command = line[line.index("(git ") + 1 :].removesuffix(")")
-    found = subprocess.run(["bash", "-c", command], cwd=main_checkout.path, capture_output=True, check=True)
+    found = subprocess.run(
+        ["bash", "-c", command], cwd=main_checkout.path, capture_output=True, check=True
+    )
     assert found.stdout == f"{ESCAPES}\n".encode()
     assert not (main_checkout.path / "owned").exists()
 

@@ -38,7 +38,12 @@ CALLS: dict[str, list[str]] = {
         "show {run}",
     ],
     "diff": ["diff {good}", "diff {bad}", "diff {bad} {good}"],
-    "resume": ["resume", "resume {run}", "resume {good} --into there", "resume {bad} --into elsewhere"],
+    "resume": [
+        "resume",
+        "resume {run}",
+        "resume {good} --into there",
+        "resume {bad} --into elsewhere",
+    ],
     "restore": ["restore {good}", "restore {bad}"],
     "run": ["run ci", "run nothing"],
     "loop": ["loop README"],
@@ -79,7 +84,10 @@ Attacked = Callable[[str], Victim]
 @pytest.fixture
 def victim(main_checkout: Checkout) -> Victim:
     """A repository with a checkpoint, and a run with a key and a lease that was given back."""
-    main_checkout.write("gitckpt.toml", '[pipelines.ci]\nphases = ["test"]\n\n[pipelines.ci.steps.test]\ncommand = "true"\n')
+    main_checkout.write(
+        "gitckpt.toml",
+        '[pipelines.ci]\nphases = ["test"]\n\n[pipelines.ci.steps.test]\ncommand = "true"\n',
+    )
     main_checkout.git("add", ".")
     main_checkout.git("commit", "-q", "-m", "settings")
     with Store.open(main_checkout.path) as store:
@@ -99,7 +107,13 @@ def limited() -> None:
 
 def words(call: str, victim: Victim) -> list[str]:
     """Returns the words of a call."""
-    named = {"good": victim.checkpoint, "bad": BAD, "run": victim.run, "of_run": victim.of_run, "prefix": BAD[:8]}
+    named = {
+        "good": victim.checkpoint,
+        "bad": BAD,
+        "run": victim.run,
+        "of_run": victim.of_run,
+        "prefix": BAD[:8],
+    }
     return [word.format(**named) for word in call.split()]
 
 
@@ -123,7 +137,9 @@ def tried(command: str, victim: Victim, spawn: Spawn, scratch: Path) -> None:
         require_sound(f"list after {call}", listed)
         removed = words(call, victim)[1:] if command == "remove" else []
         for good in (victim.checkpoint, victim.of_run):
-            assert (good[:8] in listed.out) or good in removed or command in ("expire", "uninit"), f"{call}: {listed.out}{listed.err}"
+            assert (good[:8] in listed.out) or good in removed or command in ("expire", "uninit"), (
+                f"{call}: {listed.out}{listed.err}"
+            )
         shutil.rmtree(copy, ignore_errors=True)  # maintenance may be at work there
 
 
@@ -137,8 +153,12 @@ def test_all_attacks_on_checkpoints_at_once(victim: Victim, spawn: Spawn, tmp_pa
     for number, make in enumerate(bombs.DOCUMENTS.values()):
         data = make()
         ref = bombs.REF[:-2] + f"{number:02x}"
-        victim.blob(ref, data.replace(BAD, ref.rpartition("/")[2]) if isinstance(data, str) else data)
-    require_sound("list", spawn("list", at=victim.at, preexec=limited))  # from here on, what is bad is known
+        victim.blob(
+            ref, data.replace(BAD, ref.rpartition("/")[2]) if isinstance(data, str) else data
+        )
+    require_sound(
+        "list", spawn("list", at=victim.at, preexec=limited)
+    )  # from here on, what is bad is known
     for command in COMMANDS:
         tried(command, victim, spawn, tmp_path)
 
@@ -146,11 +166,15 @@ def test_all_attacks_on_checkpoints_at_once(victim: Victim, spawn: Spawn, tmp_pa
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each attack takes a minute: with `--long` all of them, otherwise some."""
     if metafunc.function is test_each_attack_on_each_command:
-        metafunc.parametrize("name", list(ATTACKS)[:: 1 if metafunc.config.getoption("--long") else _EVERY])
+        metafunc.parametrize(
+            "name", list(ATTACKS)[:: 1 if metafunc.config.getoption("--long") else _EVERY]
+        )
 
 
 @pytest.mark.long
-def test_each_attack_on_each_command(victim: Victim, name: str, spawn: Spawn, tmp_path: Path) -> None:
+def test_each_attack_on_each_command(
+    victim: Victim, name: str, spawn: Spawn, tmp_path: Path
+) -> None:
     ATTACKS[name](victim)
     for command in COMMANDS:
         tried(command, victim, spawn, tmp_path)
@@ -164,28 +188,44 @@ def test_of_names_without_end_the_beginning_is_told(victim: Victim, spawn: Spawn
 
 
 @pytest.mark.sampled(36)
-@pytest.mark.parametrize("name", [name for name in ATTACKS if name.startswith(("document_", "checkpoint_", "large_tree"))])
-def test_a_checkpoint_that_is_none_is_a_problem_and_can_be_removed(victim: Victim, name: str, spawn: Spawn) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [name for name in ATTACKS if name.startswith(("document_", "checkpoint_", "large_tree"))],
+)
+def test_a_checkpoint_that_is_none_is_a_problem_and_can_be_removed(
+    victim: Victim, name: str, spawn: Spawn
+) -> None:
     ATTACKS[name](victim)
-    assert bombs.REF in victim.at.refs("refs/checkpoints") or name == "checkpoint_that_stands_for_nothing"
+    assert (
+        bombs.REF in victim.at.refs("refs/checkpoints")
+        or name == "checkpoint_that_stands_for_nothing"
+    )
     done = spawn("remove", BAD[:8], at=victim.at, preexec=limited)
     if name == "checkpoint_that_stands_for_nothing":
         assert done.code == 12
         return
     assert (done.code, done.out) == (0, f"{BAD}\n"), done.err
     assert bombs.REF not in victim.at.refs("refs/checkpoints")
-    assert {victim.checkpoint, victim.of_run} <= {ref.rpartition("/")[2] for ref in victim.at.refs("refs/checkpoints")}
+    assert {victim.checkpoint, victim.of_run} <= {
+        ref.rpartition("/")[2] for ref in victim.at.refs("refs/checkpoints")
+    }
 
 
 @pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", bombs.SNAPSHOTS)
-def test_a_snapshot_without_end_is_refused_and_keeps_nobody_from_the_others(victim: Victim, name: str, spawn: Spawn) -> None:
+def test_a_snapshot_without_end_is_refused_and_keeps_nobody_from_the_others(
+    victim: Victim, name: str, spawn: Spawn
+) -> None:
     ATTACKS[f"checkpoint_of_endless_{name}"](victim)
     for call in ("list", "show {bad}", "verify", "du", "save -m x"):
         require_sound(call, spawn(*words(call, victim), at=victim.at, preexec=limited))
     for call in ("diff {bad}", "restore --dry-run {bad}", "restore {bad}", "resume {bad}"):
         done = spawn(*words(call, victim), at=victim.at, preexec=limited)
-        assert (done.code, "holds more than 10,000,000 paths, or directories within each other without end" in done.err) == (14, True), call
+        assert (
+            done.code,
+            "holds more than 10,000,000 paths, or directories within each other without end"
+            in done.err,
+        ) == (14, True), call
     assert spawn("remove", BAD[:8], at=victim.at, preexec=limited).code == 0
     assert spawn("restore", "--dry-run", victim.checkpoint, at=victim.at).code == 0

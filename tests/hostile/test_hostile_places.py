@@ -28,7 +28,9 @@ from tests.hostile import places
 from tests.house_rules import SOURCES
 
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to somebody else, which root alone may do")
+as_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="gives files to somebody else, which root alone may do"
+)
 
 
 @pytest.fixture
@@ -39,7 +41,11 @@ def elsewhere(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("build", [places.linked_private, places.linked_worktrees, places.linked_ignore], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "build",
+    [places.linked_private, places.linked_worktrees, places.linked_ignore],
+    ids=lambda each: each.__name__,
+)
 def test_no_worktree_is_made_behind_a_link(
     plain: Store, main_checkout: Checkout, elsewhere: Path, build: Callable[[Checkout, Path], None]
 ) -> None:
@@ -50,7 +56,9 @@ def test_no_worktree_is_made_behind_a_link(
     assert list(elsewhere.iterdir()) == []
 
 
-@pytest.mark.parametrize("build", [places.linked_private, places.linked_runs], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "build", [places.linked_private, places.linked_runs], ids=lambda each: each.__name__
+)
 def test_no_file_of_a_run_is_written_or_read_behind_a_link(
     plain: Store, main_checkout: Checkout, elsewhere: Path, build: Callable[[Checkout, Path], None]
 ) -> None:
@@ -65,7 +73,9 @@ def test_no_file_of_a_run_is_written_or_read_behind_a_link(
     assert list(elsewhere.iterdir()) == []
 
 
-def test_what_killed_processes_left_is_not_looked_for_behind_a_link(plain: Store, main_checkout: Checkout, elsewhere: Path) -> None:
+def test_what_killed_processes_left_is_not_looked_for_behind_a_link(
+    plain: Store, main_checkout: Checkout, elsewhere: Path
+) -> None:
     places.linked_worktrees(main_checkout, elsewhere)
     (elsewhere / ".making-0").mkdir()
     with pytest.raises(WorktreeError):
@@ -73,7 +83,9 @@ def test_what_killed_processes_left_is_not_looked_for_behind_a_link(plain: Store
     assert [each.name for each in elsewhere.iterdir()] == [".making-0"]
 
 
-def test_a_link_at_the_place_of_a_worktree_is_none(plain: Store, main_checkout: Checkout, elsewhere: Path) -> None:
+def test_a_link_at_the_place_of_a_worktree_is_none(
+    plain: Store, main_checkout: Checkout, elsewhere: Path
+) -> None:
     made = plain.save("a-complete", {})
     root = main_checkout.path / ".ckpt/worktrees"
     root.mkdir(parents=True)
@@ -95,16 +107,24 @@ def test_a_place_that_is_replaced_meanwhile_is_noticed(tmp_path: Path, elsewhere
         swap()
 
 
-def test_the_users_own_place_may_be_a_link(plain: Store, main_checkout: Checkout, elsewhere: Path, tmp_path: Path) -> None:
+def test_the_users_own_place_may_be_a_link(
+    plain: Store, main_checkout: Checkout, elsewhere: Path, tmp_path: Path
+) -> None:
     (tmp_path / "link").symlink_to(elsewhere)
     main_checkout.git("config", "ckpt.worktreeDir", str(tmp_path / "link"))
     made = plain.resume(plain.save("a-complete", {}))
     assert Path(made.path).resolve().parent == elsewhere
 
 
-@pytest.mark.parametrize("build", [places.linked_settings, places.dangling_settings], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "build", [places.linked_settings, places.dangling_settings], ids=lambda each: each.__name__
+)
 def test_settings_behind_a_link_are_neither_read_nor_written(
-    plain: Store, main_checkout: Checkout, elsewhere: Path, ckpt: Ckpt, build: Callable[[Checkout, Path], None]
+    plain: Store,
+    main_checkout: Checkout,
+    elsewhere: Path,
+    ckpt: Ckpt,
+    build: Callable[[Checkout, Path], None],
 ) -> None:
     build(main_checkout, elsewhere)
     before = {path: path.read_bytes() for path in elsewhere.iterdir()}
@@ -118,9 +138,13 @@ def test_settings_behind_a_link_are_neither_read_nor_written(
 
 
 @pytest.mark.parametrize(
-    "words", [["save"], ["list"], ["verify"], ["hook", "post-commit"], ["expire"], ["runs"], ["du"]], ids=lambda each: each[0]
+    "words",
+    [["save"], ["list"], ["verify"], ["hook", "post-commit"], ["expire"], ["runs"], ["du"]],
+    ids=lambda each: each[0],
 )
-def test_the_private_directory_is_no_link(main_checkout: Checkout, elsewhere: Path, ckpt: Ckpt, words: list[str]) -> None:
+def test_the_private_directory_is_no_link(
+    main_checkout: Checkout, elsewhere: Path, ckpt: Ckpt, words: list[str]
+) -> None:
     places.linked_git_private(main_checkout, elsewhere)
     done = ckpt(*words, at=main_checkout)
     assert done.code in (0, 1, 14), done
@@ -130,7 +154,9 @@ def test_the_private_directory_is_no_link(main_checkout: Checkout, elsewhere: Pa
 
 @as_root
 @pytest.mark.parametrize("place", [".git/ckpt", ".ckpt"])
-def test_a_directory_of_somebody_else_is_not_used(plain: Store, main_checkout: Checkout, place: str) -> None:
+def test_a_directory_of_somebody_else_is_not_used(
+    plain: Store, main_checkout: Checkout, place: str
+) -> None:
     made = plain.save("a-complete", {})
     (main_checkout.path / place).mkdir(exist_ok=True)
     os.chown(main_checkout.path / place, NOBODY, NOBODY)
@@ -155,7 +181,10 @@ def test_removal_follows_no_link(tmp_path: Path, elsewhere: Path) -> None:
     (doomed / "inner").chmod(0o500)
     delete_directory(str(doomed))
     assert not doomed.exists()
-    assert (stat.S_IMODE(elsewhere.stat().st_mode), (elsewhere / "precious").read_text()) == (0o500, "x")
+    assert (stat.S_IMODE(elsewhere.stat().st_mode), (elsewhere / "precious").read_text()) == (
+        0o500,
+        "x",
+    )
 
 
 def test_removal_is_as_deep_as_it_takes(tmp_path: Path) -> None:
@@ -175,8 +204,16 @@ def test_removal_is_as_deep_as_it_takes(tmp_path: Path) -> None:
 
 
 def test_one_module_knows_the_names_of_our_directories() -> None:
-    found = [path for path, text in SOURCES.items() if re.search(r'"\.ckpt["/]|"ckpt-runs"|common_dir, "ckpt"', text)]
-    assert sorted(found) == ["gitckpt/cli/commands/demo.py", "gitckpt/git/files/premises.py", "gitckpt/git/repository.py"]
+    found = [
+        path
+        for path, text in SOURCES.items()
+        if re.search(r'"\.ckpt["/]|"ckpt-runs"|common_dir, "ckpt"', text)
+    ]
+    assert sorted(found) == [
+        "gitckpt/cli/commands/demo.py",
+        "gitckpt/git/files/premises.py",
+        "gitckpt/git/repository.py",
+    ]
 
 
 @pytest.fixture(params=[0, 0o022, 0o077], ids=oct)
@@ -195,18 +232,27 @@ def test_what_is_ours_is_for_nobody_else(plain: Store, main_checkout: Checkout, 
     files = run_files.of_run(inside(plain).repository, "20270115-080001-x")
     run_files.replace_file(os.path.join(files.path, "input", "plan"), b"x")
     private = Path(inside(plain).repository.private_dir)
-    found = [private, *private.rglob("*"), Path(files.path).parent, *Path(files.path).parent.rglob("*")]
+    found = [
+        private,
+        *private.rglob("*"),
+        Path(files.path).parent,
+        *Path(files.path).parent.rglob("*"),
+    ]
     assert {each.name for each in found} >= {"index.sqlite", "write.lock", "plan"}
     assert {stat.S_IMODE(each.stat().st_mode) for each in found} == {0o700, 0o600}
 
 
-MEMBER = "import os, sys; os.umask(0o022); from gitckpt.cli.main import run; sys.exit(run(sys.argv[1:]))"
+MEMBER = (
+    "import os, sys; os.umask(0o022); from gitckpt.cli.main import run; sys.exit(run(sys.argv[1:]))"
+)
 
 
 @pytest.fixture
 def public() -> Iterator[Path]:
     """A directory that everybody may enter, which those of the tests are not."""
-    path = Path(tempfile.mkdtemp(dir="/tmp"))  # the one of the tests may be below a directory that nobody else may enter
+    path = Path(
+        tempfile.mkdtemp(dir="/tmp")
+    )  # the one of the tests may be below a directory that nobody else may enter
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)
@@ -214,12 +260,20 @@ def public() -> Iterator[Path]:
 
 @pytest.mark.long
 @as_root
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv to become somebody else with")
-def test_a_shared_repository_is_shared_with_its_group(public: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (public / ".gitconfig").write_text(f"{(sealed / '.gitconfig').read_text()}[safe]\n    directory = *\n")
+@pytest.mark.skipif(
+    shutil.which("setpriv") is None, reason="there is no setpriv to become somebody else with"
+)
+def test_a_shared_repository_is_shared_with_its_group(
+    public: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (public / ".gitconfig").write_text(
+        f"{(sealed / '.gitconfig').read_text()}[safe]\n    directory = *\n"
+    )
     monkeypatch.setenv("HOME", str(public))
     here = Checkout(public / "shared")
-    subprocess.run([git_executable(), "init", "--quiet", "--shared=group", str(here.path)], check=True)
+    subprocess.run(
+        [git_executable(), "init", "--quiet", "--shared=group", str(here.path)], check=True
+    )
     here.commit(README="x\n")
     for path in [here.path, *here.path.rglob("*")]:
         os.chown(path, 5001, 5000)
@@ -227,7 +281,11 @@ def test_a_shared_repository_is_shared_with_its_group(public: Path, sealed: Path
 
     def member(uid: int, *words: str) -> str:
         # To read is for Python, which may be installed where nobody else may look; to write is what this is about.
-        rights = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search", "--bounding-set=-all,+dac_read_search")
+        rights = (
+            "--inh-caps=-all,+dac_read_search",
+            "--ambient-caps=-all,+dac_read_search",
+            "--bounding-set=-all,+dac_read_search",
+        )
         become = ["setpriv", f"--reuid={uid}", "--regid=5000", "--clear-groups", *rights]
         done = subprocess.run(
             [*become, sys.executable, "-c", MEMBER, *words],
@@ -271,18 +329,26 @@ class TestAHookInAnothersRepository:
         assert sorted((theirs.path / ".git").rglob("*")) == before
 
     @pytest.mark.sampled(2)
-    @pytest.mark.parametrize("event", ["post-merge", "post-rewrite", "pre-auto-gc", "maintain", "pack"])
+    @pytest.mark.parametrize(
+        "event", ["post-merge", "post-rewrite", "pre-auto-gc", "maintain", "pack"]
+    )
     def test_nor_at_any_event(self, theirs: Checkout, ckpt: Ckpt, event: str) -> None:
         before = sorted((theirs.path / ".git").rglob("*"))
         ckpt("hook", event, at=theirs)
         assert sorted((theirs.path / ".git").rglob("*")) == before
 
     @pytest.mark.parametrize("part", [".", ".git"])
-    def test_one_part_of_somebody_else_is_enough(self, main_checkout: Checkout, ckpt: Ckpt, part: str) -> None:
+    def test_one_part_of_somebody_else_is_enough(
+        self, main_checkout: Checkout, ckpt: Ckpt, part: str
+    ) -> None:
         os.chown(main_checkout.path / part, NOBODY, NOBODY)
         assert "dubious ownership" in ckpt("hook", "post-commit", at=main_checkout).err
 
-    def test_what_the_user_calls_safe_is_recorded(self, theirs: Checkout, ckpt: Ckpt, sealed: Path) -> None:
-        (sealed / ".gitconfig").write_text(f"{(sealed / '.gitconfig').read_text()}[safe]\n    directory = *\n")
+    def test_what_the_user_calls_safe_is_recorded(
+        self, theirs: Checkout, ckpt: Ckpt, sealed: Path
+    ) -> None:
+        (sealed / ".gitconfig").write_text(
+            f"{(sealed / '.gitconfig').read_text()}[safe]\n    directory = *\n"
+        )
         assert ckpt("hook", "post-commit", at=theirs).err == ""
         assert len(theirs.refs("refs/checkpoints")) == 1

@@ -35,7 +35,13 @@ def everything(place: Path, but: Path) -> dict[str, tuple[int, bytes]]:
         for name in [*directories, *files]:
             path = Path(parent, name)
             status = path.lstat()
-            content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+            content = (
+                os.readlink(path).encode()
+                if path.is_symlink()
+                else path.read_bytes()
+                if path.is_file()
+                else b""
+            )
             found[str(path.relative_to(place))] = status.st_mode, content
     return found
 
@@ -68,15 +74,30 @@ def _fill(main_checkout: Checkout, marker: Path, scratch: Path) -> None:
     branches.commanding(main_checkout, marker)
     enemy = Forger(main_checkout, scratch / "forger")
     evil = f"all test build:\n\t@touch '{marker}'\n"
-    forger.run_of_2099(enemy, "ci", ["one"], attacked={"Makefile": evil, "git-merge-x/evil": f"#!/bin/sh\ntouch '{marker}'\n"})
+    forger.run_of_2099(
+        enemy,
+        "ci",
+        ["one"],
+        attacked={"Makefile": evil, "git-merge-x/evil": f"#!/bin/sh\ntouch '{marker}'\n"},
+    )
     enemy.fetched()
     escapes.documents_full_of_escapes(main_checkout)
     escapes.lease_full_of_escapes(main_checkout)
     escapes.invalid_documents(main_checkout)
     for number, make in enumerate(bombs.DOCUMENTS.values()):
         data, ref = make(), f"{bombs.REF[:-2]}{number:02x}"
-        text = data.replace(bombs.REF.rpartition("/")[2], ref.rpartition("/")[2]) if isinstance(data, str) else data
-        main_checkout.git("update-ref", ref, main_checkout.git("hash-object", "-w", "--literally", "-t", "blob", "--stdin", data=text))
+        text = (
+            data.replace(bombs.REF.rpartition("/")[2], ref.rpartition("/")[2])
+            if isinstance(data, str)
+            else data
+        )
+        main_checkout.git(
+            "update-ref",
+            ref,
+            main_checkout.git(
+                "hash-object", "-w", "--literally", "-t", "blob", "--stdin", data=text
+            ),
+        )
 
 
 def _forge_operation(checkout: Checkout, store: Store, marker: Path) -> None:
@@ -89,7 +110,11 @@ def _forge_operation(checkout: Checkout, store: Store, marker: Path) -> None:
     place = checkout.main / ".git" / "rebase-merge"
     place.mkdir()
     head = checkout.git("rev-parse", "HEAD")
-    for name, text in {**files, "rebase-merge/head-name": "refs/heads/main\n", "rebase-merge/orig-head": f"{head}\n"}.items():
+    for name, text in {
+        **files,
+        "rebase-merge/head-name": "refs/heads/main\n",
+        "rebase-merge/orig-head": f"{head}\n",
+    }.items():
         (checkout.main / ".git" / name).write_text(text)
     (place / "onto").write_text(f"{head}\n")
     assert store.save("evil-complete", {}).tree is not None
@@ -100,11 +125,15 @@ def _forge_operation(checkout: Checkout, store: Store, marker: Path) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """With `--long` all commands, in each of the ways in which they are called; otherwise each third, in the first of them."""
     if "command" in metafunc.fixturenames:
-        metafunc.parametrize("command", list(COMMANDS)[:: 1 if metafunc.config.getoption("--long") else 3])
+        metafunc.parametrize(
+            "command", list(COMMANDS)[:: 1 if metafunc.config.getoption("--long") else 3]
+        )
 
 
 @pytest.mark.long
-def test_nothing_outside_changes_and_nothing_runs(filled: Checkout, outside: Path, command: str, request: pytest.FixtureRequest) -> None:
+def test_nothing_outside_changes_and_nothing_runs(
+    filled: Checkout, outside: Path, command: str, request: pytest.FixtureRequest
+) -> None:
     home = Path(os.environ["HOME"])  # beside the place, as are the copies of this test alone
     known = [words for words in CALLS[command] if command not in NAMING or "--dry-run" in words]
     calls = [
@@ -120,5 +149,9 @@ def test_nothing_outside_changes_and_nothing_runs(filled: Checkout, outside: Pat
         assert "Traceback" not in done.err, (words, done)
         assert (everything(outside, copy), everything(home, copy)) == before[:2], (words, done)
         assert not (outside / MARKER).exists(), (words, done)
-        assert Checkout(copy).refs("refs/heads") == before[2] or command in ("resume", "start", "run"), (words, done)
+        assert Checkout(copy).refs("refs/heads") == before[2] or command in (
+            "resume",
+            "start",
+            "run",
+        ), (words, done)
         shutil.rmtree(copy, ignore_errors=True)

@@ -18,7 +18,9 @@ from tests.conftest import Checkout
 from tests.hostile.forger import LATE, Forger
 
 FORCED = ("+refs/checkpoints/*:refs/checkpoints/*", "+refs/ckpt/*:refs/ckpt/*")
-GONE = "error: checkpoint {} is not the one that was written here: a fetch has replaced its document\n"
+GONE = (
+    "error: checkpoint {} is not the one that was written here: a fetch has replaced its document\n"
+)
 
 
 def replace_all(victim: Checkout, place: Path, content: str = "evil\n") -> None:
@@ -32,7 +34,9 @@ def replace_all(victim: Checkout, place: Path, content: str = "evil\n") -> None:
         text = evil.git("cat-file", "blob", ref)
         text = re.sub(r"(?m)^timestamp = .*$", f'timestamp = "{LATE}"', text) + "\n"
         text = re.sub(r"(?ms)^\[worktree\]$.*?(?=^\[|\Z)", "", text)
-        text = text.replace("\n[state]", f'\n[worktree]\ndirty = true\ntree = "{tree}"\n\n[state]', 1)
+        text = text.replace(
+            "\n[state]", f'\n[worktree]\ndirty = true\ntree = "{tree}"\n\n[state]', 1
+        )
         run = re.search(r'(?m)^run = "(.*)"$', text)
         forger.documented(text, checkpoint=checkpoint, run=run[1] if run else None, tree=tree)
     victim.git("fetch", "--quiet", str(evil.path), *FORCED)
@@ -54,7 +58,9 @@ def readme(checkout: Checkout) -> str:
 class TestNothingGoesByThem:
     """Neither `latest`, nor `undo`, nor thinning, nor an id that somebody has noted."""
 
-    def test_latest_and_the_id(self, plain: Store, main_checkout: Checkout, tmp_path: Path, restored: tuple[str, str]) -> None:
+    def test_latest_and_the_id(
+        self, plain: Store, main_checkout: Checkout, tmp_path: Path, restored: tuple[str, str]
+    ) -> None:
         saved, _ = restored
         replace_all(main_checkout, tmp_path / "evil")
         for text in ("latest", "latest:any", "HEAD"):
@@ -68,7 +74,14 @@ class TestNothingGoesByThem:
         assert [plain.find(text) for text in ("latest", "latest:any", "HEAD")] == [made.id] * 3
 
     @pytest.mark.parametrize("file_is_lost", [False, True])
-    def test_undo(self, plain: Store, main_checkout: Checkout, tmp_path: Path, restored: tuple[str, str], file_is_lost: bool) -> None:
+    def test_undo(
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        tmp_path: Path,
+        restored: tuple[str, str],
+        file_is_lost: bool,
+    ) -> None:
         replace_all(main_checkout, tmp_path / "evil")
         if file_is_lost:
             (main_checkout.path / ".git/ckpt-undo").unlink()
@@ -85,7 +98,9 @@ class TestNothingGoesByThem:
         main_checkout.write("README", "three\n")
         plain.restore(restored[0])
         replace_all(main_checkout, tmp_path / "evil")
-        main_checkout.git("update-ref", f"refs/checkpoints/{first}", before[f"refs/checkpoints/{first}"])
+        main_checkout.git(
+            "update-ref", f"refs/checkpoints/{first}", before[f"refs/checkpoints/{first}"]
+        )
         assert [step.checkpoint.id for step in plain.undo_steps()] == [first]
         done = plain.undo()
         assert (readme(main_checkout), "replaced by a fetch" in done.remarks[0]) == ("two\n", True)
@@ -110,7 +125,9 @@ class TestNothingGoesByThem:
         main_checkout.git("update-ref", f"refs/checkpoints/{newest}", forged)
         assert plain.expire(rules, dry_run=True).checkpoints == []
 
-    def test_a_checkpoint_of_a_submodule(self, plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_a_checkpoint_of_a_submodule(
+        self, plain: Store, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         library = Checkout(tmp_path / "library")
         main_checkout.git("clone", "--quiet", "--bare", str(main_checkout.path), str(library.path))
         allowed = ("-c", "protocol.file.allow=always")
@@ -124,20 +141,33 @@ class TestNothingGoesByThem:
         with pytest.raises(WorktreeError, match="a fetch has replaced its document"):
             plain.restore(saved.id)
         assert readme(lib) == "two\n"
-        assert [each.code for each in plain.verify().findings if "replaced" in each.sentence] == ["submodule-missing"]
+        assert [each.code for each in plain.verify().findings if "replaced" in each.sentence] == [
+            "submodule-missing"
+        ]
 
 
 class TestTheyAreShown:
     """As replaced; what was written here comes back as long as git has it."""
 
-    def test_by_list_and_doctor(self, plain: Store, main_checkout: Checkout, ckpt: Ckpt, tmp_path: Path, restored: tuple[str, str]) -> None:
+    def test_by_list_and_doctor(
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        ckpt: Ckpt,
+        tmp_path: Path,
+        restored: tuple[str, str],
+    ) -> None:
         saved, safety = restored
         replace_all(main_checkout, tmp_path / "evil")
         fresh = plain.record("b-complete", {})
         done = ckpt("list", at=main_checkout)
         assert f"{safety[:8]}, {saved[:8]}" in done.err or f"{saved[:8]}, {safety[:8]}" in done.err
         found = json.loads(ckpt("list", "--json").out)["checkpoints"]
-        assert {each["id"]: each["replaced"] for each in found} == {saved: True, safety: True, fresh.id: False}
+        assert {each["id"]: each["replaced"] for each in found} == {
+            saved: True,
+            safety: True,
+            fresh.id: False,
+        }
         said = ckpt("doctor").out
         assert all(f"checkpoint-replaced: refs/checkpoints/{each}: " in said for each in restored)
         assert ckpt("restore", saved).err.endswith(
@@ -152,7 +182,9 @@ class TestTheyAreShown:
         run = plain.save("a-complete", {}, start="work").run
         before = main_checkout.refs("refs/checkpoints", "refs/ckpt")
         replace_all(main_checkout, tmp_path / "evil")
-        replaced = {each.object for each in plain.verify().findings if each.code == "checkpoint-replaced"}
+        replaced = {
+            each.object for each in plain.verify().findings if each.code == "checkpoint-replaced"
+        }
         assert replaced == {ref for ref in before if ref.startswith("refs/checkpoints/")}
         assert plain.verify(repair=True).is_clean
         assert plain.verify().findings == []
@@ -164,20 +196,35 @@ class TestTheyAreShown:
 
     def test_one_that_no_reader_takes(self, plain: Store, main_checkout: Checkout) -> None:
         made = plain.record("a-complete", {})
-        main_checkout.git("update-ref", f"refs/checkpoints/{made.id}", main_checkout.git("hash-object", "-w", "--stdin", data="x"))
-        assert {each.code for each in plain.verify().findings} >= {"checkpoint-replaced", "checkpoint-invalid"}
+        main_checkout.git(
+            "update-ref",
+            f"refs/checkpoints/{made.id}",
+            main_checkout.git("hash-object", "-w", "--stdin", data="x"),
+        )
+        assert {each.code for each in plain.verify().findings} >= {
+            "checkpoint-replaced",
+            "checkpoint-invalid",
+        }
         assert plain.verify(repair=True).is_clean
         assert plain.read(made.id) == made
 
-    def test_where_git_has_collected_it_that_is_said(self, plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_where_git_has_collected_it_that_is_said(
+        self, plain: Store, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         made = plain.save("a-complete", {})
         replace_all(main_checkout, tmp_path / "evil")
         main_checkout.git("prune", "--expire=now")
-        (found,) = [each for each in plain.verify(repair=True).findings if each.code == "checkpoint-replaced"]
+        (found,) = [
+            each
+            for each in plain.verify(repair=True).findings
+            if each.code == "checkpoint-replaced"
+        ]
         assert (found.repaired, found.object) == (False, f"refs/checkpoints/{made.id}")
 
 
-def test_an_adopted_run_is_replaced_by_a_later_fetch(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_an_adopted_run_is_replaced_by_a_later_fetch(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     """To adopt a run vouches for what was shown, and for no more."""
     made = plain.save("a-complete", {}, start="work")
     replace_all(main_checkout, tmp_path / "evil")

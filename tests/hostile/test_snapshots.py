@@ -17,7 +17,16 @@ from tests.store.verifying import look, told
 pytestmark = pytest.mark.long
 
 REFUSING = ("diff {}", "restore --dry-run {}", "restore {}", "resume {} --into there")
-OTHERS = ("list", "show {}", "doctor", "du", "expire --dry-run", "expire", "save -m x", "verify --contents")
+OTHERS = (
+    "list",
+    "show {}",
+    "doctor",
+    "du",
+    "expire --dry-run",
+    "expire",
+    "save -m x",
+    "verify --contents",
+)
 
 
 LIMITS = {"RLIMIT_CPU": 20, "RLIMIT_AS": 600 << 20}
@@ -51,7 +60,10 @@ def test_verify_names_it_and_remove_clears_it(main_checkout: Checkout, name: str
     (finding,) = (each for each in look(main_checkout).findings if each.code == "snapshot-invalid")
     assert finding.object == layout.CHECKPOINTS + BAD
     assert ODD[name][1] in finding.sentence
-    assert finding.cure == f"look at it: git ls-tree {layout.TREES}{BAD}; remove it: git ckpt remove {BAD}"
+    assert (
+        finding.cure
+        == f"look at it: git ls-tree {layout.TREES}{BAD}; remove it: git ckpt remove {BAD}"
+    )
     assert limited("remove", BAD, at=main_checkout).out == f"{BAD}\n"
     assert "snapshot-invalid" not in [code for code, *_ in told(look(main_checkout))]
 
@@ -68,7 +80,9 @@ def test_no_command_brings_it_back_and_the_others_go_on(main_checkout: Checkout,
     for call in OTHERS:
         done = limited(*call.format(BAD).split(), at=main_checkout)
         require_told(call, done)
-        assert done.code in ((0,) if call.startswith(("list", "show", "du", "expire", "save")) else (0, 1)), f"{call}: {done.err}"
+        assert done.code in (
+            (0,) if call.startswith(("list", "show", "du", "expire", "save")) else (0, 1)
+        ), f"{call}: {done.err}"
         if call == "list":
             assert good in done.out
             assert BAD in done.out
@@ -77,12 +91,18 @@ def test_no_command_brings_it_back_and_the_others_go_on(main_checkout: Checkout,
 
 def test_trees_that_are_not_in_order_are_named(main_checkout: Checkout) -> None:
     odd = Maker(main_checkout)
-    odd.checkpoint({b"files": (b"40000", odd.tree((b"100644", b"b", odd.blob), (b"100644", b"a", odd.blob)))})
-    (sentence,) = (sentence for code, _, sentence in told(look(main_checkout)) if code == "snapshot-invalid")
+    odd.checkpoint(
+        {b"files": (b"40000", odd.tree((b"100644", b"b", odd.blob), (b"100644", b"a", odd.blob)))}
+    )
+    (sentence,) = (
+        sentence for code, _, sentence in told(look(main_checkout)) if code == "snapshot-invalid"
+    )
     assert sentence.endswith("its entries are not in the order of git")
 
 
-def test_an_operation_that_is_more_than_a_reader_takes_is_left_out(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operation_that_is_more_than_a_reader_takes_is_left_out(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     two_sides(main_checkout)
     main_checkout.git("merge", "theirs", ok=(1,))
     monkeypatch.setattr(budget, "OPERATION_SIZE", 10)

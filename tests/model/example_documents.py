@@ -9,7 +9,17 @@ import pytest
 from hypothesis import settings
 
 from gitckpt.model import codec, toml
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Imported, Omitted, Pipeline, Progress, Submodule, Suspect, Worktree
+from gitckpt.model.checkpoint import (
+    Attempt,
+    Checkpoint,
+    Imported,
+    Omitted,
+    Pipeline,
+    Progress,
+    Submodule,
+    Suspect,
+    Worktree,
+)
 from gitckpt.model.errors import InvalidCheckpoint
 from tests.conftest import examples
 
@@ -73,12 +83,25 @@ CHECKPOINT = Checkpoint(
     message="a line",
     agent="superpowers:writing-plans",
     errors=("first", "second"),
-    worktree=Worktree(dirty=True, tree=TREE, operation="merge", omitted=(Omitted("dump.bin", "larger than 50 MB", 123456789),)),
-    progress=Progress(current_phase=2, total_phases=5, current_task="Designing parameter schema", tasks_completed=5, tasks_total=35),
+    worktree=Worktree(
+        dirty=True,
+        tree=TREE,
+        operation="merge",
+        omitted=(Omitted("dump.bin", "larger than 50 MB", 123456789),),
+    ),
+    progress=Progress(
+        current_phase=2,
+        total_phases=5,
+        current_task="Designing parameter schema",
+        tasks_completed=5,
+        tasks_total=35,
+    ),
     state={"n": 2**64, "planning": {"owner": None, "steps": [1, 2.0, "three"]}},
 )
 
-SMALL = Checkpoint(id=ID, label="commit-complete", timestamp="2026-11-21T20:15:00Z", git_sha="", trigger="manual")
+SMALL = Checkpoint(
+    id=ID, label="commit-complete", timestamp="2026-11-21T20:15:00Z", git_sha="", trigger="manual"
+)
 SMALL_DOCUMENT = f"""\
 version = 1
 id = "{ID}"
@@ -225,7 +248,11 @@ def refusal(data: bytes, ref: str = REF) -> tuple[type[InvalidCheckpoint], str, 
     with pytest.raises(InvalidCheckpoint) as caught:
         codec.decode(data, ref)
     error = caught.value
-    assert str(error) == (f"{error.ref}: {error.field}: {error.problem}" if error.field else f"{error.ref}: {error.problem}")
+    assert str(error) == (
+        f"{error.ref}: {error.field}: {error.problem}"
+        if error.field
+        else f"{error.ref}: {error.problem}"
+    )
     assert error.exit_code == 13
     if not error.field.startswith(("types", "state")):
         with pytest.raises(InvalidCheckpoint) as caught:
@@ -234,7 +261,9 @@ def refusal(data: bytes, ref: str = REF) -> tuple[type[InvalidCheckpoint], str, 
     return type(error), error.ref, error.field, error.problem
 
 
-def read_or_fault(read: Callable[[bytes, str], Checkpoint], data: bytes) -> Checkpoint | InvalidCheckpoint:
+def read_or_fault(
+    read: Callable[[bytes, str], Checkpoint], data: bytes
+) -> Checkpoint | InvalidCheckpoint:
     try:
         return read(data, REF)
     except InvalidCheckpoint as error:

@@ -31,22 +31,43 @@ def test_what_is_of_the_type_passes() -> None:
 
 
 def test_what_is_of_another_type_is_named() -> None:
-    assert problem(arguments.require, "size", "1", (int, float), "a number") == "size: must be a number, not '1'"
+    assert (
+        problem(arguments.require, "size", "1", (int, float), "a number")
+        == "size: must be a number, not '1'"
+    )
     assert problem(arguments.require_text, "phase", 7) == "phase: must be a string, not 7"
-    assert problem(arguments.require_text, "phase", 7, may_be_none=True) == "phase: must be a string, not 7"
+    assert (
+        problem(arguments.require_text, "phase", 7, may_be_none=True)
+        == "phase: must be a string, not 7"
+    )
     assert problem(arguments.require_text, "phase", None) == "phase: must be a string, not None"
     assert problem(arguments.require_callable, "clock", 7) == "clock: must be a function, not 7"
-    assert problem(arguments.require_callable, "clock", 7, may_be_none=True) == "clock: must be a function, not 7"
-    assert problem(arguments.require_callable, "clock", None) == "clock: must be a function, not None"
+    assert (
+        problem(arguments.require_callable, "clock", 7, may_be_none=True)
+        == "clock: must be a function, not 7"
+    )
+    assert (
+        problem(arguments.require_callable, "clock", None) == "clock: must be a function, not None"
+    )
 
 
 def test_a_long_value_is_cut() -> None:
-    assert problem(arguments.require_text, "phase", ["x" * 100]) == f"phase: must be a string, not ['{'x' * 58}"
+    assert (
+        problem(arguments.require_text, "phase", ["x" * 100])
+        == f"phase: must be a string, not ['{'x' * 58}"
+    )
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(None, ()), ([], ()), (["a", ""], ("a", "")), (("a",), ("a",)), ({"a"}, ("a",)), ({"a": 1}.keys(), ("a",))],
+    [
+        (None, ()),
+        ([], ()),
+        (["a", ""], ("a", "")),
+        (("a",), ("a",)),
+        ({"a"}, ("a",)),
+        ({"a": 1}.keys(), ("a",)),
+    ],
 )
 def test_strings_may_be_any_collection(value: Any, expected: tuple[str, ...]) -> None:
     assert arguments.strings("errors", value) == expected
@@ -58,11 +79,17 @@ def test_strings_may_come_one_by_one() -> None:
 
 @pytest.mark.parametrize("value", ["one", b"one", {"one": 1}, 7])
 def test_what_is_no_collection_of_strings_is_refused(value: Any) -> None:
-    assert problem(arguments.strings, "errors", value) == f"errors: must be a list of strings, not {value!r}"
+    assert (
+        problem(arguments.strings, "errors", value)
+        == f"errors: must be a list of strings, not {value!r}"
+    )
 
 
 def test_the_one_that_is_no_string_is_named_by_its_place() -> None:
-    assert problem(arguments.strings, "errors", ["one", None]) == "errors[1]: must be a string, not None"
+    assert (
+        problem(arguments.strings, "errors", ["one", None])
+        == "errors[1]: must be a string, not None"
+    )
 
 
 def test_a_map_is_copied() -> None:
@@ -72,7 +99,10 @@ def test_a_map_is_copied() -> None:
     made["b"] = 2
     assert given == {"a": 1}
     assert arguments.mapping("state", None) == {}
-    assert problem(arguments.mapping, "state", [("a", 1)]) == "state: must be a map of names to values, not [('a', 1)]"
+    assert (
+        problem(arguments.mapping, "state", [("a", 1)])
+        == "state: must be a map of names to values, not [('a', 1)]"
+    )
 
 
 @pytest.mark.parametrize("paths", [[], ["a", b"b"], ("a",), [Path("a")], {"a"}])
@@ -90,17 +120,29 @@ def test_what_is_no_list_of_paths_is_refused(paths: Any) -> None:
 def test_a_path_may_have_to_be_text() -> None:
     arguments.require_path("path", b"a")
     arguments.require_path("path", Path("a"), as_text=True)
-    assert problem(arguments.require_path, "path", b"a", as_text=True) == "path: must be a path, not b'a'"
+    assert (
+        problem(arguments.require_path, "path", b"a", as_text=True)
+        == "path: must be a path, not b'a'"
+    )
     for path in ("a\0", b"\0"):
-        assert problem(arguments.require_path, "path", path) == f"path: must be a path, which has no zero byte, not {path!r}"
+        assert (
+            problem(arguments.require_path, "path", path)
+            == f"path: must be a path, which has no zero byte, not {path!r}"
+        )
 
 
 def test_all_of_a_list_is_of_one_type() -> None:
     assert arguments.instances("codes", iter([1, 2]), int, "a code") == (1, 2)
     assert arguments.instances("codes", None, int, "a code") == ()
-    assert problem(arguments.instances, "codes", [1, "2"], int, "a code") == "codes[1]: must be a code, not '2'"
+    assert (
+        problem(arguments.instances, "codes", [1, "2"], int, "a code")
+        == "codes[1]: must be a code, not '2'"
+    )
     for wrong in ("12", {1: 2}, 7, b"1"):
-        assert problem(arguments.instances, "codes", wrong, int, "a code") == f"codes: must be a list, each of it a code, not {wrong!r}"
+        assert (
+            problem(arguments.instances, "codes", wrong, int, "a code")
+            == f"codes: must be a list, each of it a code, not {wrong!r}"
+        )
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 0.5, float("inf")])
@@ -110,7 +152,10 @@ def test_a_length_of_time_is_whole_or_not(seconds: float) -> None:
 
 @pytest.mark.parametrize("seconds", [-1, -0.5, "1", None, True, float("nan")])
 def test_what_is_no_length_of_time_is_refused(seconds: Any) -> None:
-    assert problem(arguments.require_seconds, "wait", seconds) == f"wait: must be a number of seconds from 0 on, not {seconds!r}"
+    assert (
+        problem(arguments.require_seconds, "wait", seconds)
+        == f"wait: must be a number of seconds from 0 on, not {seconds!r}"
+    )
 
 
 @pytest.mark.parametrize("path", ["a", b"a", Path("a")])
@@ -128,10 +173,19 @@ def test_a_number_is_whole_and_from_0_on(number: int) -> None:
     ("value", "what"),
     [
         *(("1", "a whole number"), (1.0, "a whole number"), (None, "a whole number")),
-        *((-1, "a whole number from 0 on"), (True, "a whole number from 0 on"), (False, "a whole number from 0 on")),
+        *(
+            (-1, "a whole number from 0 on"),
+            (True, "a whole number from 0 on"),
+            (False, "a whole number from 0 on"),
+        ),
     ],
 )
 def test_another_number_is_refused(value: Any, what: str) -> None:
-    assert problem(arguments.require_number, "limit", value) == f"limit: must be {what}, not {value!r}"
+    assert (
+        problem(arguments.require_number, "limit", value) == f"limit: must be {what}, not {value!r}"
+    )
     if value is not None:
-        assert problem(arguments.require_number, "limit", value, may_be_none=True) == f"limit: must be {what}, not {value!r}"
+        assert (
+            problem(arguments.require_number, "limit", value, may_be_none=True)
+            == f"limit: must be {what}, not {value!r}"
+        )

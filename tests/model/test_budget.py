@@ -15,7 +15,15 @@ from gitckpt.model import budget, codec, toml
 from gitckpt.model.budget import Budget, Excess
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, StateError
-from tests.model.example_documents import DOCUMENT, REF, SMALL, SMALL_DOCUMENT, changed, quick, read_or_fault
+from tests.model.example_documents import (
+    DOCUMENT,
+    REF,
+    SMALL,
+    SMALL_DOCUMENT,
+    changed,
+    quick,
+    read_or_fault,
+)
 
 PLENTY = Budget(1 << 30, 1 << 30, 1 << 30)
 
@@ -58,15 +66,25 @@ def excess(text: str, limits: Budget = budget.DOCUMENT) -> str:
         ("a = [ # ]\n1, 2 ]\nb = 1", 2, 1),
     ],
 )
-def test_names_and_values_are_counted_and_nothing_within_strings_and_comments(text: str, names: int, values: int) -> None:
-    padding = '"long" = {' + ", ".join(f"k{number} = []" for number in range(130)) + "}\n"  # so that nothing is settled at a glance
+def test_names_and_values_are_counted_and_nothing_within_strings_and_comments(
+    text: str, names: int, values: int
+) -> None:
+    padding = (
+        '"long" = {' + ", ".join(f"k{number} = []" for number in range(130)) + "}\n"
+    )  # so that nothing is settled at a glance
     tomllib.loads(text)
     assert not excess(text, Budget(len(text), names, values))
     whole = padding + text
     assert not excess(whole, Budget(len(whole), names + 131, values))
-    assert excess(whole, Budget(len(whole), names + 130, values)) == f"more than {names + 130} keys, each part of a dotted one counted"
+    assert (
+        excess(whole, Budget(len(whole), names + 130, values))
+        == f"more than {names + 130} keys, each part of a dotted one counted"
+    )
     if values:
-        assert excess(text, Budget(len(text), names, values - 1)) == f"more than {values - 1} values in arrays"
+        assert (
+            excess(text, Budget(len(text), names, values - 1))
+            == f"more than {values - 1} values in arrays"
+        )
     with pytest.raises(Excess, match="too large"):
         budget.require(text, Budget(len(text) - 1, names, values))
 
@@ -84,26 +102,49 @@ def test_names_and_values_are_counted_and_nothing_within_strings_and_comments(te
 def test_levels_are_keys_parts_of_them_and_places_in_arrays(text: str, levels: int) -> None:
     most = budget.MAX_LEVELS - levels
     assert not excess(text.format("", "[" * most, "]" * most))
-    assert excess(text.format("[", "[" * most, "]" * most + "]")) == "nests deeper than 256 levels, the parts of dotted keys counted"
+    assert (
+        excess(text.format("[", "[" * most, "]" * most + "]"))
+        == "nests deeper than 256 levels, the parts of dotted keys counted"
+    )
 
 
 @pytest.mark.parametrize("text", ["[{}]\n", "{} = 1\n", "a = {{{} = 1}}\n", "[[{}]]\n"])
 def test_a_dotted_key_has_no_more_parts_than_levels_are_allowed(text: str) -> None:
     most = budget.MAX_LEVELS - text.startswith("a")
     assert not excess(text.format(".".join("x" * most)))
-    assert excess(text.format(".".join("x" * (most + 1)))).startswith("nests deeper than 256 levels")
-    assert excess(".".join("x" * (most + 2))).startswith("nests deeper")  # which is no key yet, and is parsed all the same
+    assert excess(text.format(".".join("x" * (most + 1)))).startswith(
+        "nests deeper than 256 levels"
+    )
+    assert excess(".".join("x" * (most + 2))).startswith(
+        "nests deeper"
+    )  # which is no key yet, and is parsed all the same
 
 
 @pytest.mark.parametrize(
     "number",
-    ["9", "-9", "0x{}f", "0b{}1", "1_0", "1.5", "1e5", "1.5e5", "0o{}7", "[1, {}1", "[\n{}1", "[[1], [{}1", "2026-11-21T00:00:00.5"],
+    [
+        "9",
+        "-9",
+        "0x{}f",
+        "0b{}1",
+        "1_0",
+        "1.5",
+        "1e5",
+        "1.5e5",
+        "0o{}7",
+        "[1, {}1",
+        "[\n{}1",
+        "[[1], [{}1",
+        "2026-11-21T00:00:00.5",
+    ],
 )
 def test_a_number_has_no_more_digits_than_are_allowed(number: str) -> None:
     digits = "1" * budget.MAX_DIGITS
     text = f"a = {number.replace('{}', digits) if '{}' in number else number + digits}"
     assert excess(text).endswith("where 128 are allowed")
-    assert not excess(f"{digits * 2} = 1\n[{digits * 2}]\nx = {{{digits * 2} = '{digits * 2}', y = \"{digits * 2}\"}} # {digits * 2}")
+    assert not excess(
+        f"{digits * 2} = 1\n[{digits * 2}]\nx = {{{digits * 2} = '{digits * 2}', y = \"{digits * 2}\"}} # {digits * 2}"
+    )
 
 
 def test_keys_are_looked_up_from_the_top_so_that_many_deep_ones_are_refused() -> None:
@@ -120,15 +161,33 @@ def test_so_many_steps_as_are_allowed_are_taken() -> None:
     allowed = 64 + 64 * 65  # the header, and what is below it
     assert Budget(0, 132, 0).steps == allowed
     assert not excess(text, Budget(len(text), 132, 0))
-    assert excess(text, Budget(len(text), 131, 0)) == "keys too deep and too many: more than 4,192 steps from the top, added up"
+    assert (
+        excess(text, Budget(len(text), 131, 0))
+        == "keys too deep and too many: more than 4,192 steps from the top, added up"
+    )
 
 
 # Never too low
 
-KEYS = st.lists(st.sampled_from(["a", "b", "-1", "'x.y = [{'", '"q\\".]"']), min_size=1, max_size=4).map(" . ".join)
+KEYS = st.lists(
+    st.sampled_from(["a", "b", "-1", "'x.y = [{'", '"q\\".]"']), min_size=1, max_size=4
+).map(" . ".join)
 SCALARS = st.sampled_from(
     [
-        *("1", "-0x1f", "1.5", "6.0e-3", "inf", "true", "1979-05-27T07:32:00.9-07:00", "07:32:00", '""', "''", '"[.=,{#"', "'\"[.='"),
+        *(
+            "1",
+            "-0x1f",
+            "1.5",
+            "6.0e-3",
+            "inf",
+            "true",
+            "1979-05-27T07:32:00.9-07:00",
+            "07:32:00",
+            '""',
+            "''",
+            '"[.=,{#"',
+            "'\"[.='",
+        ),
         *('"""\n[a.b]\nc = "" \\""" # {,\n"""""', "'''\n[a]\n' '' #'''''", '"\\\\"', '"""\\\\"""'),
     ]
 )
@@ -137,17 +196,23 @@ GAPS = st.sampled_from(["", " ", "\n", "# [a.b = {,'\"\n", '\t\n# """\n'])
 
 def arrays(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     """Returns arrays over several lines."""
-    return st.lists(st.tuples(GAPS, values, GAPS).map("".join), max_size=4).map(lambda each: f"[{','.join(each)}{',' if each else ''}]")
+    return st.lists(st.tuples(GAPS, values, GAPS).map("".join), max_size=4).map(
+        lambda each: f"[{','.join(each)}{',' if each else ''}]"
+    )
 
 
 def tables(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     """Returns inline tables."""
-    return st.lists(st.tuples(KEYS, values).map(" = ".join), max_size=3).map(lambda each: f"{{{', '.join(each)}}}")
+    return st.lists(st.tuples(KEYS, values).map(" = ".join), max_size=3).map(
+        lambda each: f"{{{', '.join(each)}}}"
+    )
 
 
 VALUES = st.recursive(SCALARS, lambda inner: arrays(inner) | tables(inner), max_leaves=8)
 LINES = (
-    st.tuples(KEYS, VALUES, st.sampled_from(["", " # x.y = [", "\r"])).map(lambda each: f"{each[0]}={each[1]}{each[2]}")
+    st.tuples(KEYS, VALUES, st.sampled_from(["", " # x.y = [", "\r"])).map(
+        lambda each: f"{each[0]}={each[1]}{each[2]}"
+    )
     | KEYS.map(lambda key: f" [{key}]")
     | KEYS.map(lambda key: f"[[ {key} ]] # [")
     | st.sampled_from(["", "# a.b = [{"])
@@ -156,12 +221,20 @@ LINES = (
 
 def found_in(value: Any) -> tuple[int, int, int]:
     """Returns how many keys and how many commas a value needs at the least, and how deep it is."""
-    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    inner = (
+        list(value.values())
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else []
+    )
     each = [found_in(one) for one in inner]
     is_table = isinstance(value, dict)
     names = sum(one[0] for one in each) + len(inner) * is_table
     commas = sum(one[1] for one in each)
-    commas += 0 if is_table or not inner or isinstance(inner[0], dict) else len(inner) - 1  # tables may stand in [[headers]]
+    commas += (
+        0 if is_table or not inner or isinstance(inner[0], dict) else len(inner) - 1
+    )  # tables may stand in [[headers]]
     return names, commas, max((one[2] + 1 for one in each), default=0)
 
 
@@ -177,14 +250,22 @@ def test_what_a_parser_finds_was_counted(text: str) -> None:
     assert not names or excess(text, Budget(len(text), names - 1, 1 << 30))
     assert not commas or excess(text, Budget(len(text), 1 << 30, commas - 1))
     assert levels <= budget.MAX_LEVELS
-    assert not excess(text, Budget(len(text), text.count("=") + text.count(".") + text.count("["), text.count(",")))
+    assert not excess(
+        text,
+        Budget(len(text), text.count("=") + text.count(".") + text.count("["), text.count(",")),
+    )
 
 
 @quick
 @given(
     st.recursive(
-        st.integers(-5, 5) | st.text(alphabet="a.\n[='\",{#", max_size=70) | st.floats(allow_nan=False),
-        lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(alphabet="ab. ='", max_size=3), inner, max_size=5),
+        st.integers(-5, 5)
+        | st.text(alphabet="a.\n[='\",{#", max_size=70)
+        | st.floats(allow_nan=False),
+        lambda inner: (
+            st.lists(inner, max_size=5)
+            | st.dictionaries(st.text(alphabet="ab. ='", max_size=3), inner, max_size=5)
+        ),
         max_leaves=30,
     ),
     st.integers(0, 40),
@@ -201,7 +282,11 @@ def test_what_the_writer_writes_a_reader_takes(value: Any, names: int, values: i
 @example("{")
 def test_what_is_no_toml_is_let_through_or_refused(text: str) -> None:
     assert excess(text, Budget(len(text), 0, 0)) in {
-        *("", "more than 0 keys, each part of a dotted one counted", "more than 0 values in arrays"),
+        *(
+            "",
+            "more than 0 keys, each part of a dotted one counted",
+            "more than 0 values in arrays",
+        ),
         "nests deeper than 256 levels, the parts of dotted keys counted",
     }
 
@@ -247,7 +332,9 @@ MUTATIONS = st.tuples(
 
 @quick
 @given(st.lists(MUTATIONS, min_size=1, max_size=4))
-def test_a_document_with_changes_is_read_or_refused_and_costs_what_is_allowed(changes: list[tuple[int, int, str, int]]) -> None:
+def test_a_document_with_changes_is_read_or_refused_and_costs_what_is_allowed(
+    changes: list[tuple[int, int, str, int]],
+) -> None:
     text = DOCUMENT
     for at, cut, more, times in changes:
         text = text[:at] + more * times + text[at + cut :]
@@ -262,10 +349,16 @@ def test_a_document_with_changes_is_read_or_refused_and_costs_what_is_allowed(ch
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        (".".join("a" * 20_000) + " = 1", "nests deeper than 256 levels, the parts of dotted keys counted"),
+        (
+            ".".join("a" * 20_000) + " = 1",
+            "nests deeper than 256 levels, the parts of dotted keys counted",
+        ),
         ("a = " + "9" * 1_000_000, "a number of 1,000,000 digits, where 128 are allowed"),
         ("a = " + "[" * 10_000, "nests deeper than 256 levels, the parts of dotted keys counted"),
-        ("".join(f"k{number} = 1\n" for number in range(60_000)), "more than 50,000 keys, each part of a dotted one counted"),
+        (
+            "".join(f"k{number} = 1\n" for number in range(60_000)),
+            "more than 50,000 keys, each part of a dotted one counted",
+        ),
         (f"a = [{'1,' * 100_001}]", "more than 100,000 values in arrays"),
         (f"a = '{'x' * budget.HEADER.size}'", "too large"),
     ],
@@ -282,7 +375,9 @@ def test_a_header_that_costs_too_much_is_refused_by_every_reader(more: str, prob
 def test_a_document_larger_than_is_allowed_is_refused_before_it_is_looked_at() -> None:
     data = b"\xff" * (budget.DOCUMENT.size + 1)
     for read in (codec.decode, codec.decode_header, codec.decode_summary):
-        with pytest.raises(InvalidCheckpoint, match="too large: 33,554,433 bytes, where 33,554,432 are allowed") as caught:
+        with pytest.raises(
+            InvalidCheckpoint, match="too large: 33,554,433 bytes, where 33,554,432 are allowed"
+        ) as caught:
             read(data, REF)
         assert caught.value.ref == REF
 
@@ -291,18 +386,42 @@ def test_a_document_larger_than_is_allowed_is_refused_before_it_is_looked_at() -
 @pytest.mark.parametrize(
     ("state", "problem"),
     [
-        ({str(number): number for number in range(150_001)}, "the state has 150,002 keys, and no reader takes more than 150,000"),
-        ({"a": [0] * 900_001}, "the state has 900,001 values in arrays, and no reader takes more than 900,000"),
-        ({"a": "é" * (14 << 20)}, "the state has 29,360,143 bytes, and no reader takes more than 29,360,128"),
+        (
+            {str(number): number for number in range(150_001)},
+            "the state has 150,002 keys, and no reader takes more than 150,000",
+        ),
+        (
+            {"a": [0] * 900_001},
+            "the state has 900,001 values in arrays, and no reader takes more than 900,000",
+        ),
+        (
+            {"a": "é" * (14 << 20)},
+            "the state has 29,360,143 bytes, and no reader takes more than 29,360,128",
+        ),
         ({"a": None, "b": [None] * 50_000}, "the document, less the state, has 50,0"),
-        ({"a": 16**65_540}, "an integer of 65,543 characters in hexadecimal, and no reader takes more than 65,536"),
-        ({"a": [16**60_000] * 5}, "the state has 300,015 characters in long integers, and no reader takes more than 262,144"),
+        (
+            {"a": 16**65_540},
+            "an integer of 65,543 characters in hexadecimal, and no reader takes more than 65,536",
+        ),
+        (
+            {"a": [16**60_000] * 5},
+            "the state has 300,015 characters in long integers, and no reader takes more than 262,144",
+        ),
     ],
     ids=["keys", "values", "size", "types", "digits", "long"],
 )
 def test_the_writer_refuses_what_readers_would(state: dict[str, Any], problem: str) -> None:
     with pytest.raises(StateError) as caught:
-        codec.encode(Checkpoint(id=SMALL.id, label="a-complete", timestamp=SMALL.timestamp, git_sha="", trigger="manual", state=state))
+        codec.encode(
+            Checkpoint(
+                id=SMALL.id,
+                label="a-complete",
+                timestamp=SMALL.timestamp,
+                git_sha="",
+                trigger="manual",
+                state=state,
+            )
+        )
     assert caught.value.problem.startswith(problem)
     assert caught.value.hint
 
@@ -330,22 +449,41 @@ def within(lists: int, value: Any) -> Any:
     ],
 )
 def test_the_writer_says_what_there_is_too_much_of(
-    document: dict[str, Any], limits: tuple[int, int, int], less: tuple[int, int, int], amount: str, most: int
+    document: dict[str, Any],
+    limits: tuple[int, int, int],
+    less: tuple[int, int, int],
+    amount: str,
+    most: int,
 ) -> None:
     assert tomllib.loads(toml.dumps(document, Budget(*limits))) == document
     with pytest.raises(StateError) as caught:
         toml.dumps(document, Budget(*less))
-    assert (caught.value.path, caught.value.problem) == ("", f"the document has {amount}, and no reader takes more than {most}")
-    assert caught.value.hint == "keep what is large in a file of the worktree, and its path in the state"
+    assert (caught.value.path, caught.value.problem) == (
+        "",
+        f"the document has {amount}, and no reader takes more than {most}",
+    )
+    assert (
+        caught.value.hint
+        == "keep what is large in a file of the worktree, and its path in the state"
+    )
 
 
-@pytest.mark.parametrize(("sign", "digits"), [(1, budget.MAX_HEXADECIMAL - len("0x")), (-1, budget.MAX_HEXADECIMAL - len("-0x"))])
-def test_the_longest_integers_that_readers_take_are_written_and_no_longer_ones(sign: int, digits: int) -> None:
+@pytest.mark.parametrize(
+    ("sign", "digits"),
+    [(1, budget.MAX_HEXADECIMAL - len("0x")), (-1, budget.MAX_HEXADECIMAL - len("-0x"))],
+)
+def test_the_longest_integers_that_readers_take_are_written_and_no_longer_ones(
+    sign: int, digits: int
+) -> None:
     longest, many = sign * 16 ** (digits - 1), budget.MAX_LONG // budget.MAX_HEXADECIMAL
     one = replace(SMALL, state={"v": [longest] * many, "decimal": 10**3900})
     assert codec.decode(codec.encode(one), REF) == one
     for state, problem, hint in (
-        ({"v": longest * 16}, "an integer of 65,537 characters in hexadecimal, and no reader takes more than 65,536", "store it as bytes"),
+        (
+            {"v": longest * 16},
+            "an integer of 65,537 characters in hexadecimal, and no reader takes more than 65,536",
+            "store it as bytes",
+        ),
         (
             {"v": [longest] * many, "w": 16**4300},
             "the state has 266,447 characters in long integers, and no reader takes more than 262,144",
@@ -359,8 +497,19 @@ def test_the_longest_integers_that_readers_take_are_written_and_no_longer_ones(s
 
 @pytest.mark.long
 def test_a_wide_state_and_a_long_one_come_back() -> None:
-    state = {"text": "line\n" * 200_000, "wide": {f"k{number}": number for number in range(50_001)}, "many": [1.5] * 100_001}
-    checkpoint = Checkpoint(id=SMALL.id, label="a-complete", timestamp=SMALL.timestamp, git_sha="", trigger="manual", state=state)
+    state = {
+        "text": "line\n" * 200_000,
+        "wide": {f"k{number}": number for number in range(50_001)},
+        "many": [1.5] * 100_001,
+    }
+    checkpoint = Checkpoint(
+        id=SMALL.id,
+        label="a-complete",
+        timestamp=SMALL.timestamp,
+        git_sha="",
+        trigger="manual",
+        state=state,
+    )
     data = codec.encode(checkpoint)
     assert codec.decode(data, REF).state == state
     assert codec.decode_header(data, REF).state == {}

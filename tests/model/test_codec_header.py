@@ -15,7 +15,16 @@ from gitckpt.model import codec, toml
 from gitckpt.model.checkpoint import CLEAN, Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from tests.conftest import examples
-from tests.model.example_documents import CHECKPOINT, DOCUMENT, ID, PARENT, REF, fields, quick, read_or_fault
+from tests.model.example_documents import (
+    CHECKPOINT,
+    DOCUMENT,
+    ID,
+    PARENT,
+    REF,
+    fields,
+    quick,
+    read_or_fault,
+)
 
 
 def agree(data: bytes) -> None:
@@ -42,7 +51,10 @@ TOP = DOCUMENT[: DOCUMENT.index("\n[types]")] + "\n"
 @pytest.mark.parametrize("order", list(itertools.permutations(PARTS)), ids="-".join)
 def test_tables_may_stand_in_any_order(order: tuple[str, ...]) -> None:
     data = (TOP + "".join(PARTS[name] for name in order)).encode()
-    assert (codec.decode(data, REF), codec.decode_header(data, REF)) == (CHECKPOINT, replace(CHECKPOINT, state={}))
+    assert (codec.decode(data, REF), codec.decode_header(data, REF)) == (
+        CHECKPOINT,
+        replace(CHECKPOINT, state={}),
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,31 +90,56 @@ def test_tables_may_stand_in_any_order(order: tuple[str, ...]) -> None:
 def test_a_state_may_be_written_in_any_way_that_toml_allows(state: str) -> None:
     data = f"{TOP}{state.format('key = 1')}".encode()
     expected = toml.loads(data.decode())
-    known = {"version": 1} | {key: value for key, value in fields().items() if key not in ("types", "worktree", "progress", "state")}
+    known = {"version": 1} | {
+        key: value
+        for key, value in fields().items()
+        if key not in ("types", "worktree", "progress", "state")
+    }
     unknown = {"extra": expected["extra"]} if "extra" in expected else {}
     unknown |= {key: expected[key] for key in ("stateless", "state-of-affairs") if key in expected}
-    whole = replace(CHECKPOINT, worktree=None, progress=None, state=expected["state"], unknown=unknown)
+    whole = replace(
+        CHECKPOINT, worktree=None, progress=None, state=expected["state"], unknown=unknown
+    )
     assert {key: value for key, value in expected.items() if key in known} == known
-    assert (codec.decode(data, REF), codec.decode_header(data, REF)) == (whole, replace(whole, state={}))
+    assert (codec.decode(data, REF), codec.decode_header(data, REF)) == (
+        whole,
+        replace(whole, state={}),
+    )
 
 
-@pytest.mark.parametrize("state", ["state = {key = 1}\n", "state.key = 1\n", '"state" . key = 1\n', "'state'.\"key\" = 1\n"])
+@pytest.mark.parametrize(
+    "state",
+    ["state = {key = 1}\n", "state.key = 1\n", '"state" . key = 1\n', "'state'.\"key\" = 1\n"],
+)
 def test_a_state_may_stand_before_everything_else(state: str) -> None:
     data = (state + TOP + "[worktree]\ndirty = false\n").encode()
     whole = replace(CHECKPOINT, worktree=CLEAN, progress=None, state={"key": 1})
-    assert (codec.decode(data, REF), codec.decode_header(data, REF)) == (whole, replace(whole, state={}))
+    assert (codec.decode(data, REF), codec.decode_header(data, REF)) == (
+        whole,
+        replace(whole, state={}),
+    )
 
 
 @pytest.mark.parametrize("key", ["message", "branch", "agent", "errors"])
 @pytest.mark.parametrize(
-    "text", ["\n[state]\n", "\n[state]\nx = 1\n[worktree]\ndirty = 5\n", '"""\n[state]\n', "'''\n[state]\n'''", "\r\n[state]\r\n"]
+    "text",
+    [
+        "\n[state]\n",
+        "\n[state]\nx = 1\n[worktree]\ndirty = 5\n",
+        '"""\n[state]\n',
+        "'''\n[state]\n'''",
+        "\r\n[state]\r\n",
+    ],
 )
 def test_text_that_looks_like_a_header_is_text(key: str, text: str) -> None:
     value = f"{text}{'and so on' * 10}{text}"
     change: dict[str, Any] = {key: (value, value) if key == "errors" else value}
     checkpoint = replace(CHECKPOINT, **change)
     data = codec.encode(checkpoint)
-    assert (codec.decode(data, REF), codec.decode_header(data, REF)) == (checkpoint, replace(checkpoint, state={}))
+    assert (codec.decode(data, REF), codec.decode_header(data, REF)) == (
+        checkpoint,
+        replace(checkpoint, state={}),
+    )
 
 
 def test_the_header_is_read_though_the_state_is_broken() -> None:
@@ -138,14 +175,22 @@ SPLICES = [
 @settings(max_examples=examples(400), deadline=None, database=None)
 @given(
     st.lists(
-        st.tuples(st.integers(0, len(DOCUMENT)), st.integers(0, 12), st.sampled_from(SPLICES) | st.binary(max_size=3)),
+        st.tuples(
+            st.integers(0, len(DOCUMENT)),
+            st.integers(0, 12),
+            st.sampled_from(SPLICES) | st.binary(max_size=3),
+        ),
         min_size=1,
         max_size=3,
     )
 )
-@example([(DOCUMENT.index("[worktree]"), 0, b"\n[state]\n"), (DOCUMENT.rindex("[state]\n"), 8, b"")])
+@example(
+    [(DOCUMENT.index("[worktree]"), 0, b"\n[state]\n"), (DOCUMENT.rindex("[state]\n"), 8, b"")]
+)
 @example([(DOCUMENT.index("[state]"), 7, b"[ state ]")])
-def test_of_a_document_that_was_tampered_with_header_and_whole_say_the_same(splices: list[tuple[int, int, bytes]]) -> None:
+def test_of_a_document_that_was_tampered_with_header_and_whole_say_the_same(
+    splices: list[tuple[int, int, bytes]],
+) -> None:
     data = DOCUMENT.encode()
     for at, length, bytes_ in splices:
         data = data[:at] + bytes_ + data[at + length :]
@@ -163,7 +208,9 @@ DRIVEN = replace(
     run="20261121-201500-add-login",
     sequence=3,
     parent=PARENT,
-    pipeline=Pipeline(name="ci", phases=("a", "b"), completed={"a": ID}, definition={"a.run": "0" * 16}),
+    pipeline=Pipeline(
+        name="ci", phases=("a", "b"), completed={"a": ID}, definition={"a.run": "0" * 16}
+    ),
     attempt=Attempt("b", 2, inputs={"x": "1"}),
     state={"\n[pipeline]\n": "\n[attempt]\n", "deep": {"pipeline": 1}},
 )
@@ -188,13 +235,17 @@ def test_a_summary_needs_no_empty_lines() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda text: "".join(text.partition("\n[worktree]\n")[::2]) + "\n[worktree]\ndirty = true\n",
+        lambda text: (
+            "".join(text.partition("\n[worktree]\n")[::2]) + "\n[worktree]\ndirty = true\n"
+        ),
         lambda text: text + "\n[later]\nx = 1\n",
         lambda text: 'more = """\n[pipeline]\n"""\n' + text,
     ],
     ids=["a table before it", "an unknown table after it", "a text of several lines"],
 )
-def test_where_another_order_could_mislead_a_summary_all_is_read(change: Callable[[str], str]) -> None:
+def test_where_another_order_could_mislead_a_summary_all_is_read(
+    change: Callable[[str], str],
+) -> None:
     data = change(codec.encode(DRIVEN).decode()).encode()
     assert codec.decode_summary(data, REF) == codec.decode_header(data, REF)
 

@@ -11,17 +11,36 @@ import pytest
 from gitckpt.model import codec, toml
 from gitckpt.model.checkpoint import CLEAN, Checkpoint, Progress
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-from tests.model.example_documents import CHECKPOINT, DOCUMENT, ID, PARENT, REF, REMOVED, SMALL_DOCUMENT, changed, refusal
+from tests.model.example_documents import (
+    CHECKPOINT,
+    DOCUMENT,
+    ID,
+    PARENT,
+    REF,
+    REMOVED,
+    SMALL_DOCUMENT,
+    changed,
+    refusal,
+)
 
 
-@pytest.mark.parametrize("key", ["version", "id", "phase", "timestamp", "git_sha", "trigger", "errors", "state"])
+@pytest.mark.parametrize(
+    "key", ["version", "id", "phase", "timestamp", "git_sha", "trigger", "errors", "state"]
+)
 def test_a_document_without_a_required_key_is_refused(key: str) -> None:
     assert refusal(changed(key, REMOVED)) == (InvalidCheckpoint, REF, key, "missing")
 
 
-@pytest.mark.parametrize("key", ["worktree.dirty", "worktree.omitted.0.path", "worktree.omitted.0.reason"])
+@pytest.mark.parametrize(
+    "key", ["worktree.dirty", "worktree.omitted.0.path", "worktree.omitted.0.reason"]
+)
 def test_a_table_without_a_required_key_is_refused(key: str) -> None:
-    assert refusal(changed(key, REMOVED)) == (InvalidCheckpoint, REF, key.replace(".0", "[0]"), "missing")
+    assert refusal(changed(key, REMOVED)) == (
+        InvalidCheckpoint,
+        REF,
+        key.replace(".0", "[0]"),
+        "missing",
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,11 +52,30 @@ def test_a_table_without_a_required_key_is_refused(key: str) -> None:
         ("parent", replace(CHECKPOINT, parent=None)),
         ("worktree", replace(CHECKPOINT, worktree=None)),
         ("progress", replace(CHECKPOINT, progress=None)),
-        ("worktree.tree", replace(CHECKPOINT, worktree=replace(CHECKPOINT.worktree or CLEAN, tree=None))),
-        ("worktree.operation", replace(CHECKPOINT, worktree=replace(CHECKPOINT.worktree or CLEAN, operation=None))),
-        ("worktree.omitted", replace(CHECKPOINT, worktree=replace(CHECKPOINT.worktree or CLEAN, omitted=()))),
-        ("progress.current_phase", replace(CHECKPOINT, progress=replace(CHECKPOINT.progress or Progress(), current_phase=None))),
-        ("progress.tasks_total", replace(CHECKPOINT, progress=replace(CHECKPOINT.progress or Progress(), tasks_total=None))),
+        (
+            "worktree.tree",
+            replace(CHECKPOINT, worktree=replace(CHECKPOINT.worktree or CLEAN, tree=None)),
+        ),
+        (
+            "worktree.operation",
+            replace(CHECKPOINT, worktree=replace(CHECKPOINT.worktree or CLEAN, operation=None)),
+        ),
+        (
+            "worktree.omitted",
+            replace(CHECKPOINT, worktree=replace(CHECKPOINT.worktree or CLEAN, omitted=())),
+        ),
+        (
+            "progress.current_phase",
+            replace(
+                CHECKPOINT, progress=replace(CHECKPOINT.progress or Progress(), current_phase=None)
+            ),
+        ),
+        (
+            "progress.tasks_total",
+            replace(
+                CHECKPOINT, progress=replace(CHECKPOINT.progress or Progress(), tasks_total=None)
+            ),
+        ),
     ],
 )
 def test_every_other_key_may_be_absent(key: str, without: Checkpoint) -> None:
@@ -77,15 +115,36 @@ WORDS: dict[str, tuple[type, str]] = {
     "progress.tasks_total": (int, "an integer"),
     "state": (dict, "a table"),
 }
-VALUES: list[Any] = ["x", 1, 1.0, True, [], {}, datetime.datetime(2026, 11, 21, 20, 15, tzinfo=datetime.UTC), datetime.date(2026, 11, 21)]
+VALUES: list[Any] = [
+    "x",
+    1,
+    1.0,
+    True,
+    [],
+    {},
+    datetime.datetime(2026, 11, 21, 20, 15, tzinfo=datetime.UTC),
+    datetime.date(2026, 11, 21),
+]
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [(key, value) for key, (kind, _) in WORDS.items() for value in VALUES if type(value) is not kind], ids=repr
+    ("key", "value"),
+    [
+        (key, value)
+        for key, (kind, _) in WORDS.items()
+        for value in VALUES
+        if type(value) is not kind
+    ],
+    ids=repr,
 )
 def test_a_value_of_the_wrong_type_is_refused(key: str, value: Any) -> None:
     field = key.replace(".0", "[0]")
-    assert refusal(changed(key, value)) == (InvalidCheckpoint, REF, field, f"must be {WORDS[key][1]}, not {value!r:.60}")
+    assert refusal(changed(key, value)) == (
+        InvalidCheckpoint,
+        REF,
+        field,
+        f"must be {WORDS[key][1]}, not {value!r:.60}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,10 +155,18 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: Any) -> None:
         ("id", "", "must be a UUID version 4 in lower case, not ''"),
         ("id", "latest", "must be a UUID version 4 in lower case, not 'latest'"),
         ("id", ID.upper(), f"must be a UUID version 4 in lower case, not '{ID.upper()}'"),
-        ("id", ID.replace("-4e", "-1e"), f"must be a UUID version 4 in lower case, not '{ID.replace('-4e', '-1e')}'"),
+        (
+            "id",
+            ID.replace("-4e", "-1e"),
+            f"must be a UUID version 4 in lower case, not '{ID.replace('-4e', '-1e')}'",
+        ),
         ("id", PARENT, f"{PARENT} is not the ref's name"),
         ("run", "", "must be a run id such as 20261121-201500-add-login, not ''"),
-        ("run", "20261121-201500-../x", "must be a run id such as 20261121-201500-add-login, not '20261121-201500-../x'"),
+        (
+            "run",
+            "20261121-201500-../x",
+            "must be a run id such as 20261121-201500-add-login, not '20261121-201500-../x'",
+        ),
         ("run", REMOVED, None),
         ("parent", "x", "must be a UUID version 4 in lower case, not 'x'"),
         ("sequence", 0, "must be 1 or more, not 0"),
@@ -109,7 +176,11 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: Any) -> None:
         ("phase", " \n", "empty"),
         ("timestamp", "", "no UTC offset, neither Z nor ±hh:mm: ''"),
         ("timestamp", "yesterday", "no UTC offset, neither Z nor ±hh:mm: 'yesterday'"),
-        ("timestamp", "2026-11-21T20:15:00", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T20:15:00'"),
+        (
+            "timestamp",
+            "2026-11-21T20:15:00",
+            "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T20:15:00'",
+        ),
         ("timestamp", "2026-02-29T20:15:00Z", "no such day: 2026-02-29"),
         ("timestamp", "2026-11-21T25:15:00Z", "no such time of day: '2026-11-21T25:15:00Z'"),
         ("git_sha", "9d905d54", "must be a full object id or empty, not '9d905d54'"),
@@ -136,7 +207,9 @@ def test_a_value_that_makes_no_sense_is_refused(key: str, value: Any, problem: s
 
 @pytest.mark.parametrize("value", ['"x"', "1", "true", "[]"])
 def test_seconds_that_are_no_float_are_refused(value: str) -> None:
-    data = SMALL_DOCUMENT.replace("\n[state]", f'\n[attempt]\nphase = "build"\nseconds = {value}\n\n[state]').encode()
+    data = SMALL_DOCUMENT.replace(
+        "\n[state]", f'\n[attempt]\nphase = "build"\nseconds = {value}\n\n[state]'
+    ).encode()
     found = refusal(data)
     assert found[:3] == (InvalidCheckpoint, REF, "attempt.seconds")
     assert found[3].startswith("must be a float, not ")
@@ -144,14 +217,22 @@ def test_seconds_that_are_no_float_are_refused(value: str) -> None:
 
 def test_a_parent_without_a_run_is_refused() -> None:
     data = SMALL_DOCUMENT.replace("phase", f'parent = "{PARENT}"\nphase', 1).encode()
-    assert refusal(data) == (InvalidCheckpoint, REF, "parent", "belongs to a run, and there is no run")
+    assert refusal(data) == (
+        InvalidCheckpoint,
+        REF,
+        "parent",
+        "belongs to a run, and there is no run",
+    )
 
 
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
         (b"\xff\xfe", "not UTF-8 (byte 0)"),
-        (DOCUMENT.encode().replace(b"a line", b"a l\xefne"), f"not UTF-8 (byte {DOCUMENT.index('a line') + 3})"),
+        (
+            DOCUMENT.encode().replace(b"a line", b"a l\xefne"),
+            f"not UTF-8 (byte {DOCUMENT.index('a line') + 3})",
+        ),
         (b"\x89PNG\r\n", "not UTF-8 (byte 0)"),
         (b'a = "\xed\xa0\x80"', "not UTF-8 (byte 5)"),
     ],
@@ -176,7 +257,11 @@ def test_what_is_not_utf_8_is_refused(data: bytes, problem: str) -> None:
 def test_what_is_not_toml_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidCheckpoint) as caught:
         codec.decode(data, REF)
-    assert (type(caught.value), caught.value.ref, caught.value.field) == (InvalidCheckpoint, REF, "")
+    assert (type(caught.value), caught.value.ref, caught.value.field) == (
+        InvalidCheckpoint,
+        REF,
+        "",
+    )
     assert caught.value.problem.startswith("not TOML: ")
 
 
@@ -186,24 +271,42 @@ def test_an_empty_blob_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [changed("version", 2), changed("version", 2**63 - 1).replace(b"run", b"path"), b"version = 2", b"version = 3\n[state]\nid = 1\n"],
+    [
+        changed("version", 2),
+        changed("version", 2**63 - 1).replace(b"run", b"path"),
+        b"version = 2",
+        b"version = 3\n[state]\nid = 1\n",
+    ],
 )
 def test_a_document_of_a_later_version_is_refused_whatever_else_is_in_it(data: bytes) -> None:
     version = toml.loads(data.decode())["version"]
-    assert refusal(data) == (NewerCheckpoint, REF, "version", f"written by a newer gitckpt (document version {version})")
+    assert refusal(data) == (
+        NewerCheckpoint,
+        REF,
+        "version",
+        f"written by a newer gitckpt (document version {version})",
+    )
     with pytest.raises(NewerCheckpoint) as caught:
         codec.decode(data, REF)
     assert caught.value.hint == "upgrade gitckpt: pip install -U gitckpt"
 
 
-@pytest.mark.parametrize("key", ["id", "phase", "sequence", "timestamp", "branch", "errors", "worktree", "progress", "types"])
+@pytest.mark.parametrize(
+    "key",
+    ["id", "phase", "sequence", "timestamp", "branch", "errors", "worktree", "progress", "types"],
+)
 def test_an_integer_too_long_for_python_to_print_is_refused_like_any_other(key: str) -> None:
     lines = [line for line in SMALL_DOCUMENT.splitlines() if not line.startswith(f"{key} =")]
     long, longer = "0x" + "f" * 100, "0x" + "f" * 5000
     assert refusal("\n".join([f"{key} = {long}", *lines]).encode())[2] in (key, "sequence")
     assert refusal("\n".join([f"{key} = [{long}]", *lines]).encode())[2] in (key, "errors[0]")
     problem = "a number of 5,002 digits, where 128 are allowed"
-    assert refusal("\n".join([f"{key} = {longer}", *lines]).encode()) == (InvalidCheckpoint, REF, "", problem)
+    assert refusal("\n".join([f"{key} = {longer}", *lines]).encode()) == (
+        InvalidCheckpoint,
+        REF,
+        "",
+        problem,
+    )
 
 
 def test_a_version_beyond_64_bits_is_a_newer_one() -> None:
@@ -221,11 +324,19 @@ def test_a_version_beyond_64_bits_is_a_newer_one() -> None:
         ("errors = []", "errors = []\nlater = [1, {{a = [{}]}}]", "later"),
         ("errors = []", "errors = []\nworktree = {{dirty = true, later = {}}}", "worktree.later"),
         ("errors = []", "errors = []\nprogress = {{tasks_total = {}}}", "progress.tasks_total"),
-        ("errors = []", "errors = []\nattempt = {{phase = 'x', exit_code = {}}}", "attempt.exit_code"),
+        (
+            "errors = []",
+            "errors = []\nattempt = {{phase = 'x', exit_code = {}}}",
+            "attempt.exit_code",
+        ),
     ],
 )
-def test_integers_outside_of_the_state_have_64_bits(number: int, before: str, after: str, field: str) -> None:
-    small = SMALL_DOCUMENT.replace("errors = []", 'run = "20261121-201500-x"\nsequence = 2\nerrors = []')
+def test_integers_outside_of_the_state_have_64_bits(
+    number: int, before: str, after: str, field: str
+) -> None:
+    small = SMALL_DOCUMENT.replace(
+        "errors = []", 'run = "20261121-201500-x"\nsequence = 2\nerrors = []'
+    )
     data = small.replace(before, after.format(number)).encode()
     problem = f"must be an integer of 64 bits, not {number}"
     for read in (codec.decode, codec.decode_header, codec.decode_summary):
@@ -242,4 +353,8 @@ def test_what_nobody_foresaw_is_said_of_the_ref(read: str, monkeypatch: pytest.M
     monkeypatch.setattr(codec, f"_{read}", fail)
     with pytest.raises(InvalidCheckpoint) as caught:
         getattr(codec, read)(b"", REF)
-    assert (caught.value.ref, caught.value.field, caught.value.problem) == (REF, "", "cannot be read: RecursionError: too deep")
+    assert (caught.value.ref, caught.value.field, caught.value.problem) == (
+        REF,
+        "",
+        "cannot be read: RecursionError: too deep",
+    )

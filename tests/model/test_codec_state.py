@@ -22,7 +22,25 @@ def json_values() -> st.SearchStrategy[Any]:
     texts = st.one_of(
         st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=90),
         st.sampled_from(
-            ["", "a.b", "a/b", "~", "~1", "~01", '"', "'", "\r\n", "\0", "\x7f", "\x85", "\u2028", "𝄞", "\n[state]\n", "0", "null"]
+            [
+                "",
+                "a.b",
+                "a/b",
+                "~",
+                "~1",
+                "~01",
+                '"',
+                "'",
+                "\r\n",
+                "\0",
+                "\x7f",
+                "\x85",
+                "\u2028",
+                "𝄞",
+                "\n[state]\n",
+                "0",
+                "null",
+            ]
         ),
     )
     scalars = st.one_of(
@@ -38,13 +56,26 @@ def json_values() -> st.SearchStrategy[Any]:
         st.datetimes().filter(lambda value: not value.fold),
         st.datetimes(timezones=st.just(datetime.UTC)).filter(lambda value: not value.fold),
     )
-    return st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=15)
+    return st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+        max_leaves=15,
+    )
 
 
 @quick
-@given(st.dictionaries(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20), json_values(), max_size=5))
+@given(
+    st.dictionaries(
+        st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20),
+        json_values(),
+        max_size=5,
+    )
+)
 @example(
-    {key: {key: [key, {key: None}], "n": {key: 2**70}} for key in ["", "a/b", "~1", "~", "a.b", "0", "\r\n", "\0", "\n[state]\n", '\'"""']}
+    {
+        key: {key: [key, {key: None}], "n": {key: 2**70}}
+        for key in ["", "a/b", "~1", "~", "a.b", "0", "\r\n", "\0", "\n[state]\n", '\'"""']
+    }
 )
 @example({"text": "\n[state]\n" * 10, "after": "\n[worktree]\ndirty = 1\n" * 10})
 @example({"state": {"state": {}}, "types": {"/a": "null"}, "version": 9})
@@ -55,7 +86,9 @@ def test_every_state_comes_back_exactly_equal_and_is_not_touched(state: dict[str
     read = codec.decode(data, REF)
     # `repr` tells 1 from 1.0 and True, shows nan as nan, and keeps the order of keys.
     assert (repr(read.state), repr(state)) == (before, before)
-    assert replace(read, state={}) == codec.decode_header(data, REF) == replace(checkpoint, state={})
+    assert (
+        replace(read, state={}) == codec.decode_header(data, REF) == replace(checkpoint, state={})
+    )
     assert codec.encode(read) == data
 
 
@@ -67,7 +100,11 @@ def test_integers_of_any_size_come_back(power: int) -> None:
 
 @pytest.mark.long
 def test_ten_megabytes_of_text_come_back() -> None:
-    state = {"plain": "x" * 10_000_000, "lines": 'a line with \\ and "\r\n𝄞\0' * 100_000, "raw": b"\x00\xff" * 500_000}
+    state = {
+        "plain": "x" * 10_000_000,
+        "lines": 'a line with \\ and "\r\n𝄞\0' * 100_000,
+        "raw": b"\x00\xff" * 500_000,
+    }
     checkpoint = replace(CHECKPOINT, state=state)
     data = codec.encode(checkpoint)
     assert codec.decode(data, REF) == checkpoint
@@ -92,7 +129,12 @@ def test_a_map_passes_as_a_state(mapping: Mapping[str, Any]) -> None:
         (None, "", "a state is a map of names to values, not None"),
         ([1], "", "a state is a map of names to values, not [1]"),
         ("x", "", "a state is a map of names to values, not 'x'"),
-        pytest.param(10**5000, "", "a state is a map of names to values, not an integer of thousands of digits", id="huge"),
+        pytest.param(
+            10**5000,
+            "",
+            "a state is a map of names to values, not an integer of thousands of digits",
+            id="huge",
+        ),
         ({1: 2}, "", "the key 1 is not a string"),
         ({"a": {"b/c": [0, (1,)]}}, "/a/b~1c/1", "a builtins.tuple cannot be stored"),
     ],
@@ -122,11 +164,16 @@ def test_a_refused_state_is_not_touched() -> None:
     [
         (replace(SMALL, errors=("ok", "bad \udc80")), "/errors/1"),
         (replace(SMALL, message="bad \udc80"), "/message"),
-        (replace(SMALL, worktree=Worktree(dirty=True, omitted=(Omitted("bad \udc80", "x"),))), "/worktree/omitted/0/path"),
+        (
+            replace(SMALL, worktree=Worktree(dirty=True, omitted=(Omitted("bad \udc80", "x"),))),
+            "/worktree/omitted/0/path",
+        ),
         (replace(SMALL, unknown={"later": None, "more": [None]}), "/more/0"),
     ],
 )
-def test_text_that_is_no_utf_8_is_refused_outside_the_state_too(checkpoint: Checkpoint, path: str) -> None:
+def test_text_that_is_no_utf_8_is_refused_outside_the_state_too(
+    checkpoint: Checkpoint, path: str
+) -> None:
     with pytest.raises(StateError) as caught:
         codec.encode(checkpoint)
     assert caught.value.path == path

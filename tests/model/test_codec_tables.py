@@ -11,7 +11,17 @@ import pytest
 from gitckpt.model import codec
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Suspect
 from gitckpt.model.errors import InvalidCheckpoint, StateError
-from tests.model.example_documents import DRIVEN, DRIVEN_DOCUMENT, PARENT, REF, REMOVED, SMALL, changed, fields, refusal
+from tests.model.example_documents import (
+    DRIVEN,
+    DRIVEN_DOCUMENT,
+    PARENT,
+    REF,
+    REMOVED,
+    SMALL,
+    changed,
+    fields,
+    refusal,
+)
 
 LATER = {"later": [1, {"x": "y"}]}
 
@@ -31,7 +41,8 @@ def test_keys_of_later_versions_are_kept() -> None:
     assert DRIVEN.imported is not None
     assert DRIVEN.worktree is not None
     lists: dict[str, Any] = {
-        key: tuple(replace(each, unknown=LATER) for each in getattr(DRIVEN.worktree, key)) for key in ("omitted", "submodules", "suspects")
+        key: tuple(replace(each, unknown=LATER) for each in getattr(DRIVEN.worktree, key))
+        for key in ("omitted", "submodules", "suspects")
     }
     later = replace(
         DRIVEN,
@@ -44,8 +55,12 @@ def test_keys_of_later_versions_are_kept() -> None:
 
 
 def test_of_an_attempt_only_the_phase_must_be_told_and_of_a_pipeline_nothing() -> None:
-    least = replace(SMALL, attempt=Attempt("build", 1, failures=0, recoveries=0), pipeline=Pipeline())
-    data = codec.encode(SMALL).replace(b"\n[state]", b'\n[pipeline]\n\n[attempt]\nphase = "build"\n\n[state]')
+    least = replace(
+        SMALL, attempt=Attempt("build", 1, failures=0, recoveries=0), pipeline=Pipeline()
+    )
+    data = codec.encode(SMALL).replace(
+        b"\n[state]", b'\n[pipeline]\n\n[attempt]\nphase = "build"\n\n[state]'
+    )
     assert codec.decode(data, REF) == least
     first = data.replace(b'"build"', b'"build"\nnumber = 1\nfailures = 0\nrecoveries = 0')
     assert codec.decode(first, REF) == least
@@ -71,7 +86,10 @@ def test_a_map_that_is_none_of_python_s_own_is_written_like_one() -> None:
             return 1
 
     assert DRIVEN.attempt is not None
-    assert codec.encode(replace(DRIVEN, attempt=replace(DRIVEN.attempt, inputs=Others()))).decode() == DRIVEN_DOCUMENT
+    assert (
+        codec.encode(replace(DRIVEN, attempt=replace(DRIVEN.attempt, inputs=Others()))).decode()
+        == DRIVEN_DOCUMENT
+    )
 
 
 WORDS: dict[str, tuple[type, str]] = {
@@ -132,7 +150,12 @@ def test_a_value_of_the_wrong_type_is_refused(key: str) -> None:
     for value in values:
         if type(value) is not kind:
             field = key.replace(".0", "[0]").replace(".1", "[1]")
-            assert refusal(changed(key, value, DRIVEN_DOCUMENT)) == (InvalidCheckpoint, REF, field, f"must be {words}, not {value!r}")
+            assert refusal(changed(key, value, DRIVEN_DOCUMENT)) == (
+                InvalidCheckpoint,
+                REF,
+                field,
+                f"must be {words}, not {value!r}",
+            )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +167,11 @@ def test_a_value_of_the_wrong_type_is_refused(key: str) -> None:
         ("worktree.omitted.0.reason", REMOVED, "missing"),
         ("worktree.omitted.0.size", -1, "must be 0 or more, not -1"),
         ("worktree.submodules.0.path", REMOVED, "missing"),
-        ("worktree.submodules.0.checkpoint", "x", "must be a UUID version 4 in lower case, not 'x'"),
+        (
+            "worktree.submodules.0.checkpoint",
+            "x",
+            "must be a UUID version 4 in lower case, not 'x'",
+        ),
         ("worktree.submodules.0.checkpoint", REMOVED, "missing"),
         ("worktree.submodules.0.git_sha", "HEAD", "must be a full object id or empty, not 'HEAD'"),
         ("worktree.submodules.0.git_sha", REMOVED, "missing"),
@@ -170,21 +197,33 @@ def test_a_value_of_the_wrong_type_is_refused(key: str) -> None:
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(key: str, value: Any, problem: str) -> None:
-    assert refusal(changed(key, value, DRIVEN_DOCUMENT)) == (InvalidCheckpoint, REF, key.replace(".0", "[0]"), problem)
+    assert refusal(changed(key, value, DRIVEN_DOCUMENT)) == (
+        InvalidCheckpoint,
+        REF,
+        key.replace(".0", "[0]"),
+        problem,
+    )
 
 
 def test_the_tables_are_read_alone() -> None:
     found = fields(DRIVEN_DOCUMENT)
     assert codec.tables({}) == {}
     assert codec.tables({"pipeline": found["pipeline"]}) == {"pipeline": DRIVEN.pipeline}
-    assert codec.tables({key: found[key] for key in ("attempt", "pipeline")}) == {"attempt": DRIVEN.attempt, "pipeline": DRIVEN.pipeline}
+    assert codec.tables({key: found[key] for key in ("attempt", "pipeline")}) == {
+        "attempt": DRIVEN.attempt,
+        "pipeline": DRIVEN.pipeline,
+    }
 
 
 @pytest.mark.parametrize("table", ["pipeline", "attempt"])
 def test_an_error_in_a_table_that_is_read_alone_names_its_key(table: str) -> None:
     with pytest.raises(InvalidCheckpoint) as caught:
         codec.tables({table: {"phase": "build", "inputs": 1}})
-    assert (caught.value.ref, caught.value.field, caught.value.problem) == ("", f"{table}.inputs", "must be a table, not 1")
+    assert (caught.value.ref, caught.value.field, caught.value.problem) == (
+        "",
+        f"{table}.inputs",
+        "must be a table, not 1",
+    )
 
 
 @pytest.mark.parametrize("checkpoint", [DRIVEN, SMALL], ids=["driven", "small"])
@@ -202,7 +241,9 @@ def test_what_a_checkpoint_is_written_from_passes_the_check(checkpoint: Checkpoi
         ({"errors": "one"}, "errors", "must be an array, not 'one'"),
     ],
 )
-def test_the_check_raises_what_reading_would(change: dict[str, Any], field: str, problem: str) -> None:
+def test_the_check_raises_what_reading_would(
+    change: dict[str, Any], field: str, problem: str
+) -> None:
     with pytest.raises(InvalidCheckpoint) as caught:
         codec.check(codec.fields(DRIVEN) | change, REF)
     assert (caught.value.ref, caught.value.field, caught.value.problem) == (REF, field, problem)
@@ -213,9 +254,16 @@ def test_a_checkpoint_that_a_run_goes_back_to_comes_back(key: str) -> None:
     others: dict[str, Any] = {key: PARENT}
     checkpoint = replace(SMALL, **others)
     data = codec.encode(checkpoint)
-    assert data.decode() == codec.encode(SMALL).decode().replace("errors", f'{key} = "{PARENT}"\nerrors')
+    assert data.decode() == codec.encode(SMALL).decode().replace(
+        "errors", f'{key} = "{PARENT}"\nerrors'
+    )
     assert codec.decode(data, REF) == checkpoint
-    assert refusal(data.replace(PARENT.encode(), b"x")) == (InvalidCheckpoint, REF, key, "must be a UUID version 4 in lower case, not 'x'")
+    assert refusal(data.replace(PARENT.encode(), b"x")) == (
+        InvalidCheckpoint,
+        REF,
+        key,
+        "must be a UUID version 4 in lower case, not 'x'",
+    )
 
 
 def test_a_state_that_is_no_map_is_refused_as_a_whole() -> None:

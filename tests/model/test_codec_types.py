@@ -22,8 +22,19 @@ def typed(types: str) -> bytes:
 
 
 def test_types_are_applied_wherever_their_pointers_lead() -> None:
-    read = codec.decode(typed('"/text" = "null"\n"/raw" = "bytes"\n"/list/1/" = "integer"\n"/list/0" = "null"\n"//~0~1" = "null"'), REF)
-    assert read.state == {"text": None, "raw": b"\x00\xff", "n": 7, "list": [None, {"": 5}, []], "": {"~/": None}}
+    read = codec.decode(
+        typed(
+            '"/text" = "null"\n"/raw" = "bytes"\n"/list/1/" = "integer"\n"/list/0" = "null"\n"//~0~1" = "null"'
+        ),
+        REF,
+    )
+    assert read.state == {
+        "text": None,
+        "raw": b"\x00\xff",
+        "n": 7,
+        "list": [None, {"": 5}, []],
+        "": {"~/": None},
+    }
 
 
 @pytest.mark.parametrize(
@@ -68,7 +79,18 @@ def test_types_that_do_not_fit_the_state_are_refused(pointer: str, kind: str, pr
     assert codec.decode_header(data, REF) == SMALL
 
 
-@pytest.mark.parametrize("kind", ["1", "true", "[]", '{a = "null"}', '["null"]', "2026-11-21", pytest.param("0x" + "f" * 120, id="huge")])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "1",
+        "true",
+        "[]",
+        '{a = "null"}',
+        '["null"]',
+        "2026-11-21",
+        pytest.param("0x" + "f" * 120, id="huge"),
+    ],
+)
 def test_a_type_that_is_no_string_is_refused(kind: str) -> None:
     kind_type, ref, field, problem = refusal(typed(f'"/text" = {kind}'))
     assert (kind_type, ref, field) == (InvalidCheckpoint, REF, "types./text")
@@ -79,24 +101,49 @@ def with_text(text: str, kind: str) -> bytes:
     return f'{SMALL_DOCUMENT.removesuffix("[state]" + chr(10))}[types]\n"/v" = "{kind}"\n\n[state]\nv = "{text}"\n'.encode()
 
 
-@pytest.mark.parametrize("text", ["A", "A===", "AP8", "AP8=AP8=", "AP8=\\n", " AP8=", "AP_8", "A\\u0301P8=", "é"])
+@pytest.mark.parametrize(
+    "text", ["A", "A===", "AP8", "AP8=AP8=", "AP8=\\n", " AP8=", "AP_8", "A\\u0301P8=", "é"]
+)
 def test_bytes_that_are_no_base64_are_refused(text: str) -> None:
-    assert refusal(with_text(text, "bytes")) == (InvalidCheckpoint, REF, "types./v", "the string there is no 'bytes'")
+    assert refusal(with_text(text, "bytes")) == (
+        InvalidCheckpoint,
+        REF,
+        "types./v",
+        "the string there is no 'bytes'",
+    )
 
 
-@pytest.mark.parametrize("text", ["", "1.0", "1e3", "0x", "0xg", "0o17", "1_000", " 1", "1\\n", "٣", "nan", "one"])
+@pytest.mark.parametrize(
+    "text", ["", "1.0", "1e3", "0x", "0xg", "0o17", "1_000", " 1", "1\\n", "٣", "nan", "one"]
+)
 def test_integers_that_are_none_are_refused(text: str) -> None:
-    assert refusal(with_text(text, "integer")) == (InvalidCheckpoint, REF, "types./v", "the string there is no 'integer'")
+    assert refusal(with_text(text, "integer")) == (
+        InvalidCheckpoint,
+        REF,
+        "types./v",
+        "the string there is no 'integer'",
+    )
 
 
 @pytest.mark.parametrize(
     "text",
-    ["9" * (budget.MAX_DECIMAL + 1), "0x" + "9" * (budget.MAX_HEXADECIMAL - 1), "-" + "9" * 1_000_000],
+    [
+        "9" * (budget.MAX_DECIMAL + 1),
+        "0x" + "9" * (budget.MAX_HEXADECIMAL - 1),
+        "-" + "9" * 1_000_000,
+    ],
     ids=["decimal", "hex", "long"],
 )
 def test_integers_of_more_digits_than_are_allowed_are_refused(text: str) -> None:
-    assert refusal(with_text(text, "integer")) == (InvalidCheckpoint, REF, "types./v", "an integer of more digits than are allowed")
-    assert codec.decode(with_text(text[: budget.MAX_DECIMAL], "integer"), REF).state["v"] == int(text[: budget.MAX_DECIMAL], 0)
+    assert refusal(with_text(text, "integer")) == (
+        InvalidCheckpoint,
+        REF,
+        "types./v",
+        "an integer of more digits than are allowed",
+    )
+    assert codec.decode(with_text(text[: budget.MAX_DECIMAL], "integer"), REF).state["v"] == int(
+        text[: budget.MAX_DECIMAL], 0
+    )
 
 
 def test_all_long_integers_together_have_no_more_digits_than_are_allowed() -> None:
@@ -109,10 +156,16 @@ def test_all_long_integers_together_have_no_more_digits_than_are_allowed() -> No
 
     most = budget.MAX_LONG // budget.MAX_HEXADECIMAL
     assert len(codec.decode(of(most), REF).state["v"]) == most
-    assert refusal(of(most + 1))[2:] == (f"types./v/{most}", "an integer of more digits than are allowed")
+    assert refusal(of(most + 1))[2:] == (
+        f"types./v/{most}",
+        "an integer of more digits than are allowed",
+    )
 
 
-@pytest.mark.parametrize(("text", "value"), [("0", 0), ("-5", -5), ("0xff", 255), ("-0xFF", -255), ("18446744073709551616", 2**64)])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0", 0), ("-5", -5), ("0xff", 255), ("-0xFF", -255), ("18446744073709551616", 2**64)],
+)
 def test_integers_may_be_decimal_or_hexadecimal(text: str, value: int) -> None:
     assert codec.decode(with_text(text, "integer"), REF).state == {"v": value}
 
@@ -122,7 +175,10 @@ def test_null_stands_for_any_string() -> None:
 
 
 @quick
-@given(st.text(alphabet='/~01listtextraw"-', max_size=14), st.sampled_from(["null", "bytes", "integer", "x"]))
+@given(
+    st.text(alphabet='/~01listtextraw"-', max_size=14),
+    st.sampled_from(["null", "bytes", "integer", "x"]),
+)
 def test_types_either_fit_or_raise_invalid_checkpoint(pointer: str, kind: str) -> None:
     found = read_or_fault(codec.decode, typed(toml.dumps({pointer: kind}).strip()))
     if isinstance(found, Checkpoint):

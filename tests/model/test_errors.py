@@ -58,7 +58,11 @@ def test_a_pool_hands_it_on() -> None:
 def test_an_error_but_for_its_hint_is_another_one(error: CkptError) -> None:
     before = vars(error).copy()
     other = error.but(hint="new")
-    assert (type(other), other.args, vars(other)) == (type(error), error.args, before | {"hint": "new"})
+    assert (type(other), other.args, vars(other)) == (
+        type(error),
+        error.args,
+        before | {"hint": "new"},
+    )
     assert vars(error) == before
     assert other is not error
 
@@ -77,6 +81,14 @@ def test_what_errors_know_besides_their_message() -> None:
         {"message": "ab is two", "hint": "write more of it", "candidates": ["abc", "abd"]},
     )
     exists = RunExists("it exists", "20260101-000000-a", hint="go on with it")
-    assert (exists.args, vars(exists)) == (("it exists",), {"message": "it exists", "hint": "go on with it", "run": "20260101-000000-a"})
+    assert (exists.args, vars(exists)) == (
+        ("it exists",),
+        {"message": "it exists", "hint": "go on with it", "run": "20260101-000000-a"},
+    )
     state = StateError("", "cannot be stored", hint="leave it out")
-    assert vars(state) == {"message": "/: cannot be stored", "hint": "leave it out", "path": "", "problem": "cannot be stored"}
+    assert vars(state) == {
+        "message": "/: cannot be stored",
+        "hint": "leave it out",
+        "path": "",
+        "problem": "cannot be stored",
+    }

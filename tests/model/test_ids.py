@@ -35,7 +35,9 @@ def test_new_ids_are_distinct_canonical_uuids_of_version_4() -> None:
         (b"\xff" * 16, "ffffffff-ffff-4fff-bfff-ffffffffffff"),
     ],
 )
-def test_of_a_new_id_all_is_random_but_version_and_variant(random: bytes, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_new_id_all_is_random_but_version_and_variant(
+    random: bytes, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("os.urandom", lambda count: random[:count])
     assert ids.new_id() == expected
 
@@ -97,7 +99,9 @@ def test_what_is_taken_for_an_id_is_one_for_the_standard_library(text: str) -> N
 
 @quick
 @given(st.uuids(version=4), st.integers(0, 36))
-def test_every_beginning_of_an_id_is_a_prefix_from_four_characters_on(made: uuid.UUID, length: int) -> None:
+def test_every_beginning_of_an_id_is_a_prefix_from_four_characters_on(
+    made: uuid.UUID, length: int
+) -> None:
     assert ids.is_id_prefix(str(made)[:length]) == (length >= ids.MIN_PREFIX)
 
 
@@ -172,9 +176,15 @@ def test_a_slug_keeps_ascii_letters_and_digits(name: str, expected: str) -> None
 
 @pytest.mark.parametrize(
     ("attempt", "expected"),
-    [(1, "20261121-201500-add-login"), (2, "20261121-201500-add-login-2"), (10, "20261121-201500-add-login-10")],
+    [
+        (1, "20261121-201500-add-login"),
+        (2, "20261121-201500-add-login-2"),
+        (10, "20261121-201500-add-login-10"),
+    ],
 )
-def test_a_run_id_has_stamp_slug_and_from_the_second_attempt_a_number(attempt: int, expected: str) -> None:
+def test_a_run_id_has_stamp_slug_and_from_the_second_attempt_a_number(
+    attempt: int, expected: str
+) -> None:
     assert ids.run_id("20261121-201500", "Add login", attempt) == expected
 
 

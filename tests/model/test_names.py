@@ -7,7 +7,9 @@ import pytest
 from gitckpt.model import arguments
 
 
-@pytest.mark.parametrize("one", ["Write tests", "write-tests", "WRITE_TESTS", " write tests ", "write_Tests-"])
+@pytest.mark.parametrize(
+    "one", ["Write tests", "write-tests", "WRITE_TESTS", " write tests ", "write_Tests-"]
+)
 def test_names_are_compared_without_case_hyphens_and_underscores(one: str) -> None:
     assert arguments.folded(one) == "write tests"
 
@@ -29,13 +31,22 @@ def test_other_names_differ(one: str, other: str) -> None:
         ("", ["abcd"], 0.6, None),
     ],
 )
-def test_the_closest_of_several(text: str, known: list[str], likeness: float, meant: str | None) -> None:
+def test_the_closest_of_several(
+    text: str, known: list[str], likeness: float, meant: str | None
+) -> None:
     assert arguments.closest(text, known, likeness=likeness) == meant
     assert arguments.closest(text, iter(known), likeness=likeness) == meant
 
 
 @pytest.mark.parametrize(
-    ("number", "limit", "text"), [(0, 2, ""), (1, 2, "a"), (2, 2, "a, b"), (3, 2, "a, b and 1 more"), (5, 3, "a, b, c and 2 more")]
+    ("number", "limit", "text"),
+    [
+        (0, 2, ""),
+        (1, 2, "a"),
+        (2, 2, "a, b"),
+        (3, 2, "a, b and 1 more"),
+        (5, 3, "a, b, c and 2 more"),
+    ],
 )
 def test_the_first_of_many(number: int, limit: int, text: str) -> None:
     assert arguments.first_of("abcde"[:number], limit) == text
@@ -47,12 +58,20 @@ def test_five_are_shown_by_default() -> None:
 
 def test_six_tenths_must_be_the_same_by_default() -> None:
     assert arguments.closest("resarch", ["review", "research"]) == "research"
-    assert (arguments.closest("abcde", ["abcxy"]), arguments.closest("abcd", ["abxx"])) == ("abcxy", None)
+    assert (arguments.closest("abcde", ["abcxy"]), arguments.closest("abcd", ["abxx"])) == (
+        "abcxy",
+        None,
+    )
 
 
 @pytest.mark.parametrize(
     ("path", "text"),
-    [(b"a b", "a b"), ("é".encode(), "é"), (b'"', '"'), (b'a \\"~\x1f\x7f\xff', '"a \\134\\042~\\037\\177\\377"')],
+    [
+        (b"a b", "a b"),
+        ("é".encode(), "é"),
+        (b'"', '"'),
+        (b'a \\"~\x1f\x7f\xff', '"a \\134\\042~\\037\\177\\377"'),
+    ],
 )
 def test_a_path_is_quoted_where_it_is_no_text(path: bytes, text: str) -> None:
     assert arguments.quoted(path) == text

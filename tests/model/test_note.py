@@ -8,7 +8,9 @@ from gitckpt.model.note import MORE, changed, is_full, link_id, link_line
 
 
 def link(number: int, phase: str = "a-complete") -> str:
-    return link_line(f"{number:08x}-0000-4000-8000-000000000000", phase, f"2027-01-15T08:00:{number:02}.000000Z")
+    return link_line(
+        f"{number:08x}-0000-4000-8000-000000000000", phase, f"2027-01-15T08:00:{number:02}.000000Z"
+    )
 
 
 def test_a_line_links_a_checkpoint() -> None:
@@ -17,8 +19,12 @@ def test_a_line_links_a_checkpoint() -> None:
 
 
 def test_control_characters_are_escaped() -> None:
-    line = link_line("an-id", "\x1b[31mred\x07\u202egr\u00f6\u00dfe\x9b-complete", "2026-11-21T20:15:00Z")
-    assert line == "an-id \\x1b[31mred\\x07\\u202egr\u00f6\u00dfe\\x9b-complete 2026-11-21T20:15:00Z"
+    line = link_line(
+        "an-id", "\x1b[31mred\x07\u202egr\u00f6\u00dfe\x9b-complete", "2026-11-21T20:15:00Z"
+    )
+    assert (
+        line == "an-id \\x1b[31mred\\x07\\u202egr\u00f6\u00dfe\\x9b-complete 2026-11-21T20:15:00Z"
+    )
 
 
 def test_new_links_come_last_and_once() -> None:
@@ -32,7 +38,12 @@ def test_a_link_that_says_something_else_is_replaced_in_its_place() -> None:
 
 
 def test_links_that_git_has_joined_are_listed_once() -> None:
-    assert changed([link(1), link(2), "by hand", link(1), "by hand"], [], ()) == [link(1), link(2), "by hand", "by hand"]
+    assert changed([link(1), link(2), "by hand", link(1), "by hand"], [], ()) == [
+        link(1),
+        link(2),
+        "by hand",
+        "by hand",
+    ]
 
 
 def test_what_is_gone_is_not_listed() -> None:
@@ -49,7 +60,11 @@ def test_the_newest_twenty_are_listed_and_that_there_are_more() -> None:
     lines = changed(["by hand"], [link(number) for number in reversed(range(20))], ())
     assert (len(lines), is_full(lines)) == (21, False)
     lines = changed(lines, [link(21), link(20)], ())
-    assert lines == ["by hand", *(link(number) for number in (*reversed(range(2, 20)), 21, 20)), MORE]
+    assert lines == [
+        "by hand",
+        *(link(number) for number in (*reversed(range(2, 20)), 21, 20)),
+        MORE,
+    ]
     assert changed(lines, [link(1), link(20)], ()) == lines
     fewer = changed(lines, [], {link_id(link(number)) for number in range(5, 22)})
     assert fewer == ["by hand", link(4), link(3), link(2), MORE]

@@ -78,7 +78,16 @@ def test_a_name_without_status_counts_as_complete(text: str, expected: str) -> N
         "\x1b[31mred",
         "\ud800",
         *phase.STATUSES,
-        *("fail", "Failed", "COMPLETE", "plan_failed", "plan failed", "plan.fail", "a:b/c_failure", "code-review_Failed"),
+        *(
+            "fail",
+            "Failed",
+            "COMPLETE",
+            "plan_failed",
+            "plan failed",
+            "plan.fail",
+            "a:b/c_failure",
+            "code-review_Failed",
+        ),
         *("plan-complete ", " plan", "plan "),
     ],
 )
@@ -114,8 +123,15 @@ def test_what_label_returns_is_a_label_with_a_name_and_a_known_status(text: str)
         ("a-started", {}),
         ("b-complete", {"a": "1", "c": "3", "b": "9"}),
         ("b-skipped", {"a": "1", "c": "3", "b": "9"}),
-        *((f"b-{status}", {"a": "1", "b": "2", "c": "3"}) for status in ("failed", "progress", "blocked", "partial", "")),
-        *((f"{name}-{status}", {"a": "1", "b": "2", "c": "3"}) for name in phase.NOT_PHASES for status in ("complete", "started")),
+        *(
+            (f"b-{status}", {"a": "1", "b": "2", "c": "3"})
+            for status in ("failed", "progress", "blocked", "partial", "")
+        ),
+        *(
+            (f"{name}-{status}", {"a": "1", "b": "2", "c": "3"})
+            for name in phase.NOT_PHASES
+            for status in ("complete", "started")
+        ),
     ],
 )
 def test_what_is_complete_after_a_checkpoint(label: str, expected: dict[str, str]) -> None:
@@ -128,4 +144,8 @@ def test_a_run_that_was_taken_back_keeps_what_its_checkpoint_says_and_gains_noth
     completed = {"a": "1", "b": "2"}
     assert phase.completed_after(completed, phase.REWOUND, "9", ["a", "z"]) == {"a": "1"}
     assert phase.completed_after(completed, phase.REWOUND, "9", []) == {}
-    assert phase.completed_after(completed, "c-complete", "9", ["a"]) == {"a": "1", "b": "2", "c": "9"}
+    assert phase.completed_after(completed, "c-complete", "9", ["a"]) == {
+        "a": "1",
+        "b": "2",
+        "c": "9",
+    }

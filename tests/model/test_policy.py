@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitckpt.model import policy, runstate, times
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, POST_MERGE, RESCUE, SAFETY, SUBMODULE
+from gitckpt.model.checkpoint import (
+    HOOK_TRIGGERS,
+    MANUAL,
+    POST_COMMIT,
+    POST_MERGE,
+    RESCUE,
+    SAFETY,
+    SUBMODULE,
+)
 from gitckpt.model.errors import UsageError
 from gitckpt.model.policy import DAY, HOUR, Candidate, Decision, Newest, Policy, RunCandidate
 from tests.conftest import examples
@@ -30,10 +38,19 @@ def newest(found: list[Candidate], rules: Policy) -> Newest:
         return (some[count - 1].time, some[count - 1].id) if len(some) >= count else policy.ALL
 
     alone = [each for each in found if each.run is None]
-    hooks = [each for each in alone if each.trigger in HOOK_TRIGGERS or (rules.everything and each.trigger not in (SAFETY, SUBMODULE))]
+    hooks = [
+        each
+        for each in alone
+        if each.trigger in HOOK_TRIGGERS
+        or (rules.everything and each.trigger not in (SAFETY, SUBMODULE))
+    ]
     safeties = [each for each in alone if each.trigger == SAFETY]
     automatic = [each for each in alone if each.is_automatic]
-    return Newest(oldest(hooks, rules.keep_last), oldest(automatic, rules.keep_last), oldest(safeties, rules.safeties))
+    return Newest(
+        oldest(hooks, rules.keep_last),
+        oldest(automatic, rules.keep_last),
+        oldest(safeties, rules.safeties),
+    )
 
 
 def apply(found: list[Candidate], rules: Policy, now: int) -> list[Decision]:
@@ -41,12 +58,19 @@ def apply(found: list[Candidate], rules: Policy, now: int) -> list[Decision]:
 
 
 def candidate(
-    days: float = 0, trigger: str = POST_COMMIT, *, run: str | None = None, rewritten: bool = False, name: str = "a"
+    days: float = 0,
+    trigger: str = POST_COMMIT,
+    *,
+    run: str | None = None,
+    rewritten: bool = False,
+    name: str = "a",
 ) -> Candidate:
     return Candidate(name, NOW - int(days * DAY), trigger, run, rewritten)
 
 
-def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_for_runs_and_for_safety_but_the_newest_20() -> None:
+def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_for_runs_and_for_safety_but_the_newest_20() -> (
+    None
+):
     week = 7 * 86400 * 10**6
     assert Policy() == Policy(
         older_than=30 * 86400 * 10**6,
@@ -64,16 +88,32 @@ def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_fo
 @pytest.mark.parametrize(
     ("found", "rules", "expires", "reason"),
     [
-        pytest.param(candidate(40), Policy(), False, "among the newest 100", id="old, yet among the newest"),
-        pytest.param(candidate(29.9), NO_RANK, False, "29d old, limit 30d", id="a little too young"),
-        pytest.param(candidate(30), NO_RANK, True, "30d old, limit 30d", id="at the limit to the microsecond"),
-        pytest.param(candidate(35, POST_MERGE), NO_RANK, True, "35d old, limit 30d", id="of a merge"),
-        pytest.param(candidate(-2), NO_RANK, False, "0s old, limit 30d", id="from the future"),
         pytest.param(
-            candidate(6.9, rewritten=True), NO_RANK, False, "its commit was rewritten, 6d old, limit 7d", id="rewritten, a little too young"
+            candidate(40), Policy(), False, "among the newest 100", id="old, yet among the newest"
         ),
         pytest.param(
-            candidate(7, rewritten=True), Policy(), True, "its commit was rewritten, 7d old, limit 7d", id="rewritten, among the newest"
+            candidate(29.9), NO_RANK, False, "29d old, limit 30d", id="a little too young"
+        ),
+        pytest.param(
+            candidate(30), NO_RANK, True, "30d old, limit 30d", id="at the limit to the microsecond"
+        ),
+        pytest.param(
+            candidate(35, POST_MERGE), NO_RANK, True, "35d old, limit 30d", id="of a merge"
+        ),
+        pytest.param(candidate(-2), NO_RANK, False, "0s old, limit 30d", id="from the future"),
+        pytest.param(
+            candidate(6.9, rewritten=True),
+            NO_RANK,
+            False,
+            "its commit was rewritten, 6d old, limit 7d",
+            id="rewritten, a little too young",
+        ),
+        pytest.param(
+            candidate(7, rewritten=True),
+            Policy(),
+            True,
+            "its commit was rewritten, 7d old, limit 7d",
+            id="rewritten, among the newest",
         ),
         pytest.param(
             candidate(3, rewritten=True),
@@ -83,7 +123,13 @@ def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_fo
             id="rewritten never outlasts the others",
         ),
         pytest.param(candidate(400, MANUAL), NO_RANK, False, "not made by a hook", id="manual"),
-        pytest.param(candidate(400, MANUAL, rewritten=True), NO_RANK, False, "not made by a hook", id="manual, rewritten"),
+        pytest.param(
+            candidate(400, MANUAL, rewritten=True),
+            NO_RANK,
+            False,
+            "not made by a hook",
+            id="manual, rewritten",
+        ),
         pytest.param(
             candidate(400, SAFETY),
             Policy(),
@@ -91,11 +137,41 @@ def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_fo
             "made for safety, among the newest 20",
             id="safety: among the newest",
         ),
-        pytest.param(candidate(7, SAFETY), NO_RANK, True, "made for safety, 7d old, limit 7d", id="safety: at the limit"),
-        pytest.param(candidate(6.9, SAFETY), NO_RANK, False, "made for safety, 6d old, limit 7d", id="safety: too young"),
-        pytest.param(candidate(400, SAFETY, run="r"), NO_RANK, False, "belongs to the run r", id="safety: of a run"),
-        pytest.param(candidate(400, RESCUE), NO_RANK, False, "not made by a hook", id="safety: of a worktree that is gone"),
-        pytest.param(candidate(8, SAFETY, rewritten=True), NO_RANK, True, "made for safety, 8d old, limit 7d", id="safety: rewritten"),
+        pytest.param(
+            candidate(7, SAFETY),
+            NO_RANK,
+            True,
+            "made for safety, 7d old, limit 7d",
+            id="safety: at the limit",
+        ),
+        pytest.param(
+            candidate(6.9, SAFETY),
+            NO_RANK,
+            False,
+            "made for safety, 6d old, limit 7d",
+            id="safety: too young",
+        ),
+        pytest.param(
+            candidate(400, SAFETY, run="r"),
+            NO_RANK,
+            False,
+            "belongs to the run r",
+            id="safety: of a run",
+        ),
+        pytest.param(
+            candidate(400, RESCUE),
+            NO_RANK,
+            False,
+            "not made by a hook",
+            id="safety: of a worktree that is gone",
+        ),
+        pytest.param(
+            candidate(8, SAFETY, rewritten=True),
+            NO_RANK,
+            True,
+            "made for safety, 8d old, limit 7d",
+            id="safety: rewritten",
+        ),
         pytest.param(
             candidate(3, SAFETY),
             Policy(older_than=2 * DAY, keep_last=0, everything=True),
@@ -110,13 +186,47 @@ def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_fo
             "made for safety, among the newest 20",
             id="the limits of the others are not those of safety",
         ),
-        pytest.param(candidate(400, "import:forge"), NO_RANK, False, "not made by a hook", id="imported"),
-        pytest.param(candidate(400, "phase", run="r"), NO_RANK, False, "belongs to the run r", id="of a run"),
-        pytest.param(candidate(400, run="r", rewritten=True), NO_RANK, False, "belongs to the run r", id="hook in a run"),
-        pytest.param(candidate(400, MANUAL), replace(NO_RANK, everything=True), True, "400d old, limit 30d", id="everything: manual"),
-        pytest.param(candidate(400, run="r"), replace(NO_RANK, everything=True), False, "belongs to the run r", id="everything: of a run"),
-        pytest.param(candidate(29, MANUAL), replace(NO_RANK, everything=True), False, "29d old, limit 30d", id="everything: young"),
-        pytest.param(candidate(400, MANUAL), Policy(everything=True), False, "among the newest 100", id="everything: among the newest"),
+        pytest.param(
+            candidate(400, "import:forge"), NO_RANK, False, "not made by a hook", id="imported"
+        ),
+        pytest.param(
+            candidate(400, "phase", run="r"), NO_RANK, False, "belongs to the run r", id="of a run"
+        ),
+        pytest.param(
+            candidate(400, run="r", rewritten=True),
+            NO_RANK,
+            False,
+            "belongs to the run r",
+            id="hook in a run",
+        ),
+        pytest.param(
+            candidate(400, MANUAL),
+            replace(NO_RANK, everything=True),
+            True,
+            "400d old, limit 30d",
+            id="everything: manual",
+        ),
+        pytest.param(
+            candidate(400, run="r"),
+            replace(NO_RANK, everything=True),
+            False,
+            "belongs to the run r",
+            id="everything: of a run",
+        ),
+        pytest.param(
+            candidate(29, MANUAL),
+            replace(NO_RANK, everything=True),
+            False,
+            "29d old, limit 30d",
+            id="everything: young",
+        ),
+        pytest.param(
+            candidate(400, MANUAL),
+            Policy(everything=True),
+            False,
+            "among the newest 100",
+            id="everything: among the newest",
+        ),
         pytest.param(
             candidate(10, MANUAL, rewritten=True),
             replace(NO_RANK, everything=True),
@@ -124,7 +234,13 @@ def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_fo
             "10d old, limit 30d",
             id="everything: rewriting counts for hooks only",
         ),
-        pytest.param(candidate(0.5), Policy(older_than=0, keep_last=0), True, "12h old, limit 0s", id="expire all at once"),
+        pytest.param(
+            candidate(0.5),
+            Policy(older_than=0, keep_last=0),
+            True,
+            "12h old, limit 0s",
+            id="expire all at once",
+        ),
         *(
             pytest.param(
                 replace(candidate(400, SUBMODULE), tagged=tagged),
@@ -137,11 +253,33 @@ def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_fo
             for everything in (False, True)
         ),
         pytest.param(replace(candidate(400), tagged=True), NO_RANK, False, "tagged", id="tagged"),
-        pytest.param(replace(candidate(400, POST_MERGE, rewritten=True), tagged=True), NO_RANK, False, "tagged", id="tagged, rewritten"),
-        pytest.param(replace(candidate(400, MANUAL), tagged=True), NO_RANK, False, "not made by a hook", id="tagged, manual"),
-        pytest.param(replace(candidate(8, SAFETY), tagged=True), NO_RANK, True, "made for safety, 8d old, limit 7d", id="tagged, safety"),
         pytest.param(
-            replace(candidate(400), tagged=True), replace(NO_RANK, everything=True), True, "400d old, limit 30d", id="everything: tagged"
+            replace(candidate(400, POST_MERGE, rewritten=True), tagged=True),
+            NO_RANK,
+            False,
+            "tagged",
+            id="tagged, rewritten",
+        ),
+        pytest.param(
+            replace(candidate(400, MANUAL), tagged=True),
+            NO_RANK,
+            False,
+            "not made by a hook",
+            id="tagged, manual",
+        ),
+        pytest.param(
+            replace(candidate(8, SAFETY), tagged=True),
+            NO_RANK,
+            True,
+            "made for safety, 8d old, limit 7d",
+            id="tagged, safety",
+        ),
+        pytest.param(
+            replace(candidate(400), tagged=True),
+            replace(NO_RANK, everything=True),
+            True,
+            "400d old, limit 30d",
+            id="everything: tagged",
         ),
     ],
 )
@@ -154,7 +292,9 @@ def test_the_newest_hundred_stay_and_the_rest_goes_by_age() -> None:
     found = [candidate(31 + i, name=str(i)) for i in range(103)]
     decisions = apply(found, Policy(), now=NOW)
     kept = [Decision(str(i), expires=False, reason="among the newest 100") for i in range(100)]
-    gone = [Decision(str(i), expires=True, reason=f"{31 + i}d old, limit 30d") for i in range(100, 103)]
+    gone = [
+        Decision(str(i), expires=True, reason=f"{31 + i}d old, limit 30d") for i in range(100, 103)
+    ]
     assert decisions == kept + gone
 
 
@@ -177,7 +317,11 @@ def test_only_checkpoints_by_hooks_take_a_place_among_the_newest() -> None:
 
 
 def test_the_newest_twenty_for_safety_are_counted_apart() -> None:
-    found = [candidate(8 + i / 100, trigger, name=f"{trigger} {i}") for i in range(22) for trigger in (SAFETY, POST_COMMIT)]
+    found = [
+        candidate(8 + i / 100, trigger, name=f"{trigger} {i}")
+        for i in range(22)
+        for trigger in (SAFETY, POST_COMMIT)
+    ]
     decisions = apply(found, Policy(keep_last=22, older_than=0), now=NOW)
     assert [each.id for each in decisions if each.expires] == ["safety 20", "safety 21"]
 
@@ -194,7 +338,9 @@ def candidates() -> st.SearchStrategy[list[Candidate]]:
         agent=st.booleans(),
         tagged=st.booleans(),
     )
-    return st.lists(one, max_size=12).map(lambda found: sorted(found, key=lambda each: (each.time, each.id), reverse=True))
+    return st.lists(one, max_size=12).map(
+        lambda found: sorted(found, key=lambda each: (each.time, each.id), reverse=True)
+    )
 
 
 def policies() -> st.SearchStrategy[Policy]:
@@ -215,7 +361,9 @@ def policies() -> st.SearchStrategy[Policy]:
 
 @quick
 @given(candidates(), policies(), st.integers(0, 100 * DAY))
-def test_what_expires_today_expires_on_every_later_day(found: list[Candidate], rules: Policy, later: int) -> None:
+def test_what_expires_today_expires_on_every_later_day(
+    found: list[Candidate], rules: Policy, later: int
+) -> None:
     today = apply(found, rules, now=NOW)
     then = apply(found, rules, now=NOW + later)
     assert {each.id for each in today if each.expires} <= {each.id for each in then if each.expires}
@@ -223,7 +371,9 @@ def test_what_expires_today_expires_on_every_later_day(found: list[Candidate], r
 
 @quick
 @given(candidates(), policies())
-def test_there_is_one_decision_with_a_reason_for_each_in_the_order_given(found: list[Candidate], rules: Policy) -> None:
+def test_there_is_one_decision_with_a_reason_for_each_in_the_order_given(
+    found: list[Candidate], rules: Policy
+) -> None:
     decisions = apply(found, rules, now=NOW)
     assert [each.id for each in decisions] == [each.id for each in found]
     assert all(each.reason for each in decisions)
@@ -236,56 +386,150 @@ def test_people_s_checkpoints_never_expire_unless_everything_is_asked_for_and_th
 ) -> None:
     decisions = apply(found, replace(rules, everything=False), now=NOW + 10_000 * DAY)
     gone = {each.id for each in decisions if each.expires}
-    assert [each for each in found if each.id in gone and (each.trigger not in (*HOOK_TRIGGERS, SAFETY) or each.run)] == []
+    assert [
+        each
+        for each in found
+        if each.id in gone and (each.trigger not in (*HOOK_TRIGGERS, SAFETY) or each.run)
+    ] == []
 
 
 @quick
 @given(candidates(), policies())
-def test_the_newest_that_stay_are_never_rewritten_hook_checkpoints_nor_more_than_asked_for(found: list[Candidate], rules: Policy) -> None:
+def test_the_newest_that_stay_are_never_rewritten_hook_checkpoints_nor_more_than_asked_for(
+    found: list[Candidate], rules: Policy
+) -> None:
     decisions = apply(found, rules, now=NOW + 10_000 * DAY)
-    kept = [each for each, decision in zip(found, decisions, strict=True) if decision.reason.startswith("among the newest")]
+    kept = [
+        each
+        for each, decision in zip(found, decisions, strict=True)
+        if decision.reason.startswith("among the newest")
+    ]
     assert len(kept) <= rules.keep_last
     assert not any(each.rewritten and each.trigger in HOOK_TRIGGERS for each in kept)
 
 
-def run(days: float, status: str = runstate.COMPLETE, *, name: str = "r", needed_by: tuple[str, ...] = ()) -> RunCandidate:
+def run(
+    days: float,
+    status: str = runstate.COMPLETE,
+    *,
+    name: str = "r",
+    needed_by: tuple[str, ...] = (),
+) -> RunCandidate:
     return RunCandidate(name, NOW - int(days * DAY), status, needed_by)
 
 
 ALL = Policy(keep_last=0, everything=True)
-UNFINISHED = [status for status in runstate.STATUSES if status not in (runstate.COMPLETE, *runstate.DRIVEN)]
+UNFINISHED = [
+    status for status in runstate.STATUSES if status not in (runstate.COMPLETE, *runstate.DRIVEN)
+]
 
 
 @pytest.mark.parametrize(
     ("found", "rules", "expires", "reason"),
     [
-        pytest.param(run(6.9), Policy(), False, "complete, 6d old, limit 7d", id="a little too young"),
-        pytest.param(run(7), Policy(), True, "complete, 7d old, limit 7d", id="at the limit to the microsecond"),
-        pytest.param(run(3), Policy(runs_older_than=2 * DAY), True, "complete, 3d old, limit 2d", id="another limit"),
-        pytest.param(run(7), Policy(older_than=0), True, "complete, 7d old, limit 7d", id="the limit of hooks is another one"),
-        pytest.param(run(1), replace(ALL, older_than=DAY), True, "complete, 1d old, limit 1d", id="everything: the shorter limit"),
-        pytest.param(run(-1), Policy(runs_older_than=0), False, "complete, 0s old, limit 0s", id="from the future"),
-        *(pytest.param(run(400, status), Policy(), False, f"unfinished: {status}", id=status) for status in UNFINISHED),
+        pytest.param(
+            run(6.9), Policy(), False, "complete, 6d old, limit 7d", id="a little too young"
+        ),
+        pytest.param(
+            run(7),
+            Policy(),
+            True,
+            "complete, 7d old, limit 7d",
+            id="at the limit to the microsecond",
+        ),
+        pytest.param(
+            run(3),
+            Policy(runs_older_than=2 * DAY),
+            True,
+            "complete, 3d old, limit 2d",
+            id="another limit",
+        ),
+        pytest.param(
+            run(7),
+            Policy(older_than=0),
+            True,
+            "complete, 7d old, limit 7d",
+            id="the limit of hooks is another one",
+        ),
+        pytest.param(
+            run(1),
+            replace(ALL, older_than=DAY),
+            True,
+            "complete, 1d old, limit 1d",
+            id="everything: the shorter limit",
+        ),
+        pytest.param(
+            run(-1),
+            Policy(runs_older_than=0),
+            False,
+            "complete, 0s old, limit 0s",
+            id="from the future",
+        ),
         *(
-            pytest.param(run(31, status), ALL, True, f"unfinished: {status}, 31d old, limit 30d", id=f"everything: {status}")
+            pytest.param(run(400, status), Policy(), False, f"unfinished: {status}", id=status)
             for status in UNFINISHED
         ),
-        pytest.param(run(29, "failed"), ALL, False, "unfinished: failed, 29d old, limit 30d", id="everything: young"),
-        pytest.param(
-            run(400, "failed"), replace(ALL, keep_last=1), False, "unfinished: failed, among the newest 1", id="everything: newest"
+        *(
+            pytest.param(
+                run(31, status),
+                ALL,
+                True,
+                f"unfinished: {status}, 31d old, limit 30d",
+                id=f"everything: {status}",
+            )
+            for status in UNFINISHED
         ),
-        pytest.param(run(400, "running"), replace(ALL, older_than=0), False, "somebody drives it", id="everything: driven"),
+        pytest.param(
+            run(29, "failed"),
+            ALL,
+            False,
+            "unfinished: failed, 29d old, limit 30d",
+            id="everything: young",
+        ),
+        pytest.param(
+            run(400, "failed"),
+            replace(ALL, keep_last=1),
+            False,
+            "unfinished: failed, among the newest 1",
+            id="everything: newest",
+        ),
+        pytest.param(
+            run(400, "running"),
+            replace(ALL, older_than=0),
+            False,
+            "somebody drives it",
+            id="everything: driven",
+        ),
         pytest.param(run(400, "running"), Policy(), False, "somebody drives it", id="driven"),
-        pytest.param(run(400, "stalled"), replace(ALL, older_than=0), False, "somebody drives it", id="everything: stalled"),
-        pytest.param(run(400, needed_by=("gone",)), Policy(), True, "complete, 400d old, limit 7d", id="needed by what is not there"),
+        pytest.param(
+            run(400, "stalled"),
+            replace(ALL, older_than=0),
+            False,
+            "somebody drives it",
+            id="everything: stalled",
+        ),
+        pytest.param(
+            run(400, needed_by=("gone",)),
+            Policy(),
+            True,
+            "complete, 400d old, limit 7d",
+            id="needed by what is not there",
+        ),
     ],
 )
 def test_one_run(found: RunCandidate, rules: Policy, expires: bool, reason: str) -> None:
-    assert policy.apply_to_runs([found], rules, now=NOW) == [Decision("r", expires=expires, reason=reason)]
+    assert policy.apply_to_runs([found], rules, now=NOW) == [
+        Decision("r", expires=expires, reason=reason)
+    ]
 
 
 def test_the_newest_unfinished_runs_stay_and_the_rest_goes_by_age() -> None:
-    found = [run(400, "failed", name="a"), run(401, name="b"), run(402, "open", name="c"), run(403, "blocked", name="d")]
+    found = [
+        run(400, "failed", name="a"),
+        run(401, name="b"),
+        run(402, "open", name="c"),
+        run(403, "blocked", name="d"),
+    ]
     told = policy.apply_to_runs(found, replace(ALL, keep_last=2), now=NOW)
     assert [(each.id, each.expires, each.reason) for each in told] == [
         ("a", False, "unfinished: failed, among the newest 2"),
@@ -297,7 +541,9 @@ def test_the_newest_unfinished_runs_stay_and_the_rest_goes_by_age() -> None:
 
 def test_an_age_of_a_second_is_told_as_such() -> None:
     rules = Policy(runs_older_than=times.MICRO)
-    second, less = (RunCandidate("r", NOW - age, runstate.COMPLETE) for age in (times.MICRO, times.MICRO - 1))
+    second, less = (
+        RunCandidate("r", NOW - age, runstate.COMPLETE) for age in (times.MICRO, times.MICRO - 1)
+    )
     assert policy.apply_to_runs([second], rules, now=NOW)[0].reason == "complete, 1s old, limit 1s"
     assert policy.apply_to_runs([less], rules, now=NOW)[0].reason == "complete, 0s old, limit 1s"
 
@@ -309,7 +555,9 @@ def test_a_run_stays_as_long_as_an_unfinished_one_refers_to_it() -> None:
         run(40, name="old", needed_by=("middle",)),
     ]
     told = policy.apply_to_runs(found, Policy(), now=NOW)
-    assert told[2] == Decision("old", expires=False, reason="the unfinished run middle refers to it")
+    assert told[2] == Decision(
+        "old", expires=False, reason="the unfinished run middle refers to it"
+    )
     told = policy.apply_to_runs(found, replace(ALL, older_than=10 * DAY), now=NOW)
     assert [(each.expires, each.reason) for each in told] == [
         (False, "unfinished: failed, 1d old, limit 10d"),
@@ -337,7 +585,9 @@ def test_a_run_stays_as_long_as_an_unfinished_one_refers_to_it() -> None:
         ("p-complete q-started q-progress q-skipped", {2: "q"}),
     ],
 )
-def test_progress_within_phases_that_are_complete_is_squashed(labels: str, gone: dict[int, str]) -> None:
+def test_progress_within_phases_that_are_complete_is_squashed(
+    labels: str, gone: dict[int, str]
+) -> None:
     words = [label.partition(":") for label in labels.split()]
     chain = [(str(at), label, trigger or "phase") for at, (label, _, trigger) in enumerate(words)]
     assert policy.squashed(chain) == {str(at): name for at, name in gone.items()}
@@ -356,26 +606,43 @@ def crowds() -> st.SearchStrategy[list[Candidate]]:
         agent=st.booleans(),
         tagged=st.sampled_from((False, False, True)),
     )
-    return st.lists(one, max_size=30).map(lambda found: sorted(found, key=lambda each: (each.time, each.id), reverse=True))
+    return st.lists(one, max_size=30).map(
+        lambda found: sorted(found, key=lambda each: (each.time, each.id), reverse=True)
+    )
 
 
 def gone(found: list[Candidate], rules: Policy, now: int) -> set[str]:
-    return {each.id for span in policy.spans(found, rules, newest(found, rules), now=now) for each in span.due}
+    return {
+        each.id
+        for span in policy.spans(found, rules, newest(found, rules), now=now)
+        for each in span.due
+    }
 
 
 @quick
 @given(crowds(), policies(), st.integers(0, 20 * DAY))
-def test_what_is_thinned_today_is_thinned_on_every_later_day(found: list[Candidate], rules: Policy, later: int) -> None:
+def test_what_is_thinned_today_is_thinned_on_every_later_day(
+    found: list[Candidate], rules: Policy, later: int
+) -> None:
     assert gone(found, rules, NOW) <= gone(found, rules, NOW + later)
 
 
 @quick
 @given(crowds(), policies())
-def test_of_an_hour_and_later_of_a_day_one_stays_and_it_is_the_newest(found: list[Candidate], rules: Policy) -> None:
+def test_of_an_hour_and_later_of_a_day_one_stays_and_it_is_the_newest(
+    found: list[Candidate], rules: Policy
+) -> None:
     rules = replace(rules, keep_last=0)
-    automatic = [each for each in found if each.run is None and (each.trigger in HOOK_TRIGGERS or (each.trigger == MANUAL and each.agent))]
+    automatic = [
+        each
+        for each in found
+        if each.run is None
+        and (each.trigger in HOOK_TRIGGERS or (each.trigger == MANUAL and each.agent))
+    ]
     for now, length in ((NOW + 60 * DAY, DAY), (NOW, HOUR)):
-        limits = rules if length == DAY else replace(rules, hourly_after=0, daily_after=10_000 * DAY)
+        limits = (
+            rules if length == DAY else replace(rules, hourly_after=0, daily_after=10_000 * DAY)
+        )
         out = gone(found, limits, now)
         assert out <= {each.id for each in automatic if not each.tagged}
         newest: dict[tuple[str | None, int], str] = {}
@@ -406,7 +673,9 @@ def test_thinning_begins_at_an_age_to_the_microsecond() -> None:
     daily = replace(NO_RANK, hourly_after=DAY, daily_after=DAY)
     assert spans_of([DAY - 1, DAY + HOUR], daily) == []
     assert spans_of([DAY, DAY + HOUR], daily) == [("day", str(DAY), [str(DAY + HOUR)])]
-    assert spans_of([DAY, DAY + HOUR], replace(daily, hourly_after=9 * DAY)) == [("day", str(DAY), [str(DAY + HOUR)])]
+    assert spans_of([DAY, DAY + HOUR], replace(daily, hourly_after=9 * DAY)) == [
+        ("day", str(DAY), [str(DAY + HOUR)])
+    ]
 
 
 @pytest.mark.parametrize("value", [1, None, "yes"])
@@ -419,7 +688,10 @@ def test_everything_is_true_or_false(value: Any) -> None:
 def test_what_thinning_says() -> None:
     found = [candidate(days, name=str(days)) for days in (2.02, 2.021, 9.02, 9.021)]
     spans = policy.spans(found, NO_RANK, newest(found, NO_RANK), now=NOW)
-    said = [(span.length, span.newest.id, [policy.thinned(each, span, now=NOW) for each in span.due]) for span in spans]
+    said = [
+        (span.length, span.newest.id, [policy.thinned(each, span, now=NOW) for each in span.due])
+        for span in spans
+    ]
     assert said == [
         ("hour", "2.02", [Decision("2.021", expires=True, reason="2d old, one an hour stays")]),
         ("day", "9.02", [Decision("9.021", expires=True, reason="9d old, one a day stays")]),
@@ -435,15 +707,41 @@ def test_a_heavy_year_ends_below_twenty_thousand() -> None:
         for turn in range(300):
             time = start + turn * DAY // 300
             found += [
-                Candidate(f"{day} {turn} {line}", time, MANUAL, None, rewritten=False, line=f"{line}", agent=True) for line in range(5)
+                Candidate(
+                    f"{day} {turn} {line}",
+                    time,
+                    MANUAL,
+                    None,
+                    rewritten=False,
+                    line=f"{line}",
+                    agent=True,
+                )
+                for line in range(5)
             ]
             if turn % 10 == 9:
-                found += [Candidate(f"{day} {turn} c{line}", time, POST_COMMIT, None, rewritten=False, line=f"{line}") for line in range(5)]
-        found += [Candidate(f"{day} {number} hand", start + number, MANUAL, None, rewritten=False, line="0") for number in range(2)]
+                found += [
+                    Candidate(
+                        f"{day} {turn} c{line}",
+                        time,
+                        POST_COMMIT,
+                        None,
+                        rewritten=False,
+                        line=f"{line}",
+                    )
+                    for line in range(5)
+                ]
+        found += [
+            Candidate(
+                f"{day} {number} hand", start + number, MANUAL, None, rewritten=False, line="0"
+            )
+            for number in range(2)
+        ]
         now = start + DAY
         found.sort(key=lambda each: (each.time, each.id), reverse=True)
         decided = apply(found, Policy(), now)
-        found = [each for each, decision in zip(found, decided, strict=True) if not decision.expires]
+        found = [
+            each for each, decision in zip(found, decided, strict=True) if not decision.expires
+        ]
         out = gone(found, Policy(), now)
         found = [each for each in found if each.id not in out]
     by_hand = sum(not each.is_automatic for each in found)

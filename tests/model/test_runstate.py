@@ -38,13 +38,21 @@ def test_a_run_whose_driver_does_nothing_is_stalled() -> None:
         (None, "a-failed", False, "crashed"),
     ],
 )
-def test_the_status_of_a_run(label: str | None, newest: str, driven: bool | None, expected: str) -> None:
+def test_the_status_of_a_run(
+    label: str | None, newest: str, driven: bool | None, expected: str
+) -> None:
     assert runstate.status(label, newest, driven=driven) == expected
     assert expected in runstate.STATUSES
 
 
 @pytest.mark.parametrize(
-    ("label", "expected"), [("a-failed", "failed"), ("a-blocked", "blocked"), ("a-partial", "open"), ("a-complete", "open")]
+    ("label", "expected"),
+    [
+        ("a-failed", "failed"),
+        ("a-blocked", "blocked"),
+        ("a-partial", "open"),
+        ("a-complete", "open"),
+    ],
 )
 def test_of_what_nobody_drove_only_failures_count(label: str, expected: str) -> None:
     assert runstate.status(label, label, driven=None, by_driver=False) == expected

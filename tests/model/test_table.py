@@ -7,12 +7,24 @@ import pytest
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.table import TableReader, shown
 
-VALUES = {"yes": True, "no": False, "word": "x", "number": 1, "words": ["a", "b"], "map": {"k": "v"}, "at": "2026-11-21T20:15:00Z"}
+VALUES = {
+    "yes": True,
+    "no": False,
+    "word": "x",
+    "number": 1,
+    "words": ["a", "b"],
+    "map": {"k": "v"},
+    "at": "2026-11-21T20:15:00Z",
+}
 
 
 def test_what_is_there_is_returned_and_what_is_not_is_nothing() -> None:
     take = TableReader(VALUES, "refs/x")
-    assert (take.flag("yes"), take.flag("no"), take.flag("no", default=True)) == (True, False, False)
+    assert (take.flag("yes"), take.flag("no"), take.flag("no", default=True)) == (
+        True,
+        False,
+        False,
+    )
     assert (take.flag("none"), take.flag("none", default=True)) == (False, True)
     assert (take.value("word", str, 7), take.value("none", str, 7)) == ("x", 7)
     assert (take.optional("number", int), take.optional("none", int)) == (1, None)
@@ -41,10 +53,16 @@ def test_the_rest_is_what_nobody_asked_for() -> None:
         ("instant", {"key": "noon"}, "key", "no UTC offset, neither Z nor ±hh:mm: 'noon'"),
     ],
 )
-def test_what_is_of_another_type_is_refused(method: str, values: dict[str, object], field: str, problem: str) -> None:
+def test_what_is_of_another_type_is_refused(
+    method: str, values: dict[str, object], field: str, problem: str
+) -> None:
     with pytest.raises(InvalidCheckpoint) as caught:
         getattr(TableReader(values, "refs/x", "inner."), method)("key")
-    assert (caught.value.ref, caught.value.field, caught.value.problem) == ("refs/x", f"inner.{field}", problem)
+    assert (caught.value.ref, caught.value.field, caught.value.problem) == (
+        "refs/x",
+        f"inner.{field}",
+        problem,
+    )
 
 
 def test_a_value_is_shown_cut_to_sixty_characters_or_as_many_as_asked_for() -> None:

@@ -20,7 +20,9 @@ FIRST, LAST = -62_135_596_800 * times.MICRO, 253_402_300_800 * times.MICRO - 1
 
 
 def zones() -> st.SearchStrategy[datetime.timezone]:
-    return st.integers(-23 * 60 - 59, 23 * 60 + 59).map(lambda minutes: datetime.timezone(datetime.timedelta(minutes=minutes)))
+    return st.integers(-23 * 60 - 59, 23 * 60 + 59).map(
+        lambda minutes: datetime.timezone(datetime.timedelta(minutes=minutes))
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,8 +37,14 @@ def zones() -> st.SearchStrategy[datetime.timezone]:
         (LAST, "9999-12-31T23:59:59.999999Z", "99991231-235959"),
     ],
 )
-def test_an_instant_is_written_in_utc_with_microseconds(instant: int, text: str, stamp: str) -> None:
-    assert (times.to_text(instant), times.to_stamp(instant), times.from_text(text)) == (text, stamp, instant)
+def test_an_instant_is_written_in_utc_with_microseconds(
+    instant: int, text: str, stamp: str
+) -> None:
+    assert (times.to_text(instant), times.to_stamp(instant), times.from_text(text)) == (
+        text,
+        stamp,
+        instant,
+    )
 
 
 @quick
@@ -52,9 +60,17 @@ def test_timestamps_sort_like_their_instants(one: int, other: int) -> None:
 
 
 @quick
-@given(st.datetimes(min_value=datetime.datetime(2, 1, 1), max_value=datetime.datetime(9998, 12, 31), timezones=zones()))
+@given(
+    st.datetimes(
+        min_value=datetime.datetime(2, 1, 1),
+        max_value=datetime.datetime(9998, 12, 31),
+        timezones=zones(),
+    )
+)
 def test_a_timestamp_with_any_offset_means_what_datetime_says(moment: datetime.datetime) -> None:
-    assert times.from_text(moment.isoformat()) == (moment - EPOCH) // datetime.timedelta(microseconds=1)
+    assert times.from_text(moment.isoformat()) == (moment - EPOCH) // datetime.timedelta(
+        microseconds=1
+    )
 
 
 NOON = times.from_text("2026-11-21T12:00:00Z")
@@ -94,7 +110,9 @@ def test_a_leap_second_counts_as_the_next_minute(leap: str, next_minute: str) ->
     assert times.from_text(leap) == times.from_text(next_minute)
 
 
-@pytest.mark.parametrize(("year", "leap"), [(2000, True), (2024, True), (1900, False), (2100, False), (2026, False)])
+@pytest.mark.parametrize(
+    ("year", "leap"), [(2000, True), (2024, True), (1900, False), (2100, False), (2026, False)]
+)
 def test_the_29th_of_february_exists_in_leap_years_only(year: int, leap: bool) -> None:
     text = f"{year}-02-29T00:00:00Z"
     if leap:
@@ -126,7 +144,10 @@ def test_the_29th_of_february_exists_in_leap_years_only(year: int, leap: bool) -
         ("2026-11-21T12:00:00.5 Z", "not a number: '5 '"),
         ("2026-11-21T12:00:00.٥Z", "not a number: '٥'"),
         ("2026-11-21T12:00:00.-5Z", "not a number: '-5'"),
-        ("2026-11-21T12:00:00Z\n", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00Z\\n'"),
+        (
+            "2026-11-21T12:00:00Z\n",
+            "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00Z\\n'",
+        ),
         ("٢٠٢٦-11-21T12:00:00Z", "not a number: '٢٠٢٦'"),
         ("2026-1١-21T12:00:00Z", "not a number: '1١'"),
         ("-026-11-21T12:00:00Z", "not a number: '-026'"),
@@ -134,10 +155,22 @@ def test_the_29th_of_february_exists_in_leap_years_only(year: int, leap: bool) -
         ("2026-11-21T24:00:00Z", "no such time of day: '2026-11-21T24:00:00Z'"),
         ("2026-11-21T12:60:00Z", "no such time of day: '2026-11-21T12:60:00Z'"),
         ("2026-11-21T12:00:61Z", "no such time of day: '2026-11-21T12:00:61Z'"),
-        ("2026-11-21T12:00:00+24:00", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+24:00'"),
-        ("2026-11-21T12:00:00+01:60", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+01:60'"),
-        ("2026-11-21T12:00:00+0100", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+0100'"),
-        ("2026-11-21T12:00:00+1:00", "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+1:00'"),
+        (
+            "2026-11-21T12:00:00+24:00",
+            "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+24:00'",
+        ),
+        (
+            "2026-11-21T12:00:00+01:60",
+            "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+01:60'",
+        ),
+        (
+            "2026-11-21T12:00:00+0100",
+            "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+0100'",
+        ),
+        (
+            "2026-11-21T12:00:00+1:00",
+            "no UTC offset, neither Z nor ±hh:mm: '2026-11-21T12:00:00+1:00'",
+        ),
         ("2026-11-21T12:00:00+٠1:00", "not a number: '٠1'"),
         ("0000-01-01T00:00:00Z", "no such day: 0000-01-01"),
         ("2026-00-01T00:00:00Z", "no such day: 2026-00-01"),
@@ -216,7 +249,10 @@ def test_an_age_is_a_number_and_a_unit(text: str, seconds: int) -> None:
 def test_what_is_no_age_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         times.parse_age(text)
-    assert (caught.value.message, caught.value.hint) == (f"{text!r} is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w")
+    assert (caught.value.message, caught.value.hint) == (
+        f"{text!r} is not an age",
+        "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
+    )
 
 
 @pytest.mark.parametrize(
@@ -265,7 +301,9 @@ def test_a_shown_age_is_an_age_that_is_no_longer_than_the_true_one(length: int) 
         (14 * 86400 * times.MICRO, "14d"),
     ],
 )
-def test_a_length_of_time_is_written_in_the_largest_unit_that_it_is_a_multiple_of(length: int, expected: str) -> None:
+def test_a_length_of_time_is_written_in_the_largest_unit_that_it_is_a_multiple_of(
+    length: int, expected: str
+) -> None:
     assert times.length_text(length) == expected
 
 
@@ -286,7 +324,12 @@ def test_what_is_written_of_a_length_of_time_is_read_as_the_same(seconds: int) -
 def test_a_usual_timestamp_is_as_it_would_be_written(
     when: datetime.datetime, fraction: str, offset: str, separator: str, leaps: bool
 ) -> None:
-    text = when.strftime(f"%m-%d{separator}%H:%M:") + ("60" if leaps else f"{when.second:02d}") + fraction + offset
+    text = (
+        when.strftime(f"%m-%d{separator}%H:%M:")
+        + ("60" if leaps else f"{when.second:02d}")
+        + fraction
+        + offset
+    )
     text = f"{when.year:04d}-{text}"
     assert times.is_usual(text) == (times.to_text(times.from_text(text)) == text)
 
@@ -313,10 +356,15 @@ def test_dates_are_remembered_and_not_all_of_them(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(times, "_dates", remembered)
     monkeypatch.setattr(times, "_MANY_DATES", 3)
     days = [20_000 + number for number in (0, 1, 0, 2, 3)]
-    texts = [(EPOCH + datetime.timedelta(days=day)).strftime("%Y-%m-%dT%H:%M:%S.%fZ") for day in days]
+    texts = [
+        (EPOCH + datetime.timedelta(days=day)).strftime("%Y-%m-%dT%H:%M:%S.%fZ") for day in days
+    ]
     assert [times.to_text(day * 86_400 * times.MICRO) for day in days[:4]] == texts[:4]
     assert remembered == {day: text[:10] for day, text in zip(days[:4], texts, strict=False)}
-    assert [times.to_text(days[4] * 86_400 * times.MICRO), remembered] == [texts[4], {days[4]: texts[4][:10]}]
+    assert [times.to_text(days[4] * 86_400 * times.MICRO), remembered] == [
+        texts[4],
+        {days[4]: texts[4][:10]},
+    ]
 
 
 def test_an_instant_and_a_timestamp_are_an_aware_datetime_and_back() -> None:
@@ -324,14 +372,18 @@ def test_an_instant_and_a_timestamp_are_an_aware_datetime_and_back() -> None:
     when = datetime.datetime(2026, 11, 21, 20, 15, 0, 123456, tzinfo=datetime.UTC)
     assert [times.as_datetime(each) for each in (text, times.from_text(text))] == [when, when]
     assert (
-        times.as_instant(when) == times.as_instant(when.astimezone(datetime.timezone(datetime.timedelta(hours=5)))) == times.from_text(text)
+        times.as_instant(when)
+        == times.as_instant(when.astimezone(datetime.timezone(datetime.timedelta(hours=5))))
+        == times.from_text(text)
     )
     assert CHECKPOINT.datetime == times.as_datetime(CHECKPOINT.time)
 
 
 @pytest.mark.parametrize("instant", ["yesterday", None, 10**20])
 def test_what_is_no_instant_is_no_datetime(instant: Any) -> None:
-    with pytest.raises(UsageError, match=r"^instant: must be microseconds since the epoch or a timestamp, not "):
+    with pytest.raises(
+        UsageError, match=r"^instant: must be microseconds since the epoch or a timestamp, not "
+    ):
         times.as_datetime(instant)
 
 

@@ -81,7 +81,10 @@ UNSTORABLE: list[tuple[Any, str]] = [
     ("file-\udcff\n" * 20, "holds a lone surrogate (U+DCFF), which UTF-8 cannot encode"),
     (datetime.time(12, tzinfo=datetime.UTC), "a time with a zone cannot be stored"),
     (datetime.time(2, fold=1), "a time with a zone cannot be stored"),
-    (NOON.replace(tzinfo=BERLIN), "a date-time with the zone zoneinfo.ZoneInfo(key='Europe/Berlin') cannot be stored"),
+    (
+        NOON.replace(tzinfo=BERLIN),
+        "a date-time with the zone zoneinfo.ZoneInfo(key='Europe/Berlin') cannot be stored",
+    ),
     (NOON.replace(tzinfo=Nowhere()), "a date-time with the zone Nowhere() cannot be stored"),
     (
         NOON.replace(tzinfo=datetime.timezone(datetime.timedelta(seconds=90))),
@@ -91,8 +94,14 @@ UNSTORABLE: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "problem"), UNSTORABLE, ids=[f"{type(value).__name__}-{i}" for i, (value, _) in enumerate(UNSTORABLE)])
-def test_what_cannot_be_stored_unchanged_is_refused_with_its_pointer(value: Any, problem: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    UNSTORABLE,
+    ids=[f"{type(value).__name__}-{i}" for i, (value, _) in enumerate(UNSTORABLE)],
+)
+def test_what_cannot_be_stored_unchanged_is_refused_with_its_pointer(
+    value: Any, problem: str
+) -> None:
     holders: list[tuple[dict[str, Any], str]] = [
         ({"x": value}, "/x"),
         ({"": {"a/b": {"~": value}}}, "//a~1b/~0"),
@@ -102,7 +111,11 @@ def test_what_cannot_be_stored_unchanged_is_refused_with_its_pointer(value: Any,
     for state, pointer in holders:
         with pytest.raises(StateError) as caught:
             toml.dump_state(state, {})
-        assert (caught.value.path, caught.value.problem, caught.value.exit_code) == (pointer, problem, 13)
+        assert (caught.value.path, caught.value.problem, caught.value.exit_code) == (
+            pointer,
+            problem,
+            13,
+        )
         assert str(caught.value) == f"{pointer}: {problem}"
         assert caught.value.hint or "fold" in problem
 
@@ -112,10 +125,19 @@ def test_what_cannot_be_stored_unchanged_is_refused_with_its_pointer(value: Any,
     [
         ((1, 2), "a state holds JSON values, bytes, and dates and times; convert the value first"),
         (datetime.time(12, tzinfo=datetime.UTC), "TOML has zones for date-times only"),
-        (NOON.replace(tzinfo=BERLIN), "convert it to a fixed offset of whole minutes, such as datetime.timezone.utc"),
+        (
+            NOON.replace(tzinfo=BERLIN),
+            "convert it to a fixed offset of whole minutes, such as datetime.timezone.utc",
+        ),
         (NOON.replace(fold=1), None),
-        ("\udcff", "decode file names and program output with errors='replace', or store them as bytes"),
-        ({"\udcff": 1}, "decode file names and program output with errors='replace', or store them as bytes"),
+        (
+            "\udcff",
+            "decode file names and program output with errors='replace', or store them as bytes",
+        ),
+        (
+            {"\udcff": 1},
+            "decode file names and program output with errors='replace', or store them as bytes",
+        ),
         ({1: 2}, "TOML and JSON have string keys only"),
     ],
 )
@@ -144,7 +166,9 @@ def test_an_integer_that_python_might_not_print_is_written_in_hex() -> None:
     ],
     ids=["int", "bool", "none", "float", "tuple", "bytes", "str subclass", "huge int"],
 )
-def test_a_key_that_is_no_string_is_refused_with_the_pointer_of_its_map(key: Any, problem: str) -> None:
+def test_a_key_that_is_no_string_is_refused_with_the_pointer_of_its_map(
+    key: Any, problem: str
+) -> None:
     states: list[tuple[dict[Any, Any], str]] = [
         ({key: 1}, ""),
         ({"a": {key: {}}}, "/a"),
@@ -157,11 +181,18 @@ def test_a_key_that_is_no_string_is_refused_with_the_pointer_of_its_map(key: Any
         assert (caught.value.path, caught.value.problem) == (pointer, problem)
 
 
-@pytest.mark.parametrize("state", [{"a": {"k\udc80": 1}}, {"a": {"k\udc80": {"b": 1}}}, {"a": {"k\udc80": 1}, "z": 1}])
-def test_a_lone_surrogate_in_a_key_is_refused_with_a_pointer_that_can_be_printed(state: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "state", [{"a": {"k\udc80": 1}}, {"a": {"k\udc80": {"b": 1}}}, {"a": {"k\udc80": 1}, "z": 1}]
+)
+def test_a_lone_surrogate_in_a_key_is_refused_with_a_pointer_that_can_be_printed(
+    state: dict[str, Any],
+) -> None:
     with pytest.raises(StateError) as caught:
         toml.dump_state(state, {})
-    assert (caught.value.path, caught.value.problem) == ("/a/k\\udc80", "holds a lone surrogate (U+DC80), which UTF-8 cannot encode")
+    assert (caught.value.path, caught.value.problem) == (
+        "/a/k\\udc80",
+        "holds a lone surrogate (U+DC80), which UTF-8 cannot encode",
+    )
     assert str(caught.value).encode()
 
 
@@ -228,7 +259,14 @@ def test_nesting_beyond_what_python_follows_raises_value_error(text: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "expected"), [(None, ""), ((None, ""), "/"), (((None, "a/b"), 0), "/a~1b/0"), ((None, "~1"), "/~01"), (((None, ""), ""), "//")]
+    ("path", "expected"),
+    [
+        (None, ""),
+        ((None, ""), "/"),
+        (((None, "a/b"), 0), "/a~1b/0"),
+        ((None, "~1"), "/~01"),
+        (((None, ""), ""), "//"),
+    ],
 )
 def test_a_pointer_is_written_as_rfc_6901_says(path: Any, expected: str) -> None:
     assert toml.pointer(path) == expected

@@ -65,11 +65,16 @@ NASTY = [
 
 
 def texts() -> st.SearchStrategy[str]:
-    return st.one_of(st.sampled_from(NASTY), st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=80))
+    return st.one_of(
+        st.sampled_from(NASTY),
+        st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=80),
+    )
 
 
 def toml_scalars() -> st.SearchStrategy[Any]:
-    zones = st.integers(-23 * 60 - 59, 23 * 60 + 59).map(lambda minutes: datetime.timezone(datetime.timedelta(minutes=minutes)))
+    zones = st.integers(-23 * 60 - 59, 23 * 60 + 59).map(
+        lambda minutes: datetime.timezone(datetime.timedelta(minutes=minutes))
+    )
     return st.one_of(
         texts(),
         st.booleans(),
@@ -82,7 +87,11 @@ def toml_scalars() -> st.SearchStrategy[Any]:
 
 
 def trees(scalars: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts(), inner, max_size=4), max_leaves=15)
+    values = st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts(), inner, max_size=4),
+        max_leaves=15,
+    )
     return st.dictionaries(texts(), values, max_size=5)
 
 
@@ -93,8 +102,16 @@ def trees(scalars: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
 @given(trees(toml_scalars()))
 @example({text: text for text in NASTY})
 @example({"a": {text: {text: [text, {text: text}]} for text in NASTY}})
-@example({"zero": [0, 0.0, -0.0, False], "one": [1, 1.0, True], "odd": [float("nan"), float("inf"), float("-inf"), 5e-324, 1e22, 1e16]})
-def test_whatever_toml_knows_comes_back_equal_in_type_value_and_order(document: dict[str, Any]) -> None:
+@example(
+    {
+        "zero": [0, 0.0, -0.0, False],
+        "one": [1, 1.0, True],
+        "odd": [float("nan"), float("inf"), float("-inf"), 5e-324, 1e22, 1e16],
+    }
+)
+def test_whatever_toml_knows_comes_back_equal_in_type_value_and_order(
+    document: dict[str, Any],
+) -> None:
     before = copy.deepcopy(document)
     assert repr(toml.loads(toml.dumps(document))) == repr(document)
     assert repr(document) == repr(before)
@@ -172,9 +189,18 @@ def test_a_key_is_bare_where_it_may_be_and_never_on_several_lines(key: str, writ
         ("[x]\n" * 15, '"' + "[x]\\n" * 15 + '"'),
         ("x\n" * 28 + " \t[x]", '"' + "x\\n" * 28 + ' \\t[x]"'),
     ],
-    ids=["long", "shorter", "brackets", "behind a space that is none", "header", "header further down"],
+    ids=[
+        "long",
+        "shorter",
+        "brackets",
+        "behind a space that is none",
+        "header",
+        "header further down",
+    ],
 )
-def test_a_long_text_is_written_line_by_line_unless_a_line_looks_like_a_header(text: str, written: str) -> None:
+def test_a_long_text_is_written_line_by_line_unless_a_line_looks_like_a_header(
+    text: str, written: str
+) -> None:
     assert toml.dumps({"text": text}) == f"text = {written}\n"
     assert toml.loads(toml.dumps({"text": text})) == {"text": text}
 
@@ -195,7 +221,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
         offset = value.utcoffset()
         zone = None if offset is None else datetime.timezone(offset)
-        return datetime.datetime(value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond, zone)
+        return datetime.datetime(
+            value.year,
+            value.month,
+            value.day,
+            value.hour,
+            value.minute,
+            value.second,
+            value.microsecond,
+            zone,
+        )
     if isinstance(value, datetime.date):
         return datetime.date(value.year, value.month, value.day)
     if isinstance(value, datetime.time):
@@ -219,7 +254,9 @@ def test_tomlkit_reads_what_we_write_as_tomllib_does(state: dict[str, Any]) -> N
     assert repr(plain(tomlkit.parse(text).unwrap())) == repr(tomllib.loads(text))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("rtoml") is None, reason="rtoml, a reader in Rust, is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("rtoml") is None, reason="rtoml, a reader in Rust, is not installed"
+)
 @quick
 @given(STATES)
 @example({text: {text: [text, {text: None}]} for text in NASTY})
@@ -251,12 +288,20 @@ big = ["9223372036854775808", "-9223372036854775809", 9223372036854775807, -9223
 "~" = "null"
 """
     )
-    assert types == {"/none": "null", "/raw": "bytes", "/big/0": "integer", "/big/1": "integer", "//a~1b/~0": "null"}
+    assert types == {
+        "/none": "null",
+        "/raw": "bytes",
+        "/big/0": "integer",
+        "/big/1": "integer",
+        "//a~1b/~0": "null",
+    }
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("power", [4299, 4300, 4301, 20_000])
-def test_integers_beyond_the_digits_that_python_prints_are_written_in_hex(sign: int, power: int) -> None:
+def test_integers_beyond_the_digits_that_python_prints_are_written_in_hex(
+    sign: int, power: int
+) -> None:
     types: dict[str, str] = {}
     number = sign * 10**power
     text = toml.dump_state({"n": number}, types)
@@ -267,4 +312,7 @@ def test_integers_beyond_the_digits_that_python_prints_are_written_in_hex(sign: 
 def test_a_document_itself_holds_only_what_toml_knows(value: Any, kind: str) -> None:
     with pytest.raises(StateError) as caught:
         toml.dumps({"a": [{"b/c": value}]})
-    assert (caught.value.path, caught.value.problem) == ("/a/0/b~1c", f"TOML has no {kind} for this value")
+    assert (caught.value.path, caught.value.problem) == (
+        "/a/0/b~1c",
+        f"TOML has no {kind} for this value",
+    )

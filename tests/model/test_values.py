@@ -48,7 +48,8 @@ class Changing:
 
 
 ARGUMENTS = st.tuples(
-    st.lists(st.integers(0, 20), max_size=5), st.dictionaries(st.sampled_from(["a", "b", "c", "d", "e", "self"]), st.integers(0, 20))
+    st.lists(st.integers(0, 20), max_size=5),
+    st.dictionaries(st.sampled_from(["a", "b", "c", "d", "e", "self"]), st.integers(0, 20)),
 )
 
 
@@ -62,17 +63,26 @@ def _outcome(cls: type[Any], args: list[int], kwargs: dict[str, int]) -> object:
 
 @settings(max_examples=examples(300), deadline=None, database=None)
 @given(ARGUMENTS)
-def test_whatever_is_handed_in_is_taken_or_refused_alike(arguments: tuple[list[int], dict[str, int]]) -> None:
+def test_whatever_is_handed_in_is_taken_or_refused_alike(
+    arguments: tuple[list[int], dict[str, int]],
+) -> None:
     assert _outcome(Ours, *arguments) == _outcome(Theirs, *arguments)
 
 
 @settings(deadline=None, database=None)
-@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from("xy"), st.floats(0, 1)), min_size=2, max_size=2))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from("xy"), st.floats(0, 1)), min_size=2, max_size=2
+    )
+)
 def test_two_are_equal_where_dataclasses_are(pair: list[tuple[int, str, float]]) -> None:
     ours: list[Any]
     theirs: list[Any]
     ours, theirs = ([cls(a, b, (), d) for a, b, d in pair] for cls in (Ours, Theirs))  # type: ignore[arg-type]
-    assert (ours[0] == ours[1], ours[0] == object()) == (theirs[0] == theirs[1], theirs[0] == object())
+    assert (ours[0] == ours[1], ours[0] == object()) == (
+        theirs[0] == theirs[1],
+        theirs[0] == object(),
+    )
     assert (hash(ours[0]) == hash(ours[1])) == (hash(theirs[0]) == hash(theirs[1]))
 
 
@@ -85,7 +95,9 @@ def test_two_are_equal_where_dataclasses_are(pair: list[tuple[int, str, float]])
         ((1,), {"e": 2}, r"Ours\(\): got an unexpected keyword argument 'e'"),
     ],
 )
-def test_a_call_that_does_not_fit_is_told_why(args: tuple[int, ...], kwargs: dict[str, int], problem: str) -> None:
+def test_a_call_that_does_not_fit_is_told_why(
+    args: tuple[int, ...], kwargs: dict[str, int], problem: str
+) -> None:
     with pytest.raises(TypeError, match=f"^{problem}$"):
         Ours(*args, **kwargs)  # type: ignore[arg-type]
 
@@ -123,10 +135,16 @@ def test_a_value_that_may_change_does_and_has_no_hash() -> None:
 
 def test_values_are_copied_pickled_and_replaced() -> None:
     value = Policy(keep_last=3)
-    assert [copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))] == [value] * 3
+    assert [copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))] == [
+        value
+    ] * 3
     changing = Changing(1, [2])
     assert [copy.deepcopy(changing), pickle.loads(pickle.dumps(changing))] == [changing] * 2
-    assert values.replace(value, keep_last=4) == dataclasses.replace(value, keep_last=4) == Policy(keep_last=4)
+    assert (
+        values.replace(value, keep_last=4)
+        == dataclasses.replace(value, keep_last=4)
+        == Policy(keep_last=4)
+    )
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         values.replace(value, other=1)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match=r"^thirteen$"):
@@ -141,7 +159,9 @@ def test_what_copy_replace_calls_works() -> None:
 
 def test_programs_that_ask_for_a_dataclass_find_one() -> None:
     assert dataclasses.is_dataclass(Ours)
-    assert [(field.name, field.type, field.compare, field.repr) for field in dataclasses.fields(Ours)] == [
+    assert [
+        (field.name, field.type, field.compare, field.repr) for field in dataclasses.fields(Ours)
+    ] == [
         (field.name, field.type, field.compare, field.repr) for field in dataclasses.fields(Theirs)
     ]
     assert dataclasses.asdict(Ours(1, c=[2])) == {"a": 1, "b": "b", "c": [2], "d": None}
@@ -200,17 +220,39 @@ def made_by(library: Any, *, frozen: bool) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_a_class_is_made_as_the_library_makes_it(frozen: bool) -> None:
-    (ours, own), (theirs, their_own) = made_by(values, frozen=frozen), made_by(dataclasses, frozen=frozen)
-    for name in ("__name__", "__qualname__", "__module__", "__doc__", "__slots__", "__match_args__", "__annotations__"):
+    (ours, own), (theirs, their_own) = (
+        made_by(values, frozen=frozen),
+        made_by(dataclasses, frozen=frozen),
+    )
+    for name in (
+        "__name__",
+        "__qualname__",
+        "__module__",
+        "__doc__",
+        "__slots__",
+        "__match_args__",
+        "__annotations__",
+    ):
         assert getattr(ours, name) == getattr(theirs, name), name
-    assert [(each.name, each.default, each.default_factory, each.compare, each.repr) for each in dataclasses.fields(ours)] == [
-        (each.name, each.default, each.default_factory, each.compare, each.repr) for each in dataclasses.fields(theirs)
+    assert [
+        (each.name, each.default, each.default_factory, each.compare, each.repr)
+        for each in dataclasses.fields(ours)
+    ] == [
+        (each.name, each.default, each.default_factory, each.compare, each.repr)
+        for each in dataclasses.fields(theirs)
     ]
     assert inspect.signature(ours) == inspect.signature(theirs)
-    assert repr(ours.__dataclass_params__).replace("slots=False", "slots=True") == repr(theirs.__dataclass_params__)
+    assert repr(ours.__dataclass_params__).replace("slots=False", "slots=True") == repr(
+        theirs.__dataclass_params__
+    )
     one, other = ours(1), theirs(1)
     assert (repr(one), one.twice(), one.e, one.d) == (repr(other), 2, "e", None)
-    assert [one == ours(1, d=2.0), one == ours(1, e="x"), one == ours(2), one == other] == [True, False, False, False]
+    assert [one == ours(1, d=2.0), one == ours(1, e="x"), one == ours(2), one == other] == [
+        True,
+        False,
+        False,
+        False,
+    ]
     assert one.__replace__(b="x") == ours(1, "x")
     assert [hasattr(one, "__dict__"), ours.__hash__ is None] == [False, not frozen]
     assert [repr(own(3)), own(3) == own(4), hash(own(3))] == [repr(their_own(3)), True, 7]

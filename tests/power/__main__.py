@@ -30,12 +30,21 @@ def main() -> int:
     """Tries the ways that can be gone here."""
     parser = argparse.ArgumentParser(prog="./dev prove power", description=__doc__)
     parser.add_argument(
-        "--way", choices=("disk", "record", "both"), default="both", help="a file system on a loop device (root, Linux); a record (strace)"
+        "--way",
+        choices=("disk", "record", "both"),
+        default="both",
+        help="a file system on a loop device (root, Linux); a record (strace)",
     )
-    parser.add_argument("--tries", type=int, default=220, help="how often the power of the disk is cut")
-    parser.add_argument("--every", type=int, default=1, help="look only at each so manieth instant of the record")
+    parser.add_argument(
+        "--tries", type=int, default=220, help="how often the power of the disk is cut"
+    )
+    parser.add_argument(
+        "--every", type=int, default=1, help="look only at each so manieth instant of the record"
+    )
     parser.add_argument("--seed", type=int, default=None, help="for the same moments again")
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"any of: {', '.join(SCENARIOS)}")
+    parser.add_argument(
+        "scenarios", nargs="*", metavar="SCENARIO", help=f"any of: {', '.join(SCENARIOS)}"
+    )
     options = parser.parse_args()
     unknown = set(options.scenarios) - set(SCENARIOS)
     if unknown:
@@ -53,7 +62,11 @@ def main() -> int:
                 say("power: no record can be made here: there is no strace that may be used")
                 continue
             try:
-                ways = recorded(chosen, place, env, options.every) if way == "record" else cut(chosen, place, env, options.tries, seed)
+                ways = (
+                    recorded(chosen, place, env, options.every)
+                    if way == "record"
+                    else cut(chosen, place, env, options.tries, seed)
+                )
                 for scenario, moment, wrong in ways:
                     tried += 1
                     lost += bool(wrong)
@@ -65,7 +78,9 @@ def main() -> int:
     return 1 if lost or not tried else 0
 
 
-def recorded(chosen: list[Scenario], place: Path, env: dict[str, str], every: int) -> Iterator[tuple[str, str, list[str]]]:
+def recorded(
+    chosen: list[Scenario], place: Path, env: dict[str, str], every: int
+) -> Iterator[tuple[str, str, list[str]]]:
     """Yields what is wrong after each instant of each scenario at which something changed, by the record of it."""
     for number, scenario in enumerate(chosen):
         directory = place / f"record-{number}"
@@ -77,7 +92,9 @@ def recorded(chosen: list[Scenario], place: Path, env: dict[str, str], every: in
         say(f"power: record: {scenario.name}: {cuts} cuts in {time.monotonic() - began:.0f} s")
 
 
-def instants(scenario: Scenario, directory: Path, env: dict[str, str], every: int) -> Iterator[tuple[str, list[str]]]:
+def instants(
+    scenario: Scenario, directory: Path, env: dict[str, str], every: int
+) -> Iterator[tuple[str, list[str]]]:
     """Yields what is wrong after a cut at some instants of a scenario; always at those of its words, and at its end.
 
     Args:
@@ -90,7 +107,9 @@ def instants(scenario: Scenario, directory: Path, env: dict[str, str], every: in
     top.mkdir(parents=True)
     scenarios.fill(top, scenario, env)
     played = replay.Replay(top, top / PROJECT_NAME)
-    calls = replay.record(["sh", "-ec", scenario.script], directory / "log", top / PROJECT_NAME, env)
+    calls = replay.record(
+        ["sh", "-ec", scenario.script], directory / "log", top / PROJECT_NAME, env
+    )
     said, changes = Acknowledged(), 0
     for position, call in enumerate(calls):
         changed = played.play(call)
@@ -102,7 +121,9 @@ def instants(scenario: Scenario, directory: Path, env: dict[str, str], every: in
         if spoken or is_last or (changed and changes % every == 0):
             for names in (False, True):
                 left = directory / f"left-{position}-{names}"
-                played.left(left, names=names, spared=[f"{PROJECT_NAME}/.git/{name}" for name in SPARED])
+                played.left(
+                    left, names=names, spared=[f"{PROJECT_NAME}/.git/{name}" for name in SPARED]
+                )
                 words = "all names on the disk" if names else "only what was flushed on the disk"
                 wrong = scenarios.flaws(left / PROJECT_NAME, said, env)
                 yield f"after call {position} of {len(calls)}, {call.name}, {words}", wrong
@@ -110,10 +131,16 @@ def instants(scenario: Scenario, directory: Path, env: dict[str, str], every: in
     if not (said.there or said.gone or said.files):
         raise AssertionError(f"{scenario.name} acknowledged nothing")
     seen = {path: data for path, data in played.seen().items() if path and "sqlite" not in path}
-    there = {f"/{each.relative_to(top)}": None if each.is_dir() else each.read_bytes() for each in top.rglob("*") if not each.is_symlink()}
+    there = {
+        f"/{each.relative_to(top)}": None if each.is_dir() else each.read_bytes()
+        for each in top.rglob("*")
+        if not each.is_symlink()
+    }
     there = {path: data for path, data in there.items() if "sqlite" not in path}
     lock = f"/{PROJECT_NAME}/.git/ckpt/{layout.MAINTENANCE_LOCK}"
-    if lock in there and lock not in seen:  # one commit in 256 has refs packed, by a process that nobody waits for, nor follows
+    if (
+        lock in there and lock not in seen
+    ):  # one commit in 256 has refs packed, by a process that nobody waits for, nor follows
         return
     if seen != there:
         raise AssertionError(
@@ -121,7 +148,9 @@ def instants(scenario: Scenario, directory: Path, env: dict[str, str], every: in
         )
 
 
-def cut(chosen: list[Scenario], place: Path, env: dict[str, str], tries: int, seed: int) -> Iterator[tuple[str, str, list[str]]]:
+def cut(
+    chosen: list[Scenario], place: Path, env: dict[str, str], tries: int, seed: int
+) -> Iterator[tuple[str, str, list[str]]]:
     """Yields what is wrong after each cut of the power of a disk."""
     chance = random.Random(seed)
     for number, scenario in enumerate(chosen):
@@ -135,20 +164,33 @@ def cut(chosen: list[Scenario], place: Path, env: dict[str, str], tries: int, se
                 moment = MOMENTS[turn % len(MOMENTS)]
                 disk.mount()
                 said, spent = _acted(disk, scenario, env, moment, chance, spent)
-                yield scenario.name, moment, _wrong(disk.top / PROJECT_NAME, said, env, is_over=moment != "meanwhile")
+                yield (
+                    scenario.name,
+                    moment,
+                    _wrong(disk.top / PROJECT_NAME, said, env, is_over=moment != "meanwhile"),
+                )
         finally:
             disk.unmount()
         say(f"power: disk: {scenario.name}: {count} cuts in {time.monotonic() - began:.0f} s")
 
 
 def _acted(
-    disk: Disk, scenario: Scenario, env: dict[str, str], moment: str, chance: random.Random, spent: float
+    disk: Disk,
+    scenario: Scenario,
+    env: dict[str, str],
+    moment: str,
+    chance: random.Random,
+    spent: float,
 ) -> tuple[Acknowledged, float]:
     """Lets a scenario begin, and cuts the power; returns what it had acknowledged by then, and how long it takes as a whole."""
     said = Acknowledged()
     began = time.monotonic()
     with subprocess.Popen(
-        ["sh", "-ec", scenario.script], cwd=disk.top / PROJECT_NAME, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ["sh", "-ec", scenario.script],
+        cwd=disk.top / PROJECT_NAME,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as acting:
         if moment == "meanwhile":
             time.sleep(chance.random() * spent)
@@ -173,8 +215,18 @@ def _wrong(project: Path, said: Acknowledged, env: dict[str, str], *, is_over: b
     wrong = scenarios.flaws(project, said, env)
     if is_over:
         places = [project / ".git/refs" / name for name in ("checkpoints", "ckpt", "keep", "notes")]
-        wrong += [f"{path.relative_to(project)} is left" for place in places for path in place.rglob("*.lock")]
-        after = subprocess.run(["git", "ckpt", "--quiet", "save"], cwd=project, env=env, capture_output=True, check=False)
+        wrong += [
+            f"{path.relative_to(project)} is left"
+            for place in places
+            for path in place.rglob("*.lock")
+        ]
+        after = subprocess.run(
+            ["git", "ckpt", "--quiet", "save"],
+            cwd=project,
+            env=env,
+            capture_output=True,
+            check=False,
+        )
         if after.returncode:
             wrong.append(f"nothing can be saved: {after.stderr.decode().strip()}")
     return wrong

@@ -46,7 +46,14 @@ class Disk:
         with self._master.open("wb") as file:
             file.truncate(SIZE)
         shutil.copy(self._master, self._image)
-        self._run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(self._image))
+        self._run(
+            "mkfs.ext4",
+            "-q",
+            "-F",
+            "-E",
+            "lazy_itable_init=0,lazy_journal_init=0",
+            str(self._image),
+        )
         self._mount()
         try:
             fill(self.top)

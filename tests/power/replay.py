@@ -19,7 +19,10 @@ _CALLS = (
     "symlinkat,fsync,fdatasync,sync,syncfs,copy_file_range,sendfile,chdir,fchdir,clone,clone3,fork,vfork"
 )
 _STARTING = ("clone", "clone3", "fork", "vfork")
-_LINE = re.compile(r"^(\d+\.\d+) (\w+)\((.*)\)\s+= (-?\d+)(?:<(.*?)>)?(?: [A-Z]\w+ \(.*?\))?(?: <(\d+\.\d+)>)?$", re.DOTALL)
+_LINE = re.compile(
+    r"^(\d+\.\d+) (\w+)\((.*)\)\s+= (-?\d+)(?:<(.*?)>)?(?: [A-Z]\w+ \(.*?\))?(?: <(\d+\.\d+)>)?$",
+    re.DOTALL,
+)
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 _PLACE = re.compile(r"(?:AT_FDCWD|\d+)<((?:[^>\\]|\\.)*)>")
 
@@ -77,7 +80,15 @@ class Call:
 def record(argv: Sequence[str], log: Path, cwd: Path, env: dict[str, str]) -> list[Call]:
     """Runs a program to its end, and returns what it and all it started did, in order."""
     log.mkdir()
-    options = ["-ff", "--absolute-timestamps=format:unix,precision:ns", "-T", "-y", "-xx", "-s", "100000000"]
+    options = [
+        "-ff",
+        "--absolute-timestamps=format:unix,precision:ns",
+        "-T",
+        "-y",
+        "-xx",
+        "-s",
+        "100000000",
+    ]
     argv = ["strace", *options, "-e", f"trace={_CALLS}", "-o", str(log / "calls"), *argv]
     subprocess.run(argv, cwd=cwd, env=env, stdout=subprocess.DEVNULL, check=True)
     calls = [call for path in sorted(log.iterdir()) for call in _calls(path)]
@@ -94,7 +105,16 @@ def _calls(path: Path) -> Iterator[Call]:
         without = _TEXT.sub("", words)
         places = [_plain(place) for place in _PLACE.findall(without)]
         instant = float(began) + (0 if name in _STARTING else float(spent or 0))
-        yield Call(instant, path.suffix[1:], name, places, texts, without, int(result), _plain(opened or ""))
+        yield Call(
+            instant,
+            path.suffix[1:],
+            name,
+            places,
+            texts,
+            without,
+            int(result),
+            _plain(opened or ""),
+        )
 
 
 def _plain(path: str) -> str:
@@ -135,7 +155,11 @@ class Replay:
         return path[len(self._top) + 1 :].split("/") if path.startswith(f"{self._top}/") else None
 
     def _path(self, call: Call, number: int = 0) -> str:
-        place = call.places[min(number, len(call.places) - 1)] if call.places else self._cwds.get(call.process, self._cwd)
+        place = (
+            call.places[min(number, len(call.places) - 1)]
+            if call.places
+            else self._cwds.get(call.process, self._cwd)
+        )
         return os.path.join(place, call.texts[number].decode("utf-8", "surrogateescape"))
 
     def _clone(self, call: Call) -> bool:
@@ -157,14 +181,20 @@ class Replay:
         if not parts:
             return None
         parent = self.found(os.path.dirname(os.path.normpath(path)))
-        return (parent.entries, parts[-1]) if parent is not None and parent.entries is not None else None
+        return (
+            (parent.entries, parts[-1])
+            if parent is not None and parent.entries is not None
+            else None
+        )
 
     def _openat(self, call: Call) -> bool:
         path = call.opened
         if self._parts(path) is None:
             return False
         there = self.found(path)
-        self._offsets[call.process, path] = len(there.data) if there is not None and "O_APPEND" in call.words else 0
+        self._offsets[call.process, path] = (
+            len(there.data) if there is not None and "O_APPEND" in call.words else 0
+        )
         if there is None and "O_CREAT" in call.words:
             where = self._parent(path)
             if where is not None:
@@ -306,12 +336,20 @@ def _write(node: Node, target: Path, *, names: bool, spared: Sequence[str], path
         if leads and not names:
             for name, below in node.entries.items():
                 inner = f"{path}/{name}"
-                if name not in node.named and any(f"{each}/".startswith(f"{inner}/") for each in spared):
+                if name not in node.named and any(
+                    f"{each}/".startswith(f"{inner}/") for each in spared
+                ):
                     _write(below, target / name, names=names, spared=spared, path=inner)
     elif node.is_link:
         target.symlink_to(os.fsdecode(node.data))
     else:
-        target.write_bytes(node.data if is_spared else node.replaced if names and node.replaced is not None else node.flushed)
+        target.write_bytes(
+            node.data
+            if is_spared
+            else node.replaced
+            if names and node.replaced is not None
+            else node.flushed
+        )
         target.chmod(node.mode)
 
 
@@ -319,4 +357,9 @@ def can_record() -> bool:
     """Tells whether there is a `strace` that may be used."""
     if shutil.which("strace") is None:
         return False
-    return subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(
+            ["strace", "-o", os.devnull, "true"], capture_output=True, check=False
+        ).returncode
+        == 0
+    )

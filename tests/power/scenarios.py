@@ -23,7 +23,17 @@ PROJECT = Path(__file__).resolve().parents[2]
 PROJECT_NAME = "project"
 """The directory of the repository, below the top of what is cut off."""
 
-SPARED = ("index", "logs", "COMMIT_EDITMSG", "HEAD", "ORIG_HEAD", "config", "worktrees", "hooks", "ckpt")
+SPARED = (
+    "index",
+    "logs",
+    "COMMIT_EDITMSG",
+    "HEAD",
+    "ORIG_HEAD",
+    "config",
+    "worktrees",
+    "hooks",
+    "ckpt",
+)
 """What git keeps of its own in `.git` and does not flush, and what is derived."""
 
 
@@ -57,7 +67,9 @@ _SYNC = "sync -f ."
 
 _COMMIT = f"{_EDIT} git add new-1 deep; git commit --quiet --message change; {_SYNC}"
 _SAVE = 'echo "ack $(git ckpt --quiet save)"'
-_NEWEST = "git for-each-ref --format='ack %(refname:lstrip=2)' refs/checkpoints | grep -vFf .git/known"
+_NEWEST = (
+    "git for-each-ref --format='ack %(refname:lstrip=2)' refs/checkpoints | grep -vFf .git/known"
+)
 _KNOW = "git for-each-ref --format='%(refname:lstrip=2)' refs/checkpoints >.git/known"
 _ALL = "git for-each-ref --format='ack %(refname:lstrip=2)' refs/checkpoints"
 _PIPELINE = """
@@ -94,8 +106,13 @@ SCENARIOS = {
     for each in (
         Scenario("save", f"{_COMMIT}; echo dirty >>new-2; {_SAVE}"),
         Scenario("save twice", f"{_EDIT} {_SAVE}; {_EDIT} git add .; {_SAVE}"),
-        Scenario("save clean", f"{_COMMIT}; git add --all; git commit -qm all; {_SYNC}; {_SAVE}; {_SAVE}"),
-        Scenario("save many", f'for n in $(seq 200); do echo "$n" >"many-$n"; done; git add .; git commit -qm many; {_SYNC}; {_SAVE}'),
+        Scenario(
+            "save clean", f"{_COMMIT}; git add --all; git commit -qm all; {_SYNC}; {_SAVE}; {_SAVE}"
+        ),
+        Scenario(
+            "save many",
+            f'for n in $(seq 200); do echo "$n" >"many-$n"; done; git add .; git commit -qm many; {_SYNC}; {_SAVE}',
+        ),
         Scenario("run", f"git ckpt --quiet run ci >.git/said 2>&1; {_ALL}", _PIPELINE),
         Scenario("short phases", f"{sys.executable} -P .git/program.py", _PROGRAM),
         Scenario(
@@ -110,10 +127,15 @@ SCENARIOS = {
                 f"for n in 1 2 3; do {_EDIT} git add .; git commit -qm $n; git ckpt -q save; done >.git/first; git pack-refs --all; "
                 "git commit -q --allow-empty -m end; git ckpt -q save >.git/last",
             )
-            for name, words in (("expire", "git ckpt -q"), ("expire many", f'{sys.executable} -P -c "{AS_MANY}" -q'))
+            for name, words in (
+                ("expire", "git ckpt -q"),
+                ("expire many", f'{sys.executable} -P -c "{AS_MANY}" -q'),
+            )
         ),
         Scenario(
-            "import", "git ckpt -q import from | cut -f5 | sed 's/^/ack /'", f"mkdir from; cp {_SAMPLES}/*.json from; git ckpt -q save"
+            "import",
+            "git ckpt -q import from | cut -f5 | sed 's/^/ack /'",
+            f"mkdir from; cp {_SAMPLES}/*.json from; git ckpt -q save",
         ),
         Scenario(
             "export",
@@ -132,8 +154,16 @@ SCENARIOS = {
             'cd "$(git ckpt -q start work)"; echo x >x; git add x; git commit -qm x; echo y >y\n'
             "cd ../../..; git ckpt runs | cut -f1 >.git/id",
         ),
-        Scenario("fork", f"{_KNOW}; git ckpt -q resume $(cat .git/middle) --fork --no-run >.git/said; {_NEWEST}; {_ALL}", _RAN),
-        Scenario("fork that goes on", f"git ckpt -q resume $(cat .git/middle) --fork >.git/said; {_ALL}", _RAN),
+        Scenario(
+            "fork",
+            f"{_KNOW}; git ckpt -q resume $(cat .git/middle) --fork --no-run >.git/said; {_NEWEST}; {_ALL}",
+            _RAN,
+        ),
+        Scenario(
+            "fork that goes on",
+            f"git ckpt -q resume $(cat .git/middle) --fork >.git/said; {_ALL}",
+            _RAN,
+        ),
         Scenario(
             "rewind",
             f"git ckpt -q resume $(cat .git/middle) --rewind --no-run >.git/said; {_ALL}",
@@ -173,10 +203,16 @@ def environment(home: Path, git: str | None = None) -> dict[str, str]:
     (home / ".gitconfig").write_text(GITCONFIG)
     door = home / "bin"
     door.mkdir(exist_ok=True)
-    (door / "git-ckpt").write_text(f'#!/bin/sh\nPYTHONPATH={PROJECT} exec {sys.executable} -m gitckpt "$@"\n')
+    (door / "git-ckpt").write_text(
+        f'#!/bin/sh\nPYTHONPATH={PROJECT} exec {sys.executable} -m gitckpt "$@"\n'
+    )
     (door / "git-ckpt").chmod(0o755)
     path = [str(door), *([os.path.dirname(git)] if git else []), os.environ["PATH"]]
-    kept = {name: value for name, value in os.environ.items() if name not in LOCAL_VARIABLES and not name.startswith(("GIT_", "XDG_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in LOCAL_VARIABLES and not name.startswith(("GIT_", "XDG_"))
+    }
     return kept | GIT_VARIABLES | {"HOME": str(home), "PATH": os.pathsep.join(path), "TZ": "UTC"}
 
 
@@ -186,8 +222,12 @@ def fill(top: Path, scenario: Scenario, env: dict[str, str]) -> None:
     project.mkdir()
     for number in range(20):
         (project / f"file-{number}").write_text(f"{number}\n" * 50)
-    script = f"git init --quiet && git add . && git commit --quiet --message first\n{scenario.before}\n"
-    subprocess.run(["sh", "-ec", script], cwd=project, env=env, stdout=subprocess.DEVNULL, check=True)
+    script = (
+        f"git init --quiet && git add . && git commit --quiet --message first\n{scenario.before}\n"
+    )
+    subprocess.run(
+        ["sh", "-ec", script], cwd=project, env=env, stdout=subprocess.DEVNULL, check=True
+    )
 
 
 def flaws(project: Path, said: Acknowledged, env: dict[str, str]) -> list[str]:
@@ -197,10 +237,17 @@ def flaws(project: Path, said: Acknowledged, env: dict[str, str]) -> list[str]:
     found = [line for line in listed.stderr.decode().splitlines() if "broken" in line]
     if listed.returncode:
         return [f"for-each-ref: {listed.stderr.decode()}"]
-    there = {name: oid for oid, _, name in (line.partition(" ") for line in listed.stdout.decode().splitlines())}
+    there = {
+        name: oid
+        for oid, _, name in (line.partition(" ") for line in listed.stdout.decode().splitlines())
+    }
     found += [f"{name} is gone" for name in said.there if layout.CHECKPOINTS + name not in there]
     found += [f"{name} is there again" for name in said.gone if layout.CHECKPOINTS + name in there]
-    found += [f"{path} is not what was written" for path, digest in said.files.items() if _digest(project / path) != digest]
+    found += [
+        f"{path} is not what was written"
+        for path, digest in said.files.items()
+        if _digest(project / path) != digest
+    ]
     roots, linked = list(there.values()), []
     for name, oid in there.items():
         if not name.startswith(layout.CHECKPOINTS):
@@ -214,11 +261,15 @@ def flaws(project: Path, said: Acknowledged, env: dict[str, str]) -> list[str]:
         if tree and there.get(name.replace(layout.CHECKPOINTS, layout.TREES)) != tree:
             found.append(f"{name}: the ref of its files is missing")
     keeps = [f"^{oid}" for name, oid in there.items() if name.startswith("refs/keep/")]
-    unkept = _git(project, env, "rev-list", "--stdin", data="".join(f"{oid}\n" for oid in [*linked, *keeps]))
+    unkept = _git(
+        project, env, "rev-list", "--stdin", data="".join(f"{oid}\n" for oid in [*linked, *keeps])
+    )
     found += [f"nothing keeps commit {oid}" for oid in unkept.stdout.decode().split()]
     if unkept.returncode:
         return [*found, f"rev-list: {unkept.stderr.decode().strip()}"]
-    walked = _git(project, env, "rev-list", "--objects", "--stdin", data="".join(f"{oid}\n" for oid in roots))
+    walked = _git(
+        project, env, "rev-list", "--objects", "--stdin", data="".join(f"{oid}\n" for oid in roots)
+    )
     if walked.returncode:
         return [*found, f"rev-list: {walked.stderr.decode().strip()}"]
     names = "".join(f"{line.split()[0]}\n" for line in walked.stdout.decode().splitlines())
@@ -232,5 +283,9 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "gone"
 
 
-def _git(project: Path, env: dict[str, str], *args: str, data: str = "") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(["git", *args], cwd=project, env=env, input=data.encode(), capture_output=True, check=False)
+def _git(
+    project: Path, env: dict[str, str], *args: str, data: str = ""
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        ["git", *args], cwd=project, env=env, input=data.encode(), capture_output=True, check=False
+    )

@@ -16,7 +16,9 @@ from tests.power.scenarios import SCENARIOS, Acknowledged
 
 NEVER = 10**9
 
-needs_strace = pytest.mark.skipif(not replay.can_record(), reason="needs strace, and the right to use it")
+needs_strace = pytest.mark.skipif(
+    not replay.can_record(), reason="needs strace, and the right to use it"
+)
 
 
 @needs_strace
@@ -29,8 +31,12 @@ def test_what_was_acknowledged_is_on_the_disk(name: str, tmp_path: Path) -> None
     assert len(found) >= 2
 
 
-def test_what_a_scenario_begins_with_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    scenarios.fill(tmp_path, SCENARIOS["import"], scenarios.environment(tmp_path / "home", git_executable()))
+def test_what_a_scenario_begins_with_prints_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    scenarios.fill(
+        tmp_path, SCENARIOS["import"], scenarios.environment(tmp_path / "home", git_executable())
+    )
     assert capfd.readouterr().out == ""
 
 
@@ -56,9 +62,16 @@ def test_what_git_alone_writes_is_lost(tmp_path: Path) -> None:
     for call in replay.record(["sh", "-ec", script], tmp_path / "log", project, env):
         played.play(call)
     for names in (False, True):
-        played.left(tmp_path / f"left-{names}", names=names, spared=[f"{scenarios.PROJECT_NAME}/.git/{name}" for name in scenarios.SPARED])
+        played.left(
+            tmp_path / f"left-{names}",
+            names=names,
+            spared=[f"{scenarios.PROJECT_NAME}/.git/{name}" for name in scenarios.SPARED],
+        )
     said = Acknowledged(there=["x"])
-    lost, empty = (scenarios.flaws(tmp_path / f"left-{names}" / scenarios.PROJECT_NAME, said, env) for names in (False, True))
+    lost, empty = (
+        scenarios.flaws(tmp_path / f"left-{names}" / scenarios.PROJECT_NAME, said, env)
+        for names in (False, True)
+    )
     assert lost == ["x is gone"]
     assert empty[0] == "warning: ignoring broken ref refs/checkpoints/x"
 
@@ -66,8 +79,13 @@ def test_what_git_alone_writes_is_lost(tmp_path: Path) -> None:
 @needs_strace
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["save", "remove"])
-def test_what_was_acknowledged_is_in_reftables_on_the_disk(name: str, newer_git: str, tmp_path: Path) -> None:
-    env = scenarios.environment(tmp_path / "home", newer_git) | {"GIT_DEFAULT_REF_FORMAT": "reftable", "GITCKPT_GIT": newer_git}
+def test_what_was_acknowledged_is_in_reftables_on_the_disk(
+    name: str, newer_git: str, tmp_path: Path
+) -> None:
+    env = scenarios.environment(tmp_path / "home", newer_git) | {
+        "GIT_DEFAULT_REF_FORMAT": "reftable",
+        "GITCKPT_GIT": newer_git,
+    }
     found = list(instants(SCENARIOS[name], tmp_path / "record", env, NEVER))
     assert [(moment, wrong) for moment, wrong in found if wrong] == []
 
@@ -80,7 +98,9 @@ def test_a_disk_that_somebody_else_still_has_mounted_comes_back(tmp_path: Path) 
         disk.mount()
     except NoDisk as error:
         pytest.skip(f"no disk can be made here: {error}")
-    other = subprocess.Popen(["unshare", "--mount", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE)
+    other = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE
+    )
     try:
         assert other.stdout is not None
         if other.stdout.read(1) != b"\n":

@@ -51,7 +51,9 @@ def make_store(clock: Clock, ids: Ids) -> Iterator[MakeStore]:
     stores: list[Store] = []
 
     def make(place: Checkout | Path | str, adapter: str = "plumbing") -> Store:
-        repository = repository_of(place) if isinstance(place, Checkout) else discover(os.fspath(place))
+        repository = (
+            repository_of(place) if isinstance(place, Checkout) else discover(os.fspath(place))
+        )
         stores.append(Store(Checkpoints(repository, adapter=adapter, clock=clock, new_id=ids)))
         return stores[-1]
 
@@ -104,11 +106,21 @@ def denied() -> Denied:
             if shutil.which("setpriv") is None:
                 pytest.skip("modes do not stop root, and there is no setpriv to give up its rights")
             prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-        modes = {path: path.stat().st_mode for path in [directory, *directory.rglob("*")] if not path.is_symlink()}
+        modes = {
+            path: path.stat().st_mode
+            for path in [directory, *directory.rglob("*")]
+            if not path.is_symlink()
+        }
         try:
             for path, mode in modes.items():
                 path.chmod(mode & ~0o222)
-            return subprocess.run([*prefix, sys.executable, "-c", script, *args], cwd=ROOT, capture_output=True, text=True, check=False)
+            return subprocess.run(
+                [*prefix, sys.executable, "-c", script, *args],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         finally:
             for path, mode in modes.items():
                 path.chmod(mode)
@@ -132,7 +144,9 @@ def notes(checkout: Checkout) -> dict[str, list[str]]:
         found = written_notes(checkout)
         for commit, names in found.items():
             if "and" in names:
-                every = [entry.id for entry in sorted(store.links(commit), key=lambda entry: entry.time)]
+                every = [
+                    entry.id for entry in sorted(store.links(commit), key=lambda entry: entry.time)
+                ]
                 assert set(names) <= {*every, "and"}
                 found[commit] = every
     return found
@@ -140,13 +154,20 @@ def notes(checkout: Checkout) -> dict[str, list[str]]:
 
 def written_notes(checkout: Checkout) -> dict[str, list[str]]:
     """Returns the first word of each line of the note of each commit, as git itself reads the notes: of a link, the id."""
-    return {commit: [line.split(" ")[0] for line in lines] for commit, lines in _note_lines(checkout).items()}
+    return {
+        commit: [line.split(" ")[0] for line in lines]
+        for commit, lines in _note_lines(checkout).items()
+    }
 
 
 def _note_lines(checkout: Checkout) -> dict[str, list[str]]:
-    listed = [line.split(" ") for line in checkout.git("notes", "--ref=checkpoints", "list").splitlines()]
+    listed = [
+        line.split(" ") for line in checkout.git("notes", "--ref=checkpoints", "list").splitlines()
+    ]
     texts = checkout.blobs(*(note for note, _ in listed))
-    return {commit: text.decode().splitlines() for (_, commit), text in zip(listed, texts, strict=True)}
+    return {
+        commit: text.decode().splitlines() for (_, commit), text in zip(listed, texts, strict=True)
+    }
 
 
 def require_whole(checkout: Checkout) -> dict[str, Checkpoint]:
@@ -160,7 +181,11 @@ def require_whole(checkout: Checkout) -> dict[str, Checkpoint]:
         assert refs.get(f"refs/ckpt/trees/{name}") == tree, f"{name} is not whole"
     commits = {checkpoint.git_sha for checkpoint in found.values()} - {""}
     tips = [f"^{oid}" for ref, oid in refs.items() if ref.startswith("refs/keep/ckpt/")]
-    lost = commits & set(checkout.git("rev-list", "--stdin", data="".join(f"{rev}\n" for rev in [*commits, *tips])).split())
+    lost = commits & set(
+        checkout.git(
+            "rev-list", "--stdin", data="".join(f"{rev}\n" for rev in [*commits, *tips])
+        ).split()
+    )
     assert not (commits and lost), f"{lost} are not kept"
     said = checkout.git("fsck", "--connectivity-only", "--no-dangling", "--no-reflogs")
     assert said == "", said
@@ -176,16 +201,26 @@ def require_runs(checkout: Checkout, found: dict[str, Checkpoint]) -> dict[str, 
     for chain in runs.values():
         chain.sort(key=lambda checkpoint: checkpoint.sequence or 0)
         assert [checkpoint.sequence for checkpoint in chain] == list(range(1, len(chain) + 1))
-        assert [checkpoint.parent for checkpoint in chain] == [None, *(checkpoint.id for checkpoint in chain[:-1])]
+        assert [checkpoint.parent for checkpoint in chain] == [
+            None,
+            *(checkpoint.id for checkpoint in chain[:-1]),
+        ]
     return {run: [checkpoint.id for checkpoint in chain] for run, chain in runs.items()}
 
 
 def blob(checkout: Checkout, oid: str) -> bytes:
     """Returns the content of a blob."""
-    return subprocess.run([git_executable(), "cat-file", "blob", oid], cwd=checkout.path, capture_output=True, check=True).stdout
+    return subprocess.run(
+        [git_executable(), "cat-file", "blob", oid],
+        cwd=checkout.path,
+        capture_output=True,
+        check=True,
+    ).stdout
 
 
-def after_recording(store: Store, monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+def after_recording(
+    store: Store, monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]
+) -> None:
     """Has something change as soon as the store has recorded a checkpoint, as the safety checkpoint of a restore."""
     really = inside(store).record
 
@@ -207,7 +242,11 @@ def view(path: Path | str) -> dict[str, Any]:
         if parts[0] in (".git", ".ckpt") or (file.is_dir() and not file.is_symlink()):
             continue
         content = os.fsencode(os.readlink(file)) if file.is_symlink() else file.read_bytes()
-        files[os.fsencode("/".join(parts))] = (file.is_symlink(), bool(file.lstat().st_mode & 0o100), content)
+        files[os.fsencode("/".join(parts))] = (
+            file.is_symlink(),
+            bool(file.lstat().st_mode & 0o100),
+            content,
+        )
     # git counts unchanged entries as such by their time stamps, which differ between worktrees
     here.git("update-index", "-q", "--refresh", ok=(0, 1))
     return {
@@ -219,7 +258,9 @@ def view(path: Path | str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def lib(main_checkout: Checkout, make_checkout: Callable[..., Checkout], make_once: MakeOnce) -> Checkout:
+def lib(
+    main_checkout: Checkout, make_checkout: Callable[..., Checkout], make_once: MakeOnce
+) -> Checkout:
     """A submodule of `main_checkout`, which has one of its own in `inner`; where they came from is gone."""
 
     def add() -> None:
@@ -235,7 +276,11 @@ def lib(main_checkout: Checkout, make_checkout: Callable[..., Checkout], make_on
             shutil.rmtree(remote.path)
 
     make_once(main_checkout, add)
-    for place in (main_checkout, Checkout(main_checkout.path / "lib"), Checkout(main_checkout.path / "lib/inner")):
+    for place in (
+        main_checkout,
+        Checkout(main_checkout.path / "lib"),
+        Checkout(main_checkout.path / "lib/inner"),
+    ):
         place.git("update-index", "-q", "--refresh")  # which knows the files of the first one
     return Checkout(main_checkout.path / "lib")
 

@@ -53,7 +53,9 @@ class StandIn:
         self._calls.unlink()
         return [json.loads(line) for line in text.splitlines()]
 
-    def install(self, repository: Repository, mode: str = "auto", version: tuple[int, ...] = OLD) -> Installation:
+    def install(
+        self, repository: Repository, mode: str = "auto", version: tuple[int, ...] = OLD
+    ) -> Installation:
         return install(repository, version=version, mode=mode, package_dir=str(self.dir))
 
     def inspect(self, repository: Repository, version: tuple[int, ...] = OLD) -> list[Finding]:
@@ -82,5 +84,9 @@ def put_hook(checkout: Checkout, event: str, text: str | bytes, mode: int = 0o75
 def everything(checkout: Checkout) -> dict[str, object]:
     """Returns configuration and hook files with their modes."""
     hooks = hooks_of(checkout)
-    files = {path.name: (path.lstat().st_mode, path.read_bytes()) for path in sorted(hooks.iterdir())} if hooks.exists() else None
+    files = (
+        {path.name: (path.lstat().st_mode, path.read_bytes()) for path in sorted(hooks.iterdir())}
+        if hooks.exists()
+        else None
+    )
     return {"config": (checkout.main / ".git" / "config").read_bytes(), "hooks": files}

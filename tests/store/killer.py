@@ -139,7 +139,11 @@ class Positions:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
-        self._proxy, self._wrapper, self._counts = directory / "proxy.py", directory / "git", directory / "counts"
+        self._proxy, self._wrapper, self._counts = (
+            directory / "proxy.py",
+            directory / "git",
+            directory / "counts",
+        )
         self._proxy.write_text(PROXY)
         self._wrapper.write_text(WRAPPER)
         self._wrapper.chmod(0o755)
@@ -180,7 +184,9 @@ class Killer:
         env = os.environ | self._positions.env(at)
         done = forked.script(OPEN + script, *args, env=env)
         assert done.code in (0, -signal.SIGKILL), done.err
-        assert (done.code == 0) == (self._positions.count() < at), "the position was not where the script died"
+        assert (done.code == 0) == (self._positions.count() < at), (
+            "the position was not where the script died"
+        )
         return done.code == 0, done.out.split()
 
     def count(self) -> int:
@@ -198,7 +204,11 @@ class Worker:
 
     def __init__(self, script: str, *args: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", OPEN + script, *args], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+            [sys.executable, "-c", OPEN + script, *args],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
 
     def kill_after(self, lines: int, seconds: float) -> list[list[str]]:

@@ -92,7 +92,10 @@ def build(cell: Cell, tmp_path: Path) -> Checkout:
     kind = cell.kind
     if kind.needs and shutil.which(kind.needs) is None:
         pytest.skip(f"{kind.needs} is not installed")
-    options = [f"--object-format={cell.hashing}", *(["--ref-format=reftable"] if cell.refs == "reftable" else [])]
+    options = [
+        f"--object-format={cell.hashing}",
+        *(["--ref-format=reftable"] if cell.refs == "reftable" else []),
+    ]
     first = Checkout(tmp_path / ("origin" if kind.clone is not None else "project"))
     subprocess.run([git_executable(), "init", "--quiet", *options, str(first.path)], check=True)
     kind.begin(first)
@@ -104,10 +107,26 @@ def build(cell: Cell, tmp_path: Path) -> Checkout:
         first.git("config", "uploadpack.allowFilter", "true")
         reftable = ["--ref-format=reftable"] if cell.refs == "reftable" else []
         wait = [] if kind.checkout else ["--no-checkout"]
-        first.git("clone", "--quiet", *kind.clone, *reftable, *wait, f"file://{first.path}", str(here.path))
+        first.git(
+            "clone",
+            "--quiet",
+            *kind.clone,
+            *reftable,
+            *wait,
+            f"file://{first.path}",
+            str(here.path),
+        )
     if cell.place == "linked":
         path = tmp_path / "linked worktree"
-        here.git("worktree", "add", "--quiet", *([] if kind.checkout else ["--no-checkout"]), "-b", "side", str(path))
+        here.git(
+            "worktree",
+            "add",
+            "--quiet",
+            *([] if kind.checkout else ["--no-checkout"]),
+            "-b",
+            "side",
+            str(path),
+        )
         here = Checkout(path, here.path)
     kind.settle(here)
     return here
@@ -116,9 +135,34 @@ def build(cell: Cell, tmp_path: Path) -> Checkout:
 def base(here: Checkout, kind: Kind) -> None:
     """Makes a first commit, in which each file waits for its own change, and a second one."""
     write = Files(here, kind.newline)
-    write(**{".gitignore": "*.o\nbuild/\n", "README": "hello\n", "in/text": "one\ntwo\nthree\n", "in/twice": "1\n", "in/back": "1\n"})
-    write(**{"in/gone": "g\n", "in/removed": "r\n", "in/renamed": "a name\n", "in/mode": "#!/bin/sh\n", "in/dir": "no directory\n"})
-    write(**{"in/clash": "base\n", "in/type": "a file\n", "out/kept": "o\n", "out/there": "o\n", "out/deep/er": "e\n", "tool": "t\n"})
+    write(
+        **{
+            ".gitignore": "*.o\nbuild/\n",
+            "README": "hello\n",
+            "in/text": "one\ntwo\nthree\n",
+            "in/twice": "1\n",
+            "in/back": "1\n",
+        }
+    )
+    write(
+        **{
+            "in/gone": "g\n",
+            "in/removed": "r\n",
+            "in/renamed": "a name\n",
+            "in/mode": "#!/bin/sh\n",
+            "in/dir": "no directory\n",
+        }
+    )
+    write(
+        **{
+            "in/clash": "base\n",
+            "in/type": "a file\n",
+            "out/kept": "o\n",
+            "out/there": "o\n",
+            "out/deep/er": "e\n",
+            "tool": "t\n",
+        }
+    )
     (here.path / "tool").chmod(0o755)
     (here.path / "in/link").symlink_to("text")
     here.git("-c", "core.safecrlf=false", "add", "--all")
@@ -141,9 +185,25 @@ def enrich(here: Checkout, kind: Kind) -> None:
     write(**{"in/clash": "ours\n"})
     here.git("commit", "--quiet", "--all", "--message", "ours")
     here.git("merge", theirs, ok=(1,))
-    write(**{"in/text": "one\ntwo and a half\nthree\n", "in/twice": "2\n", "in/back": "2\n", "in/new": "n\n", "deep/er/new": "n\n"})
+    write(
+        **{
+            "in/text": "one\ntwo and a half\nthree\n",
+            "in/twice": "2\n",
+            "in/back": "2\n",
+            "in/new": "n\n",
+            "deep/er/new": "n\n",
+        }
+    )
     here.git("add", "in/twice", "in/back")
-    write(**{"in/twice": "3\n", "in/back": "1\n", "in/later": "l\n", "a.o": "ignored\n", "build/b": "ignored\n"})
+    write(
+        **{
+            "in/twice": "3\n",
+            "in/back": "1\n",
+            "in/later": "l\n",
+            "a.o": "ignored\n",
+            "build/b": "ignored\n",
+        }
+    )
     here.git("add", "--intent-to-add", "in/later")
     here.git("rm", "--quiet", "in/removed")
     here.git("mv", "in/renamed", "in/an other name")
@@ -164,7 +224,9 @@ def lose_index(here: Checkout) -> None:
 
 def reset(here: Checkout) -> None:
     """Throws away all that is not committed, with the merge in progress."""
-    here.git("-c", "checkout.workers=0", "-c", "submodule.recurse=false", "reset", "--quiet", "--hard")
+    here.git(
+        "-c", "checkout.workers=0", "-c", "submodule.recurse=false", "reset", "--quiet", "--hard"
+    )
 
 
 def wreck(here: Checkout) -> None:
@@ -196,9 +258,14 @@ def files(top: Path) -> dict[bytes, tuple[int, bytes]]:
         for name in [*names, *links]:
             path = os.path.join(parent, name)
             mode = os.lstat(path).st_mode
-            content = os.readlink(path) if stat.S_ISLNK(mode) else Path(os.fsdecode(path)).read_bytes()
+            content = (
+                os.readlink(path) if stat.S_ISLNK(mode) else Path(os.fsdecode(path)).read_bytes()
+            )
             if name != b".git":
-                found[os.path.relpath(path, os.fsencode(top))] = (stat.S_IFMT(mode) | mode & 0o100, content)
+                found[os.path.relpath(path, os.fsencode(top))] = (
+                    stat.S_IFMT(mode) | mode & 0o100,
+                    content,
+                )
     return found
 
 
@@ -214,19 +281,31 @@ def seen(here: Checkout, *, without: tuple[str, ...] = (), ignored: bool = True)
     quiet = {"GIT_OPTIONAL_LOCKS": "0"}
     there = files(here.path)
     if not ignored:
-        hidden = here.git("ls-files", "--others", "--ignored", "--exclude-standard", "-z", env=quiet).split("\0")
+        hidden = here.git(
+            "ls-files", "--others", "--ignored", "--exclude-standard", "-z", env=quiet
+        ).split("\0")
         there = {name: one for name, one in there.items() if os.fsdecode(name) not in hidden}
     return {
-        "status": here.git("status", "--porcelain=v2", "--untracked-files=all", "-z", *only, env=quiet),
+        "status": here.git(
+            "status", "--porcelain=v2", "--untracked-files=all", "-z", *only, env=quiet
+        ),
         "index": here.git("ls-files", "--stage", "-v", "-z", *only, env=quiet),
         "diff": here.git("diff", "--binary", "--no-ext-diff", "--full-index", *only, env=quiet),
-        "staged": here.git("diff", "--cached", "--binary", "--no-ext-diff", "--full-index", *only, env=quiet),
+        "staged": here.git(
+            "diff", "--cached", "--binary", "--no-ext-diff", "--full-index", *only, env=quiet
+        ),
         "merging": here.git("rev-parse", "--quiet", "--verify", "MERGE_HEAD", env=quiet, ok=(0, 1)),
-        "files": {name: one for name, one in there.items() if not os.fsdecode(name).startswith(without)} if without else there,
+        "files": {
+            name: one for name, one in there.items() if not os.fsdecode(name).startswith(without)
+        }
+        if without
+        else there,
     }
 
 
-def require_resumed(here: Checkout, store: Store, made: Checkpoint, submodules: Sequence[str]) -> None:
+def require_resumed(
+    here: Checkout, store: Store, made: Checkpoint, submodules: Sequence[str]
+) -> None:
     """Makes another worktree of a checkpoint, in which is to be seen what is here, but for submodules and ignored files."""
     without = ("sub",) if submodules else ()
     expected = seen(here, without=without, ignored=False)
@@ -238,17 +317,33 @@ def require_resumed(here: Checkout, store: Store, made: Checkpoint, submodules: 
 def own_refs(here: Checkout) -> dict[str, str]:
     """Returns the refs that are not gitckpt's, stash and HEAD among them."""
     found = {name: oid for name, oid in here.refs().items() if not name.startswith(OURS)}
-    return found | {"HEAD": here.git("rev-parse", "HEAD"), "branch": here.git("branch", "--show-current")}
+    return found | {
+        "HEAD": here.git("rev-parse", "HEAD"),
+        "branch": here.git("branch", "--show-current"),
+    }
 
 
 def kept(here: Checkout) -> dict[str, bytes]:
     """Returns every file that git keeps of a repository and its worktrees: all but objects, reftables, and what is gitckpt's own."""
     common = Path(here.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
-    beside = ("objects/", "ckpt/", "modules/", "lfs/", "reftable/", *OURS, *(f"logs/{space}" for space in OURS))
+    beside = (
+        "objects/",
+        "ckpt/",
+        "modules/",
+        "lfs/",
+        "reftable/",
+        *OURS,
+        *(f"logs/{space}" for space in OURS),
+    )
     found = {}
     for path in sorted(common.rglob("*")):
         name = str(path.relative_to(common))
-        if path.is_file() and not name.startswith(beside) and "/modules/" not in name and not path.name.startswith("ckpt-"):
+        if (
+            path.is_file()
+            and not name.startswith(beside)
+            and "/modules/" not in name
+            and not path.name.startswith("ckpt-")
+        ):
             found[name] = path.read_bytes()
     return found
 
@@ -296,7 +391,10 @@ def _watched(here: Checkout) -> None:
 def _submodules(here: Checkout) -> None:
     hashing = here.git("rev-parse", "--show-object-format")
     sub = Checkout(here.path.parent / "sub")
-    subprocess.run([git_executable(), "init", "--quiet", f"--object-format={hashing}", str(sub.path)], check=True)
+    subprocess.run(
+        [git_executable(), "init", "--quiet", f"--object-format={hashing}", str(sub.path)],
+        check=True,
+    )
     sub.commit("inner", inner="i\n")
     for path in SUBMODULES:
         here.git("submodule", "--quiet", "add", str(sub.path), path)
@@ -333,7 +431,9 @@ def _odd(here: Checkout) -> None:
 
 
 def _more_odd(here: Checkout) -> None:
-    for name, content in zip(ODD, ("changed\n", "odd\n", "staged\n", "", "changed too\n"), strict=True):
+    for name, content in zip(
+        ODD, ("changed\n", "odd\n", "staged\n", "", "changed too\n"), strict=True
+    ):
         here.write(os.fsdecode(name), content)
     here.git("add", "--", os.fsdecode(ODD[2]))
     here.write(os.fsdecode(b"new \xe9\xff"), "untracked\n")
@@ -370,7 +470,9 @@ def _attributes(here: Checkout) -> None:
 
 
 def _many(here: Checkout) -> None:
-    names = ((f"{number:03}", f"{other:03}") for number in range(100) for other in range(MANY // 100))
+    names = (
+        (f"{number:03}", f"{other:03}") for number in range(100) for other in range(MANY // 100)
+    )
     lines = "".join(f"M 100644 :1 {top}/{top}{end}\n" for top, end in names)
     commit = "commit refs/heads/main\ncommitter A <a@example.org> 1700000000 +0000\ndata 5\nmany\n"
     here.git("fast-import", "--quiet", data=f"blob\nmark :1\ndata 2\nx\n{commit}{lines}\n")

@@ -33,9 +33,18 @@ def settled(*checkouts: Checkout) -> list[tuple[str, str, str, str]]:
     seen = []
     for one in checkouts:
         files = sorted(
-            path for path in one.path.rglob("*") if path.is_file() and not {".git", ".ckpt"} & set(path.relative_to(one.path).parts)
+            path
+            for path in one.path.rglob("*")
+            if path.is_file() and not {".git", ".ckpt"} & set(path.relative_to(one.path).parts)
         )
         contents = "".join(f"{path.relative_to(one.path)}: {path.read_text()}" for path in files)
         head = one.git("rev-parse", "HEAD")
-        seen.append((one.git("branch", "--show-current"), head, one.git("status", "--porcelain=v2"), contents))
+        seen.append(
+            (
+                one.git("branch", "--show-current"),
+                head,
+                one.git("status", "--porcelain=v2"),
+                contents,
+            )
+        )
     return seen

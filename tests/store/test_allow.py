@@ -66,12 +66,16 @@ def to_allow(found: Settings) -> list[str]:
         ("snapshot.timeout", "'1s'", "'61s'", 60.0),
     ],
 )
-def test_which_value_is_the_tighter_one(main_checkout: Checkout, key: str, tight: str, loose: str | None, instead: object) -> None:
+def test_which_value_is_the_tighter_one(
+    main_checkout: Checkout, key: str, tight: str, loose: str | None, instead: object
+) -> None:
     table, _, name = key.partition(".")
 
     def said(value: str) -> tuple[list[str], object]:
         found = read(main_checkout, f"[{table}]\n{name} = {value}\n")
-        return to_allow(found), getattr(found.policy if table == "retention" else found.limits, name)
+        return to_allow(found), getattr(
+            found.policy if table == "retention" else found.limits, name
+        )
 
     usual_value = getattr(Policy() if table == "retention" else Limits(), name)
     assert said(tight)[0] == []
@@ -98,10 +102,16 @@ def test_what_is_tighter_holds_beside_what_does_not(checkout: Checkout) -> None:
     assert found.limits == Limits(include=("*.log",), secrets=("*.mine",))
 
 
-AGES = some.integers(0, 10**6).flatmap(lambda count: some.sampled_from([f"'{count}{unit}'" for unit in "smhdw"]))
+AGES = some.integers(0, 10**6).flatmap(
+    lambda count: some.sampled_from([f"'{count}{unit}'" for unit in "smhdw"])
+)
 COUNTS = some.integers(0, 10**6).map(str)
-SIZES = some.tuples(some.integers(0, 10**4), some.sampled_from(["", " kB", " MB", " GB"])).map(lambda said: f"'{said[0]}{said[1]}'")
-PATTERNS = some.lists(some.sampled_from([*SECRETS, "*", "*.log", "!a", ".ENV*", "x"]), max_size=30).map(str)
+SIZES = some.tuples(some.integers(0, 10**4), some.sampled_from(["", " kB", " MB", " GB"])).map(
+    lambda said: f"'{said[0]}{said[1]}'"
+)
+PATTERNS = some.lists(
+    some.sampled_from([*SECRETS, "*", "*.log", "!a", ".ENV*", "x"]), max_size=30
+).map(str)
 VALUES = {
     **dict.fromkeys([key for key in KEYS if key.endswith(("_than", "_after", "timeout"))], AGES),
     **dict.fromkeys([key for key in KEYS if key.endswith("_last")], COUNTS),
@@ -113,7 +123,11 @@ VALUES = {
 
 
 @given(values=some.fixed_dictionaries({}, optional=VALUES), ages=some.lists(AGES, max_size=2))
-@usual(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@usual(
+    deadline=None,
+    max_examples=examples(150),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_what_is_not_allowed_is_never_looser_than_what_is_built_in(
     main_checkout: Checkout, values: dict[str, str], ages: list[str]
 ) -> None:
@@ -123,7 +137,9 @@ def test_what_is_not_allowed_is_never_looser_than_what_is_built_in(
     for key, value in values.items():
         tables[key.partition(".")[0]] += f"{key.partition('.')[2]} = {value}\n"
     text = "".join(f"[{name}]\n{lines}" for name, lines in tables.items())
-    text += "".join(f"[pipelines.p{number}]\nretention = {age}\n" for number, age in enumerate(ages))
+    text += "".join(
+        f"[pipelines.p{number}]\nretention = {age}\n" for number, age in enumerate(ages)
+    )
     found, built_in = read(main_checkout, text), Limits()
     for name in (key.partition(".")[2] for key in KEYS if key.startswith("retention.")):
         assert getattr(found.policy, name) >= getattr(Policy(), name)
@@ -136,7 +152,10 @@ def test_what_is_not_allowed_is_never_looser_than_what_is_built_in(
     assert limits.timeout <= built_in.timeout
     assert limits.submodules <= built_in.submodules
     for number in range(len(ages)):
-        assert settings.age_of_runs(here(main_checkout), f"p{number}", 0) >= found.policy.runs_older_than
+        assert (
+            settings.age_of_runs(here(main_checkout), f"p{number}", 0)
+            >= found.policy.runs_older_than
+        )
     allow(main_checkout)
     allowed = read(main_checkout)
     assert allowed.notice == ""
@@ -179,7 +198,9 @@ class TestWhatIsAllowed:
         assert found.limits.include == ()
         assert read(checkout, LOOSE).notice == ""
 
-    def test_asks_again_where_git_config_stops_to_overrule_a_value(self, checkout: Checkout) -> None:
+    def test_asks_again_where_git_config_stops_to_overrule_a_value(
+        self, checkout: Checkout
+    ) -> None:
         checkout.git("config", "ckpt.olderThan", "90d")
         assert to_allow(read(checkout, LOOSE)) == LOOSENED[1:]
         allow(checkout)
@@ -188,7 +209,9 @@ class TestWhatIsAllowed:
         assert to_allow(read(checkout)) == LOOSENED
         assert read(checkout).policy.older_than == 30 * DAY
 
-    def test_counts_in_every_worktree_and_branch(self, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_counts_in_every_worktree_and_branch(
+        self, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "other"))
         other = Checkout(tmp_path / "other", main_checkout.path)
         read(main_checkout, LOOSE)
@@ -196,7 +219,9 @@ class TestWhatIsAllowed:
         allow(main_checkout)
         assert read(other).notice == ""
 
-    def test_is_forgotten_with_the_private_directory_and_by_a_clone(self, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_is_forgotten_with_the_private_directory_and_by_a_clone(
+        self, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         main_checkout.commit("loose", **{"gitckpt.toml": LOOSE})
         allow(main_checkout)
         main_checkout.git("clone", "--quiet", ".", str(tmp_path / "clone"))
@@ -217,24 +242,33 @@ class TestWhatIsAllowed:
         assert [len(line) for line in path.read_text().split()] == [64]
 
     @pytest.mark.parametrize("garbage", ["", "\0\xff\n", "0" * 64, "a directory"])
-    def test_a_note_that_cannot_be_read_allows_nothing(self, main_checkout: Checkout, garbage: str) -> None:
+    def test_a_note_that_cannot_be_read_allows_nothing(
+        self, main_checkout: Checkout, garbage: str
+    ) -> None:
         path = Path(here(main_checkout).make_private_dir()) / settings.APPROVAL_FILE
         path.mkdir() if garbage == "a directory" else path.write_text(garbage)
         assert to_allow(read(main_checkout, LOOSE)) == LOOSENED
         if garbage == "a directory":
-            for call in (lambda: allow(main_checkout), lambda: settings.forget(here(main_checkout))):
+            for call in (
+                lambda: allow(main_checkout),
+                lambda: settings.forget(here(main_checkout)),
+            ):
                 with pytest.raises(CkptError, match=r"cannot write .*: Is a directory"):
                     call()
         else:
             allow(main_checkout)
             assert read(main_checkout).notice == ""
 
-    def test_a_link_in_place_of_the_note_is_not_followed(self, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_a_link_in_place_of_the_note_is_not_followed(
+        self, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         elsewhere = tmp_path / "elsewhere"
         found = read(main_checkout, LOOSE)
         assert found.loosened is not None
         elsewhere.write_text(found.loosened.digest)
-        (Path(here(main_checkout).make_private_dir()) / settings.APPROVAL_FILE).symlink_to(elsewhere)
+        (Path(here(main_checkout).make_private_dir()) / settings.APPROVAL_FILE).symlink_to(
+            elsewhere
+        )
         assert read(main_checkout).notice == LINE
         with pytest.raises(CkptError, match="cannot write "):
             allow(main_checkout)
@@ -242,7 +276,10 @@ class TestWhatIsAllowed:
 
     def test_of_several_at_once_none_is_lost(self, main_checkout: Checkout) -> None:
         digests = [settings.digest_of("settings", [str(number)]) for number in range(20)]
-        others = [threading.Thread(target=lambda one=one: settings.note(here(main_checkout), [one])) for one in digests]
+        others = [
+            threading.Thread(target=lambda one=one: settings.note(here(main_checkout), [one]))
+            for one in digests
+        ]
         for each in others:
             each.start()
         for each in others:
@@ -257,9 +294,18 @@ class TestWhatIsAllowed:
 
 
 def test_what_git_config_says_is_the_users_own(checkout: Checkout) -> None:
-    for name, value in (("olderThan", "0s"), ("keepLast", "0"), ("include", "*"), ("secrets", ""), ("maxFileSize", "9 GB")):
+    for name, value in (
+        ("olderThan", "0s"),
+        ("keepLast", "0"),
+        ("include", "*"),
+        ("secrets", ""),
+        ("maxFileSize", "9 GB"),
+    ):
         checkout.git("config", f"ckpt.{name}", value)
-    found = read(checkout, '[retention]\nolder_than = "1s"\nkeep_last = 1\n[snapshot]\ninclude = ["a"]\nsecrets = ["b"]\n')
+    found = read(
+        checkout,
+        '[retention]\nolder_than = "1s"\nkeep_last = 1\n[snapshot]\ninclude = ["a"]\nsecrets = ["b"]\n',
+    )
     assert found.loosened is None
     assert found.policy == Policy(older_than=0, keep_last=0)
     assert found.limits == Limits(include=("*",), secrets=(), max_file_size=9_000_000_000)
@@ -332,7 +378,9 @@ class TestRules:
         Rules(here(checkout), told.append).read()
         assert told == []
 
-    def test_each_worktree_has_its_own(self, main_checkout: Checkout, make_store: Callable[..., Store], tmp_path: Path) -> None:
+    def test_each_worktree_has_its_own(
+        self, main_checkout: Checkout, make_store: Callable[..., Store], tmp_path: Path
+    ) -> None:
         main_checkout.write("gitckpt.toml", LOOSE)
         store = inside(make_store(main_checkout))
         assert store.rules.read().notice != ""

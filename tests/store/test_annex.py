@@ -14,7 +14,10 @@ from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 
-pytestmark = [pytest.mark.skipif(shutil.which("git-annex") is None, reason="git-annex is not installed"), pytest.mark.long]
+pytestmark = [
+    pytest.mark.skipif(shutil.which("git-annex") is None, reason="git-annex is not installed"),
+    pytest.mark.long,
+]
 
 LOCKED, UNLOCKED, LATER = (bytes([number]) * 50_000 for number in (1, 2, 3))
 
@@ -53,7 +56,9 @@ def test_a_worktree_opens_and_has_the_contents(annexed: Checkout, make_store: Ma
     assert contents(opened.path)["free.bin"] == UNLOCKED
     there = Checkout(Path(opened.path), annexed.path)
     assert there.git("status", "--porcelain") == "?? new"
-    assert os.path.realpath(there.path / ".git").startswith(os.path.realpath(annexed.path / ".git/worktrees"))
+    assert os.path.realpath(there.path / ".git").startswith(
+        os.path.realpath(annexed.path / ".git/worktrees")
+    )
     again = resume(inside(store), made)
     assert (again.made, again.path) == (False, opened.path)
     bare_commit = store.record("b-complete", {})
@@ -87,7 +92,9 @@ def test_an_unlocked_file_that_changed_comes_back(annexed: Checkout, make_store:
     assert contents(resume(inside(store), made).path)["free.bin"] == LATER
 
 
-def test_a_pointer_without_content_comes_back_as_one(annexed: Checkout, make_store: MakeStore) -> None:
+def test_a_pointer_without_content_comes_back_as_one(
+    annexed: Checkout, make_store: MakeStore
+) -> None:
     store = make_store(annexed)
     annexed.git("annex", "drop", "--quiet", "--force", "free.bin")
     pointer = contents(annexed.path)["free.bin"]
@@ -97,7 +104,9 @@ def test_a_pointer_without_content_comes_back_as_one(annexed: Checkout, make_sto
     assert contents(resume(inside(store), made).path)["free.bin"] == pointer
 
 
-def test_a_run_is_removed_with_its_worktree_and_no_content(annexed: Checkout, make_store: MakeStore) -> None:
+def test_a_run_is_removed_with_its_worktree_and_no_content(
+    annexed: Checkout, make_store: MakeStore
+) -> None:
     store = make_store(annexed)
     first = store.record("run-started", {}, start="hand")
     opened = resume(inside(store), first)
@@ -106,7 +115,11 @@ def test_a_run_is_removed_with_its_worktree_and_no_content(annexed: Checkout, ma
     seen = make_store(there.path)
     seen.save("run-complete", {}, run=first.run)
     seen.close()
-    place = annexed.git("annex", "contentlocation", annexed.git("cat-file", "blob", "HEAD:free.bin").rpartition("/")[2])
+    place = annexed.git(
+        "annex",
+        "contentlocation",
+        annexed.git("cat-file", "blob", "HEAD:free.bin").rpartition("/")[2],
+    )
     store.remove_run(str(first.run))
     assert not there.path.exists()
     assert (annexed.path / place).read_bytes() == UNLOCKED

@@ -55,7 +55,9 @@ def driven_by(desk: Leases, process: subprocess.Popen[bytes], **changes: Any) ->
     desk.acquire(RUN, "one")
     found = desk.read(RUN)
     assert found is not None
-    lease = replace(found[1], **{"pid": process.pid, "started": filesystem.start_of(process.pid), **changes})
+    lease = replace(
+        found[1], **{"pid": process.pid, "started": filesystem.start_of(process.pid), **changes}
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{desk._files._path(lease)}\n".encode())
@@ -74,7 +76,9 @@ def test_a_driver_that_never_looks_is_stopped_all_the_same(
     assert not plain.cancel(RUN)
 
 
-def test_who_does_not_wait_only_asks(plain: Store, desk: Leases, start: Callable[[], subprocess.Popen[bytes]]) -> None:
+def test_who_does_not_wait_only_asks(
+    plain: Store, desk: Leases, start: Callable[[], subprocess.Popen[bytes]]
+) -> None:
     driver = start()
     driven_by(desk, driver)
     assert plain.cancel(RUN, wait=0)
@@ -85,7 +89,9 @@ def test_who_does_not_wait_only_asks(plain: Store, desk: Leases, start: Callable
         driver.wait(0.2)
 
 
-def test_one_that_takes_its_time_is_told_of(plain: Store, desk: Leases, start: Callable[[str], subprocess.Popen[bytes]]) -> None:
+def test_one_that_takes_its_time_is_told_of(
+    plain: Store, desk: Leases, start: Callable[[str], subprocess.Popen[bytes]]
+) -> None:
     driver = start("signal.signal(signal.SIGTERM, signal.SIG_IGN)")
     driven_by(desk, driver)
     began = time.monotonic()
@@ -99,25 +105,49 @@ def test_one_that_takes_its_time_is_told_of(plain: Store, desk: Leases, start: C
     driver.send_signal(signal.SIGSTOP)
     while not filesystem.is_stopped(driver.pid):
         time.sleep(0.01)
-    with pytest.raises(CkptError, match=f"^run {RUN} was asked to stop, and will when process {driver.pid} goes on, which is stalled$"):
+    with pytest.raises(
+        CkptError,
+        match=f"^run {RUN} was asked to stop, and will when process {driver.pid} goes on, which is stalled$",
+    ):
         plain.cancel(RUN)
 
 
-def test_a_program_neither_ends_itself_nor_waits_for_itself(plain: Store, desk: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_neither_ends_itself_nor_waits_for_itself(
+    plain: Store, desk: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hold = desk.acquire(RUN, "one")
-    monkeypatch.setattr(cancellation, "os", SimpleNamespace(kill=lambda *_: pytest.fail("signalled")))
+    monkeypatch.setattr(
+        cancellation, "os", SimpleNamespace(kill=lambda *_: pytest.fail("signalled"))
+    )
     assert plain.cancel(RUN)
     hold.check()
     assert hold.lease.cancelled
 
 
-@pytest.mark.parametrize("changes", [{"pid": 0}, {"pid": 1}, {"pid": -1}, {"started": "1"}, {"host": "another machine"}, {"started": ""}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pid": 0},
+        {"pid": 1},
+        {"pid": -1},
+        {"started": "1"},
+        {"host": "another machine"},
+        {"started": ""},
+    ],
+)
 def test_nobody_is_signalled_but_the_process_that_took_the_lease(
-    desk: Leases, start: Callable[[], subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+    desk: Leases,
+    start: Callable[[], subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
 ) -> None:
     lease = driven_by(desk, start(), **changes)
-    monkeypatch.setattr(Leases, "cancel", lambda *_: (desk.current(RUN), lease))  # whatever it says, somebody holds it
-    monkeypatch.setattr(cancellation, "os", SimpleNamespace(kill=lambda *_: pytest.fail("signalled")))
+    monkeypatch.setattr(
+        Leases, "cancel", lambda *_: (desk.current(RUN), lease)
+    )  # whatever it says, somebody holds it
+    monkeypatch.setattr(
+        cancellation, "os", SimpleNamespace(kill=lambda *_: pytest.fail("signalled"))
+    )
     monkeypatch.setattr(cancellation, "_await_end", lambda *_: None)
     assert cancellation.cancel(desk, RUN, wait=1, tell=lambda _: None)
 
@@ -127,9 +157,13 @@ def test_a_process_that_only_a_fetched_lease_names_is_not_signalled(
 ) -> None:
     innocent = start()
     hold = desk.acquire(RUN, "one")
-    fetched = replace(hold.lease, token=2, pid=innocent.pid, started=filesystem.start_of(innocent.pid))
+    fetched = replace(
+        hold.lease, token=2, pid=innocent.pid, started=filesystem.start_of(innocent.pid)
+    )
     desk.swap(fetched, hold.update().old)
-    for _ in range(2):  # the lease that `cancel` writes is no more ours than the one that it replaces
+    for _ in range(
+        2
+    ):  # the lease that `cancel` writes is no more ours than the one that it replaces
         with pytest.raises(CkptError, match=f"^run {RUN} was asked to stop, and has not yet$"):
             plain.cancel(RUN, wait=0.1)
     with pytest.raises(subprocess.TimeoutExpired):
@@ -155,7 +189,12 @@ def test_a_process_that_cannot_be_signalled(
 
     monkeypatch.setattr(cancellation, "os", SimpleNamespace(kill=refuse))
     assert cancellation.cancel(desk, RUN, wait=10, tell=heard.append)
-    assert heard == [f"process {lease.pid} belongs to somebody else, and will notice by itself that run {RUN} shall stop"][:told]
+    assert (
+        heard
+        == [
+            f"process {lease.pid} belongs to somebody else, and will notice by itself that run {RUN} shall stop"
+        ][:told]
+    )
 
 
 @pytest.mark.parametrize("wait", [-1, "a", None, True, float("nan")])

@@ -21,17 +21,27 @@ SHORT = "echo \"fatal: failed to read 12 bytes from 'new'\" >&2; exit 128"
 
 def failing(place: Path, command: str, how: str, times: int) -> None:
     """Makes a git of which a command fails so often, with its lock on the index left, as where a file changed while it read that."""
-    tries = "\n".join(f'mkdir "{place}/{number}" 2>/dev/null && {{ : >"$GIT_INDEX_FILE.lock"; {how}; }}' for number in range(times))
+    tries = "\n".join(
+        f'mkdir "{place}/{number}" 2>/dev/null && {{ : >"$GIT_INDEX_FILE.lock"; {how}; }}'
+        for number in range(times)
+    )
     place.mkdir()
     script = place / "git"
-    script.write_text(f'#!/bin/sh\ncase " $* " in *" {command} "*)\n{tries}\nesac\nexec {shutil.which(git_executable())} "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\ncase " $* " in *" {command} "*)\n{tries}\nesac\nexec {shutil.which(git_executable())} "$@"\n'
+    )
     script.chmod(0o755)
 
 
 @pytest.mark.parametrize("how", [BUS, UNSTABLE, SHORT])
 @pytest.mark.parametrize("command", ["status", "update-index"])
 def test_what_changes_while_git_reads_it_is_read_again(
-    main_checkout: Checkout, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, how: str
+    main_checkout: Checkout,
+    make_store: MakeStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    how: str,
 ) -> None:
     main_checkout.write("new", "work")
     main_checkout.write("staged", "work")
@@ -47,7 +57,11 @@ def test_what_changes_while_git_reads_it_is_read_again(
 
 @pytest.mark.parametrize("how", [BUS, UNSTABLE, SHORT])
 def test_of_many_that_change_all_the_while_a_few_are_read_at_a_time(
-    main_checkout: Checkout, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    main_checkout: Checkout,
+    make_store: MakeStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
 ) -> None:
     """Each of them is still for long enough now and then, but never all of them."""
     names = [f"new{number}" for number in range(20)]
@@ -86,4 +100,6 @@ def test_what_changes_all_the_time_is_no_endless_loop(
 
 def test_a_file_whose_directory_is_a_file_by_now_has_gone(tmp_path: Path) -> None:
     (tmp_path / "place").touch()
-    assert Limits().reason_to_omit(os.fsencode(tmp_path / "place" / "inside"), included=False) is None
+    assert (
+        Limits().reason_to_omit(os.fsencode(tmp_path / "place" / "inside"), included=False) is None
+    )

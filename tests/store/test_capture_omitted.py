@@ -24,7 +24,9 @@ DENIED = "cannot be read: permission denied"
 
 def names(checkout: Checkout, files: Worktree) -> list[str]:
     """Returns the paths of the files in a snapshot."""
-    return checkout.git("ls-tree", "-r", "--name-only", "-z", f"{files.tree}:files").split("\0")[:-1]
+    return checkout.git("ls-tree", "-r", "--name-only", "-z", f"{files.tree}:files").split("\0")[
+        :-1
+    ]
 
 
 def omitted(files: Worktree) -> list[tuple[str, str]]:
@@ -38,7 +40,9 @@ def adapter(checkout: Checkout) -> str:
 
 
 class TestSize:
-    def test_an_untracked_file_that_is_too_large_is_named_with_its_size(self, store: Store, checkout: Checkout) -> None:
+    def test_an_untracked_file_that_is_too_large_is_named_with_its_size(
+        self, store: Store, checkout: Checkout
+    ) -> None:
         checkout.commit("tracked", tracked="x")
         checkout.write("tracked", "x" * 2000)
         checkout.write("exact", "x" * 1000)
@@ -49,15 +53,21 @@ class TestSize:
         assert names(checkout, files) == ["README", "exact", "link", "tracked"]
         made = store.record("a-complete", {}, worktree=files)
         assert store.read(made.id).worktree == files
-        assert resumption.resume(inside(store), made).remarks == (f"1 path was not captured: git ckpt show {made.id[:8]}",)
+        assert resumption.resume(inside(store), made).remarks == (
+            f"1 path was not captured: git ckpt show {made.id[:8]}",
+        )
 
-    def test_one_that_is_staged_is_no_longer_untracked(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_one_that_is_staged_is_no_longer_untracked(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         main_checkout.write("large", "x" * 1001)
         main_checkout.git("add", "--intent-to-add", "large")
         files = plain.capture(Limits(max_file_size=1000))
         assert (files.omitted, names(main_checkout, files)) == ((), ["README", "large"])
 
-    def test_the_largest_are_left_out_where_all_together_are_too_much(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_the_largest_are_left_out_where_all_together_are_too_much(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         main_checkout.commit("tracked", tracked="x")
         main_checkout.write("tracked", "x" * 5000)
         for name, size in {"a": 400, "b": 500, "c": 300, "d": 400}.items():
@@ -76,7 +86,10 @@ class TestSize:
     def test_as_the_settings_say(self, plain: Store, main_checkout: Checkout, source: str) -> None:
         main_checkout.write("large", "x" * 1001)
         if source == "gitckpt.toml":
-            main_checkout.commit("settings", **{"gitckpt.toml": '[snapshot]\nmax_file_size = "1 kB"\n', "README": "hello\n"})
+            main_checkout.commit(
+                "settings",
+                **{"gitckpt.toml": '[snapshot]\nmax_file_size = "1 kB"\n', "README": "hello\n"},
+            )
             main_checkout.git("rm", "--quiet", "--cached", "large")
             main_checkout.git("commit", "--quiet", "--message", "not this")
         else:
@@ -87,14 +100,78 @@ class TestSize:
 
 class TestSecrets:
     NAMES = (
-        *(".env", ".env.local", "deep/.ENV", "server.pem", "id_rsa", "a.key", ".netrc", "_netrc", "credentials.json", ".git-credentials"),
-        *(".npmrc", ".pypirc", ".pgpass", "a.P12", "a.pfx", "a.jks", "a.keystore", "a.kdbx", "prod.env", "secrets.yml", ".kube/config"),
-        *(".docker/config.json", "terraform.tfstate", "service-account.json", "a.ppk", "a.asc", ".bash_history", "app-secrets.JSON"),
-        *("prod.tfvars", ".my.cnf", ".htpasswd", ".dockercfg", "kubeconfig", "deep/.aws/config", "db_credentials.yml", "host_ed25519"),
-        *("client_secret_1.json", "app-firebase-adminsdk-x.json", ".ssh/config", "secrets.json", ".vault_pass.txt", "AuthKey.p8"),
-        *(".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".config/gh/hosts.yml"),
-        *(".local/share/opencode/auth.json", ".config/gcloud/credentials.db", ".aws/credentials", ".qwen/oauth_creds.json"),
-        *(".yarnrc.yml", ".config/rclone/rclone.conf", "token.json", "tokens_1.json", "cookies.sqlite", "home/.claude.json"),
+        *(
+            ".env",
+            ".env.local",
+            "deep/.ENV",
+            "server.pem",
+            "id_rsa",
+            "a.key",
+            ".netrc",
+            "_netrc",
+            "credentials.json",
+            ".git-credentials",
+        ),
+        *(
+            ".npmrc",
+            ".pypirc",
+            ".pgpass",
+            "a.P12",
+            "a.pfx",
+            "a.jks",
+            "a.keystore",
+            "a.kdbx",
+            "prod.env",
+            "secrets.yml",
+            ".kube/config",
+        ),
+        *(
+            ".docker/config.json",
+            "terraform.tfstate",
+            "service-account.json",
+            "a.ppk",
+            "a.asc",
+            ".bash_history",
+            "app-secrets.JSON",
+        ),
+        *(
+            "prod.tfvars",
+            ".my.cnf",
+            ".htpasswd",
+            ".dockercfg",
+            "kubeconfig",
+            "deep/.aws/config",
+            "db_credentials.yml",
+            "host_ed25519",
+        ),
+        *(
+            "client_secret_1.json",
+            "app-firebase-adminsdk-x.json",
+            ".ssh/config",
+            "secrets.json",
+            ".vault_pass.txt",
+            "AuthKey.p8",
+        ),
+        *(
+            ".claude/.credentials.json",
+            ".codex/auth.json",
+            ".gemini/oauth_creds.json",
+            ".config/gh/hosts.yml",
+        ),
+        *(
+            ".local/share/opencode/auth.json",
+            ".config/gcloud/credentials.db",
+            ".aws/credentials",
+            ".qwen/oauth_creds.json",
+        ),
+        *(
+            ".yarnrc.yml",
+            ".config/rclone/rclone.conf",
+            "token.json",
+            "tokens_1.json",
+            "cookies.sqlite",
+            "home/.claude.json",
+        ),
         *("credentials.csv", "id_ecdsa_sk", ".env.sh", ".playwright/.auth/user.json"),
     )
 
@@ -123,14 +200,19 @@ class TestSecrets:
     )
     """Source code about secrets, what is made to be shown, and names that are secret in another directory."""
 
-    def test_untracked_files_whose_names_look_like_secrets(self, store: Store, checkout: Checkout) -> None:
+    def test_untracked_files_whose_names_look_like_secrets(
+        self, store: Store, checkout: Checkout
+    ) -> None:
         checkout.commit("tracked", **{".env.example": "x"})
         checkout.write(".env.example", "changed")
         for name in (*self.NAMES, *self.OTHERS):
             checkout.write(name, "x")
         files = store.capture()
         assert [path for path, _ in omitted(files)] == sorted(self.NAMES)
-        patterns = {reason.removeprefix("its name looks like a secret (").removesuffix(")") for _, reason in omitted(files)}
+        patterns = {
+            reason.removeprefix("its name looks like a secret (").removesuffix(")")
+            for _, reason in omitted(files)
+        }
         assert patterns <= set(SECRETS)
         assert names(checkout, files) == sorted([".env.example", "README", *self.OTHERS])
 
@@ -153,10 +235,14 @@ class TestSecrets:
         assert names(main_checkout, files) == [".env", "README", "gitckpt.toml", "vaults"]
 
     @pytest.mark.parametrize("source", ["gitckpt.toml", "git config"])
-    def test_what_is_included_is_captured_though_ignored_or_secret(self, plain: Store, main_checkout: Checkout, source: str) -> None:
+    def test_what_is_included_is_captured_though_ignored_or_secret(
+        self, plain: Store, main_checkout: Checkout, source: str
+    ) -> None:
         main_checkout.commit("rules", **{".gitignore": "build/\n*.log\n.env\n"})
         if source == "gitckpt.toml":
-            main_checkout.write("gitckpt.toml", '[snapshot]\ninclude = ["/build/report", ".env", "*.pem"]\n')
+            main_checkout.write(
+                "gitckpt.toml", '[snapshot]\ninclude = ["/build/report", ".env", "*.pem"]\n'
+            )
             allow(main_checkout)
         else:
             for pattern in ("/build/report", ".env", "*.pem"):
@@ -169,7 +255,9 @@ class TestSecrets:
             *(".gitignore", "README", "a.pem", "build/report", "deep/.env")
         ]
 
-    def test_what_is_included_has_to_be_small_enough(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_what_is_included_has_to_be_small_enough(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         main_checkout.commit("rules", **{".gitignore": "*.log\n"})
         main_checkout.write("a.log", "x" * 1001)
         files = plain.capture(Limits(include=("*.log",), max_file_size=1000))
@@ -177,14 +265,19 @@ class TestSecrets:
 
 
 class TestOtherRepositories:
-    def test_nested_ones(self, store: Store, checkout: Checkout, make_checkout: Callable[..., Checkout]) -> None:
+    def test_nested_ones(
+        self, store: Store, checkout: Checkout, make_checkout: Callable[..., Checkout]
+    ) -> None:
         inner = make_checkout("inner")
         head = inner.commit("first")
         inner.path.rename(checkout.path / "nested dir")
         checkout.git("init", "--quiet", "deep/empty")
         checkout.write("deep/file", "x")
         files = store.capture()
-        assert files.omitted == (Omitted("deep/empty/", NESTED), Omitted("nested dir/", NESTED, oid=head))
+        assert files.omitted == (
+            Omitted("deep/empty/", NESTED),
+            Omitted("nested dir/", NESTED, oid=head),
+        )
         assert names(checkout, files) == ["README", "deep/file"]
         made = store.record("a-complete", {}, worktree=files)
         assert store.read(made.id).worktree == files
@@ -194,11 +287,15 @@ class TestOtherRepositories:
         main_checkout.git("init", "--quiet", "nested")
         assert plain.capture() == CLEAN
 
-    def test_a_linked_worktree_inside_of_the_main_one(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_linked_worktree_inside_of_the_main_one(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         main_checkout.git("worktree", "add", "--quiet", "inside")
         Checkout(main_checkout.path / "inside").write("new", "x")
         head = main_checkout.git("rev-parse", "HEAD")
-        assert plain.capture() == Worktree(dirty=False, omitted=(Omitted("inside/", NESTED, oid=head),))
+        assert plain.capture() == Worktree(
+            dirty=False, omitted=(Omitted("inside/", NESTED, oid=head),)
+        )
 
 
 class TestSubmodules:
@@ -214,7 +311,9 @@ class TestSubmodules:
 
     def test_clean(self, plain: Store, sub: Checkout) -> None:
         oid = sub.git("rev-parse", "HEAD")
-        assert plain.capture() == Worktree(dirty=False, omitted=(Omitted("sub dir", SUBMODULE, oid=oid, dirty=False),))
+        assert plain.capture() == Worktree(
+            dirty=False, omitted=(Omitted("sub dir", SUBMODULE, oid=oid, dirty=False),)
+        )
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("kind", ["changed", "staged", "untracked"])
@@ -223,7 +322,9 @@ class TestSubmodules:
         if kind == "staged":
             sub.git("add", "inside")
         oid = sub.git("rev-parse", "HEAD")
-        assert plain.capture() == Worktree(dirty=False, omitted=(Omitted("sub dir", DIRTY, oid=oid, dirty=True),))
+        assert plain.capture() == Worktree(
+            dirty=False, omitted=(Omitted("sub dir", DIRTY, oid=oid, dirty=True),)
+        )
 
     @pytest.mark.parametrize("dirty", [True, False])
     def test_moved(self, plain: Store, main_checkout: Checkout, sub: Checkout, dirty: bool) -> None:
@@ -231,10 +332,18 @@ class TestSubmodules:
         if dirty:
             sub.write("inside", "changed\n")
         files = plain.capture()
-        assert files.omitted == (Omitted("sub dir", DIRTY if dirty else SUBMODULE, oid=oid, dirty=dirty),)
-        assert main_checkout.git("ls-tree", f"{files.tree}:files", "sub dir").split()[:3] == ["160000", "commit", oid]
+        assert files.omitted == (
+            Omitted("sub dir", DIRTY if dirty else SUBMODULE, oid=oid, dirty=dirty),
+        )
+        assert main_checkout.git("ls-tree", f"{files.tree}:files", "sub dir").split()[:3] == [
+            "160000",
+            "commit",
+            oid,
+        ]
 
-    def test_one_that_is_not_checked_out(self, plain: Store, main_checkout: Checkout, sub: Checkout) -> None:
+    def test_one_that_is_not_checked_out(
+        self, plain: Store, main_checkout: Checkout, sub: Checkout
+    ) -> None:
         main_checkout.git("submodule", "--quiet", "deinit", "--force", "sub dir")
         assert plain.capture() == CLEAN
         assert list(sub.path.iterdir()) == []
@@ -250,24 +359,64 @@ print([(entry.path, entry.reason) for entry in files.omitted])
 """
 
 
-def test_what_cannot_be_read(main_checkout: Checkout, make_store: MakeStore, denied: Denied, tmp_path: Path) -> None:
-    main_checkout.commit("rules", **{".gitignore": "ignored*\n", "deep/tracked": "kept\n", "tracked": "kept\n", "same": "same\n"})
-    for name in ("tracked", "new", "locked/inside", "deep/locked/inside", "ignored", "ignored directory/inside", "empty/file"):
+def test_what_cannot_be_read(
+    main_checkout: Checkout, make_store: MakeStore, denied: Denied, tmp_path: Path
+) -> None:
+    main_checkout.commit(
+        "rules",
+        **{
+            ".gitignore": "ignored*\n",
+            "deep/tracked": "kept\n",
+            "tracked": "kept\n",
+            "same": "same\n",
+        },
+    )
+    for name in (
+        "tracked",
+        "new",
+        "locked/inside",
+        "deep/locked/inside",
+        "ignored",
+        "ignored directory/inside",
+        "empty/file",
+    ):
         main_checkout.write(name, "secret\n")
     (main_checkout.path / "empty/file").unlink()
     main_checkout.write("fresh", "x\n")
-    closed = ("tracked", "new", "locked", "deep/locked", "ignored", "ignored directory", "empty", "same")
+    closed = (
+        "tracked",
+        "new",
+        "locked",
+        "deep/locked",
+        "ignored",
+        "ignored directory",
+        "empty",
+        "same",
+    )
     for name in closed:
         (main_checkout.path / name).chmod(0)
     (tmp_path / "elsewhere").mkdir()
     done = denied(tmp_path / "elsewhere", CAPTURE, str(main_checkout.path))
     for name in closed:
         (main_checkout.path / name).chmod(0o755 if (main_checkout.path / name).is_dir() else 0o644)
-    expected = [(name, DENIED) for name in ("deep/locked/", "empty/", "locked/", "new", "same", "tracked")]
+    expected = [
+        (name, DENIED) for name in ("deep/locked/", "empty/", "locked/", "new", "same", "tracked")
+    ]
     assert (done.stdout, done.stderr) == (f"{expected}\n", "")
-    files = make_store(main_checkout).read(next(iter(main_checkout.refs("refs/checkpoints"))).rpartition("/")[2]).worktree
+    files = (
+        make_store(main_checkout)
+        .read(next(iter(main_checkout.refs("refs/checkpoints"))).rpartition("/")[2])
+        .worktree
+    )
     assert files is not None
-    assert names(main_checkout, files) == [".gitignore", "README", "deep/tracked", "fresh", "same", "tracked"]
+    assert names(main_checkout, files) == [
+        ".gitignore",
+        "README",
+        "deep/tracked",
+        "fresh",
+        "same",
+        "tracked",
+    ]
     assert main_checkout.git("cat-file", "blob", f"{files.tree}:files/tracked") == "kept"
 
 
@@ -276,7 +425,9 @@ class TestNoFiles:
     def bind(path: Path) -> None:
         with socket.socket(socket.AF_UNIX) as server:
             here = os.open(path.parent, os.O_RDONLY)  # the name of a socket is short
-            server.bind(f"/proc/self/fd/{here}/{path.name}" if Path("/proc/self/fd").exists() else str(path))
+            server.bind(
+                f"/proc/self/fd/{here}/{path.name}" if Path("/proc/self/fd").exists() else str(path)
+            )
             os.close(here)
 
     def test_sockets_and_fifos_are_named(self, store: Store, checkout: Checkout) -> None:
@@ -289,16 +440,26 @@ class TestNoFiles:
         os.mkfifo(checkout.path / "was a file")
         checkout.write("new/file", "x\n")
         files = store.capture()
-        instead = "a fifo, in the place of a tracked file, which the checkpoint has as the index does"
+        instead = (
+            "a fifo, in the place of a tracked file, which the checkpoint has as the index does"
+        )
         others = [("deep/fifo", "a fifo"), ("new/er/fifo", "a fifo"), ("socket", "a socket")]
         assert omitted(files) == [*others, ("was a file", instead)]
-        assert names(checkout, files) == ["README", "deep/tracked", "new/file", "was a file"]  # as the index has it
+        assert names(checkout, files) == [
+            "README",
+            "deep/tracked",
+            "new/file",
+            "was a file",
+        ]  # as the index has it
         made = store.record("a-complete", {}, worktree=files)
         assert store.read(made.id).worktree == files
         assert resumption.resume(inside(store), made).made
 
     def test_ignored_ones_are_not_named(self, plain: Store, main_checkout: Checkout) -> None:
-        main_checkout.commit("rules", **{".gitignore": "*.sock\nignored/\n", "kept/README": "x\n", "kept/.gitignore": "*\n"})
+        main_checkout.commit(
+            "rules",
+            **{".gitignore": "*.sock\nignored/\n", "kept/README": "x\n", "kept/.gitignore": "*\n"},
+        )
         main_checkout.git("add", "--force", "kept")
         main_checkout.git("commit", "--quiet", "--amend", "--no-edit")
         for directory in ("ignored/deep", "kept", "kept/deep"):

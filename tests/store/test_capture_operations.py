@@ -40,7 +40,10 @@ class Kind(NamedTuple):
 def two_sides(here: Checkout) -> tuple[list[str], list[str]]:
     """Makes a branch `theirs` with three commits beside the current one with two; the first of each are in conflict."""
     base = here.git("rev-parse", "HEAD")
-    theirs = [here.commit(f"theirs {n}", **({"README": "theirs\n"} if n == 0 else {f"their-{n}": "x\n"})) for n in range(3)]
+    theirs = [
+        here.commit(f"theirs {n}", **({"README": "theirs\n"} if n == 0 else {f"their-{n}": "x\n"}))
+        for n in range(3)
+    ]
     here.git("branch", "theirs")
     here.git("reset", "--quiet", "--hard", base)
     ours = [here.commit("ours 0", README="ours\n"), here.commit("ours 1", other="x\n")]
@@ -85,10 +88,18 @@ KINDS = [
     Kind("revert", revert, ["revert", "--continue"]),
     Kind("rebase", rebase("--merge"), ["rebase", "--continue"]),
     Kind("rebase", rebase("--apply"), ["rebase", "--continue"]),
-    Kind("rebase", rebase("--interactive", todo="echo 'exec touch was-run' >>"), ["rebase", "--continue"]),
+    Kind(
+        "rebase",
+        rebase("--interactive", todo="echo 'exec touch was-run' >>"),
+        ["rebase", "--continue"],
+    ),
     Kind("am", am, ["am", "--continue"]),
 ]
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: " ".join(kind.start.__qualname__.split(".")[:1] + kind.go_on[:1]))
+each_kind = pytest.mark.parametrize(
+    "kind",
+    KINDS,
+    ids=lambda kind: " ".join(kind.start.__qualname__.split(".")[:1] + kind.go_on[:1]),
+)
 
 
 def go_on(here: Checkout, kind: Kind) -> tuple[str, str, str]:
@@ -124,7 +135,11 @@ def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kin
     ends = go_on(checkout, kind)
     forget(checkout, refs)
     held = checkout.refs("refs/keep/ckpt-operations")
-    assert held == ({f"refs/keep/ckpt-operations/{made.id}": made.worktree.operation_commit} if made.worktree.operation_commit else {})
+    assert held == (
+        {f"refs/keep/ckpt-operations/{made.id}": made.worktree.operation_commit}
+        if made.worktree.operation_commit
+        else {}
+    )
     branches = checkout.refs("refs/heads")
     there = Checkout(Path(resumption.resume(inside(store), made).path))
     assert view(there.path) == expected
@@ -137,7 +152,9 @@ def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kin
 @pytest.mark.sampled(6)
 @each_kind
 @pytest.mark.parametrize("trace", ["reset", "stash", "written"])
-def test_what_moved_head_since_leaves_no_difference(checkout: Checkout, make_store: MakeStore, kind: Kind, trace: str) -> None:
+def test_what_moved_head_since_leaves_no_difference(
+    checkout: Checkout, make_store: MakeStore, kind: Kind, trace: str
+) -> None:
     kind.start(checkout)
     expected = view(checkout.path)
     store = make_store(checkout)
@@ -147,7 +164,9 @@ def test_what_moved_head_since_leaves_no_difference(checkout: Checkout, make_sto
     else:
         checkout.git("reset", "--quiet", "--hard")
         checkout.write("README", "stashed\n")
-        checkout.git(*(["stash", "push", "--quiet"] if trace == "stash" else ["reset", "--quiet", "--hard"]))
+        checkout.git(
+            *(["stash", "push", "--quiet"] if trace == "stash" else ["reset", "--quiet", "--hard"])
+        )
     restorer.restore(inside(store), made)
     assert view(checkout.path) == expected
     assert inside(store).repository.operation() == kind.name
@@ -157,7 +176,9 @@ def test_what_moved_head_since_leaves_no_difference(checkout: Checkout, make_sto
 
 
 @pytest.mark.parametrize("place", ["here", "elsewhere"])
-def test_an_am_is_given_up_where_it_began(checkout: Checkout, make_store: MakeStore, place: str) -> None:
+def test_an_am_is_given_up_where_it_began(
+    checkout: Checkout, make_store: MakeStore, place: str
+) -> None:
     """It alone goes back to `ORIG_HEAD`."""
     am(checkout)
     began = checkout.git("rev-parse", "ORIG_HEAD")
@@ -166,7 +187,9 @@ def test_an_am_is_given_up_where_it_began(checkout: Checkout, make_store: MakeSt
     checkout.git("update-ref", "ORIG_HEAD", "HEAD~1")
     if place == "here":
         restorer.restore(inside(store), made)
-    there = checkout if place == "here" else Checkout(Path(resumption.resume(inside(store), made).path))
+    there = (
+        checkout if place == "here" else Checkout(Path(resumption.resume(inside(store), made).path))
+    )
     assert there.git("rev-parse", "ORIG_HEAD") == began
     there.git("am", "--abort")
     assert there.git("rev-parse", "HEAD") == began
@@ -210,7 +233,9 @@ def test_a_rebase_in_another_worktree_moves_no_branch(
 @pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", REBASES)
-def test_a_rebase_brought_back_in_place(checkout: Checkout, make_store: MakeStore, kind: str) -> None:
+def test_a_rebase_brought_back_in_place(
+    checkout: Checkout, make_store: MakeStore, kind: str
+) -> None:
     """As it was while its branch is where it was, and detached once that has moved."""
     REBASES[kind](checkout)
     store = make_store(checkout)
@@ -219,9 +244,11 @@ def test_a_rebase_brought_back_in_place(checkout: Checkout, make_store: MakeStor
     checkout.git("rebase", "--abort")
     checkout.git("checkout", "--quiet", "--detach", head)
     assert restorer.restore(inside(store), made).remarks == []
-    assert {name: content for name, content in operation.collect(inside(store).repository).items() if "_HEAD" not in name} == {
-        name: content for name, content in files.items() if "_HEAD" not in name
-    }
+    assert {
+        name: content
+        for name, content in operation.collect(inside(store).repository).items()
+        if "_HEAD" not in name
+    } == {name: content for name, content in files.items() if "_HEAD" not in name}
     restorer.undo(inside(store))
     checkout.git("update-ref", "refs/heads/topic", f"{topic}~1")
     assert restorer.restore(inside(store), made).remarks == [MOVES]
@@ -230,7 +257,9 @@ def test_a_rebase_brought_back_in_place(checkout: Checkout, make_store: MakeStor
 
 
 @pytest.mark.long
-def test_a_rebase_that_a_restore_replaces_comes_back_as_it_was(checkout: Checkout, make_store: MakeStore) -> None:
+def test_a_rebase_that_a_restore_replaces_comes_back_as_it_was(
+    checkout: Checkout, make_store: MakeStore
+) -> None:
     store = make_store(checkout)
     checkout.write("README", "before\n")
     REBASES["merge"](checkout)
@@ -245,7 +274,16 @@ def test_a_rebase_that_a_restore_replaces_comes_back_as_it_was(checkout: Checkou
     assert checkout.git("branch", "--show-current") == "topic"
 
 
-@pytest.mark.parametrize("name", [b"refs/heads/a\ninfo HEAD\n", b"refs/heads/\xff\n", b"refs/tags/x\n", b"", b"refs/heads/../../x\n"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"refs/heads/a\ninfo HEAD\n",
+        b"refs/heads/\xff\n",
+        b"refs/tags/x\n",
+        b"",
+        b"refs/heads/../../x\n",
+    ],
+)
 def test_what_somebody_else_wrote_as_the_name_of_a_branch(plain: Store, name: bytes) -> None:
     repository = inside(plain).repository
     files = {"rebase-merge/head-name": name, "rebase-merge/orig-head": b"x\n", "BISECT_START": name}
@@ -272,7 +310,11 @@ def test_a_bisect_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore
     checkout.git("reflog", "expire", "--expire=now", "--all")
     checkout.git("gc", "--quiet", "--prune=now")
     there = Checkout(Path(resumption.resume(inside(store), made).path))
-    assert (there.refs("refs/bisect"), there.git("bisect", "log"), there.git("rev-parse", "HEAD")) == (refs, log, head)
+    assert (
+        there.refs("refs/bisect"),
+        there.git("bisect", "log"),
+        there.git("rev-parse", "HEAD"),
+    ) == (refs, log, head)
     assert checkout.refs("refs/bisect") == {}  # each worktree has its own
     assert there.git("bisect", "good") != ""
     said = there.git("bisect", "bad")
@@ -288,8 +330,12 @@ class TestNoBranchIsMoved:
     """What comes back in place, at the same commit, on a branch that it was not begun on."""
 
     @pytest.mark.sampled(6)
-    @pytest.mark.parametrize("kind", REWINDING, ids=lambda kind: kind.start.__qualname__.split(".")[0])
-    def test_by_an_operation_of_another_branch(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
+    @pytest.mark.parametrize(
+        "kind", REWINDING, ids=lambda kind: kind.start.__qualname__.split(".")[0]
+    )
+    def test_by_an_operation_of_another_branch(
+        self, checkout: Checkout, make_store: MakeStore, kind: Kind
+    ) -> None:
         kind.start(checkout)
         store = make_store(checkout)
         made = store.save("a-complete", {})
@@ -298,9 +344,13 @@ class TestNoBranchIsMoved:
         checkout.git("checkout", "--quiet", "-b", "another", made.git_sha)
         refs = checkout.refs("refs/heads")
         found = store.restore(made, dry_run=True)
-        assert found.apart[-1].startswith(f"the {kind.name} of the checkpoint is left out, as it would move another; a worktree with it: ")
+        assert found.apart[-1].startswith(
+            f"the {kind.name} of the checkpoint is left out, as it would move another; a worktree with it: "
+        )
         back = store.restore(made)
-        assert back.apart[-1].startswith(f"the {kind.name} of the checkpoint is left out, as it would move another; a worktree with it: ")
+        assert back.apart[-1].startswith(
+            f"the {kind.name} of the checkpoint is left out, as it would move another; a worktree with it: "
+        )
         assert inside(store).repository.operation() is None
         checkout.git(kind.name, "--abort", ok=(128,))
         assert checkout.refs("refs/heads") == refs
@@ -313,7 +363,9 @@ class TestNoBranchIsMoved:
             assert inside(store).repository.operation() == kind.name
 
     @pytest.mark.long
-    def test_a_rebase_that_a_restore_leaves_alone_stays_as_it_is(self, checkout: Checkout, make_store: MakeStore) -> None:
+    def test_a_rebase_that_a_restore_leaves_alone_stays_as_it_is(
+        self, checkout: Checkout, make_store: MakeStore
+    ) -> None:
         """Its branch has moved; to take the restore back does not take the branch from it, either."""
         store = make_store(checkout)
         made = store.save("a-complete", {})
@@ -324,7 +376,11 @@ class TestNoBranchIsMoved:
         checkout.commit("ours", README="ours\n")
         checkout.git("rebase", "--quiet", "theirs", ok=(1,))
         checkout.git("update-ref", "refs/heads/topic", base)
-        head_name = Path(checkout.git("rev-parse", "--path-format=absolute", "--git-path", "rebase-merge/head-name"))
+        head_name = Path(
+            checkout.git(
+                "rev-parse", "--path-format=absolute", "--git-path", "rebase-merge/head-name"
+            )
+        )
         store.restore(made)
         store.undo()
         assert head_name.read_text() == "refs/heads/topic\n"
@@ -332,7 +388,9 @@ class TestNoBranchIsMoved:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("option", ["--first-parent", "--no-checkout"])
-def test_a_bisect_goes_on_as_it_was_begun(checkout: Checkout, make_store: MakeStore, option: str) -> None:
+def test_a_bisect_goes_on_as_it_was_begun(
+    checkout: Checkout, make_store: MakeStore, option: str
+) -> None:
     commits = [checkout.commit(str(number), f=str(number)) for number in range(6)]
     place = Path(checkout.git("rev-parse", "--absolute-git-dir"))
     checkout.git("bisect", "start", option, commits[5], commits[0])
@@ -348,13 +406,18 @@ def test_a_bisect_goes_on_as_it_was_begun(checkout: Checkout, make_store: MakeSt
         place = Path(here.git("rev-parse", "--absolute-git-dir"))
         after = {name: (place / name).read_bytes() for name in names if (place / name).exists()}
         assert after.keys() == before.keys()
-        assert {**after, "BISECT_START": b""} == {**before, "BISECT_START": b""}  # which names a commit now, not a branch
+        assert {**after, "BISECT_START": b""} == {
+            **before,
+            "BISECT_START": b"",
+        }  # which names a commit now, not a branch
         assert here.git("bisect", "good") != ""
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("in_place", [True, False])
-def test_what_a_merge_has_stashed_comes_with_it(checkout: Checkout, make_store: MakeStore, in_place: bool) -> None:
+def test_what_a_merge_has_stashed_comes_with_it(
+    checkout: Checkout, make_store: MakeStore, in_place: bool
+) -> None:
     two_sides(checkout)
     checkout.commit("tracked", beside="before\n")
     checkout.write("beside", "work of forty minutes\n")
@@ -381,7 +444,9 @@ class TestCapturedElsewhere:
 
     @pytest.mark.sampled(6)
     @each_kind
-    def test_files_and_index_come_back_without_the_operation(self, checkout: Checkout, make_store: MakeStore, kind: Kind) -> None:
+    def test_files_and_index_come_back_without_the_operation(
+        self, checkout: Checkout, make_store: MakeStore, kind: Kind
+    ) -> None:
         kind.start(checkout)
         store = make_store(checkout)
         made = store.save("a-complete", {})
@@ -398,7 +463,11 @@ class TestCapturedElsewhere:
         assert checkout.git("ls-files", "--stage") == staged
 
     def test_nothing_of_a_fetched_rebase_runs_when_git_goes_on(
-        self, checkout: Checkout, make_store: MakeStore, make_checkout: Callable[..., Checkout], tmp_path: Path
+        self,
+        checkout: Checkout,
+        make_store: MakeStore,
+        make_checkout: Callable[..., Checkout],
+        tmp_path: Path,
     ) -> None:
         REBASES["merge"](checkout)
         made = make_store(checkout).save("a-complete", {})
@@ -409,8 +478,12 @@ class TestCapturedElsewhere:
             "rebase-merge/strategy_opts": " --x",
             "rebase-merge/git-rebase-todo": f"exec touch {ran}\n",
         }
-        changed = planted(checkout, made.tree, {f"operation/{name}": text for name, text in evil.items()})
-        forged = checkout.git("cat-file", "blob", f"refs/checkpoints/{made.id}").replace(made.tree, changed)
+        changed = planted(
+            checkout, made.tree, {f"operation/{name}": text for name, text in evil.items()}
+        )
+        forged = checkout.git("cat-file", "blob", f"refs/checkpoints/{made.id}").replace(
+            made.tree, changed
+        )
         checkout.git("update-ref", f"refs/ckpt/trees/{made.id}", changed)
         blob = checkout.git("hash-object", "-w", "--stdin", data=f"{forged}\n")
         checkout.git("update-ref", f"refs/checkpoints/{made.id}", blob)
@@ -431,11 +504,16 @@ class TestCapturedElsewhere:
                 program.chmod(0o755)
                 place.write("README", "solved\n")
                 place.git("add", "README")
-                assert place.git("rebase", "--continue", env={"GIT_EDITOR": "true"}, ok=(0, 1, 128)) == ""
+                assert (
+                    place.git("rebase", "--continue", env={"GIT_EDITOR": "true"}, ok=(0, 1, 128))
+                    == ""
+                )
             assert not ran.exists()
 
     @pytest.mark.parametrize("is_known", [True, False])
-    def test_a_fork_has_the_operation_of_what_was_captured_here(self, checkout: Checkout, make_store: MakeStore, is_known: bool) -> None:
+    def test_a_fork_has_the_operation_of_what_was_captured_here(
+        self, checkout: Checkout, make_store: MakeStore, is_known: bool
+    ) -> None:
         merge(checkout)
         store = make_store(checkout)
         made = store.save("a-complete", {})
@@ -445,7 +523,9 @@ class TestCapturedElsewhere:
         there = inside(make_store(Checkout(Path(opened.path)))).repository
         assert there.operation() == ("merge" if is_known else None)
 
-    def test_what_cannot_be_noted_is_saved_all_the_same(self, checkout: Checkout, make_store: MakeStore) -> None:
+    def test_what_cannot_be_noted_is_saved_all_the_same(
+        self, checkout: Checkout, make_store: MakeStore
+    ) -> None:
         (checkout.main / ".git/ckpt/written").mkdir(parents=True)
         rebase("--interactive", todo="echo 'exec touch was-run' >>")(checkout)
         store = make_store(checkout)
@@ -454,7 +534,9 @@ class TestCapturedElsewhere:
         assert made.worktree.operation == "rebase"
         assert resumption.resume(inside(store), made).remarks == (operation.FOREIGN,)
 
-    def test_labels_that_are_in_each_others_way(self, checkout: Checkout, make_store: MakeStore) -> None:
+    def test_labels_that_are_in_each_others_way(
+        self, checkout: Checkout, make_store: MakeStore
+    ) -> None:
         rebase("--merge")(checkout)
         store = make_store(checkout)
         made = store.save("a-complete", {})
@@ -467,18 +549,37 @@ class TestCapturedElsewhere:
         assert set(checkout.refs("refs/rewritten")) == {"refs/rewritten/a"}
 
     @pytest.mark.long
-    def test_directories_without_end(self, checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+    def test_directories_without_end(
+        self, checkout: Checkout, make_store: MakeStore, tmp_path: Path
+    ) -> None:
         store = make_store(checkout)
         objects = inside(store).objects
-        (tree,) = objects.write([("tree", encode_tree({b"x": (FILE, objects.write([("blob", b"x")])[0])}))])
+        (tree,) = objects.write(
+            [("tree", encode_tree({b"x": (FILE, objects.write([("blob", b"x")])[0])}))]
+        )
         for level in range(3000):
-            (tree,) = objects.write([("tree", encode_tree({b"output" if level == 2998 else b"a": (DIRECTORY, tree)}))], flushed=False)
+            (tree,) = objects.write(
+                [("tree", encode_tree({b"output" if level == 2998 else b"a": (DIRECTORY, tree)}))],
+                flushed=False,
+            )
         files = checkout.git("rev-parse", "HEAD^{tree}")
-        whole = checkout.git("mktree", data=f"040000 tree {files}\tfiles\n040000 tree {tree}\toperation\n")
+        whole = checkout.git(
+            "mktree", data=f"040000 tree {files}\tfiles\n040000 tree {tree}\toperation\n"
+        )
         with pytest.raises(WorktreeError, match="20 directories within each other"):
             manifest.read(inside(store).repository, inside(store).objects, whole, "")
         (run,) = objects.write(
-            [("tree", encode_tree({b"files": (DIRECTORY, files), b"run": (DIRECTORY, checkout.git("rev-parse", f"{tree}:a"))}))]
+            [
+                (
+                    "tree",
+                    encode_tree(
+                        {
+                            b"files": (DIRECTORY, files),
+                            b"run": (DIRECTORY, checkout.git("rev-parse", f"{tree}:a")),
+                        }
+                    ),
+                )
+            ]
         )
         with pytest.raises(WorktreeError, match="directories within each other without end"):
             RunFiles(str(tmp_path / "run")).bring_back(inside(store).repository, objects, run)
@@ -499,8 +600,14 @@ def planted(here: Checkout, tree: str, files: dict[str, str]) -> str:
     return here.git("write-tree", env=index)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name in ("merge", "cherry-pick", "revert")], ids=lambda kind: kind.name)
-def test_where_refs_are_in_tables(newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore, kind: Kind) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in KINDS if kind.name in ("merge", "cherry-pick", "revert")],
+    ids=lambda kind: kind.name,
+)
+def test_where_refs_are_in_tables(
+    newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore, kind: Kind
+) -> None:
     checkout = make_checkout("tables", "--ref-format=reftable")
     checkout.commit("first", README="hello\n")
     kind.start(checkout)

@@ -44,13 +44,28 @@ class Robber:
         again: whether somebody makes the directory again at once, as another process of ours does.
     """
 
-    def __init__(self, checkout: Checkout, directory: Path, monkeypatch: pytest.MonkeyPatch, word: str, *, again: bool) -> None:
+    def __init__(
+        self,
+        checkout: Checkout,
+        directory: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        word: str,
+        *,
+        again: bool,
+    ) -> None:
         self.order = directory / "order"
         script = directory / "git"
         git = os.environ.get("GITCKPT_GIT") or "git"
         private = checkout.main / ".git/ckpt"
         script.write_text(
-            ROBBER.format(word=word, order=self.order, private=private, git=git, again="yes" if again else "no"), encoding="utf-8"
+            ROBBER.format(
+                word=word,
+                order=self.order,
+                private=private,
+                git=git,
+                again="yes" if again else "no",
+            ),
+            encoding="utf-8",
         )
         script.chmod(0o755)
         monkeypatch.setenv("GITCKPT_GIT", str(script))
@@ -62,7 +77,9 @@ class Robber:
 @pytest.fixture
 def changed(checkout: Checkout) -> Checkout:
     """A worktree with files that are as committed, changed, staged and new, of which git has to convert one."""
-    checkout.commit("more", **{".gitattributes": "*.t text\n", "as-committed": "1\n", "changed.t": "1\n"})
+    checkout.commit(
+        "more", **{".gitattributes": "*.t text\n", "as-committed": "1\n", "changed.t": "1\n"}
+    )
     (checkout.path / "changed.t").write_bytes(b"2\r\n")
     checkout.write("staged", "3\n")
     checkout.git("add", "staged")
@@ -85,26 +102,36 @@ def test_the_files_are_captured_all_the_same(
     assert made.worktree is not None
     files = changed.git("ls-tree", "-r", "--name-only", f"{made.worktree.tree}:files").split()
     assert files == [".gitattributes", "README", "as-committed", "changed.t", "new", "staged"]
-    assert changed.git("ls-tree", "-r", "--name-only", f"{made.worktree.tree}:index/0").split() == [*files[:4], "staged"]
+    assert changed.git("ls-tree", "-r", "--name-only", f"{made.worktree.tree}:index/0").split() == [
+        *files[:4],
+        "staged",
+    ]
     assert changed.git("status", "--porcelain=v2") == status
     require_whole(changed)
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["", "made again"])
-def test_who_does_it_again_and_again_is_told_of(changed: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool) -> None:
+def test_who_does_it_again_and_again_is_told_of(
+    changed: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool
+) -> None:
     robber = Robber(changed, tmp_path, monkeypatch, "write-tree", again=again)
     with Store.open(changed.path, adapter="plumbing") as store:
         robber.wait("always")
         with pytest.raises(IndexGone) as caught:
             store.save("x")
-        assert caught.value.message == f"{changed.main}/.git/ckpt was deleted while the files were looked at"
+        assert (
+            caught.value.message
+            == f"{changed.main}/.git/ckpt was deleted while the files were looked at"
+        )
         assert list(store.list()) == []
         robber.order.unlink()
         assert store.save("x").worktree is not None
 
 
 @pytest.mark.parametrize("word", ["status", "read-tree", "update-index", "write-tree", "ls-files"])
-def test_a_restore_is_completed_by_the_same_command(changed: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+def test_a_restore_is_completed_by_the_same_command(
+    changed: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
     robber = Robber(changed, tmp_path, monkeypatch, word, again=True)
     with Store.open(changed.path, adapter="plumbing") as store:
         made = store.save("x")
@@ -125,10 +152,17 @@ def test_a_restore_is_completed_by_the_same_command(changed: Checkout, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("word", "path", "is_replaced"), [("status", None, False), ("read-tree", None, True), ("diff-index", "changed.t", True)]
+    ("word", "path", "is_replaced"),
+    [("status", None, False), ("read-tree", None, True), ("diff-index", "changed.t", True)],
 )
 def test_a_restore_says_how_to_go_back_where_files_may_be_replaced(
-    changed: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, path: str | None, *, is_replaced: bool
+    changed: Checkout,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    word: str,
+    path: str | None,
+    *,
+    is_replaced: bool,
 ) -> None:
     robber = Robber(changed, tmp_path, monkeypatch, word, again=False)
     with Store.open(changed.path, adapter="plumbing") as store:
@@ -148,4 +182,6 @@ def test_an_index_that_is_not_there_is_an_empty_one(checkout: Checkout) -> None:
     with Store.open(checkout.path, adapter="plumbing") as store:
         made = store.save("x")
     assert made.worktree is not None
-    assert checkout.git("ls-tree", "-r", "--name-only", f"{made.worktree.tree}:files").split() == ["README"]
+    assert checkout.git("ls-tree", "-r", "--name-only", f"{made.worktree.tree}:files").split() == [
+        "README"
+    ]

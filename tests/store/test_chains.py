@@ -58,7 +58,11 @@ def test_nobody_waits_for_a_pipe_in_its_place(store: Store) -> None:
     os.unlink(path)
     os.mkfifo(path)
     assert roster.note_chains(repository, run, [oid]) == []
-    assert (roster.knows(repository, run, oid), roster.noted_after(repository, run, oid), roster.known(repository, run)) == (
+    assert (
+        roster.knows(repository, run, oid),
+        roster.noted_after(repository, run, oid),
+        roster.known(repository, run),
+    ) == (
         False,
         [],
         frozenset(),
@@ -66,7 +70,9 @@ def test_nobody_waits_for_a_pipe_in_its_place(store: Store) -> None:
     assert store.record("a-complete", {}, run=run).sequence == 2
 
 
-def test_each_record_extends_the_chain(store: Store, checkout: Checkout, make_store: MakeStore) -> None:
+def test_each_record_extends_the_chain(
+    store: Store, checkout: Checkout, make_store: MakeStore
+) -> None:
     run = started(store)
     heads = [head(store, run)]
     store.record("a-complete", {}, run=run)
@@ -75,7 +81,9 @@ def test_each_record_extends_the_chain(store: Store, checkout: Checkout, make_st
     heads.append(head(store, run))
     assert noted(store, run) == heads
     assert inside(store).heads.is_ours(run)
-    assert [trust.is_ours(inside(store), store.read(entry.id)) for entry in store.list()] == [True] * 3
+    assert [trust.is_ours(inside(store), store.read(entry.id)) for entry in store.list()] == [
+        True
+    ] * 3
 
 
 def test_what_stands_outside_of_runs_has_no_chain(plain: Store) -> None:
@@ -94,7 +102,9 @@ def test_only_the_user_may_read_it(plain: Store) -> None:
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
 
 
-def test_who_shares_the_repository_may_write_there_too(make_store: MakeStore, tmp_path: Path) -> None:
+def test_who_shares_the_repository_may_write_there_too(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
     shared = Checkout(tmp_path / "shared")
     shared.path.mkdir()
     shared.git("init", "--quiet", "--shared=group")
@@ -103,7 +113,9 @@ def test_who_shares_the_repository_may_write_there_too(make_store: MakeStore, tm
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o2770, 0o660]
 
 
-def test_what_stands_on_somebody_elses_is_somebody_elses(plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_what_stands_on_somebody_elses_is_somebody_elses(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore
+) -> None:
     run = started(plain)
     ours = head(plain, run)
     forge(main_checkout, run)
@@ -113,7 +125,9 @@ def test_what_stands_on_somebody_elses_is_somebody_elses(plain: Store, main_chec
     assert not inside(plain).heads.is_ours(run)
 
 
-def test_a_driver_goes_on_from_nothing_that_others_wrote(plain: Store, main_checkout: Checkout) -> None:
+def test_a_driver_goes_on_from_nothing_that_others_wrote(
+    plain: Store, main_checkout: Checkout
+) -> None:
     run = started(plain)
     ours = head(plain, run)
     hold = inside(plain).leases.acquire(run, "a test")
@@ -125,7 +139,9 @@ def test_a_driver_goes_on_from_nothing_that_others_wrote(plain: Store, main_chec
     assert inside(plain).record("b-complete", {}, run=run, guard=hold).sequence == 2
 
 
-def test_a_head_of_ours_moves_up_to_ours_alone(plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_a_head_of_ours_moves_up_to_ours_alone(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore
+) -> None:
     run = started(plain)
     first = head(plain, run)
     plain.record("a-complete", {}, run=run)
@@ -133,9 +149,15 @@ def test_a_head_of_ours_moves_up_to_ours_alone(plain: Store, main_checkout: Chec
     text = main_checkout.git("cat-file", "blob", second) + "\n"
     checkpoint = "00000000-0000-4000-8000-00000000000f"
     text = text.replace("sequence = 2", "sequence = 9").replace(plain.list()[0].id, checkpoint)
-    main_checkout.git("update-ref", layout.CHECKPOINTS + checkpoint, main_checkout.git("hash-object", "-w", "--stdin", data=text))
+    main_checkout.git(
+        "update-ref",
+        layout.CHECKPOINTS + checkpoint,
+        main_checkout.git("hash-object", "-w", "--stdin", data=text),
+    )
     for behind in (first, second, None):
-        main_checkout.git("update-ref", *([layout.RUNS + run, behind] if behind else ["-d", layout.RUNS + run]))
+        main_checkout.git(
+            "update-ref", *([layout.RUNS + run, behind] if behind else ["-d", layout.RUNS + run])
+        )
         other = make_store(main_checkout)
         inside(other).heads.move_up(run)
         assert head(other, run) == second
@@ -174,7 +196,10 @@ def test_one_that_is_long_is_known_to_its_beginning(plain: Store) -> None:
     repository = inside(plain).repository
     for number in range(300):
         roster.note_chains(repository, run, [f"{number:040x}"])
-    assert [roster.knows(repository, run, oid) for oid in (first, f"{0:040x}", f"{299:040x}", "f" * 40, "")] == [
+    assert [
+        roster.knows(repository, run, oid)
+        for oid in (first, f"{0:040x}", f"{299:040x}", "f" * 40, "")
+    ] == [
         True,
         True,
         True,
@@ -218,7 +243,11 @@ def test_of_several_processes_each_line_is_there(plain: Store, main_checkout: Ch
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("done", range(5))
 def test_a_git_that_dies_within_the_transaction_makes_no_run_of_ours_foreign(
-    main_checkout: Checkout, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
+    main_checkout: Checkout,
+    make_store: MakeStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    done: int,
 ) -> None:
     run = started(make_store(main_checkout))
     git = DyingGit(tmp_path / "dying", monkeypatch)
@@ -257,7 +286,11 @@ def test_a_kill_at_each_write_leaves_the_run_ours(main_checkout: Checkout) -> No
     begun = 0
     for at in range(1, 200):
         done = subprocess.run(
-            [sys.executable, "-c", KILLED, str(main_checkout.path), str(at)], cwd=ROOT, capture_output=True, check=False, text=True
+            [sys.executable, "-c", KILLED, str(main_checkout.path), str(at)],
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+            text=True,
         )
         with Store(Checkpoints(discover(str(main_checkout.path)), adapter="plumbing")) as store:
             for run in [each.run for each in store.runs()]:
@@ -283,10 +316,14 @@ def test_a_run_that_is_adopted_is_ours_as_it_stands(plain: Store, main_checkout:
     assert not inside(plain).heads.is_ours(run)
 
 
-def test_a_checkpoint_that_was_replaced_is_not_read_for_the_one_of_ours(plain: Store, main_checkout: Checkout) -> None:
+def test_a_checkpoint_that_was_replaced_is_not_read_for_the_one_of_ours(
+    plain: Store, main_checkout: Checkout
+) -> None:
     run = started(plain)
     newest = plain.record("a-complete", {}, run=run)
     assert trust.read(inside(plain), run, newest.id) == newest
     main_checkout.git("update-ref", layout.CHECKPOINTS + newest.id, forge(main_checkout, run))
-    with pytest.raises(trust.Untrusted, match="was not written in this repository; the newest that was is"):
+    with pytest.raises(
+        trust.Untrusted, match="was not written in this repository; the newest that was is"
+    ):
         trust.read(inside(plain), run, newest.id)

@@ -51,7 +51,9 @@ def test_each_is_counted_against_its_own_commit(store: Store, checkout: Checkout
     assert store.changed_files([]) == {}
 
 
-def test_without_a_commit_every_path_counts(make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+def test_without_a_commit_every_path_counts(
+    make_checkout: Callable[..., Checkout], make_store: MakeStore
+) -> None:
     checkout = make_checkout("unborn")
     store = make_store(checkout)
     for name in ("a", "b/c", "b/d"):
@@ -71,7 +73,9 @@ def test_a_commit_without_files_is_as_none(plain: Store, main_checkout: Checkout
     assert plain.changed_files(entries(plain, one, other)) == {one.id: 1, other.id: 1}
 
 
-def test_what_was_counted_is_kept(plain: Store, main_checkout: Checkout, make_store: MakeStore, traced: Path) -> None:
+def test_what_was_counted_is_kept(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore, traced: Path
+) -> None:
     main_checkout.write("README", "other\n")
     made, other = plain.save("one"), plain.save("another")
     found = entries(plain, made, other)
@@ -85,7 +89,9 @@ def test_what_was_counted_is_kept(plain: Store, main_checkout: Checkout, make_st
     assert not traced.exists() or '"diff-tree"' not in traced.read_text("utf-8")
 
 
-def test_one_whose_files_or_commit_are_gone_is_left_out(plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_one_whose_files_or_commit_are_gone_is_left_out(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore
+) -> None:
     made = []
     for name in ("without files", "without a commit", "whole"):
         main_checkout.commit(name)
@@ -97,7 +103,9 @@ def test_one_whose_files_or_commit_are_gone_is_left_out(plain: Store, main_check
     assert make_store(main_checkout).changed_files(found) == {made[2].id: 1}
 
 
-def test_one_that_unfolds_beyond_measure_is_left_out(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_unfolds_beyond_measure_is_left_out(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     main_checkout.write("README", "other\n")
     made = plain.save("one")
     main_checkout.write("other", "other\n")
@@ -116,7 +124,9 @@ def test_one_that_unfolds_beyond_measure_is_left_out(plain: Store, main_checkout
     assert asked == [(base, files), (base, main_checkout.git("rev-parse", f"{two.tree}:files"))]
 
 
-def test_names_may_be_of_any_bytes_and_shown_as_they_are(plain: Store, main_checkout: Checkout) -> None:
+def test_names_may_be_of_any_bytes_and_shown_as_they_are(
+    plain: Store, main_checkout: Checkout
+) -> None:
     main_checkout.git("config", "core.quotePath", "false")
     for name in ("a\u2028b", "a\x85:b", "caf\udce9", "new\nline"):
         main_checkout.write(name, "1\n")

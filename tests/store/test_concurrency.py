@@ -33,7 +33,9 @@ def record_outside(path: str, adapter: str, run: str, count: int) -> list[str]:
         for number in range(count):
             Path(path, "own").write_text(f"{path} {number}")
             start = run if mine is None else None
-            made = store.record("a-complete", {"n": number}, worktree=store.capture(), run=mine, start=start)
+            made = store.record(
+                "a-complete", {"n": number}, worktree=store.capture(), run=mine, start=start
+            )
             mine = made.run
             ids.append(made.id)
         return ids
@@ -56,7 +58,12 @@ class Packer:
 
     def _work(self) -> None:
         while not self._over.is_set():
-            subprocess.run([git_executable(), "pack-refs", "--all"], cwd=self._checkout.path, check=False, stderr=subprocess.DEVNULL)
+            subprocess.run(
+                [git_executable(), "pack-refs", "--all"],
+                cwd=self._checkout.path,
+                check=False,
+                stderr=subprocess.DEVNULL,
+            )
             self.times += 1
 
     def __enter__(self) -> Self:
@@ -78,7 +85,10 @@ def require_complete(checkout: Checkout, run: str, reported: list[str]) -> None:
     assert len(reported) == len(set(reported))
     chain = require_runs(checkout, found)[run]
     assert sorted(chain) == sorted(reported)
-    assert checkout.refs("refs/ckpt/runs")[f"refs/ckpt/runs/{run}"] == checkout.refs("refs/checkpoints")[f"refs/checkpoints/{chain[-1]}"]
+    assert (
+        checkout.refs("refs/ckpt/runs")[f"refs/ckpt/runs/{run}"]
+        == checkout.refs("refs/checkpoints")[f"refs/checkpoints/{chain[-1]}"]
+    )
     listed = [name for lines in notes(checkout).values() for name in lines]
     assert sorted(listed) == sorted(found)
 
@@ -102,7 +112,11 @@ def test_8_processes_extend_one_run(main_checkout: Checkout, plain: Store, run: 
 def test_while_refs_are_packed(main_checkout: Checkout, plain: Store, run: str) -> None:
     with Packer(main_checkout) as packer:
         reported = [
-            id_ for ids in forked.together(*[(record, (str(main_checkout.path), name, run, 25)) for name in adapters(4)]) for id_ in ids
+            id_
+            for ids in forked.together(
+                *[(record, (str(main_checkout.path), name, run, 25)) for name in adapters(4)]
+            )
+            for id_ in ids
         ]
     plain.close()
     require_complete(main_checkout, run, [nth(1), *reported])
@@ -110,34 +124,47 @@ def test_while_refs_are_packed(main_checkout: Checkout, plain: Store, run: str) 
 
 
 @pytest.mark.long
-def test_while_others_are_removed_and_refs_are_packed(main_checkout: Checkout, plain: Store, run: str) -> None:
+def test_while_others_are_removed_and_refs_are_packed(
+    main_checkout: Checkout, plain: Store, run: str
+) -> None:
     others = [plain.record("b-complete", {}).id for _ in range(30)]
     own = plain.record("c-complete", {}, start="goes").run or ""
     others += [plain.record("c-complete", {}, run=own).id for _ in range(15)]
     plain.close()
     path = str(main_checkout.path)
-    jobs: list[tuple[Callable[..., list[str]], tuple[Any, ...]]] = [(record, (path, name, run, 25)) for name in adapters(3)]
+    jobs: list[tuple[Callable[..., list[str]], tuple[Any, ...]]] = [
+        (record, (path, name, run, 25)) for name in adapters(3)
+    ]
     with Packer(main_checkout):
         *recorded, removed = forked.together(*jobs, (remove, (path, others)))
     assert removed == ["45"]
     found = require_whole(main_checkout)
     assert not set(others) & found.keys()
-    chain = require_runs(main_checkout, {id_: one for id_, one in found.items() if one.run == run})[run]
+    chain = require_runs(main_checkout, {id_: one for id_, one in found.items() if one.run == run})[
+        run
+    ]
     assert sorted(chain) == sorted([nth(1), *(id_ for ids in recorded for id_ in ids)])
     head = main_checkout.git("rev-parse", "HEAD")
     assert main_checkout.refs("refs/ckpt/trees", "refs/keep") == {f"refs/keep/ckpt/{head}": head}
-    assert sorted(name for lines in notes(main_checkout).values() for name in lines) == sorted(found)
+    assert sorted(name for lines in notes(main_checkout).values() for name in lines) == sorted(
+        found
+    )
 
 
 @pytest.mark.long
 def test_two_remove_the_same(main_checkout: Checkout, plain: Store, run: str) -> None:
     ids = [plain.record("a-complete", {}, run=run).id for _ in range(30)]
     plain.close()
-    counts = [int(text) for (text,) in forked.together(*[(remove, (str(main_checkout.path), ids))] * 3)]
+    counts = [
+        int(text) for (text,) in forked.together(*[(remove, (str(main_checkout.path), ids))] * 3)
+    ]
     assert sum(counts) == 30
     assert list(require_whole(main_checkout)) == [nth(1)]
     assert sorted(main_checkout.refs("refs/ckpt")) == [f"refs/ckpt/runs/{run}"]
-    assert main_checkout.refs()[f"refs/ckpt/runs/{run}"] == main_checkout.refs()[f"refs/checkpoints/{nth(1)}"]
+    assert (
+        main_checkout.refs()[f"refs/ckpt/runs/{run}"]
+        == main_checkout.refs()[f"refs/checkpoints/{nth(1)}"]
+    )
 
 
 @pytest.mark.long
@@ -153,13 +180,19 @@ def test_4_processes_on_worktrees_of_their_own(main_checkout: Checkout, tmp_path
     runs = require_runs(main_checkout, found)
     assert sorted(runs.values()) == sorted(reported)
     for number, ids in enumerate(reported):
-        texts = [main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{id_}:files/own") for id_ in ids]
+        texts = [
+            main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{id_}:files/own") for id_ in ids
+        ]
         assert texts == [f"{tmp_path / f'side {number}'} {n}" for n in range(8)]
         assert {found[id_].branch for id_ in ids} == {f"side-{number}"}
-    assert sorted(name for lines in notes(main_checkout).values() for name in lines) == sorted(found)
+    assert sorted(name for lines in notes(main_checkout).values() for name in lines) == sorted(
+        found
+    )
 
 
-def test_threads_with_a_store_each(make_store: MakeStore, main_checkout: Checkout, run: str, clock: Clock) -> None:
+def test_threads_with_a_store_each(
+    make_store: MakeStore, main_checkout: Checkout, run: str, clock: Clock
+) -> None:
     stores = [make_store(main_checkout) for _ in range(4)]
     made: list[str] = []
 
@@ -173,4 +206,6 @@ def test_threads_with_a_store_each(make_store: MakeStore, main_checkout: Checkou
         thread.join()
     for store in stores:
         store.close()
-    assert sorted(require_runs(main_checkout, require_whole(main_checkout))[run]) == sorted([nth(1), *made])
+    assert sorted(require_runs(main_checkout, require_whole(main_checkout))[run]) == sorted(
+        [nth(1), *made]
+    )

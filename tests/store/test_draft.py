@@ -14,13 +14,25 @@ from gitckpt.store.records import draft
 from tests.store.conftest import ONE, RUN, THREE, TWO
 
 INSTANT = 1_800_000_000_000_000
-KNOWN = "agent, attempt, errors, forked_from, id, message, pipeline, progress, rewound_to, run, trigger"
+KNOWN = (
+    "agent, attempt, errors, forked_from, id, message, pipeline, progress, rewound_to, run, trigger"
+)
 COMMIT, TREE = "a" * 40, "b" * 40
 
 
-def drafted(state: dict[str, Any] | None = None, **details: Any) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
+def drafted(
+    state: dict[str, Any] | None = None, **details: Any
+) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
     given: Any = details
-    return draft.draft("plan", state, given, head=(COMMIT, "main"), worktree=None, checkpoint_id=ONE, instant=INSTANT)
+    return draft.draft(
+        "plan",
+        state,
+        given,
+        head=(COMMIT, "main"),
+        worktree=None,
+        checkpoint_id=ONE,
+        instant=INSTANT,
+    )
 
 
 def refused(phase: Any, details: dict[str, Any], **others: Any) -> tuple[str, str | None]:
@@ -38,8 +50,28 @@ class TestCalls:
         ("details", "others"),
         [
             ({}, {}),
-            (dict.fromkeys(("run", "message", "agent", "forked_from", "rewound_to", "progress", "pipeline", "attempt")), {}),
-            ({}, dict.fromkeys(("start", "key", "base", "change", "progress_of", "state", "worktree")) | {"keeps": None}),
+            (
+                dict.fromkeys(
+                    (
+                        "run",
+                        "message",
+                        "agent",
+                        "forked_from",
+                        "rewound_to",
+                        "progress",
+                        "pipeline",
+                        "attempt",
+                    )
+                ),
+                {},
+            ),
+            (
+                {},
+                dict.fromkeys(
+                    ("start", "key", "base", "change", "progress_of", "state", "worktree")
+                )
+                | {"keeps": None},
+            ),
             (
                 {
                     "run": RUN,
@@ -53,7 +85,10 @@ class TestCalls:
                 },
                 {"state": {}, "base": COMMIT, "keeps": ["a"], "worktree": Worktree(dirty=False)},
             ),
-            ({"progress": Progress(), "pipeline": Pipeline(), "attempt": Attempt("plan")}, {"start": "x", "key": "y"}),
+            (
+                {"progress": Progress(), "pipeline": Pipeline(), "attempt": Attempt("plan")},
+                {"start": "x", "key": "y"},
+            ),
             ({}, {"change": dict, "progress_of": len}),
             ({"run": RUN}, {"change": dict}),
         ],
@@ -65,19 +100,33 @@ class TestCalls:
     @pytest.mark.parametrize(
         ("details", "others", "message"),
         [
-            *(({name: 7}, {}, f"{name}: must be a string, not 7") for name in ("run", "message", "agent", "forked_from", "rewound_to")),
-            *(({name: None}, {}, f"{name}: must be a string, not None") for name in ("id", "trigger")),
+            *(
+                ({name: 7}, {}, f"{name}: must be a string, not 7")
+                for name in ("run", "message", "agent", "forked_from", "rewound_to")
+            ),
+            *(
+                ({name: None}, {}, f"{name}: must be a string, not None")
+                for name in ("id", "trigger")
+            ),
             ({"progress": 7}, {}, "progress: must be a Progress, not 7"),
             ({"pipeline": 7}, {}, "pipeline: must be a Pipeline, not 7"),
             ({"attempt": 7}, {}, "attempt: must be an Attempt, not 7"),
-            *(({}, {name: 7}, f"{name}: must be a string, not 7") for name in ("start", "key", "base")),
-            *(({}, {name: 7}, f"{name}: must be a function, not 7") for name in ("change", "progress_of")),
+            *(
+                ({}, {name: 7}, f"{name}: must be a string, not 7")
+                for name in ("start", "key", "base")
+            ),
+            *(
+                ({}, {name: 7}, f"{name}: must be a function, not 7")
+                for name in ("change", "progress_of")
+            ),
             ({}, {"keeps": "a"}, "keeps: must be a list of strings, not 'a'"),
             ({}, {"keeps": [7]}, "keeps[0]: must be a string, not 7"),
             ({}, {"worktree": 7}, "worktree: must be what Store.capture returned, not 7"),
         ],
     )
-    def test_of_a_wrong_type(self, details: dict[str, Any], others: dict[str, Any], message: str) -> None:
+    def test_of_a_wrong_type(
+        self, details: dict[str, Any], others: dict[str, Any], message: str
+    ) -> None:
         assert refused("plan", details, **others)[0] == message
 
     @pytest.mark.parametrize(
@@ -91,18 +140,34 @@ class TestCalls:
             (
                 {},
                 {"key": "y"},
-                ("a key is for a run that starts", "name it: start=…, or find the run: Store.run_of(key)"),
+                (
+                    "a key is for a run that starts",
+                    "name it: start=…, or find the run: Store.run_of(key)",
+                ),
             ),
-            ({"run": RUN}, {"start": "x"}, ("start and run exclude each other", "give one of them")),
-            ({}, {"change": dict, "state": {}}, ("change and state exclude each other", "give one of them")),
+            (
+                {"run": RUN},
+                {"start": "x"},
+                ("start and run exclude each other", "give one of them"),
+            ),
+            (
+                {},
+                {"change": dict, "state": {}},
+                ("change and state exclude each other", "give one of them"),
+            ),
             (
                 {},
                 {"progress_of": len},
-                ("progress_of says how far the run is by what change made, and there is no change", "give progress instead"),
+                (
+                    "progress_of says how far the run is by what change made, and there is no change",
+                    "give progress instead",
+                ),
             ),
         ],
     )
-    def test_what_cannot_be_together(self, details: dict[str, Any], others: dict[str, Any], said: tuple[str, str]) -> None:
+    def test_what_cannot_be_together(
+        self, details: dict[str, Any], others: dict[str, Any], said: tuple[str, str]
+    ) -> None:
         assert refused("plan", details, **others) == said
 
     def test_a_label_is_a_string(self) -> None:
@@ -115,7 +180,12 @@ class TestDrafts:
     def test_of_next_to_nothing(self) -> None:
         checkpoint, fields, state = drafted()
         assert checkpoint == Checkpoint(
-            id=ONE, label="plan-complete", timestamp="2027-01-15T08:00:00.000000Z", git_sha=COMMIT, branch="main", trigger="manual"
+            id=ONE,
+            label="plan-complete",
+            timestamp="2027-01-15T08:00:00.000000Z",
+            git_sha=COMMIT,
+            branch="main",
+            trigger="manual",
         )
         assert (fields, state) == (codec.fields(checkpoint), None)
 
@@ -133,7 +203,15 @@ class TestDrafts:
         }
         files = Worktree(dirty=True, tree=TREE)
         given: Any = details | {"errors": ["a", "b"]}
-        made = draft.draft("plan-failed", {"n": 1}, given, head=("", None), worktree=files, checkpoint_id=ONE, instant=INSTANT + 1)
+        made = draft.draft(
+            "plan-failed",
+            {"n": 1},
+            given,
+            head=("", None),
+            worktree=files,
+            checkpoint_id=ONE,
+            instant=INSTANT + 1,
+        )
         expected = Checkpoint(
             id=ONE,
             label="plan-failed",
@@ -167,7 +245,10 @@ class TestDrafts:
         wrong: Any = [1]
         with pytest.raises(StateError) as caught:
             drafted(wrong)
-        assert (caught.value.path, caught.value.message) == ("", "/: a state is a map of names to values, not [1]")
+        assert (caught.value.path, caught.value.message) == (
+            "",
+            "/: a state is a map of names to values, not [1]",
+        )
 
     def test_what_a_reader_would_refuse_is_refused(self) -> None:
         with pytest.raises(UsageError) as caught:
@@ -195,23 +276,38 @@ class TestRecorded:
 
     def test_its_place_and_its_state(self) -> None:
         checkpoint = drafted(run=RUN)[0]
-        made = draft.recorded(checkpoint, self.fields(checkpoint, run=RUN, parent=TWO, sequence=7), {"n": 1})
+        made = draft.recorded(
+            checkpoint, self.fields(checkpoint, run=RUN, parent=TWO, sequence=7), {"n": 1}
+        )
         assert made == replace(checkpoint, run=RUN, parent=TWO, sequence=7, state={"n": 1})
 
     def test_tables_that_the_run_carried_on(self) -> None:
         checkpoint = drafted(run=RUN)[0]
-        tables = {"pipeline": {"name": "ci", "phases": ["a"], "completed": {"a": ONE}}, "attempt": {"phase": "a", "number": 2}}
-        made = draft.recorded(checkpoint, self.fields(checkpoint, parent=TWO, sequence=7, **tables), {})
+        tables = {
+            "pipeline": {"name": "ci", "phases": ["a"], "completed": {"a": ONE}},
+            "attempt": {"phase": "a", "number": 2},
+        }
+        made = draft.recorded(
+            checkpoint, self.fields(checkpoint, parent=TWO, sequence=7, **tables), {}
+        )
         pipeline, attempt = Pipeline("ci", ("a",), {"a": ONE}), Attempt("a", 2)
-        assert made == replace(checkpoint, parent=TWO, sequence=7, pipeline=pipeline, attempt=attempt)
+        assert made == replace(
+            checkpoint, parent=TWO, sequence=7, pipeline=pipeline, attempt=attempt
+        )
 
     def test_of_its_own_tables_only_what_is_complete_is_the_runs(self) -> None:
         pipeline, attempt = Pipeline("ci", ("a",), {"a": TWO}), Attempt("a", 2)
         checkpoint = drafted(pipeline=pipeline, attempt=attempt)[0]
-        fields = self.fields(checkpoint) | {"pipeline": {"name": "ci", "phases": ["a"], "completed": {"a": ONE}}}
-        assert draft.recorded(checkpoint, fields, {}) == replace(checkpoint, pipeline=replace(pipeline, completed={"a": ONE}))
+        fields = self.fields(checkpoint) | {
+            "pipeline": {"name": "ci", "phases": ["a"], "completed": {"a": ONE}}
+        }
+        assert draft.recorded(checkpoint, fields, {}) == replace(
+            checkpoint, pipeline=replace(pipeline, completed={"a": ONE})
+        )
         del fields["pipeline"]["completed"]
-        assert draft.recorded(checkpoint, fields, {}) == replace(checkpoint, pipeline=replace(pipeline, completed={}))
+        assert draft.recorded(checkpoint, fields, {}) == replace(
+            checkpoint, pipeline=replace(pipeline, completed={})
+        )
 
 
 class TestChanging:
@@ -220,7 +316,9 @@ class TestChanging:
     def test_the_state_is_what_it_returns(self) -> None:
         checkpoint, fields, _ = drafted(progress=Progress(current_phase=3))
         before = dict(fields)
-        changing = draft.Changing(checkpoint, fields, lambda state: state | {"n": state.get("n", 0) + 1}, None)
+        changing = draft.Changing(
+            checkpoint, fields, lambda state: state | {"n": state.get("n", 0) + 1}, None
+        )
         assert (changing.state, changing.checkpoint) == ({}, checkpoint)
         given = {"n": 4}
         assert [changing(given), changing({}), given] == [{"n": 5}, {"n": 1}, {"n": 4}]

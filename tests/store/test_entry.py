@@ -18,7 +18,14 @@ from tests.store.conftest import ONE, RUN, THREE, TWO, nth
 
 COMMIT, TREE, OID = "a" * 40, "b" * 40, "c" * 40
 TIME = 1_800_000_000_000_000
-PLAIN = Checkpoint(id=ONE, label="plan-complete", timestamp="2027-01-15T08:00:00.000000Z", git_sha=COMMIT, branch=None, trigger="manual")
+PLAIN = Checkpoint(
+    id=ONE,
+    label="plan-complete",
+    timestamp="2027-01-15T08:00:00.000000Z",
+    git_sha=COMMIT,
+    branch=None,
+    trigger="manual",
+)
 WHOLE = replace(
     PLAIN,
     run=RUN,
@@ -33,7 +40,10 @@ WHOLE = replace(
         dirty=True,
         tree=TREE,
         operation="merge",
-        submodules=(Submodule("lib", TWO, COMMIT, dirty=False), Submodule("a b", THREE, COMMIT, dirty=True)),
+        submodules=(
+            Submodule("lib", TWO, COMMIT, dirty=False),
+            Submodule("a b", THREE, COMMIT, dirty=True),
+        ),
     ),
     state={"n": 1},
 )
@@ -84,7 +94,13 @@ class TestEntries:
 
     def test_where_the_files_are_as_the_commit_has_them_nothing_has_changed(self) -> None:
         made = Entry.of(replace(PLAIN, worktree=CLEAN), OID)
-        assert (made.examined, made.changed, made.tree, made.operation, made.submodules) == (True, 0, None, None, "")
+        assert (made.examined, made.changed, made.tree, made.operation, made.submodules) == (
+            True,
+            0,
+            None,
+            None,
+            "",
+        )
 
 
 class TestRows:
@@ -104,20 +120,30 @@ class TestRows:
             "rank": TIME,
         }
 
-    @pytest.mark.parametrize("checkpoint", [PLAIN, WHOLE, replace(PLAIN, git_sha="", worktree=CLEAN)], ids=["plain", "whole", "unborn"])
+    @pytest.mark.parametrize(
+        "checkpoint",
+        [PLAIN, WHOLE, replace(PLAIN, git_sha="", worktree=CLEAN)],
+        ids=["plain", "whole", "unborn"],
+    )
     def test_there_and_back(self, checkpoint: Checkpoint) -> None:
         row = module.row(checkpoint, OID)
-        stored = [int(each) if isinstance(each, bool) else each for each in row[: len(module.FIELDS)]]  # as SQLite returns it
+        stored = [
+            int(each) if isinstance(each, bool) else each for each in row[: len(module.FIELDS)]
+        ]  # as SQLite returns it
         made = module.of_row(stored)
         assert made == Entry.of(checkpoint, OID)
         assert type(made.examined) is bool
 
     def test_an_unusual_timestamp_is_kept(self) -> None:
-        assert module.row(WHOLE, OID)[module.FIELDS.index("timestamp")] == "2027-01-15T09:00:00+01:00"
+        assert (
+            module.row(WHOLE, OID)[module.FIELDS.index("timestamp")] == "2027-01-15T09:00:00+01:00"
+        )
 
     def test_the_bytes_of_an_id(self) -> None:
         assert module.id_bytes(ONE) == bytes.fromhex(ONE.replace("-", ""))
-        assert [module.id_bytes(text) for text in ("", ONE[:-1], ONE + "0", "x", nth(10).upper())] == [None] * 5
+        assert [
+            module.id_bytes(text) for text in ("", ONE[:-1], ONE + "0", "x", nth(10).upper())
+        ] == [None] * 5
 
 
 class TestConditions:
@@ -143,12 +169,20 @@ class TestConditions:
             (Query(triggers=["safety"]), " WHERE trigger = 'safety'", []),
             (Query(triggers=["post-commit"]), " WHERE trigger = ?", ["post-commit"]),
             (Query(triggers=[]), " WHERE trigger IN (SELECT value FROM json_each(?))", ["[]"]),
-            (Query(triggers=["a", "b"]), " WHERE trigger IN (SELECT value FROM json_each(?))", ['["a", "b"]']),
+            (
+                Query(triggers=["a", "b"]),
+                " WHERE trigger IN (SELECT value FROM json_each(?))",
+                ['["a", "b"]'],
+            ),
             (Query(by_agent=True), " WHERE agent IS NOT NULL", []),
             (Query(by_agent=False), " WHERE agent IS NULL", []),
             (Query(phase="plan"), " WHERE name = ?", ["plan"]),
             (Query(label="plan-failed"), " WHERE label = ?", ["plan-failed"]),
-            (Query(ids=[ONE, "x"]), " WHERE id IN (SELECT id_bytes(value) FROM json_each(?))", [f'["{ONE}", "x"]']),
+            (
+                Query(ids=[ONE, "x"]),
+                " WHERE id IN (SELECT id_bytes(value) FROM json_each(?))",
+                [f'["{ONE}", "x"]'],
+            ),
             (Query(runs=[RUN]), " WHERE run IN (SELECT value FROM json_each(?))", [f'["{RUN}"]']),
             (Query(runs=[]), " WHERE run IN (SELECT value FROM json_each(?))", ["[]"]),
         ],
@@ -172,10 +206,35 @@ class TestConditions:
             by_agent=True,
         )
         parts = [
-            *("run = ?", "git_sha = ?", "time >= ?", "time <= ?", "status = ?", "trigger = ?", "run IS NOT NULL", "agent IS NOT NULL"),
-            *("name = ?", "label = ?", "id IN (SELECT id_bytes(value) FROM json_each(?))", "run IN (SELECT value FROM json_each(?))"),
+            *(
+                "run = ?",
+                "git_sha = ?",
+                "time >= ?",
+                "time <= ?",
+                "status = ?",
+                "trigger = ?",
+                "run IS NOT NULL",
+                "agent IS NOT NULL",
+            ),
+            *(
+                "name = ?",
+                "label = ?",
+                "id IN (SELECT id_bytes(value) FROM json_each(?))",
+                "run IN (SELECT value FROM json_each(?))",
+            ),
         ]
-        values = [RUN, b"\xaa" * 20, 1, 2, "a b", "x-y", "plan", "plan-a b", f'["{ONE}"]', f'["{RUN}"]']
+        values = [
+            RUN,
+            b"\xaa" * 20,
+            1,
+            2,
+            "a b",
+            "x-y",
+            "plan",
+            "plan-a b",
+            f'["{ONE}"]',
+            f'["{RUN}"]',
+        ]
         assert module.condition(query) == (f" WHERE {' AND '.join(parts)}", values)
 
 
@@ -185,12 +244,27 @@ class TestQueries:
     @pytest.mark.parametrize(
         ("criteria", "message"),
         [
-            *(({name: 7}, f"{name}: must be a string, not 7") for name in ("run", "git_sha", "phase", "status", "label")),
+            *(
+                ({name: 7}, f"{name}: must be a string, not 7")
+                for name in ("run", "git_sha", "phase", "status", "label")
+            ),
             ({"git_sha": "HEAD"}, "'HEAD' is not the full oid of a commit"),
-            *(({name: "7"}, f"{name}: must be a whole number, not '7'") for name in ("since", "until", "limit", "skip")),
-            *(({name: -1}, f"{name}: must be a whole number from 0 on, not -1") for name in ("since", "until", "limit", "skip")),
-            *(({name: "x"}, f"{name}: must be a list of strings, not 'x'") for name in ("runs", "ids", "triggers")),
-            *(({name: ["x", 7]}, f"{name}[1]: must be a string, not 7") for name in ("runs", "ids", "triggers")),
+            *(
+                ({name: "7"}, f"{name}: must be a whole number, not '7'")
+                for name in ("since", "until", "limit", "skip")
+            ),
+            *(
+                ({name: -1}, f"{name}: must be a whole number from 0 on, not -1")
+                for name in ("since", "until", "limit", "skip")
+            ),
+            *(
+                ({name: "x"}, f"{name}: must be a list of strings, not 'x'")
+                for name in ("runs", "ids", "triggers")
+            ),
+            *(
+                ({name: ["x", 7]}, f"{name}[1]: must be a string, not 7")
+                for name in ("runs", "ids", "triggers")
+            ),
         ],
     )
     def test_what_is_refused(self, criteria: dict[str, Any], message: str) -> None:
@@ -209,10 +283,25 @@ def of(trigger: str, phase: str) -> Checkpoint:
 
 
 TRIGGERS = [
-    *("manual", "phase", "step", "safety", "safety:worktree", "loop", "review", "submodule", "post-commit", "post-merge"),
+    *(
+        "manual",
+        "phase",
+        "step",
+        "safety",
+        "safety:worktree",
+        "loop",
+        "review",
+        "submodule",
+        "post-commit",
+        "post-merge",
+    ),
     *("import:forge", "import:superpowers", "import", "Import:x", "x"),
 ]
-PHASES = [f"{name}-{status}" for name in ("run", "plan", "commit", "manual", "safety", "rewind") for status in ("complete", "progress")]
+PHASES = [
+    f"{name}-{status}"
+    for name in ("run", "plan", "commit", "manual", "safety", "rewind")
+    for status in ("complete", "progress")
+]
 
 
 class TestWhatTellsOfARun:
@@ -224,7 +313,10 @@ class TestWhatTellsOfARun:
 
         def ask(checkpoint: Checkpoint) -> tuple[Any, ...]:
             connection.execute("DELETE FROM entry")
-            connection.execute(f"INSERT INTO entry VALUES ({', '.join('?' * len(module.COLUMNS))})", module.row(checkpoint, OID))
+            connection.execute(
+                f"INSERT INTO entry VALUES ({', '.join('?' * len(module.COLUMNS))})",
+                module.row(checkpoint, OID),
+            )
             [row] = connection.execute(module.RUNS).fetchall()
             found: tuple[Any, ...] = row
             return found
@@ -233,12 +325,31 @@ class TestWhatTellsOfARun:
         connection.close()
 
     def test_who_drove_it(self) -> None:
-        found = {trigger: module.is_driven(Entry.of(of(trigger, "plan-complete"), OID)) for trigger in TRIGGERS}
-        assert [trigger for trigger, is_driven in found.items() if is_driven] == ["phase", "import:forge"]
+        found = {
+            trigger: module.is_driven(Entry.of(of(trigger, "plan-complete"), OID))
+            for trigger in TRIGGERS
+        }
+        assert [trigger for trigger, is_driven in found.items() if is_driven] == [
+            "phase",
+            "import:forge",
+        ]
 
     def test_what_has_become_of_it(self) -> None:
-        told = [trigger for trigger in TRIGGERS if module.is_told(Entry.of(of(trigger, "plan-complete"), OID))]
-        assert told == ["manual", "phase", "step", "import:forge", "import:superpowers", "import", "Import:x", "x"]
+        told = [
+            trigger
+            for trigger in TRIGGERS
+            if module.is_told(Entry.of(of(trigger, "plan-complete"), OID))
+        ]
+        assert told == [
+            "manual",
+            "phase",
+            "step",
+            "import:forge",
+            "import:superpowers",
+            "import",
+            "Import:x",
+            "x",
+        ]
         labels = [phase for phase in PHASES if module.is_told(Entry.of(of("manual", phase), OID))]
         assert labels == ["run-complete", "run-progress", "plan-complete", "plan-progress"]
 

@@ -62,20 +62,35 @@ class TestWholeRuns:
         beside.mkdir(parents=True)
         (beside / "plan.md").write_text("x")
         inside(make_store(work.worktree)).save(
-            "run-complete", run=work.run, trigger=PHASE, beside=run_files.of_run(inside(plain).repository, work.run)
+            "run-complete",
+            run=work.run,
+            trigger=PHASE,
+            beside=run_files.of_run(inside(plain).repository, work.run),
         )
         clock.instant += 7 * DAY
         with_it = str(work.worktree.path)
-        fate = Fate(work.run, "run-complete", 4, with_it, is_due=True, expires=True, reason="complete, 7d old, limit 7d")
+        fate = Fate(
+            work.run,
+            "run-complete",
+            4,
+            with_it,
+            is_due=True,
+            expires=True,
+            reason="complete, 7d old, limit 7d",
+        )
         whole = main_checkout.fingerprint()
         found = expiry.expire(inside(plain), Policy(), dry_run=True)
         assert (found.runs, found.squashed) == ([fate], set())
-        assert [(decision.expires, decision.reason) for _, decision in found.checkpoints] == [(True, fate.reason)] * 4
+        assert [(decision.expires, decision.reason) for _, decision in found.checkpoints] == [
+            (True, fate.reason)
+        ] * 4
         assert main_checkout.fingerprint() == whole
         assert expiry.expire(inside(plain), Policy()) == found
         after = main_checkout.refs()
         del after["refs/notes/checkpoints"], after["refs/heads/made-done"]
-        assert {ref: oid for ref, oid in after.items() if not ref.startswith(layout.KEEP)} == before  # those are younger than an hour
+        assert {
+            ref: oid for ref, oid in after.items() if not ref.startswith(layout.KEEP)
+        } == before  # those are younger than an hour
         assert not work.worktree.path.exists()
         assert not beside.parent.exists()
         assert expiry.expire(inside(plain), Policy()).runs == []
@@ -105,7 +120,9 @@ class TestWholeRuns:
             found = told(plain, Policy(), dry_run=dry_run)
             assert found.pop("young").startswith(young[:10])
             assert found == reasons
-        assert {fate.run[16:]: fate.is_due for fate in expiry.expire(inside(plain), Policy()).runs} == {
+        assert {
+            fate.run[16:]: fate.is_due for fate in expiry.expire(inside(plain), Policy()).runs
+        } == {
             "young": False,
             "driven": False,
             "failed": False,
@@ -114,7 +131,9 @@ class TestWholeRuns:
         }
         assert len(labels(plain)) == 14
 
-    def test_hook_checkpoints_go_with_their_run_and_not_before(self, plain: Store, clock: Clock) -> None:
+    def test_hook_checkpoints_go_with_their_run_and_not_before(
+        self, plain: Store, clock: Clock
+    ) -> None:
         run = plain.record("run-started", {}, start="r", trigger=PHASE).run
         plain.record("commit-complete", {}, run=run, trigger="post-commit")
         clock.instant += 400 * DAY
@@ -127,7 +146,9 @@ class TestWholeRuns:
         assert told(plain, Policy(keep_last=0)) == {"r": "- complete, 7d old, limit 7d"}
         assert labels(plain) == []
 
-    def test_a_run_whose_worktree_is_gone(self, plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock) -> None:
+    def test_a_run_whose_worktree_is_gone(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock
+    ) -> None:
         work = worked(plain, "r", make_store)
         work.worktree.write("staged", "x")
         work.worktree.git("add", "staged")
@@ -138,16 +159,22 @@ class TestWholeRuns:
         assert labels(plain) == ["safety-complete"]
         assert main_checkout.git("worktree", "list").count("\n") == 0
 
-    def test_a_run_that_went_on_meanwhile_stays(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+    def test_a_run_that_went_on_meanwhile_stays(
+        self, plain: Store, make_store: MakeStore, clock: Clock
+    ) -> None:
         work = worked(plain, "r", make_store)
         clock.instant += 7 * DAY
         fates, chains = runs.decide(inside(plain), Policy())
         make_store(work.worktree).record("build-started", run=work.run, trigger=PHASE)
-        assert [(fate.expires, fate.reason) for fate in runs.remove(inside(plain), chains, fates)] == [(False, "it went on meanwhile")]
+        assert [
+            (fate.expires, fate.reason) for fate in runs.remove(inside(plain), chains, fates)
+        ] == [(False, "it went on meanwhile")]
         assert (len(plain.list()), work.worktree.path.exists()) == (4, True)
         inside(plain).leases.acquire(work.run, "a test")
 
-    def test_a_worktree_that_cannot_be_looked_at_keeps_its_run(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+    def test_a_worktree_that_cannot_be_looked_at_keeps_its_run(
+        self, plain: Store, make_store: MakeStore, clock: Clock
+    ) -> None:
         work = worked(plain, "r", make_store)
         other = worked(plain, "other", make_store)
         clock.instant += 7 * DAY
@@ -159,7 +186,9 @@ class TestWholeRuns:
         assert (work.worktree.path.exists(), other.worktree.path.exists()) == (True, False)
 
     @pytest.mark.long
-    def test_mistakes_in_the_file_of_a_worktree_do_not_keep_its_run(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+    def test_mistakes_in_the_file_of_a_worktree_do_not_keep_its_run(
+        self, plain: Store, make_store: MakeStore, clock: Clock
+    ) -> None:
         """What a commit has, or a phase has made of it, would else keep it for good; built-in limits apply to its files."""
         works = [worked(plain, name, make_store) for name in ("r", "more")]
         for work in works:
@@ -199,9 +228,13 @@ class TestEverything:
             "held": f"its worktree {held.worktree.path} holds what no checkpoint does: more",
         }
         assert len(plain.list()) == 6
-        assert sorted(path.name[16:] for path in (main_checkout.path / ".ckpt" / "worktrees").iterdir()) == ["driven", "held"]
+        assert sorted(
+            path.name[16:] for path in (main_checkout.path / ".ckpt" / "worktrees").iterdir()
+        ) == ["driven", "held"]
 
-    def test_it_leaves_no_ref(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+    def test_it_leaves_no_ref(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore
+    ) -> None:
         worked(plain, "failed", make_store, end="build-failed")
         plain.record("manual-complete", {})
         assert told(plain, ALL).keys() == {"failed"}
@@ -217,13 +250,20 @@ class TestRunsThatAreReferredTo:
         fork = self.fork(plain, work, forked_from=work.newest.id)
         plain.record("build-failed", {}, run=fork, trigger=PHASE)
         clock.instant += 7 * DAY
-        assert told(plain, Policy()) == {"fork": "unfinished: failed", "old": f"the unfinished run {fork} refers to it"}
+        assert told(plain, Policy()) == {
+            "fork": "unfinished: failed",
+            "old": f"the unfinished run {fork} refers to it",
+        }
         plain.record("run-complete", {}, run=fork, trigger=PHASE)
         assert told(plain, Policy())["old"] == "- complete, 7d old, limit 7d"
 
-    def test_by_phases_that_it_completed(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+    def test_by_phases_that_it_completed(
+        self, plain: Store, make_store: MakeStore, clock: Clock
+    ) -> None:
         work = worked(plain, "old", make_store)
-        fork = self.fork(plain, work, pipeline=Pipeline(completed={"build": str(work.newest.parent)}))
+        fork = self.fork(
+            plain, work, pipeline=Pipeline(completed={"build": str(work.newest.parent)})
+        )
         plain.record("test-failed", {}, run=fork, trigger=PHASE)
         clock.instant += 7 * DAY
         assert told(plain, Policy())["old"] == f"the unfinished run {fork} refers to it"
@@ -238,7 +278,12 @@ class TestManyAtOnce:
 
     @pytest.mark.long
     def test_more_of_them_take_no_more_processes(
-        self, main_checkout: Checkout, make_store: MakeStore, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        main_checkout: Checkout,
+        make_store: MakeStore,
+        clock: Clock,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         trace = tmp_path / "trace"
         monkeypatch.setenv("GIT_TRACE2_EVENT", str(trace))
@@ -251,13 +296,22 @@ class TestManyAtOnce:
                 clock.instant += 7 * DAY
             with make_store(main_checkout, adapter="plumbing") as store:
                 self.begun(trace)
-                assert sum(fate.expires for fate in expiry.expire(inside(store), Policy()).runs) == number
+                assert (
+                    sum(fate.expires for fate in expiry.expire(inside(store), Policy()).runs)
+                    == number
+                )
                 begun.append(self.begun(trace))
-        assert len(begun[1]) <= len(begun[0]) + 1  # a commit is kept since the last time, and looked at now
+        assert (
+            len(begun[1]) <= len(begun[0]) + 1
+        )  # a commit is kept since the last time, and looked at now
 
-    def test_in_portions(self, plain: Store, main_checkout: Checkout, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_in_portions(
+        self, plain: Store, main_checkout: Checkout, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(runs, "_AT_ONCE", 2)
-        made = [str(plain.record("run-started", {}, start="r", trigger=PHASE).run) for _ in range(5)]
+        made = [
+            str(plain.record("run-started", {}, start="r", trigger=PHASE).run) for _ in range(5)
+        ]
         for run in made[:-1]:
             plain.record("run-complete", {}, run=run, trigger=PHASE)
         clock.instant += 7 * DAY
@@ -275,15 +329,26 @@ class TestManyAtOnce:
         ]
         assert verification.verify(inside(plain)).findings == []
 
-    def test_what_says_how_it_ended_goes_last(self, plain: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_says_how_it_ended_goes_last(
+        self, plain: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         run = str(plain.record("run-started", {}, start="r", trigger=PHASE).run)
-        names = [plain.record(f"{name}-complete", {}, run=run, trigger=PHASE).id for name in ("a", "b", "run")]
+        names = [
+            plain.record(f"{name}-complete", {}, run=run, trigger=PHASE).id
+            for name in ("a", "b", "run")
+        ]
         clock.instant += 7 * DAY
         gone: list[set[str]] = []
         update = Refs.update
 
         def note(refs: Refs, updates: Sequence[Update], *args: Any, **options: Any) -> Any:
-            gone.append({one.ref.rpartition("/")[2] for one in updates if one.ref.startswith(layout.CHECKPOINTS) and not one.new})
+            gone.append(
+                {
+                    one.ref.rpartition("/")[2]
+                    for one in updates
+                    if one.ref.startswith(layout.CHECKPOINTS) and not one.new
+                }
+            )
             return update(refs, updates, *args, **options)
 
         monkeypatch.setattr(Refs, "update", note)
@@ -298,30 +363,59 @@ class TestSquashing:
         """Returns a run with checkpoints of these labels, and their ids."""
         first = store.record(names[0], {}, start="r", trigger=PHASE)
         run = str(first.run)
-        return run, [first.id, *(store.record(name, {}, run=run, trigger=PHASE).id for name in names[1:])]
+        return run, [
+            first.id,
+            *(store.record(name, {}, run=run, trigger=PHASE).id for name in names[1:]),
+        ]
 
-    def test_progress_of_complete_phases_goes_at_once(self, plain: Store, main_checkout: Checkout) -> None:
-        _, ids = self.chain(plain, *["run-started", "a-started", "a-progress", "a-progress", "a-complete", "b-started", "b-progress"])
+    def test_progress_of_complete_phases_goes_at_once(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        _, ids = self.chain(
+            plain,
+            *[
+                "run-started",
+                "a-started",
+                "a-progress",
+                "a-progress",
+                "a-complete",
+                "b-started",
+                "b-progress",
+            ],
+        )
         dry = expiry.expire(inside(plain), Policy(), dry_run=True)
         assert set(dry.squashed) == {ids[2], ids[3]}
         assert pickle.loads(pickle.dumps(dry)) == dry
         assert len(plain.list()) == 7
         found = expiry.expire(inside(plain), Policy())
         assert found == dry
-        reasons = {entry.id: decision.reason for entry, decision in found.checkpoints if decision.expires}
+        reasons = {
+            entry.id: decision.reason for entry, decision in found.checkpoints if decision.expires
+        }
         assert reasons == {ids[2]: "phase a is complete", ids[3]: "phase a is complete"}
-        assert labels(plain) == ["run-started", "a-started", "a-complete", "b-started", "b-progress"]
+        assert labels(plain) == [
+            "run-started",
+            "a-started",
+            "a-complete",
+            "b-started",
+            "b-progress",
+        ]
         assert inside(plain).heads.read(str(plain.list()[0].run)).id == ids[-1]
         assert require_whole(main_checkout).keys() == set(ids) - {ids[2], ids[3]}
         assert [finding.code for finding in verification.verify(inside(plain)).findings] == []
 
     def test_what_another_checkpoint_names_stays(self, plain: Store) -> None:
-        run, ids = self.chain(plain, *["run-started", "a-started", "a-progress", "a-progress", "a-progress", "a-complete"])
+        run, ids = self.chain(
+            plain,
+            *["run-started", "a-started", "a-progress", "a-progress", "a-progress", "a-complete"],
+        )
         plain.record("rewind-complete", {}, run=run, trigger=PHASE, rewound_to=ids[2])
         plain.record("run-started", {}, start="fork", trigger=PHASE, forked_from=ids[3])
         assert set(expiry.expire(inside(plain), Policy()).squashed) == {ids[4]}
 
-    def test_in_a_run_that_stays_for_its_worktree(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
+    def test_in_a_run_that_stays_for_its_worktree(
+        self, plain: Store, make_store: MakeStore, clock: Clock
+    ) -> None:
         work = worked(plain, "r", make_store, end="build-started")
         for label in ("build-progress", "build-complete", "run-complete"):
             make_store(work.worktree).save(label, run=work.run, trigger=PHASE)
@@ -329,7 +423,13 @@ class TestSquashing:
         clock.instant += 7 * DAY
         assert len(expiry.expire(inside(plain), Policy(), dry_run=True).squashed) == 1
         assert len(expiry.expire(inside(plain), Policy()).squashed) == 1
-        assert labels(plain) == ["run-started", "build-complete", "build-started", "build-complete", "run-complete"]
+        assert labels(plain) == [
+            "run-started",
+            "build-complete",
+            "build-started",
+            "build-complete",
+            "run-complete",
+        ]
 
     def test_hooks_and_people_within_a_phase_stay(self, plain: Store) -> None:
         run, _ = self.chain(plain, "run-started", "a-started")
@@ -348,7 +448,9 @@ class TestLeasesOfNoRun:
         inside(plain).leases.acquire(run, "a test").release()
         runs.forget_leases(inside(plain))
         left = ["20270115-080001-driven", "20270115-080001-odd", run]
-        assert sorted(main_checkout.refs("refs/ckpt/leases")) == sorted(f"refs/ckpt/leases/{name}" for name in left)
+        assert sorted(main_checkout.refs("refs/ckpt/leases")) == sorted(
+            f"refs/ckpt/leases/{name}" for name in left
+        )
 
 
 EXPIRE = """
@@ -381,7 +483,9 @@ def moved_copy(original: Checkout, run: str, place: Path) -> tuple[Checkout, Pat
 
 @pytest.mark.long(but=["0"])
 @pytest.mark.parametrize("share", range(SHARES))
-def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path: Path, share: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_at_every_git_call(
+    main_checkout: Checkout, real: Work, tmp_path: Path, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(times, "GRACE", -1)
     killer = Killer(tmp_path / "killer")
     content = view(real.worktree.path)
@@ -395,7 +499,10 @@ def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path:
         assert not found or real.newest.id in found
         with opened(checkout) as store:
             if real.newest.id in found and at % (2 * SHARES * STRIDE) == share:
-                assert view(resumption.resume(inside(store), store.read(real.newest.id)).path) == content
+                assert (
+                    view(resumption.resume(inside(store), store.read(real.newest.id)).path)
+                    == content
+                )
             expiry.expire(inside(store), Policy(runs_older_than=0))
             sweep.sweep(inside(store).repository, inside(store).refs)
         assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
@@ -407,7 +514,11 @@ def test_a_kill_at_every_git_call(main_checkout: Checkout, real: Work, tmp_path:
 
 
 def test_a_removal_of_refs_that_fails_loses_nothing(
-    plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    plain: Store,
+    main_checkout: Checkout,
+    make_store: MakeStore,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
     work = worked(plain, "r", make_store)
@@ -415,7 +526,9 @@ def test_a_removal_of_refs_that_fails_loses_nothing(
     clock.instant += 7 * DAY
     lock = main_checkout.write(f".git/refs/checkpoints/{work.newest.id}.lock", "")
     found = expiry.expire(inside(plain), Policy())
-    assert [(entry.id, str(error)) for entry, error in found.failed] == [(work.newest.id, f"another process holds {lock}")]
+    assert [(entry.id, str(error)) for entry, error in found.failed] == [
+        (work.newest.id, f"another process holds {lock}")
+    ]
     with pytest.raises(LockHeld):
         plain.remove_run(work.run)
     lock.unlink()
@@ -431,7 +544,9 @@ class TestWorkInNoBranch:
     ) -> None:
         work = worked(plain, "r", make_store, in_branch=False)
         clock.instant += 7 * DAY
-        reason = "complete, 7d old, limit 7d; its last checkpoint stays, as no branch holds what it made"
+        reason = (
+            "complete, 7d old, limit 7d; its last checkpoint stays, as no branch holds what it made"
+        )
         assert told(plain, Policy(), dry_run=True) == told(plain, Policy()) == {"r": f"- {reason}"}
         assert [entry.id for entry in plain.list()] == [work.newest.id]
         assert not work.worktree.path.exists()
@@ -442,7 +557,9 @@ class TestWorkInNoBranch:
             b"made": (False, False, b"by r"),
         }
 
-    def test_a_commit_in_no_branch_is_held_too(self, plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock) -> None:
+    def test_a_commit_in_no_branch_is_held_too(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore, clock: Clock
+    ) -> None:
         work = worked(plain, "r", make_store)
         main_checkout.git("branch", "-D", "made-r")
         clock.instant += 7 * DAY

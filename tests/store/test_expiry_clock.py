@@ -42,7 +42,9 @@ def repository(main_checkout: Checkout) -> Iterator[Repository]:
         ([-2 * HOUR], False),
     ],
 )
-def test_after_a_gap_it_has_to_go_on_for_a_day(repository: Repository, looks: list[int], *, last: bool) -> None:
+def test_after_a_gap_it_has_to_go_on_for_a_day(
+    repository: Repository, looks: list[int], *, last: bool
+) -> None:
     assert expiry.doubt(repository, START) is None
     said = [expiry.doubt(repository, START + after) for after in looks]
     assert not said or (said[-1] is None) == last
@@ -59,7 +61,9 @@ def test_what_cannot_be_read_says_nothing(repository: Repository, content: bytes
     assert os.listdir(path.parent) == ["clock"]
 
 
-def test_maintenance_lets_nothing_go_after_a_gap(main_checkout: Checkout, repository: Repository) -> None:
+def test_maintenance_lets_nothing_go_after_a_gap(
+    main_checkout: Checkout, repository: Repository
+) -> None:
     now = times.now()
     with Store.open(main_checkout.path) as store:
         inside(store).clock = lambda: now - 40 * DAY
@@ -69,13 +73,19 @@ def test_maintenance_lets_nothing_go_after_a_gap(main_checkout: Checkout, reposi
         maintenance.maintain(repository)
         assert [each.run for each in store.runs()] == [run]
         assert maintenance.last(repository).outcome == "done"
-        assert "nothing expires unasked until it has gone on for a day" in Path(repository.private_dir, "log").read_text()
+        assert (
+            "nothing expires unasked until it has gone on for a day"
+            in Path(repository.private_dir, "log").read_text()
+        )
         path.write_text(f"{now - 2 * DAY} {now - HOUR}\n")
         maintenance.maintain(repository)
         assert list(store.runs()) == []
 
 
-@pytest.mark.skipif(not Path("/proc/sys/kernel/random/boot_id").exists(), reason="no clock counts since the start of the machine")
+@pytest.mark.skipif(
+    not Path("/proc/sys/kernel/random/boot_id").exists(),
+    reason="no clock counts since the start of the machine",
+)
 @pytest.mark.parametrize(
     ("ahead", "gap", "is_kept"),
     [
@@ -113,7 +123,13 @@ def test_after_another_start_of_the_machine_a_gap_counts(repository: Repository)
 
 def test_ages_from_before_the_epoch_are_no_reason_to_fail(main_checkout: Checkout) -> None:
     age = 36_500 * DAY
-    rules = Policy(older_than=age, rewritten_older_than=age, hourly_after=age, daily_after=age, safety_older_than=age)
+    rules = Policy(
+        older_than=age,
+        rewritten_older_than=age,
+        hourly_after=age,
+        daily_after=age,
+        safety_older_than=age,
+    )
     with Store.open(main_checkout.path) as store:
         store.save("one", {})
         assert store.expire(rules).total == 1

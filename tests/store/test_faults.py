@@ -66,7 +66,12 @@ def test_files_that_may_not_grow(main_checkout: Checkout, limit: int) -> None:
     """As on a disk that is full: a write ends early, in our processes and in git's."""
     main_checkout.write("new", os.urandom(400))
     there = look(main_checkout, save(main_checkout, resource.RLIMIT_FSIZE, limit), 0)
-    assert look(main_checkout, save(main_checkout, resource.RLIMIT_FSIZE, resource.RLIM_INFINITY), there) == there + 1
+    assert (
+        look(
+            main_checkout, save(main_checkout, resource.RLIMIT_FSIZE, resource.RLIM_INFINITY), there
+        )
+        == there + 1
+    )
 
 
 FULL_FOR_A_MOMENT = """\
@@ -79,7 +84,9 @@ exec {git} "$@"
 """The first directory that git makes is that of the first object."""
 
 
-@pytest.mark.skipif(processes.can_trace() is not None, reason="needs strace, and the right to use it")
+@pytest.mark.skipif(
+    processes.can_trace() is not None, reason="needs strace, and the right to use it"
+)
 class TestAnObjectThatFindsNoRoom:
     """The one before found some, and the one after does: a full disk is no reason to leave a file out."""
 
@@ -93,7 +100,9 @@ class TestAnObjectThatFindsNoRoom:
     def test_a_save_fails_and_leaves_no_file_out(
         self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        main_checkout.commit("rules", **{".gitattributes": "new text\n"})  # or it would be written without git
+        main_checkout.commit(
+            "rules", **{".gitattributes": "new text\n"}
+        )  # or it would be written without git
         main_checkout.write("new", "what is to be saved")
         monkeypatch.setenv("GITCKPT_GIT", self.git)
         with pytest.raises(WorktreeError, match="new: failed to insert into database") as caught:
@@ -102,9 +111,13 @@ class TestAnObjectThatFindsNoRoom:
         monkeypatch.undo()
         assert require_whole(main_checkout) == {}
 
-    def test_a_restore_replaces_nothing(self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_restore_replaces_nothing(
+        self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         made = make_store(main_checkout).save("a-complete")
-        main_checkout.commit(**{"README": "another", ".gitattributes": "*.txt text\n"})  # or nobody asks git to write it
+        main_checkout.commit(
+            **{"README": "another", ".gitattributes": "*.txt text\n"}
+        )  # or nobody asks git to write it
         main_checkout.write("README", "what would be lost")
         before = main_checkout.fingerprint()
         monkeypatch.setenv("GITCKPT_GIT", self.git)
@@ -115,12 +128,23 @@ class TestAnObjectThatFindsNoRoom:
 
     def test_what_cannot_be_read_is_another_matter(self) -> None:
         """Of that, git says the same, and one thing more."""
-        short = GitError(["update-index"], 128, "error: short read while indexing a\nerror: a: failed to insert into database\n")
-        full = GitError(["update-index"], 128, "error: unable to create temporary file: x\nerror: a: failed to insert into database\n")
+        short = GitError(
+            ["update-index"],
+            128,
+            "error: short read while indexing a\nerror: a: failed to insert into database\n",
+        )
+        full = GitError(
+            ["update-index"],
+            128,
+            "error: unable to create temporary file: x\nerror: a: failed to insert into database\n",
+        )
         assert [refusal.is_unstorable(error) for error in (short, full)] == [False, True]
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not say which file a descriptor is of")
+@pytest.mark.skipif(
+    not os.path.isdir("/proc/self/fd"),
+    reason="the system does not say which file a descriptor is of",
+)
 def test_a_restore_that_cannot_note_what_was_there_names_the_file(
     main_checkout: Checkout, plain: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,9 @@ def log(checkout: Checkout, tmp_path: Path) -> Log:
     for name in ("clean", "smudge"):
         checkout.git("config", f"filter.own.{name}", f"{path} {name} %f")
     checkout.git("config", "filter.own.required", "true")
-    checkout.commit("filtered", **{".gitattributes": "*.big filter=own\n", **dict.fromkeys(FILES, "1\n")})
+    checkout.commit(
+        "filtered", **{".gitattributes": "*.big filter=own\n", **dict.fromkeys(FILES, "1\n")}
+    )
     return Log(tmp_path / "log")
 
 

@@ -16,7 +16,9 @@ from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout, repository_of
 from tests.store.conftest import MakeStore
 
-needs_filter_repo = pytest.mark.skipif(shutil.which("git-filter-repo") is None, reason="git-filter-repo is not installed")
+needs_filter_repo = pytest.mark.skipif(
+    shutil.which("git-filter-repo") is None, reason="git-filter-repo is not installed"
+)
 
 SECRET = "pw=geheim\n"
 
@@ -28,7 +30,16 @@ def committed(here: Checkout) -> None:
 
 
 def purge(here: Checkout) -> None:
-    here.git("filter-repo", "--force", "--quiet", "--invert-paths", "--path", "secret", "--path", "deep/secret")
+    here.git(
+        "filter-repo",
+        "--force",
+        "--quiet",
+        "--invert-paths",
+        "--path",
+        "secret",
+        "--path",
+        "deep/secret",
+    )
 
 
 def make_way(here: Checkout) -> None:
@@ -37,7 +48,9 @@ def make_way(here: Checkout) -> None:
 
 
 @needs_filter_repo
-def test_files_come_back_at_the_commit_that_was_rewritten(main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_files_come_back_at_the_commit_that_was_rewritten(
+    main_checkout: Checkout, make_store: MakeStore
+) -> None:
     main_checkout.commit("both", secret=SECRET, work="1\n")
     main_checkout.write("work", "2\n")
     main_checkout.git("add", "work")
@@ -62,7 +75,9 @@ def test_files_come_back_at_the_commit_that_was_rewritten(main_checkout: Checkou
 
 
 @needs_filter_repo
-def test_files_come_back_where_the_commit_is_gone(main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_files_come_back_where_the_commit_is_gone(
+    main_checkout: Checkout, make_store: MakeStore
+) -> None:
     committed(main_checkout)
     main_checkout.write("new", "two hours of work\n")
     with make_store(main_checkout) as store:
@@ -84,7 +99,9 @@ def test_files_come_back_where_the_commit_is_gone(main_checkout: Checkout, make_
 
 
 @needs_filter_repo
-def test_a_merge_in_progress_is_not_brought_back_to_another_commit(main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_a_merge_in_progress_is_not_brought_back_to_another_commit(
+    main_checkout: Checkout, make_store: MakeStore
+) -> None:
     main_checkout.commit("both", secret=SECRET, work="1\n")
     main_checkout.git("checkout", "--quiet", "-b", "side")
     main_checkout.commit("side", side="1\n")
@@ -102,7 +119,9 @@ def test_a_merge_in_progress_is_not_brought_back_to_another_commit(main_checkout
 
 
 @needs_filter_repo
-def test_what_was_purged_goes_with_the_checkpoints_of_rewritten_commits(main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_what_was_purged_goes_with_the_checkpoints_of_rewritten_commits(
+    main_checkout: Checkout, make_store: MakeStore
+) -> None:
     main_checkout.commit("before", before="1\n")
     with make_store(main_checkout) as store:
         kept = store.save("kept-complete", {})
@@ -118,7 +137,11 @@ def test_what_was_purged_goes_with_the_checkpoints_of_rewritten_commits(main_che
     assert {entry.id for entry in store.rewritten()} == {first.id, run.id}
     codes = {finding.code for finding in store.examine().findings}
     assert "commits-rewritten" in codes
-    found = {(finding.code, finding.cure) for finding in store.verify().findings if first.id in finding.object}
+    found = {
+        (finding.code, finding.cure)
+        for finding in store.verify().findings
+        if first.id in finding.object
+    }
     assert found == {("commit-rewritten", "git ckpt remove --rewritten")}
     main_checkout.git("cat-file", "-e", blob)
     store.remove([first.id, run.id])
@@ -130,14 +153,23 @@ def test_what_was_purged_goes_with_the_checkpoints_of_rewritten_commits(main_che
 
 
 @pytest.mark.parametrize("how", ["link", "garbage", "directory", "none"])
-def test_the_map_of_commits_is_only_read_for_what_it_is(main_checkout: Checkout, plain: Store, how: str) -> None:
+def test_the_map_of_commits_is_only_read_for_what_it_is(
+    main_checkout: Checkout, plain: Store, how: str
+) -> None:
     made = plain.save("a-complete", {})
     place = main_checkout.path / ".git/filter-repo"
     place.mkdir()
     if how == "link":
         (place / "commit-map").symlink_to("/dev/zero")
     elif how == "garbage":
-        lines = [b"old new", b"\xff\0", b"--help --version", b"HEAD main", f"{made.git_sha} ../../x".encode(), b"0" * 10_000]
+        lines = [
+            b"old new",
+            b"\xff\0",
+            b"--help --version",
+            b"HEAD main",
+            f"{made.git_sha} ../../x".encode(),
+            b"0" * 10_000,
+        ]
         (place / "commit-map").write_bytes(b"\n".join(lines))
     elif how == "directory":
         os.mkdir(place / "commit-map")

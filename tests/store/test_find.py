@@ -92,7 +92,10 @@ class TestIds:
 
     def test_too_short_but_near(self, simple: Named) -> None:
         simple.make(A)
-        assert simple.refused("abc") == ("no checkpoint, run or commit goes by 'abc'", f"did you mean {A}?")
+        assert simple.refused("abc") == (
+            "no checkpoint, run or commit goes by 'abc'",
+            f"did you mean {A}?",
+        )
 
     def test_a_ref_that_is_no_uuid_is_not_one(self, simple: Named) -> None:
         simple.make(A)
@@ -123,7 +126,12 @@ def fetch(named: Named, of: str, other: str) -> None:
     """Puts a checkpoint there that was written elsewhere, dated years ahead."""
     said = named.store.raw(of).decode()
     stamp = said.partition('timestamp = "')[2].partition('"')[0]
-    oid = named.checkout.git("hash-object", "-w", "--stdin", data=said.replace(of, other).replace(stamp, "2099-01-01T00:00:00Z"))
+    oid = named.checkout.git(
+        "hash-object",
+        "-w",
+        "--stdin",
+        data=said.replace(of, other).replace(stamp, "2099-01-01T00:00:00Z"),
+    )
     named.checkout.git("update-ref", f"refs/checkpoints/{other}", oid)
 
 
@@ -139,7 +147,9 @@ class TestLatest:
         assert [named.store.find(text) for text in ("latest", "HEAD", C)] == [A, A, C]
         assert named.store.list()[0].id == C
 
-    def test_nor_where_its_own_has_no_commit(self, make_store: MakeStore, make_checkout: Callable[..., Checkout]) -> None:
+    def test_nor_where_its_own_has_no_commit(
+        self, make_store: MakeStore, make_checkout: Callable[..., Checkout]
+    ) -> None:
         checkout = make_checkout()
         named = Named(make_store(checkout), checkout)
         named.make(A)
@@ -158,7 +168,10 @@ class TestLatest:
         assert named.store.find("latest") == B
 
     def test_none_yet(self, simple: Named) -> None:
-        assert simple.refused("latest") == ("there are no checkpoints yet", "make one: git ckpt save")
+        assert simple.refused("latest") == (
+            "there are no checkpoints yet",
+            "make one: git ckpt save",
+        )
 
     @pytest.mark.parametrize("text", ["", " ", "\n", "\t "])
     def test_nothing_is_no_name(self, simple: Named, text: str) -> None:
@@ -181,7 +194,10 @@ class TestRuns:
         runs = [named.make(A, start="first"), named.make(B, start="second")]
         with pytest.raises(AmbiguousError) as caught:
             named.store.find("20270115-08")
-        assert (caught.value.message, caught.value.candidates) == ("'20270115-08' begins 2 ids", runs)
+        assert (caught.value.message, caught.value.candidates) == (
+            "'20270115-08' begins 2 ids",
+            runs,
+        )
 
     def test_a_whole_id_wins_over_a_longer_one(self, named: Named) -> None:
         inside(named.store).clock = lambda: 1_800_000_000_000_000
@@ -204,20 +220,39 @@ class TestRevs:
         named.make(C)
         named.checkout.git("branch", "old", first)
         named.checkout.git("tag", "-a", "v1", "-m", "one", first)
-        olds = [named.store.find(text) for text in ("HEAD~1", "@~", "old", "refs/heads/old", "v1", first, first[:12], ":/first")]
+        olds = [
+            named.store.find(text)
+            for text in (
+                "HEAD~1",
+                "@~",
+                "old",
+                "refs/heads/old",
+                "v1",
+                first,
+                first[:12],
+                ":/first",
+            )
+        ]
         assert olds == [B] * 8
         assert [named.store.find(text) for text in ("HEAD", "@", second)] == [C] * 3
 
-    def test_head_of_the_worktree_we_are_in(self, make_store: MakeStore, checkout: Checkout) -> None:
+    def test_head_of_the_worktree_we_are_in(
+        self, make_store: MakeStore, checkout: Checkout
+    ) -> None:
         checkout.commit("only here")
         made = make_store(checkout).record("a-complete", {})
         assert make_store(checkout).find("HEAD") == made.id
 
     def test_a_commit_without_checkpoints(self, simple: Named) -> None:
         head = simple.checkout.git("rev-parse", "HEAD")
-        assert simple.refused("HEAD") == (f"no checkpoint is linked to commit {head[:10]} (HEAD)", LIST)
+        assert simple.refused("HEAD") == (
+            f"no checkpoint is linked to commit {head[:10]} (HEAD)",
+            LIST,
+        )
 
-    def test_an_unborn_branch(self, make_store: MakeStore, make_checkout: Callable[..., Checkout]) -> None:
+    def test_an_unborn_branch(
+        self, make_store: MakeStore, make_checkout: Callable[..., Checkout]
+    ) -> None:
         checkout = make_checkout()
         named = Named(make_store(checkout), checkout)
         assert named.refused("HEAD") == ("no checkpoint, run or commit goes by 'HEAD'", LIST)
@@ -232,17 +267,51 @@ class TestPrecedence:
         simple.checkout.git("branch", "1234", head)
         simple.checkout.git("branch", run, head)
         simple.checkout.git("branch", "latest", head)
-        assert (simple.store.find("1234"), simple.store.find(run), simple.store.find("20270115")) == (C, A, A)
+        assert (
+            simple.store.find("1234"),
+            simple.store.find(run),
+            simple.store.find("20270115"),
+        ) == (C, A, A)
         simple.make(digits)
-        assert simple.refused("20270115") == ("'20270115' begins 2 ids", "give more characters of it")
+        assert simple.refused("20270115") == (
+            "'20270115' begins 2 ids",
+            "give more characters of it",
+        )
         assert (simple.store.find("20270115-0000"), simple.store.find(run)) == (digits, A)
         assert simple.store.find("refs/heads/1234") == digits
         assert simple.store.find("latest") == digits
 
 
 HARMLESS = [
-    *("*", "????", "abcd*", "[a-z]bcd", "refs/*", "--all", "-x", "--help", "--output=x", "--", "..", "HEAD..", "^HEAD", "a\nb"),
-    *("HEAD\n", "\n--all", "refs/checkpoints", "refs/checkpoints/", "$(touch x)", "`x`", "; rm -rf", "a b", "é", "\udcff", "\ud800"),
+    *(
+        "*",
+        "????",
+        "abcd*",
+        "[a-z]bcd",
+        "refs/*",
+        "--all",
+        "-x",
+        "--help",
+        "--output=x",
+        "--",
+        "..",
+        "HEAD..",
+        "^HEAD",
+        "a\nb",
+    ),
+    *(
+        "HEAD\n",
+        "\n--all",
+        "refs/checkpoints",
+        "refs/checkpoints/",
+        "$(touch x)",
+        "`x`",
+        "; rm -rf",
+        "a b",
+        "é",
+        "\udcff",
+        "\ud800",
+    ),
     *("a\0b", "²²²²", "%(objectname)", "@{u}", "HEAD^{tree}", ":README", "0" * 40, "x" * 5000),
 ]
 
@@ -258,4 +327,7 @@ def test_what_is_no_name_is_harmless(simple: Named, text: str) -> None:
 
 def test_a_ref_by_its_full_name_is_a_blob_and_no_rev(simple: Named) -> None:
     simple.make(A)
-    assert simple.refused(f"refs/checkpoints/{A}") == (f"no checkpoint, run or commit goes by 'refs/checkpoints/{A}'", f"did you mean {A}?")
+    assert simple.refused(f"refs/checkpoints/{A}") == (
+        f"no checkpoint, run or commit goes by 'refs/checkpoints/{A}'",
+        f"did you mean {A}?",
+    )

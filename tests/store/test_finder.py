@@ -41,9 +41,17 @@ class TestARun:
 
     @pytest.mark.parametrize(
         ("text", "expected"),
-        [(FIRST, FIRST), (SECOND, SECOND), (FIRST[:-1] + "n", FIRST), ("20270115-080002", SECOND), ("20270115-080001-", FIRST)],
+        [
+            (FIRST, FIRST),
+            (SECOND, SECOND),
+            (FIRST[:-1] + "n", FIRST),
+            ("20270115-080002", SECOND),
+            ("20270115-080001-", FIRST),
+        ],
     )
-    def test_by_its_id_and_by_what_it_begins_with(self, runs: Store, text: str, expected: str) -> None:
+    def test_by_its_id_and_by_what_it_begins_with(
+        self, runs: Store, text: str, expected: str
+    ) -> None:
         assert runs.find_run(text) == expected
 
     def test_however_little_of_it_is_given(self, plain: Store) -> None:
@@ -61,7 +69,9 @@ class TestARun:
         assert said == (AmbiguousError, "'2027' begins 2 run ids", MORE, [FIRST, SECOND])
 
     def test_at_most_ten_are_listed(self, plain: Store) -> None:
-        made = [str(plain.record("run-started", {}, start=f"n{number}").run) for number in range(11)]
+        made = [
+            str(plain.record("run-started", {}, start=f"n{number}").run) for number in range(11)
+        ]
         said = refused(lambda: plain.find_run("2027"))
         assert said == (AmbiguousError, "'2027' begins 11 run ids", MORE, made[:10])
 
@@ -75,8 +85,15 @@ class TestARun:
             (f"{FIRST}-and-more", f"did you mean {FIRST}?"),
         ],
     )
-    def test_none_is_said_with_what_may_have_been_meant(self, runs: Store, text: str, hint: str) -> None:
-        assert refused(lambda: runs.find_run(text)) == (NotFoundError, f"no run goes by {text!r}", hint, None)
+    def test_none_is_said_with_what_may_have_been_meant(
+        self, runs: Store, text: str, hint: str
+    ) -> None:
+        assert refused(lambda: runs.find_run(text)) == (
+            NotFoundError,
+            f"no run goes by {text!r}",
+            hint,
+            None,
+        )
 
 
 class TestARunOrACheckpoint:
@@ -120,7 +137,9 @@ class TestARunOrACheckpoint:
     def test_less_than_four_characters_name_none(self, plain: Store) -> None:
         plain.record("run-started", {}, start="Add login")
         store = inside(plain)
-        assert [finder.named_run(FIRST[:length], store.repository, store.index) for length in (1, 3, 4)] == [None, None, FIRST]
+        assert [
+            finder.named_run(FIRST[:length], store.repository, store.index) for length in (1, 3, 4)
+        ] == [None, None, FIRST]
 
 
 class TestLatest:
@@ -146,10 +165,17 @@ class TestLatest:
 
     def test_where_there_are_none_it_says_how_to_make_one(self, plain: Store) -> None:
         said = refused(lambda: plain.find("latest"))
-        assert said == (NotFoundError, "there are no checkpoints yet", "make one: git ckpt save", None)
+        assert said == (
+            NotFoundError,
+            "there are no checkpoints yet",
+            "make one: git ckpt save",
+            None,
+        )
 
 
-def test_latest_in_a_fresh_clone_is_of_no_run(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_latest_in_a_fresh_clone_is_of_no_run(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     """Nobody can tell there what was written here; but a run is gone on with only where it is named."""
     plain.record("plan-complete", {})
     run = plain.record("run-started", {}, start="Add login").run
@@ -166,11 +192,18 @@ class TestACommit:
         plain.record("safety-complete", {}, trigger=SAFETY)
         assert plain.find("HEAD") == made.id
 
-    def test_with_none_but_such_it_says_how_to_go_back(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_with_none_but_such_it_says_how_to_go_back(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         plain.record("safety-complete", {}, trigger=SAFETY)
         message = f"only what was there before files were replaced is linked to commit {main_checkout.head()[:10]} (HEAD)"
         said = refused(lambda: plain.find("HEAD"))
-        assert said == (NotFoundError, message, f"to take that back: git ckpt undo; or {LIST}", None)
+        assert said == (
+            NotFoundError,
+            message,
+            f"to take that back: git ckpt undo; or {LIST}",
+            None,
+        )
 
 
 class TestNothing:
@@ -196,8 +229,14 @@ class TestNothing:
 class TestWithoutAListing:
     """A checkpoint is found where runs cannot be listed: it may be the one that is to be removed for that."""
 
-    @pytest.mark.parametrize("error", [RepositoryError("it cannot be read"), RecursionError("too deep")], ids=["ours", "Python's"])
-    def test_by_its_whole_id_and_by_a_prefix(self, runs: Store, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    @pytest.mark.parametrize(
+        "error",
+        [RepositoryError("it cannot be read"), RecursionError("too deep")],
+        ids=["ours", "Python's"],
+    )
+    def test_by_its_whole_id_and_by_a_prefix(
+        self, runs: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
+    ) -> None:
         inside(runs).new_id = lambda: "20270115-0000-4000-8000-000000000009"
         made = runs.record("a-complete", {})
 
@@ -208,12 +247,23 @@ class TestWithoutAListing:
         monkeypatch.setattr(store.index, "runs", fail)
         texts = (made.id, made.id.upper(), "20270115")
         assert [runs.find(text) for text in texts] == [made.id] * 3
-        assert [finder.named_run(text, store.repository, store.index) for text in texts] == [None] * 3
+        assert [finder.named_run(text, store.repository, store.index) for text in texts] == [
+            None
+        ] * 3
 
 
 @pytest.mark.parametrize("end", ["\u2028", "\x85"], ids=ascii)
-def test_a_ref_of_others_with_an_end_of_a_line_in_its_name_names_none_of_ours(plain: Store, main_checkout: Checkout, end: str) -> None:
+def test_a_ref_of_others_with_an_end_of_a_line_in_its_name_names_none_of_ours(
+    plain: Store, main_checkout: Checkout, end: str
+) -> None:
     made = plain.record("a-complete", {})
-    main_checkout.git("update-ref", f"refs/checkpoints/abcd{end}{made.id}", f"refs/checkpoints/{made.id}")
-    assert refused(lambda: plain.find("abcd")) == (NotFoundError, "no checkpoint, run or commit goes by 'abcd'", LIST, None)
+    main_checkout.git(
+        "update-ref", f"refs/checkpoints/abcd{end}{made.id}", f"refs/checkpoints/{made.id}"
+    )
+    assert refused(lambda: plain.find("abcd")) == (
+        NotFoundError,
+        "no checkpoint, run or commit goes by 'abcd'",
+        LIST,
+        None,
+    )
     assert plain.find(made.id[:8]) == made.id

@@ -30,10 +30,14 @@ def names(here: Checkout, tree: str | None) -> list[str]:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    return {
+        str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()
+    }
 
 
-def test_a_git_directory_of_another_name_is_not_captured(moved: Checkout, make_store: MakeStore) -> None:
+def test_a_git_directory_of_another_name_is_not_captured(
+    moved: Checkout, make_store: MakeStore
+) -> None:
     store = make_store(moved)
     moved.write("new", "1\n")
     made = store.save("a-complete", {})
@@ -52,7 +56,9 @@ def test_a_git_directory_of_another_name_is_not_captured(moved: Checkout, make_s
 
 
 @pytest.mark.parametrize("how", ["variables", "core.worktree"])
-def test_dotfiles_are_saved_and_restored(main_checkout: Checkout, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dotfiles_are_saved_and_restored(
+    main_checkout: Checkout, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home, git_dir = tmp_path / "dot home", tmp_path / "dot home/.config/vcsh/repo.d/dot.git"
     (home / "Documents").mkdir(parents=True)
     main_checkout.git("init", "--quiet", "--bare", str(git_dir))
@@ -85,7 +91,9 @@ def test_dotfiles_are_saved_and_restored(main_checkout: Checkout, tmp_path: Path
     assert (Path(opened.path) / ".bashrc").read_text() == "2\n"
 
 
-def test_what_an_older_checkpoint_has_in_the_git_directory_is_left_out(moved: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+def test_what_an_older_checkpoint_has_in_the_git_directory_is_left_out(
+    moved: Checkout, make_store: MakeStore, tmp_path: Path
+) -> None:
     moved.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "side"))
     side = Checkout(tmp_path / "side", moved.path)
     side.write(".cfg/hooks/post-commit", "#!/bin/sh\ntouch ran\n")
@@ -97,14 +105,21 @@ def test_what_an_older_checkpoint_has_in_the_git_directory_is_left_out(moved: Ch
     before = contents(moved.path / ".cfg/hooks"), (moved.path / ".cfg/config").read_bytes()
     store = make_store(moved)
     done = restore(inside(store), made)
-    assert done.remarks == ["left out, as they lie in the directory of a repository: .cfg/config, .cfg/hooks/post-commit"]
-    assert (contents(moved.path / ".cfg/hooks"), (moved.path / ".cfg/config").read_bytes()) == before
+    assert done.remarks == [
+        "left out, as they lie in the directory of a repository: .cfg/config, .cfg/hooks/post-commit"
+    ]
+    assert (
+        contents(moved.path / ".cfg/hooks"),
+        (moved.path / ".cfg/config").read_bytes(),
+    ) == before
     assert ((moved.path / "new").read_text(), (moved.path / ".cfg/made").exists()) == ("1\n", False)
     undo(inside(store))
     assert not (moved.path / "new").exists()
 
 
-def test_a_bare_repository_is_listed_and_left_alone(store: Store, checkout: Checkout, make_checkout: Callable[..., Checkout]) -> None:
+def test_a_bare_repository_is_listed_and_left_alone(
+    store: Store, checkout: Checkout, make_checkout: Callable[..., Checkout]
+) -> None:
     made = store.save("a-complete", {})
     inner = make_checkout("inner")
     head = inner.commit("first")
@@ -122,7 +137,9 @@ def test_a_bare_repository_is_listed_and_left_alone(store: Store, checkout: Chec
     assert contents(checkout.path / "deep/srv.git") == before
 
 
-def test_restore_writes_no_files_into_a_bare_repository(plain: Store, main_checkout: Checkout) -> None:
+def test_restore_writes_no_files_into_a_bare_repository(
+    plain: Store, main_checkout: Checkout
+) -> None:
     main_checkout.write("srv.git/HEAD", "ref: refs/heads/gone\n")
     main_checkout.write("srv.git/refs/heads/gone", "0" * 40)
     made = plain.save("a-complete", {})
@@ -131,11 +148,15 @@ def test_restore_writes_no_files_into_a_bare_repository(plain: Store, main_check
     main_checkout.git("init", "--quiet", "--bare", "srv.git")
     before = contents(main_checkout.path / "srv.git")
     done = restore(inside(plain), made)
-    assert done.remarks == ["left out, as they lie in the directory of a repository: srv.git/HEAD, srv.git/refs/heads/gone"]
+    assert done.remarks == [
+        "left out, as they lie in the directory of a repository: srv.git/HEAD, srv.git/refs/heads/gone"
+    ]
     assert contents(main_checkout.path / "srv.git") == before
 
 
-def test_a_bare_repository_that_is_tracked_is_captured(plain: Store, main_checkout: Checkout) -> None:
+def test_a_bare_repository_that_is_tracked_is_captured(
+    plain: Store, main_checkout: Checkout
+) -> None:
     """As those that tests of other programs work with."""
     main_checkout.git("init", "--quiet", "--bare", "fixture.git")
     main_checkout.write("fixture.git/refs/heads/main", "0" * 40)

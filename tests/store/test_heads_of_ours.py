@@ -61,11 +61,17 @@ class TestWritten:
 
     def test_of_ours_those_alone_newest_first(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
-        assert oids(module.chain(store.index, store.repository, RUN)) == [runs.ours[1], runs.ours[0]]
+        assert oids(module.chain(store.index, store.repository, RUN)) == [
+            runs.ours[1],
+            runs.ours[0],
+        ]
 
     def test_of_others_all(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
-        assert oids(module.chain(store.index, store.repository, OTHER)) == [runs.others[1], runs.others[0]]
+        assert oids(module.chain(store.index, store.repository, OTHER)) == [
+            runs.others[1],
+            runs.others[0],
+        ]
 
     def test_of_none_nothing(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
@@ -101,8 +107,13 @@ class TestNewest:
 
     def test_of_several_in_one_go(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
-        found = module.newest_of(store.index, store.repository, {OTHER, RUN, "20270115-080009-nobody"})
-        assert {run: entry.oid for run, entry in found.items()} == {RUN: runs.ours[1], OTHER: runs.others[1]}
+        found = module.newest_of(
+            store.index, store.repository, {OTHER, RUN, "20270115-080009-nobody"}
+        )
+        assert {run: entry.oid for run, entry in found.items()} == {
+            RUN: runs.ours[1],
+            OTHER: runs.others[1],
+        }
         assert module.newest_of(store.index, store.repository, ()) == {}
 
     def test_of_several_only_those_that_are_asked_for(self, plain: Store, runs: Runs) -> None:
@@ -120,7 +131,10 @@ class TestRead:
         with pytest.raises(NotFoundError) as caught:
             inside(plain).heads.head("20270115-080009-nobody")
         said = caught.value
-        assert (said.message, said.hint) == ("no run 20270115-080009-nobody", "see which there are: git ckpt list")
+        assert (said.message, said.hint) == (
+            "no run 20270115-080009-nobody",
+            "see which there are: git ckpt list",
+        )
 
     def test_whose_it_is(self, plain: Store, main_checkout: Checkout, runs: Runs) -> None:
         heads = inside(plain).heads
@@ -128,7 +142,9 @@ class TestRead:
         main_checkout.git("update-ref", HEAD, runs.fetched)
         assert [*found, heads.is_ours(RUN)] == [True, False, False, False, False]
 
-    def test_what_is_no_run_id_is_not_asked_of_git(self, make_store: MakeStore, main_checkout: Checkout, runs: Runs) -> None:
+    def test_what_is_no_run_id_is_not_asked_of_git(
+        self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
+    ) -> None:
         """A line break would make two questions of it, and the second answer that of the next question."""
         main_checkout.git("pack-refs", "--all")
         heads = inside(make_store(main_checkout)).heads
@@ -141,28 +157,38 @@ class TestMovedUp:
     def head(self, checkout: Checkout, ref: str = HEAD) -> str | None:
         return checkout.refs(ref).get(ref)
 
-    def test_of_ours_up_to_ours(self, make_store: MakeStore, main_checkout: Checkout, runs: Runs) -> None:
+    def test_of_ours_up_to_ours(
+        self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
+    ) -> None:
         main_checkout.git("update-ref", HEAD, runs.ours[0])
         inside(make_store(main_checkout)).heads.move_up(RUN)
         assert self.head(main_checkout) == runs.ours[1]
 
-    def test_of_ours_that_is_the_newest_of_ours_stays(self, make_store: MakeStore, main_checkout: Checkout, runs: Runs) -> None:
+    def test_of_ours_that_is_the_newest_of_ours_stays(
+        self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
+    ) -> None:
         before = main_checkout.fingerprint()
         inside(make_store(main_checkout)).heads.move_up(RUN)
         assert main_checkout.fingerprint() == before
 
-    def test_one_that_is_gone_comes_back_at_the_newest_of_ours(self, make_store: MakeStore, main_checkout: Checkout, runs: Runs) -> None:
+    def test_one_that_is_gone_comes_back_at_the_newest_of_ours(
+        self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
+    ) -> None:
         main_checkout.git("update-ref", "-d", HEAD)
         inside(make_store(main_checkout)).heads.move_up(RUN)
         assert self.head(main_checkout) == runs.ours[1]
 
-    def test_one_that_somebody_has_set_to_his_goes_on_to_his(self, make_store: MakeStore, main_checkout: Checkout, runs: Runs) -> None:
+    def test_one_that_somebody_has_set_to_his_goes_on_to_his(
+        self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
+    ) -> None:
         newest = fetch(main_checkout, runs.ours[1], 4)
         main_checkout.git("update-ref", HEAD, runs.fetched)
         inside(make_store(main_checkout)).heads.move_up(RUN)
         assert self.head(main_checkout) == newest
 
-    def test_of_a_run_of_others_up_to_its_newest(self, make_store: MakeStore, main_checkout: Checkout, runs: Runs) -> None:
+    def test_of_a_run_of_others_up_to_its_newest(
+        self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
+    ) -> None:
         other = f"refs/ckpt/runs/{OTHER}"
         heads = inside(make_store(main_checkout)).heads
         main_checkout.git("update-ref", other, runs.others[0])
@@ -173,7 +199,11 @@ class TestMovedUp:
         assert self.head(main_checkout, other) == runs.others[1]
 
     def test_by_an_update_that_expects_what_was_seen(
-        self, make_store: MakeStore, main_checkout: Checkout, runs: Runs, monkeypatch: pytest.MonkeyPatch
+        self,
+        make_store: MakeStore,
+        main_checkout: Checkout,
+        runs: Runs,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         heads = inside(make_store(main_checkout)).heads
         made: list[tuple[str, str, str]] = []
@@ -188,7 +218,9 @@ class TestMovedUp:
         heads.move_up(RUN)
         assert made == [(HEAD, runs.ours[1], runs.ours[0]), (HEAD, runs.ours[1], "")]
 
-    def test_one_that_was_moved_is_noted_as_such(self, make_store: MakeStore, main_checkout: Checkout, runs: Runs) -> None:
+    def test_one_that_was_moved_is_noted_as_such(
+        self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
+    ) -> None:
         heads = inside(make_store(main_checkout)).heads
         heads.move_up(RUN)
         main_checkout.git("update-ref", HEAD, runs.ours[0])

@@ -26,13 +26,19 @@ class TestHeldLocks:
         before = main_checkout.fingerprint()
         with pytest.raises(LockHeld) as caught:
             store.record("a-complete", {}, run=run)
-        assert (caught.value.path, caught.value.message, caught.value.exit_code) == (str(lock), f"another process holds {lock}", 11)
+        assert (caught.value.path, caught.value.message, caught.value.exit_code) == (
+            str(lock),
+            f"another process holds {lock}",
+            11,
+        )
         assert (lock.exists(), main_checkout.fingerprint()) == (True, before)
         store.record("b-complete", {})
         lock.unlink()
         assert store.record("a-complete", {}, run=run).sequence == 2
 
-    def test_of_the_notes(self, main_checkout: Checkout, make_store: MakeStore, adapter: str) -> None:
+    def test_of_the_notes(
+        self, main_checkout: Checkout, make_store: MakeStore, adapter: str
+    ) -> None:
         lock = main_checkout.path / ".git" / "refs/notes/checkpoints.lock"
         lock.parent.mkdir()
         lock.touch()
@@ -49,10 +55,19 @@ class TestHeldLocks:
         store.close()
         assert notes(main_checkout) == {head: [made.id]}
 
-    def test_of_packed_refs_and_of_other_checkpoints(self, main_checkout: Checkout, make_store: MakeStore, adapter: str) -> None:
+    def test_of_packed_refs_and_of_other_checkpoints(
+        self, main_checkout: Checkout, make_store: MakeStore, adapter: str
+    ) -> None:
         store = make_store(main_checkout, adapter)
         store.record("a-complete", {})
-        places = ["packed-refs", f"refs/checkpoints/{nth(1)}", f"refs/keep/ckpt/{nth(1)}", f"refs/ckpt/trees/{nth(99)}", "HEAD", "index"]
+        places = [
+            "packed-refs",
+            f"refs/checkpoints/{nth(1)}",
+            f"refs/keep/ckpt/{nth(1)}",
+            f"refs/ckpt/trees/{nth(99)}",
+            "HEAD",
+            "index",
+        ]
         locks = [main_checkout.path / ".git" / f"{place}.lock" for place in places]
         for lock in locks:
             lock.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +77,9 @@ class TestHeldLocks:
         assert require_whole(main_checkout).keys() == {nth(1), nth(2)}
         assert all(lock.exists() for lock in locks)
 
-    def test_of_reftables(self, newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+    def test_of_reftables(
+        self, newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore
+    ) -> None:
         checkout = make_checkout("tables", "--ref-format=reftable")
         checkout.commit("first", README="hello\n")
         store = make_store(checkout)

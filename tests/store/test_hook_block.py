@@ -25,7 +25,9 @@ class TestBlock:
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("shell", ["sh", "dash", "bash", "ksh", "zsh", "busybox"])
     @pytest.mark.parametrize("options", ["", "-eu", "-euxC"])
-    def test_every_shell_runs_it(self, shell: str, options: str, standin: StandIn, tmp_path: Path) -> None:
+    def test_every_shell_runs_it(
+        self, shell: str, options: str, standin: StandIn, tmp_path: Path
+    ) -> None:
         if shutil.which(shell) is None:
             pytest.skip(f"no {shell} on this machine")
         program = [shell, "sh"] if shell == "busybox" else [shell]
@@ -45,28 +47,43 @@ class TestBlock:
         assert (run.returncode, run.stdout) == (0, b"0:2:a b:*\nthe list")
         assert standin.calls() == [["post-rewrite", "a b", "*", ""]]
 
-    def test_a_shell_that_stops_at_errors_goes_on_when_even_the_complaint_fails(self, standin: StandIn, tmp_path: Path) -> None:
+    def test_a_shell_that_stops_at_errors_goes_on_when_even_the_complaint_fails(
+        self, standin: StandIn, tmp_path: Path
+    ) -> None:
         script = tmp_path / "script"
         script.write_bytes(Pin("/nowhere/python", "/nowhere").block("post-commit") + b"\necho on\n")
-        run = subprocess.run(f"exec 2>&-; sh -e {shlex.quote(str(script))}", shell=True, capture_output=True, check=False)
+        run = subprocess.run(
+            f"exec 2>&-; sh -e {shlex.quote(str(script))}",
+            shell=True,
+            capture_output=True,
+            check=False,
+        )
         assert (run.returncode, run.stdout) == (0, b"on\n")
 
     def test_what_runs_can_be_read_back(self, standin: StandIn) -> None:
         pin = Pin("/opt/my python's/bin/python", "/opt/lib\nwith -I # and 'quotes'")
-        assert [files.pinned(os.fsdecode(pin.block(event, created=True))) for event in EVENTS] == [pin] * 5
+        assert [files.pinned(os.fsdecode(pin.block(event, created=True))) for event in EVENTS] == [
+            pin
+        ] * 5
         assert [files.pinned(pin.command(event)) for event in EVENTS] == [pin] * 5
         assert files.pinned("git ckpt hook post-commit") is None
         assert files.pinned("it's") is None
 
     def test_a_wheel_brings_its_templates_along(self, tmp_path: Path) -> None:
         site = tmp_path / "site-packages"
-        shutil.copytree(os.path.join(PACKAGE_DIR, "gitckpt"), site / "gitckpt", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            os.path.join(PACKAGE_DIR, "gitckpt"),
+            site / "gitckpt",
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
         (site / "hooks").mkdir()
         (site / "hooks" / "block.sh").write_text("somebody else's package")
         code = "from gitckpt.store.hooks import files; print(files.Pin('/p', '/d').block('e').decode())"
         code = f"import sys; sys.path.insert(0, sys.argv[1]); {code}"
         shutil.copytree(os.path.join(PACKAGE_DIR, "hooks"), site / "gitckpt" / "hooks")
-        run = subprocess.run([sys.executable, "-I", "-c", code, site], capture_output=True, check=True, text=True)
+        run = subprocess.run(
+            [sys.executable, "-I", "-c", code, site], capture_output=True, check=True, text=True
+        )
         assert run.stdout == Pin("/p", "/d").block("e").decode() + "\n"
 
     def test_the_text_in_full(self) -> None:
@@ -82,12 +99,18 @@ fi
         comment = "# Records a checkpoint. Written by `git ckpt init`, taken out by `git ckpt uninit`; what you change in here is lost.\n"
         created = "# This file was created by `git ckpt init`.\n"
         pin = Pin("/p/python", "/a b")
-        assert pin.block("post-merge").decode() == f"# >>> gitckpt >>>\n{comment}{code}# <<< gitckpt <<<"
+        assert (
+            pin.block("post-merge").decode()
+            == f"# >>> gitckpt >>>\n{comment}{code}# <<< gitckpt <<<"
+        )
         sourced = code.replace(
             """sh '/a b/hooks/hook.sh' post-merge /p/python '/a b' "$@" <""",
             """(set -- post-merge /p/python '/a b' "$@"; . '/a b/hooks/hook.sh') <""",
         )
-        assert pin.block("post-merge", created=True).decode() == f"# >>> gitckpt >>>\n{created}{comment}{sourced}# <<< gitckpt <<<"
+        assert (
+            pin.block("post-merge", created=True).decode()
+            == f"# >>> gitckpt >>>\n{created}{comment}{sourced}# <<< gitckpt <<<"
+        )
         assert pin.command("post-merge") == f"gitckpt() {{\n{code}}}\ngitckpt"
 
 
@@ -108,7 +131,15 @@ HOOK_TEXTS = st.builds(
         st.one_of(
             st.binary(max_size=30),
             st.sampled_from(
-                [b"# >>> gitckpt >>>", b"# <<< gitckpt <<<", b"echo \xff\xfe", b"exit 1", b"#!/bin/sh", b"", b"  # >>> gitckpt >>>"]
+                [
+                    b"# >>> gitckpt >>>",
+                    b"# <<< gitckpt <<<",
+                    b"echo \xff\xfe",
+                    b"exit 1",
+                    b"#!/bin/sh",
+                    b"",
+                    b"  # >>> gitckpt >>>",
+                ]
             ),
         ),
         max_size=6,
@@ -135,15 +166,27 @@ class TestBytes:
         renewed = installed.with_block("post-commit", new)
         assert renewed is not None
         assert renewed.data is not None
-        assert renewed.data == change.data.replace(old.block("post-commit"), new.block("post-commit"))
+        assert renewed.data == change.data.replace(
+            old.block("post-commit"), new.block("post-commit")
+        )
         for data in (change.data, renewed.data):
             back = files.HookFile(file.path, data, mode, "").without_block("post-commit")
             assert back is not None
             assert (back.data, back.mode) == (text, mode)
 
-    @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(texts=st.dictionaries(st.sampled_from(EVENTS), st.tuples(HOOK_TEXTS, st.sampled_from([0o755, 0o700, 0o644]))))
-    def test_the_whole_way_leaves_no_trace(self, texts: dict[str, tuple[bytes, int]], main_checkout: Checkout, standin: StandIn) -> None:
+    @settings(
+        max_examples=examples(15),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+    @given(
+        texts=st.dictionaries(
+            st.sampled_from(EVENTS), st.tuples(HOOK_TEXTS, st.sampled_from([0o755, 0o700, 0o644]))
+        )
+    )
+    def test_the_whole_way_leaves_no_trace(
+        self, texts: dict[str, tuple[bytes, int]], main_checkout: Checkout, standin: StandIn
+    ) -> None:
         shutil.rmtree(hooks_of(main_checkout), ignore_errors=True)
         for event, (text, mode) in texts.items():
             if files.HookFile("", text, mode, "").block is None:

@@ -20,7 +20,14 @@ from tests.store.hook_standin import USER_TEXT, StandIn, put_hook, version_for
 
 
 def git_streams(checkout: Checkout, *args: str, **env: str) -> tuple[int, str, str]:
-    done = subprocess.run([git_executable(), *args], cwd=checkout.path, capture_output=True, env=os.environ | env, check=False, text=True)
+    done = subprocess.run(
+        [git_executable(), *args],
+        cwd=checkout.path,
+        capture_output=True,
+        env=os.environ | env,
+        check=False,
+        text=True,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -41,10 +48,29 @@ def branch_off(checkout: Checkout, name: str) -> None:
 def auto_gc(checkout: Checkout, **env: str) -> tuple[int, str, str]:
     """Lets git clean up in a repository that is in need of it."""
     for number in range(2):
-        checkout.git("-c", "core.hooksPath=/dev/null", "commit", "--quiet", "--allow-empty", "-m", str(number), env={"GITCKPT_SKIP": "1"})
+        checkout.git(
+            "-c",
+            "core.hooksPath=/dev/null",
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            str(number),
+            env={"GITCKPT_SKIP": "1"},
+        )
         checkout.git("repack", "--quiet")
     return git_streams(
-        checkout, "-c", "gc.auto=1000", "-c", "gc.autoPackLimit=1", "-c", "gc.autoDetach=false", "gc", "--auto", "--quiet", **env
+        checkout,
+        "-c",
+        "gc.auto=1000",
+        "-c",
+        "gc.autoPackLimit=1",
+        "-c",
+        "gc.autoDetach=false",
+        "gc",
+        "--auto",
+        "--quiet",
+        **env,
     )
 
 
@@ -53,7 +79,9 @@ def packs(checkout: Checkout) -> int:
 
 
 class TestEvents:
-    def test_each_event_reaches_gitckpt_with_its_arguments(self, way: str, checkout: Checkout, standin: StandIn) -> None:
+    def test_each_event_reaches_gitckpt_with_its_arguments(
+        self, way: str, checkout: Checkout, standin: StandIn
+    ) -> None:
         standin.install(discover(str(checkout.path)), way, version_for(way))
 
         checkout.commit("one")
@@ -87,22 +115,34 @@ class TestEvents:
         assert auto_gc(checkout) == (0, "", "")
         assert standin.calls() == [["pre-auto-gc", ""]]
 
-    def test_the_users_text_keeps_arguments_input_output_and_exit_status(self, way: str, checkout: Checkout, standin: StandIn) -> None:
+    def test_the_users_text_keeps_arguments_input_output_and_exit_status(
+        self, way: str, checkout: Checkout, standin: StandIn
+    ) -> None:
         for event in EVENTS:
             put_hook(checkout, event, USER_TEXT)
-        checkout.git("notes", "--ref=checkpoints", "add", "-m", "so that git does not warn of a missing notes ref")
+        checkout.git(
+            "notes",
+            "--ref=checkpoints",
+            "add",
+            "-m",
+            "so that git does not warn of a missing notes ref",
+        )
         without = git_streams(checkout, "commit", "--quiet", "--amend", "-m", "amended")
         old = checkout.git("rev-parse", "HEAD")
         standin.install(discover(str(checkout.path)), way, version_for(way))
 
-        code, out, err = git_streams(checkout, "commit", "--quiet", "--amend", "-m", "amended again")
+        code, out, err = git_streams(
+            checkout, "commit", "--quiet", "--amend", "-m", "amended again"
+        )
 
         new = checkout.git("rev-parse", "HEAD")
         assert (code, out, err) == (0, "", f"mine: \nmine: amend\n{old} {new}\n")
         assert without[0] == 0
         assert standin.calls() == [["post-commit", ""], ["post-rewrite", "amend", ""]]
 
-    def test_a_veto_of_the_user_stays_the_last_word(self, way: str, checkout: Checkout, standin: StandIn) -> None:
+    def test_a_veto_of_the_user_stays_the_last_word(
+        self, way: str, checkout: Checkout, standin: StandIn
+    ) -> None:
         path = put_hook(checkout, "pre-auto-gc", "#!/bin/sh\nexit 1\n")
         standin.install(discover(str(checkout.path)), way, version_for(way))
 
@@ -115,10 +155,18 @@ class TestEvents:
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("trouble", ["fails", "python", "package"])
-    def test_trouble_of_ours_never_becomes_the_hooks(self, trouble: str, way: str, checkout: Checkout, standin: StandIn) -> None:
+    def test_trouble_of_ours_never_becomes_the_hooks(
+        self, trouble: str, way: str, checkout: Checkout, standin: StandIn
+    ) -> None:
         python = checkout.main.parent / "python"
         python.symlink_to(sys.executable)
-        install(discover(str(checkout.path)), version=version_for(way), mode=way, python=str(python), package_dir=str(standin.dir))
+        install(
+            discover(str(checkout.path)),
+            version=version_for(way),
+            mode=way,
+            python=str(python),
+            package_dir=str(standin.dir),
+        )
         missing = ""
         if trouble == "python":
             python.unlink()
@@ -137,17 +185,34 @@ class TestEvents:
         assert gc == (0, "", said.format("pre-auto-gc", missing))
         assert packs(checkout) == 1
 
-    @pytest.mark.parametrize(("value", "is_called"), [("1", False), ("yes", False), ("", True), ("0", True)])
-    def test_a_variable_skips_it(self, value: str, is_called: bool, way: str, main_checkout: Checkout, standin: StandIn) -> None:
+    @pytest.mark.parametrize(
+        ("value", "is_called"), [("1", False), ("yes", False), ("", True), ("0", True)]
+    )
+    def test_a_variable_skips_it(
+        self, value: str, is_called: bool, way: str, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         standin.install(discover(str(main_checkout.path)), way, version_for(way))
-        main_checkout.git("commit", "--quiet", "--allow-empty", "-m", "one", env={"GITCKPT_SKIP": value})
+        main_checkout.git(
+            "commit", "--quiet", "--allow-empty", "-m", "one", env={"GITCKPT_SKIP": value}
+        )
         assert standin.calls() == ([["post-commit", ""]] if is_called else [])
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
-        "name", ["a b", 'it\'s "quoted" $HOME `id` \\', "new\nline", "naïve-日本", "@EVENT@ -I", "lefthook", "ckpt hook post-commit"]
+        "name",
+        [
+            "a b",
+            'it\'s "quoted" $HOME `id` \\',
+            "new\nline",
+            "naïve-日本",
+            "@EVENT@ -I",
+            "lefthook",
+            "ckpt hook post-commit",
+        ],
     )
-    def test_any_path_is_right(self, name: str, way: str, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_any_path_is_right(
+        self, name: str, way: str, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         standin = StandIn(tmp_path / name)
         python = tmp_path / name / "python"
         python.symlink_to(sys.executable)
@@ -162,14 +227,18 @@ class TestEvents:
         assert (first.mode, again) == (way, Installation(way, [], []))
         assert inspect(repository, **args) == []  # type: ignore[arg-type]
 
-    def test_bytes_that_are_no_text_are_right_in_paths(self, way: str, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_bytes_that_are_no_text_are_right_in_paths(
+        self, way: str, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         standin = StandIn(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")))
         standin.install(discover(str(main_checkout.path)), way, version_for(way))
         main_checkout.git("commit", "--quiet", "--allow-empty", "-m", "one")
         assert standin.calls() == [["post-commit", ""]]
         assert standin.inspect(discover(str(main_checkout.path)), version_for(way)) == []
 
-    def test_a_repository_with_an_odd_name_works(self, way: str, make_checkout: Callable[..., Checkout], standin: StandIn) -> None:
+    def test_a_repository_with_an_odd_name_works(
+        self, way: str, make_checkout: Callable[..., Checkout], standin: StandIn
+    ) -> None:
         checkout = make_checkout("it's a\nproject $HOME")
         standin.install(discover(str(checkout.path)), way, version_for(way))
         checkout.commit("one")

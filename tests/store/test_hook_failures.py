@@ -17,11 +17,21 @@ from gitckpt.store.hooks import files as hook_files
 from gitckpt.store.hooks.files import EVENTS, FileChange
 from gitckpt.store.hooks.installation import install, uninstall
 from tests.conftest import Checkout
-from tests.store.hook_standin import OLD, USER_TEXT, StandIn, everything, hooks_of, put_hook, version_for
+from tests.store.hook_standin import (
+    OLD,
+    USER_TEXT,
+    StandIn,
+    everything,
+    hooks_of,
+    put_hook,
+    version_for,
+)
 
 
 class TestFailures:
-    def test_a_directory_that_cannot_be_written(self, mortal: None, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_a_directory_that_cannot_be_written(
+        self, mortal: None, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         put_hook(main_checkout, "post-merge", USER_TEXT)
         hooks = hooks_of(main_checkout)
         before = everything(main_checkout)
@@ -32,17 +42,23 @@ class TestFailures:
         finally:
             hooks.chmod(0o755)
         assert caught.value.message == f"cannot write {hooks}/post-commit: Permission denied"
-        assert caught.value.hint == f"make it writable, and run the command again: chmod u+w {hooks}"
+        assert (
+            caught.value.hint == f"make it writable, and run the command again: chmod u+w {hooks}"
+        )
         assert everything(main_checkout) == before
 
-    def test_a_file_that_cannot_be_read(self, mortal: None, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_a_file_that_cannot_be_read(
+        self, mortal: None, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         path = put_hook(main_checkout, "post-merge", USER_TEXT, 0o000)
         with pytest.raises(RepositoryError) as caught:
             standin.install(discover(str(main_checkout.path)))
         assert caught.value.message == f"cannot read {path}: Permission denied"
         assert [file.name for file in hooks_of(main_checkout).iterdir()] == ["post-merge"]
 
-    def test_a_locked_configuration_takes_the_files_back(self, way: str, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_a_locked_configuration_takes_the_files_back(
+        self, way: str, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         put_hook(main_checkout, "post-merge", USER_TEXT)
         lock = main_checkout.path / ".git" / "config.lock"
         lock.touch()
@@ -80,15 +96,22 @@ class TestFailures:
         (tmp_path / "post-rewrite").mkdir()
         files = [hook_files.read(str(tmp_path / name)) for name in EVENTS]
         new = [b"new", None, b"created", b"in the way of a directory"]
-        changes = [FileChange(file, data, 0o755, "") for file, data in zip(files, new, strict=False)]
+        changes = [
+            FileChange(file, data, 0o755, "") for file, data in zip(files, new, strict=False)
+        ]
         before = {path.name: path.lstat().st_mode for path in tmp_path.iterdir()}
         with pytest.raises(RepositoryError) as caught, ExitStack() as undo:
             hook_files.apply(changes, undo)
         assert caught.value.message == f"cannot write {tmp_path}/post-rewrite: Is a directory"
         assert {path.name: path.lstat().st_mode for path in tmp_path.iterdir()} == before
-        assert ((tmp_path / "post-commit").read_text(), (tmp_path / "post-merge").read_text()) == ("old", "to be removed")
+        assert ((tmp_path / "post-commit").read_text(), (tmp_path / "post-merge").read_text()) == (
+            "old",
+            "to be removed",
+        )
 
-    def test_a_file_in_the_place_of_the_directory(self, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_a_file_in_the_place_of_the_directory(
+        self, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         repository = discover(str(main_checkout.path))
         standin.install(repository, "none")
         before = everything(main_checkout)
@@ -110,7 +133,9 @@ class TestFailures:
 
 
 @pytest.mark.long
-def test_a_disk_that_fails_to_flush_leaves_no_setting_behind(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_to_flush_leaves_no_setting_behind(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is written and not flushed is taken back as well: left alone, it would count as the user's own."""
     really, before = os.fsync, main_checkout.git("config", "--local", "--list")
     for at in range(1, 60):

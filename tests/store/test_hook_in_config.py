@@ -13,11 +13,22 @@ from gitckpt.model.errors import Finding, UsageError
 from gitckpt.store.hooks.files import EVENTS
 from gitckpt.store.hooks.installation import Installation, uninstall
 from tests.conftest import Checkout
-from tests.store.hook_standin import NEW, NOTES_CHANGES, OLD, USER_TEXT, StandIn, everything, hooks_of, put_hook
+from tests.store.hook_standin import (
+    NEW,
+    NOTES_CHANGES,
+    OLD,
+    USER_TEXT,
+    StandIn,
+    everything,
+    hooks_of,
+    put_hook,
+)
 
 
 class TestConfigHooks:
-    def test_they_need_no_file_and_work_beside_core_hooks_path(self, new_git: None, checkout: Checkout, standin: StandIn) -> None:
+    def test_they_need_no_file_and_work_beside_core_hooks_path(
+        self, new_git: None, checkout: Checkout, standin: StandIn
+    ) -> None:
         checkout.git("config", "core.hooksPath", "/dev/null")
         before = everything(checkout)
         repository = discover(str(checkout.path))
@@ -25,7 +36,12 @@ class TestConfigHooks:
         done = standin.install(repository, version=NEW)
 
         assert done == Installation(
-            "config", [*(f"{event}: set hook.gitckpt-{event} in the configuration" for event in EVENTS), *NOTES_CHANGES], []
+            "config",
+            [
+                *(f"{event}: set hook.gitckpt-{event} in the configuration" for event in EVENTS),
+                *NOTES_CHANGES,
+            ],
+            [],
         )
         assert everything(checkout)["hooks"] == before["hooks"]
         assert standin.inspect(repository, NEW) == []
@@ -40,7 +56,9 @@ class TestConfigHooks:
         ]
         assert everything(checkout) == before
 
-    def test_a_newer_git_moves_the_hooks_into_the_configuration(self, new_git: None, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_a_newer_git_moves_the_hooks_into_the_configuration(
+        self, new_git: None, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         repository = discover(str(main_checkout.path))
         path = put_hook(main_checkout, "post-merge", USER_TEXT)
         standin.install(repository, version=OLD)
@@ -67,8 +85,14 @@ class TestConfigHooks:
         before = everything(main_checkout)
         with pytest.raises(UsageError) as caught:
             standin.install(discover(str(main_checkout.path)), "config")
-        assert caught.value.message == "git 2.39.5 takes no hooks from its configuration; 2.54 is the first that does"
-        assert caught.value.hint == "install a newer git, or choose another way: files, external or auto"
+        assert (
+            caught.value.message
+            == "git 2.39.5 takes no hooks from its configuration; 2.54 is the first that does"
+        )
+        assert (
+            caught.value.hint
+            == "install a newer git, or choose another way: files, external or auto"
+        )
         assert everything(main_checkout) == before
 
     def test_what_is_wrong_with_them(self, main_checkout: Checkout, standin: StandIn) -> None:
@@ -76,13 +100,25 @@ class TestConfigHooks:
         standin.install(repository, version=NEW)
         main_checkout.git("config", "--unset", "hook.gitckpt-post-commit.command")
         main_checkout.git("config", "--unset", "hook.gitckpt-post-merge.event")
-        main_checkout.git("config", "hook.gitckpt-post-rewrite.enabled", "")  # git takes that for false
+        main_checkout.git(
+            "config", "hook.gitckpt-post-rewrite.enabled", ""
+        )  # git takes that for false
         main_checkout.git("config", "hook.gitckpt-pre-auto-gc.command", "git ckpt hook pre-auto-gc")
         path = put_hook(main_checkout, "post-applypatch", 'git ckpt hook post-applypatch "$@"')
         twice = f"post-applypatch calls gitckpt twice: {path} has a line for it, too; take that line out"
         assert standin.inspect(repository, NEW) == [
-            Finding("hook-missing", "hook.gitckpt-post-commit", "post-commit does not call gitckpt", "git ckpt init"),
-            Finding("hook-missing", "hook.gitckpt-post-merge", "post-merge does not call gitckpt", "git ckpt init"),
+            Finding(
+                "hook-missing",
+                "hook.gitckpt-post-commit",
+                "post-commit does not call gitckpt",
+                "git ckpt init",
+            ),
+            Finding(
+                "hook-missing",
+                "hook.gitckpt-post-merge",
+                "post-merge does not call gitckpt",
+                "git ckpt init",
+            ),
             Finding(
                 "hook-twice",
                 "hook.gitckpt-post-applypatch",
@@ -103,7 +139,12 @@ class TestConfigHooks:
         ]
         assert standin.install(repository, version=NEW).advice == [twice]
         assert standin.inspect(repository, OLD) == [
-            Finding("hook-missing", "ckpt.hooks", "git 2.39.5 ignores the hooks that are set in its configuration", "git ckpt init")
+            Finding(
+                "hook-missing",
+                "ckpt.hooks",
+                "git 2.39.5 ignores the hooks that are set in its configuration",
+                "git ckpt init",
+            )
         ]
 
 
@@ -114,7 +155,10 @@ class TestSettings:
         [
             ("", NOTES_CHANGES),
             ("[notes]\n\trewriteRef = refs/notes/mine\n", [NOTES_CHANGES[0], NOTES_CHANGES[2]]),
-            ("[notes]\n\t# how I like it\n\trewriteMode = overwrite\n", [NOTES_CHANGES[0], NOTES_CHANGES[2]]),
+            (
+                "[notes]\n\t# how I like it\n\trewriteMode = overwrite\n",
+                [NOTES_CHANGES[0], NOTES_CHANGES[2]],
+            ),
             ("[notes]\n\trewriteRef = refs/notes/checkpoints\n", NOTES_CHANGES[2:]),
             ("[notes]\n\trewriteRef = refs/notes/*\n", NOTES_CHANGES[2:]),
             ("[gc]\n\tcruftPacks = false\n", NOTES_CHANGES[:2]),
@@ -122,7 +166,9 @@ class TestSettings:
         ],
     )
     @pytest.mark.parametrize("mode", ["files", "none"])
-    def test_what_the_user_has_set_stays(self, mode: str, config: str, changed: list[str], checkout: Checkout, standin: StandIn) -> None:
+    def test_what_the_user_has_set_stays(
+        self, mode: str, config: str, changed: list[str], checkout: Checkout, standin: StandIn
+    ) -> None:
         path = checkout.main / ".git" / "config"
         path.write_text(path.read_text() + config)
         before = everything(checkout)
@@ -132,7 +178,9 @@ class TestSettings:
         uninstall(repository)
         assert everything(checkout) == before
 
-    def test_what_the_user_has_set_for_all_repositories_counts(self, sealed: Path, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_what_the_user_has_set_for_all_repositories_counts(
+        self, sealed: Path, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         main_checkout.git("config", "--global", "notes.rewriteRef", "refs/notes/mine")
         repository = discover(str(main_checkout.path))
         assert standin.install(repository, "none").changed == [NOTES_CHANGES[0], NOTES_CHANGES[2]]
@@ -142,18 +190,32 @@ class TestSettings:
         assert standin.install(repository, "none").changed == []
         assert standin.inspect(repository) == []
 
-    def test_git_does_not_warn_of_notes_that_are_not_there_yet(self, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_git_does_not_warn_of_notes_that_are_not_there_yet(
+        self, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         standin.install(discover(str(main_checkout.path)), "none")
         amend = [git_executable(), "commit", "--quiet", "--allow-empty", "--amend", "-m"]
         main_checkout.git("notes", "--ref=checkpoints-of-mine", "add", "-m", "mine")
-        assert subprocess.run([*amend, "two"], cwd=main_checkout.path, capture_output=True, check=True).stderr == b""
+        assert (
+            subprocess.run(
+                [*amend, "two"], cwd=main_checkout.path, capture_output=True, check=True
+            ).stderr
+            == b""
+        )
         main_checkout.git("notes", "--ref=checkpoints", "add", "-m", "link")
         main_checkout.git("notes", "--ref=checkpoints-of-mine", "add", "-m", "mine")
-        assert subprocess.run([*amend, "three"], cwd=main_checkout.path, capture_output=True, check=True).stderr == b""
+        assert (
+            subprocess.run(
+                [*amend, "three"], cwd=main_checkout.path, capture_output=True, check=True
+            ).stderr
+            == b""
+        )
         assert main_checkout.git("notes", "--ref=checkpoints", "show") == "link"
         main_checkout.git("notes", "--ref=checkpoints-of-mine", "show", ok=(1,))
 
-    def test_what_an_older_version_has_set_is_renewed(self, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_what_an_older_version_has_set_is_renewed(
+        self, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         path = main_checkout.main / ".git" / "config"
         before, repository = path.read_bytes(), discover(str(main_checkout.path))
         standin.install(repository, "none")
@@ -161,13 +223,21 @@ class TestSettings:
         path.write_bytes(new.replace(b"checkpoint[s]", b"checkpoints"))
         assert path.read_bytes() != new
         assert standin.install(repository).changed == NOTES_CHANGES[:1]
-        assert main_checkout.git("config", "--get-all", "notes.rewriteRef") == "refs/notes/checkpoint[s]"
+        assert (
+            main_checkout.git("config", "--get-all", "notes.rewriteRef")
+            == "refs/notes/checkpoint[s]"
+        )
         path.write_bytes(new.replace(b"checkpoint[s]", b"checkpoints"))
         uninstall(repository)
         assert path.read_bytes() == before
 
-    def test_links_follow_an_amended_commit(self, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_links_follow_an_amended_commit(
+        self, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         standin.install(discover(str(main_checkout.path)), "none")
         main_checkout.git("notes", "--ref=checkpoints", "add", "-m", "b link\na link")
         main_checkout.git("commit", "--quiet", "--amend", "-m", "amended")
-        assert main_checkout.git("notes", "--ref=checkpoints", "show").splitlines() == ["b link", "a link"]
+        assert main_checkout.git("notes", "--ref=checkpoints", "show").splitlines() == [
+            "b link",
+            "a link",
+        ]

@@ -43,7 +43,12 @@ def husky_not_switched_on(checkout: Checkout) -> tuple[str, list[str]]:
 def lefthook_advice(path: str) -> list[str]:
     lines = [f"lefthook owns the hooks; add to {path}, in its syntax, then run: lefthook install"]
     for event in EVENTS:
-        lines += [f"  {event}:", "    commands:", "      gitckpt:", f"        run: git ckpt hook {event} {{0}} || :"]
+        lines += [
+            f"  {event}:",
+            "    commands:",
+            "      gitckpt:",
+            f"        run: git ckpt hook {event} {{0}} || :",
+        ]
     return lines
 
 
@@ -83,12 +88,24 @@ def pre_commit_lines(checkout: Checkout) -> list[str]:
         "    hooks:",
     ]
     for event, entry in entries.items():
-        lines += [f"      - id: gitckpt-{event}", f"        name: gitckpt {event}", f"        entry: {entry}", "        language: system"]
-        lines += [f"        stages: [{event}]", "        always_run: true", "        pass_filenames: false"]
+        lines += [
+            f"      - id: gitckpt-{event}",
+            f"        name: gitckpt {event}",
+            f"        entry: {entry}",
+            "        language: system",
+        ]
+        lines += [
+            f"        stages: [{event}]",
+            "        always_run: true",
+            "        pass_filenames: false",
+        ]
     return [
         *lines,
         "pre-commit has no type for this; add a line to each file (a new one starts with #!/bin/sh and is executable):",
-        *(f'  {hooks_of(checkout)}/{event}: git ckpt hook {event} "$@" || :' for event in ("post-applypatch", "pre-auto-gc")),
+        *(
+            f'  {hooks_of(checkout)}/{event}: git ckpt hook {event} "$@" || :'
+            for event in ("post-applypatch", "pre-auto-gc")
+        ),
     ]
 
 
@@ -142,7 +159,10 @@ class TestManagers:
     @pytest.mark.sampled(3)
     @pytest.mark.parametrize("manager", MANAGERS)
     def test_their_files_are_left_to_the_person(
-        self, manager: Callable[[Checkout], tuple[str, list[str]]], checkout: Checkout, standin: StandIn
+        self,
+        manager: Callable[[Checkout], tuple[str, list[str]]],
+        checkout: Checkout,
+        standin: StandIn,
     ) -> None:
         where, advice = manager(checkout)
         before = everything(checkout)
@@ -151,23 +171,33 @@ class TestManagers:
 
         assert standin.install(repository) == Installation("external", NOTES_CHANGES, advice)
 
-        assert (everything(checkout)["hooks"], checkout.fingerprint()["files"]) == (before["hooks"], files)
+        assert (everything(checkout)["hooks"], checkout.fingerprint()["files"]) == (
+            before["hooks"],
+            files,
+        )
         found = standin.inspect(repository)
         assert [finding.code for finding in found] == ["hook-external-missing"] * 5
         assert found[0].object == os.path.join(checkout.path, where)
         assert found[0].cure is not None
         assert "git ckpt hook post-commit" in found[0].cure
         checkout.write(where, found[0].cure.split(": ", 1)[1] + "\n")
-        assert [finding.sentence.split()[0] for finding in standin.inspect(repository)] == list(EVENTS[1:])
+        assert [finding.sentence.split()[0] for finding in standin.inspect(repository)] == list(
+            EVENTS[1:]
+        )
         checkout.write(where, "# " + found[0].cure.split(": ", 1)[1] + "\n")
-        assert [finding.sentence.split()[0] for finding in standin.inspect(repository)] == list(EVENTS)
+        assert [finding.sentence.split()[0] for finding in standin.inspect(repository)] == list(
+            EVENTS
+        )
         uninstall(repository)
         assert everything(checkout)["config"] == before["config"]
 
     @pytest.mark.sampled(3)
     @pytest.mark.parametrize("manager", MANAGERS)
     def test_a_person_may_want_the_files_written(
-        self, manager: Callable[[Checkout], tuple[str, list[str]]], main_checkout: Checkout, standin: StandIn
+        self,
+        manager: Callable[[Checkout], tuple[str, list[str]]],
+        main_checkout: Checkout,
+        standin: StandIn,
     ) -> None:
         manager(main_checkout)
         before = main_checkout.fingerprint()
@@ -179,14 +209,20 @@ class TestManagers:
 
     @pytest.mark.parametrize("manager", MANAGERS)
     def test_hooks_in_the_configuration_work_beside_them(
-        self, manager: Callable[[Checkout], tuple[str, list[str]]], new_git: None, main_checkout: Checkout, standin: StandIn
+        self,
+        manager: Callable[[Checkout], tuple[str, list[str]]],
+        new_git: None,
+        main_checkout: Checkout,
+        standin: StandIn,
     ) -> None:
         manager(main_checkout)
         assert standin.install(discover(str(main_checkout.path)), version=NEW).mode == "config"
         main_checkout.git("commit", "--quiet", "--allow-empty", "-m", "one", ok=(0, 1))
         assert standin.calls() == [["post-commit", ""]]
 
-    def test_one_that_comes_later_and_leaves_our_blocks_alone_is_no_reason_to_go(self, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_one_that_comes_later_and_leaves_our_blocks_alone_is_no_reason_to_go(
+        self, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         repository = discover(str(main_checkout.path))
         standin.install(repository)
         pre_commit_with_its_file(main_checkout)
@@ -195,36 +231,51 @@ class TestManagers:
         (hooks_of(main_checkout) / "post-merge").unlink()
         assert standin.install(repository).mode == "external"
 
-    def test_all_lines_are_for_those_who_ask(self, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_all_lines_are_for_those_who_ask(
+        self, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         _, short = pre_commit(main_checkout)
         repository = discover(str(main_checkout.path))
         assert standin.install(repository, "external").advice == pre_commit_lines(main_checkout)
         assert standin.install(repository) == Installation("external", [], short)
         cures = [finding.cure or "" for finding in standin.inspect(repository)]
-        assert [cure.startswith("git ckpt init --hooks files; or add to ") for cure in cures] == [True] * 5
+        assert [cure.startswith("git ckpt init --hooks files; or add to ") for cure in cures] == [
+            True
+        ] * 5
 
-    def test_where_pre_commit_was_never_installed_it_owns_nothing(self, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_where_pre_commit_was_never_installed_it_owns_nothing(
+        self, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         """As in a fresh clone: its settings are there, and git calls nobody. Installed later, it calls what it moves aside."""
         main_checkout.write(".pre-commit-config.yaml", "repos:\n")
         repository, hooks = discover(str(main_checkout.path)), hooks_of(main_checkout)
         wrote = [f"{event}: wrote {hooks}/{event}" for event in EVENTS]
         goes_on = "pre-commit, once it is installed here, goes on with these hooks: it keeps the files that are there, and calls them"
-        assert standin.install(repository) == Installation("files", [*wrote, *NOTES_CHANGES], [goes_on])
+        assert standin.install(repository) == Installation(
+            "files", [*wrote, *NOTES_CHANGES], [goes_on]
+        )
         assert standin.install(repository) == Installation("files", [], [])
         main_checkout.git("commit", "--quiet", "--allow-empty", "-m", "one")
         assert standin.calls() == [["post-commit", ""]]
         put_hook(main_checkout, "pre-commit", GENERATED)
         (hooks / "post-commit").rename(hooks / "post-commit.legacy")
         put_hook(main_checkout, "post-commit", GENERATED)
-        assert (standin.install(repository), standin.inspect(repository)) == (Installation("files", [], []), [])
+        assert (standin.install(repository), standin.inspect(repository)) == (
+            Installation("files", [], []),
+            [],
+        )
         (hooks / "post-commit.legacy").chmod(0o644)
         assert [each.code for each in standin.inspect(repository)] == ["hook-not-executable"]
-        assert standin.install(repository).changed == [f"post-commit: renewed the block in {hooks}/post-commit.legacy"]
+        assert standin.install(repository).changed == [
+            f"post-commit: renewed the block in {hooks}/post-commit.legacy"
+        ]
         uninstall(repository)
         assert {path.name for path in hooks.iterdir()} >= {"pre-commit", "post-commit"}
         assert not (hooks / "post-commit.legacy").exists()
 
-    def test_whoever_once_was_told_to_add_lines_needs_none(self, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_whoever_once_was_told_to_add_lines_needs_none(
+        self, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         pre_commit_with_its_file(main_checkout)
         repository = discover(str(main_checkout.path))
         assert standin.install(repository).mode == "external"
@@ -232,8 +283,12 @@ class TestManagers:
         assert {finding.cure for finding in standin.inspect(repository)} == {"git ckpt init"}
         assert standin.install(repository).mode == "files"
 
-    def test_lines_in_the_file_of_pre_commit_are_enough(self, main_checkout: Checkout, standin: StandIn) -> None:
-        path = main_checkout.write(".pre-commit-config.yaml", "        entry: git ckpt hook post-commit\n")
+    def test_lines_in_the_file_of_pre_commit_are_enough(
+        self, main_checkout: Checkout, standin: StandIn
+    ) -> None:
+        path = main_checkout.write(
+            ".pre-commit-config.yaml", "        entry: git ckpt hook post-commit\n"
+        )
         repository = discover(str(main_checkout.path))
         assert standin.install(repository).mode == "external"
         stays = f"{path} has lines of yours that call gitckpt, and stays; take them out"
@@ -250,7 +305,9 @@ class TestManagers:
             standin.install(repository, "files")
         assert caught.value.message == "cannot make the directory /dev/null: File exists"
 
-    def test_external_and_none_can_be_chosen_and_are_remembered(self, main_checkout: Checkout, standin: StandIn) -> None:
+    def test_external_and_none_can_be_chosen_and_are_remembered(
+        self, main_checkout: Checkout, standin: StandIn
+    ) -> None:
         repository = discover(str(main_checkout.path))
         hooks = hooks_of(main_checkout)
         standin.install(repository)

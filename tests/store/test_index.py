@@ -72,7 +72,9 @@ DAMAGES: tuple[Damage, ...] = (
 
 class TestTheIndexIsOnlyACache:
     @pytest.mark.sampled(2)
-    def test_damage(self, make_store: MakeStore, main_checkout: Checkout, adapter: str, tmp_path: Path) -> None:
+    def test_damage(
+        self, make_store: MakeStore, main_checkout: Checkout, adapter: str, tmp_path: Path
+    ) -> None:
         store = make_store(main_checkout, adapter)
         run = store.record("a-complete", {}, start="r").run
         for _ in range(30):
@@ -93,7 +95,9 @@ class TestTheIndexIsOnlyACache:
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("damage", [cut, scribble, from_another_version])
-    def test_a_damaged_one_is_made_anew(self, make_store: MakeStore, main_checkout: Checkout, damage: Damage) -> None:
+    def test_a_damaged_one_is_made_anew(
+        self, make_store: MakeStore, main_checkout: Checkout, damage: Damage
+    ) -> None:
         store = make_store(main_checkout)
         for _ in range(30):
             store.record("b-complete", {})
@@ -115,12 +119,16 @@ class TestTheIndexIsOnlyACache:
         plain.record("b-complete", {})
         assert listed(plain) == list(range(31, 0, -1))
 
-    def test_locked(self, make_store: MakeStore, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_locked(
+        self, make_store: MakeStore, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(tables, "PATIENCE", 0.05)
         store = make_store(main_checkout)
         store.record("a-complete", {})
         assert listed(store) == [1]
-        holder = sqlite3.connect(Path(inside(store).repository.private_dir) / "index.sqlite", isolation_level=None)
+        holder = sqlite3.connect(
+            Path(inside(store).repository.private_dir) / "index.sqlite", isolation_level=None
+        )
         holder.execute("BEGIN EXCLUSIVE")
         store.record("a-complete", {})
         assert (listed(store), listed(make_store(main_checkout))) == ([2, 1], [2, 1])
@@ -133,7 +141,9 @@ class TestTheIndexIsOnlyACache:
         shutil.rmtree(inside(plain).repository.private_dir)
         assert listed(plain) == [1]
 
-    def test_a_second_one_in_the_process_leaves_the_first_its_locks(self, make_store: MakeStore, main_checkout: Checkout) -> None:
+    def test_a_second_one_in_the_process_leaves_the_first_its_locks(
+        self, make_store: MakeStore, main_checkout: Checkout
+    ) -> None:
         """Without them the next process to end takes the log of writes for nobody's, and rows are lost that the file says it has."""
         stores = [make_store(main_checkout)]
         log = main_checkout.path / ".git/ckpt/index.sqlite-wal"
@@ -143,13 +153,19 @@ class TestTheIndexIsOnlyACache:
             stores.append(make_store(main_checkout))
             assert [len(store.list()) for store in stores] == [number] * len(stores)
             before = log.stat().st_ino
-            assert forked.script(other, str(main_checkout.path), env=os.environ) == (0, f"{number}\n", "")
+            assert forked.script(other, str(main_checkout.path), env=os.environ) == (
+                0,
+                f"{number}\n",
+                "",
+            )
             assert log.stat().st_ino == before
             if number % 3 == 0:
                 stores.pop(0).close()
 
     @pytest.mark.parametrize("wrong", ["mode", "link", "directory"])
-    def test_the_file_is_not_as_it_should_be(self, make_store: MakeStore, main_checkout: Checkout, wrong: str) -> None:
+    def test_the_file_is_not_as_it_should_be(
+        self, make_store: MakeStore, main_checkout: Checkout, wrong: str
+    ) -> None:
         store = make_store(main_checkout)
         store.record("a-complete", {})
         assert listed(store) == [1]
@@ -204,21 +220,32 @@ class TestTheIndexFollowsTheRefs:
         assert listed(store) == [3, 1]
         checkout.git("update-ref", f"refs/checkpoints/{nth(2)}", two)
         checkout.git("update-ref", f"refs/checkpoints/{nth(3)}", "HEAD")
-        assert (listed(store), [problem.ref for problem in store.problems()]) == ([2, 1], [f"refs/checkpoints/{nth(3)}"])
+        assert (listed(store), [problem.ref for problem in store.problems()]) == (
+            [2, 1],
+            [f"refs/checkpoints/{nth(3)}"],
+        )
         document = store.raw(nth(1)).decode().replace("a-complete", "z-failed")
-        checkout.git("update-ref", f"refs/checkpoints/{nth(1)}", checkout.git("hash-object", "-w", "--stdin", data=document))
+        checkout.git(
+            "update-ref",
+            f"refs/checkpoints/{nth(1)}",
+            checkout.git("hash-object", "-w", "--stdin", data=document),
+        )
         assert [entry.label for entry in store.list()] == ["a-complete", "z-failed"]
         checkout.git("pack-refs", "--all")
         assert listed(store) == [2, 1]
 
-    def test_one_index_for_all_worktrees_and_adapters(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_one_index_for_all_worktrees_and_adapters(
+        self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
         stores = [make_store(main_checkout, "libgit2"), make_store(tmp_path / "side", "plumbing")]
         for number, store in enumerate(stores * 3, 1):
             store.record("a-complete", {})
             assert [listed(one) for one in stores] == [list(range(number, 0, -1))] * 2
 
-    def test_a_listing_reads_each_document_once_and_nothing_twice(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_listing_reads_each_document_once_and_nothing_twice(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         read: list[str] = []
         really = inside(store).objects.read
 
@@ -258,14 +285,23 @@ class TestWhatItAnswers:
         document = plain.raw(plain.record("plan-complete").id).decode()
         assert second in document
         line = next(each for each in document.splitlines() if each.startswith("timestamp"))
-        other = document.replace(nth(5), FOREIGN).replace(line, 'timestamp = "2026-01-05T01:00:00.5+01:00"')
-        main_checkout.git("update-ref", f"refs/checkpoints/{FOREIGN}", main_checkout.git("hash-object", "-w", "--stdin", data=other))
+        other = document.replace(nth(5), FOREIGN).replace(
+            line, 'timestamp = "2026-01-05T01:00:00.5+01:00"'
+        )
+        main_checkout.git(
+            "update-ref",
+            f"refs/checkpoints/{FOREIGN}",
+            main_checkout.git("hash-object", "-w", "--stdin", data=other),
+        )
         return inside(plain).index
 
     def test_how_much_there_is(self, index: Index) -> None:
         entries = index.select()
         first = {str(entry.run): entry for entry in entries if entry.run}
-        of_run = {run: (sum(entry.run == run for entry in entries), one.id, one.oid) for run, one in first.items()}
+        of_run = {
+            run: (sum(entry.run == run for entry in entries), one.id, one.oid)
+            for run, one in first.items()
+        }
         assert index.sizes() == (6, of_run)
         assert index.runs() == sorted(of_run)
 
@@ -275,7 +311,13 @@ class TestWhatItAnswers:
         assert rows.keys() == {entry.run for entry in newest if entry.run}
         for run, (_, time, id_, oid, branch, label, *_, started, _, _, _) in rows.items():
             last = next(entry for entry in newest if entry.run == run)
-            assert (time, id_, oid, branch, label) == (last.time, last.id, last.oid, last.branch, last.label)
+            assert (time, id_, oid, branch, label) == (
+                last.time,
+                last.id,
+                last.oid,
+                last.branch,
+                last.label,
+            )
             assert started == next(entry for entry in first if entry.run == run).time
 
     def test_which_commits_are_needed(self, index: Index, main_checkout: Checkout) -> None:

@@ -47,13 +47,22 @@ def opened(store: Store, told: list[str]) -> Index:
         (6, []),
     ],
 )
-def test_each_is_told_and_all_are_there(five: Store, monkeypatch: pytest.MonkeyPatch, portion: int, lines: list[str]) -> None:
+def test_each_is_told_and_all_are_there(
+    five: Store, monkeypatch: pytest.MonkeyPatch, portion: int, lines: list[str]
+) -> None:
     monkeypatch.setattr(module, "_PORTION", portion)
     told: list[str] = []
     index = opened(five, told)
     assert sorted(entry.id for entry in index.select()) == [nth(number) for number in range(1, 6)]
-    assert [entry.sequence for entry in index.select(Query(runs=["20270115-080002-add-login"]))] == [2, 1]
-    assert [entry.id for entry in index.select()][:4] == [nth(4), nth(3), nth(5), nth(2)]  # a run goes by its latest time up to there
+    assert [
+        entry.sequence for entry in index.select(Query(runs=["20270115-080002-add-login"]))
+    ] == [2, 1]
+    assert [entry.id for entry in index.select()][:4] == [
+        nth(4),
+        nth(3),
+        nth(5),
+        nth(2),
+    ]  # a run goes by its latest time up to there
     assert told == lines
     index.close()
     again = opened(five, told)
@@ -61,7 +70,9 @@ def test_each_is_told_and_all_are_there(five: Store, monkeypatch: pytest.MonkeyP
     again.close()
 
 
-def test_where_no_file_can_be_kept_all_is_read_for_whoever_asks(five: Store, main_checkout: Checkout) -> None:
+def test_where_no_file_can_be_kept_all_is_read_for_whoever_asks(
+    five: Store, main_checkout: Checkout
+) -> None:
     Path(main_checkout.path, ".git/ckpt/index.sqlite").mkdir()
     index = opened(five, [])
     assert len(index.select()) == 5
@@ -97,7 +108,9 @@ class Killed(BaseException):
     """Ends a reading as a kill would, between two portions."""
 
 
-def test_a_kill_leaves_what_was_done_and_the_next_one_does_the_rest(five: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_leaves_what_was_done_and_the_next_one_does_the_rest(
+    five: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = opened(five, [])
     whole.select()
     whole.close()

@@ -43,10 +43,17 @@ class World:
         checkout.git("clone", "--quiet", "--bare", str(checkout.main), str(self.other))
         for number, pair in enumerate(documents):
             for blob in pair:
-                checkout.git("push", "--quiet", str(self.other), f"{blob}:refs/tags/{number}-{blob}")
+                checkout.git(
+                    "push", "--quiet", str(self.other), f"{blob}:refs/tags/{number}-{blob}"
+                )
 
     def point(self, number: int, which: int) -> None:
-        self.checkout.git("update-ref", "--no-deref", f"refs/checkpoints/{nth(number + 1)}", self.documents[number][which])
+        self.checkout.git(
+            "update-ref",
+            "--no-deref",
+            f"refs/checkpoints/{nth(number + 1)}",
+            self.documents[number][which],
+        )
 
     def delete(self, number: int, which: int) -> None:
         del which
@@ -58,7 +65,10 @@ class World:
         self.checkout.git("update-ref", "--no-deref", "--stdin", data="".join(lines))
 
     def many(self, number: int, which: int) -> None:
-        lines = (f"update refs/checkpoints/{nth(each + 1)} {self.documents[each][which]}\n" for each in range(number, COUNT))
+        lines = (
+            f"update refs/checkpoints/{nth(each + 1)} {self.documents[each][which]}\n"
+            for each in range(number, COUNT)
+        )
         self.checkout.git("update-ref", "--no-deref", "--stdin", data="".join(lines))
 
     def pack(self, number: int, which: int) -> None:
@@ -71,11 +81,17 @@ class World:
 
     def fetch(self, number: int, which: int) -> None:
         source = f"refs/tags/{number}-{self.documents[number][which]}"
-        self.checkout.git("fetch", "--quiet", str(self.other), f"+{source}:refs/checkpoints/{nth(number + 1)}")
+        self.checkout.git(
+            "fetch", "--quiet", str(self.other), f"+{source}:refs/checkpoints/{nth(number + 1)}"
+        )
 
     def push_into(self, number: int, which: int) -> None:
         source = f"+refs/tags/{number}-{self.documents[number][which]}:refs/checkpoints/{nth(number + 1)}"
-        subprocess.run([git_executable(), "push", "--quiet", str(self.checkout.main), source], cwd=self.other, check=True)
+        subprocess.run(
+            [git_executable(), "push", "--quiet", str(self.checkout.main), source],
+            cwd=self.other,
+            check=True,
+        )
 
     def keep(self, number: int, which: int) -> None:
         del number, which
@@ -112,12 +128,21 @@ class World:
         del number
         git = self.checkout.main / ".git"
         now = time.time() + (1 if which else -1)
-        for path in (git / "packed-refs", git / "refs/checkpoints", *(git / "refs/checkpoints").glob("*")):
+        for path in (
+            git / "packed-refs",
+            git / "refs/checkpoints",
+            *(git / "refs/checkpoints").glob("*"),
+        ):
             if path.exists():
                 os.utime(path, (now, now))
 
     def foreign(self, number: int, which: int) -> None:
-        self.checkout.git("update-ref", "--no-deref", f"refs/checkpoints/session/{number}", self.documents[number][which])
+        self.checkout.git(
+            "update-ref",
+            "--no-deref",
+            f"refs/checkpoints/session/{number}",
+            self.documents[number][which],
+        )
 
     def symbolic(self, number: int, which: int) -> None:
         del which
@@ -133,9 +158,18 @@ class World:
 
     def there(self) -> set[tuple[str, str]]:
         """Returns the checkpoints of a listing from nothing."""
-        listing = self.checkout.git("for-each-ref", "--format=%(refname) %(objectname)", "refs/checkpoints/").splitlines()
-        known = {f"refs/checkpoints/{nth(number + 1)}": pair for number, pair in enumerate(self.documents)}
-        return {(ref.rpartition("/")[2], oid) for ref, _, oid in (line.partition(" ") for line in listing) if oid in known.get(ref, ())}
+        listing = self.checkout.git(
+            "for-each-ref", "--format=%(refname) %(objectname)", "refs/checkpoints/"
+        ).splitlines()
+        known = {
+            f"refs/checkpoints/{nth(number + 1)}": pair
+            for number, pair in enumerate(self.documents)
+        }
+        return {
+            (ref.rpartition("/")[2], oid)
+            for ref, _, oid in (line.partition(" ") for line in listing)
+            if oid in known.get(ref, ())
+        }
 
 
 CHANGES: tuple[Callable[[World, int, int], None], ...] = (
@@ -187,7 +221,11 @@ def test_an_answer_is_never_stale(
     monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", int(SETTLED * 1e9))
     if ref_format == "reftable":
         main_checkout.git(
-            "-C", str(request.getfixturevalue("newer_git") and main_checkout.main), "refs", "migrate", "--ref-format=reftable"
+            "-C",
+            str(request.getfixturevalue("newer_git") and main_checkout.main),
+            "refs",
+            "migrate",
+            "--ref-format=reftable",
         )
     chance = random.Random(seed)
     lasting = make_store(main_checkout)
@@ -196,7 +234,12 @@ def test_an_answer_is_never_stale(
     for _ in range(600 if request.config.getoption("--long") else 50):
         change, number, which = chance.choice(CHANGES), chance.randrange(COUNT), chance.randrange(2)
         told.append((change.__name__, number, which))
-        if ref_format == "reftable" and change in (World.keep, World.bring_back, World.write_over, World.step_of_the_clock):
+        if ref_format == "reftable" and change in (
+            World.keep,
+            World.bring_back,
+            World.write_over,
+            World.step_of_the_clock,
+        ):
             continue
         change(world, number, which)
         for store in (lasting, make_store(main_checkout))[: chance.randrange(3)]:
@@ -204,7 +247,9 @@ def test_an_answer_is_never_stale(
             store.close() if store is not lasting else None
 
 
-def test_git_is_asked_only_where_refs_have_changed(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_is_asked_only_where_refs_have_changed(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(refs_stat, "_SETTLED", int(SETTLED * 1e9))
     monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", int(SETTLED * 1e9))
     asked: list[tuple[str, ...]] = []
@@ -246,11 +291,15 @@ def test_what_is_young_is_looked_at_again(plain: Store, main_checkout: Checkout)
     assert state.packed is None
 
 
-def test_packed_refs_that_are_young_each_time_are_listed_each_time(plain: Store, main_checkout: Checkout) -> None:
+def test_packed_refs_that_are_young_each_time_are_listed_each_time(
+    plain: Store, main_checkout: Checkout
+) -> None:
     """What they look like tells nothing then, not even that it is the same as before."""
 
     def listed() -> list[str]:
-        os.utime(main_checkout.path / ".git/packed-refs", (time.time() + 3600,) * 2)  # as is one from the future
+        os.utime(
+            main_checkout.path / ".git/packed-refs", (time.time() + 3600,) * 2
+        )  # as is one from the future
         return [one.id for one in plain.list()]
 
     for label in ("a-complete", "b-complete"):
@@ -274,15 +323,28 @@ def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> Non
         agent="claude",
         run="20261121-201500-add-login",
         sequence=7,
-        worktree=Worktree(dirty=True, tree="2" * 40, operation="rebase", submodules=(Submodule("lib", "3" * 40, nth(2), dirty=True),)),
+        worktree=Worktree(
+            dirty=True,
+            tree="2" * 40,
+            operation="rebase",
+            submodules=(Submodule("lib", "3" * 40, nth(2), dirty=True),),
+        ),
     )
-    plainest = Checkpoint(id=nth(2), label="commit-complete", timestamp="2026-11-21T20:15:00.000000Z", git_sha="", trigger="post-commit")
+    plainest = Checkpoint(
+        id=nth(2),
+        label="commit-complete",
+        timestamp="2026-11-21T20:15:00.000000Z",
+        git_sha="",
+        trigger="post-commit",
+    )
     rows = [entry.row(one, "4" * 40) for one in (rich, plainest)]
     found = hashlib.blake2b(repr(rows).encode(), digest_size=8).hexdigest()
     assert (index._READER, found) == (1, "bcefb0aa99db7308")
 
 
-def test_refs_that_take_long_to_list_are_waited_for(plain: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refs_that_take_long_to_list_are_waited_for(
+    plain: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Then they are listed once, and not at each question until their times can be relied on."""
     monkeypatch.setattr(index, "_LARGE", 0)
     plain.record("a-complete", {})

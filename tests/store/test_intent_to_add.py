@@ -112,7 +112,12 @@ def of_another_kind_by_now(here: Checkout) -> None:
 
 STATES: list[Prepare] = [
     *(over_an_empty_file_of_the_commit, of_another_kind_by_now),
-    *(deleted, file_in_the_place_of_the_directory, link_in_the_place_of_the_directory, directory_in_the_place_of_the_file),
+    *(
+        deleted,
+        file_in_the_place_of_the_directory,
+        link_in_the_place_of_the_directory,
+        directory_in_the_place_of_the_file,
+    ),
     *(tools_and_links, over_a_file_of_the_commit, among_others, ignored),
 ]
 
@@ -120,7 +125,10 @@ STATES: list[Prepare] = [
 def flags(path: Path | str) -> list[tuple[str, ...]]:
     """Returns mode, path and lasting flags of each entry of an index."""
     listing = Checkout(Path(path)).git("ls-files", "--stage", "--debug", "-z")
-    found = re.findall(r"(\d+) [0-9a-f]+ \d\t([^\0]*)\0(?:  [a-z]+: .*\n){4}  size: \d+\tflags: ([0-9a-f]+)(?:\n|$)", listing)
+    found = re.findall(
+        r"(\d+) [0-9a-f]+ \d\t([^\0]*)\0(?:  [a-z]+: .*\n){4}  size: \d+\tflags: ([0-9a-f]+)(?:\n|$)",
+        listing,
+    )
     return [(mode, name, f"{int(each, 16) & 0x60008000:x}") for mode, name, each in found]
 
 
@@ -131,7 +139,10 @@ def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> N
     expected = view(checkout.path), flags(checkout.path)
     assert any(each[2] == "20000000" for each in expected[1])
     made = store.save("a-complete", {})
-    assert (made.worktree and made.worktree.dirty, store.save("b-complete", {}).worktree) == (True, made.worktree)
+    assert (made.worktree and made.worktree.dirty, store.save("b-complete", {}).worktree) == (
+        True,
+        made.worktree,
+    )
     opened = resume(inside(store), made)
     assert (view(opened.path), flags(opened.path)) == expected
     checkout.git("reset", "--quiet", "--hard")
@@ -159,13 +170,19 @@ def test_what_git_itself_overlooks(store: Store, checkout: Checkout, has_file: b
     expected = [("100644", "README", "0"), ("100644", "d/empty", "20000000")]
     assert flags(checkout.path) == expected
     opened = resume(inside(store), made)
-    assert (flags(opened.path), (Path(opened.path) / "d" / "empty").exists()) == (expected, has_file)
+    assert (flags(opened.path), (Path(opened.path) / "d" / "empty").exists()) == (
+        expected,
+        has_file,
+    )
     checkout.git("rm", "--quiet", "--cached", "d/empty")
     checkout.write("d/empty", "other\n")
     restore(inside(store), made)
     assert (flags(checkout.path), (checkout.path / "d" / "empty").exists()) == (expected, has_file)
     undo(inside(store))
-    assert (flags(checkout.path), (checkout.path / "d" / "empty").read_text()) == (expected[:1], "other\n")
+    assert (flags(checkout.path), (checkout.path / "d" / "empty").read_text()) == (
+        expected[:1],
+        "other\n",
+    )
 
 
 def test_one_path_of_several(store: Store, checkout: Checkout) -> None:
@@ -175,7 +192,9 @@ def test_one_path_of_several(store: Store, checkout: Checkout) -> None:
     made = store.save("a-complete", {})
     checkout.git("reset", "--quiet", "--hard")
     restore(inside(store), made, [b"d/e"], index=True)
-    assert [each for each in flags(checkout.path) if each[2] != "0"] == [("100644", "d/e", "20000000")]
+    assert [each for each in flags(checkout.path) if each[2] != "0"] == [
+        ("100644", "d/e", "20000000")
+    ]
     assert checkout.git("status", "--porcelain", "--untracked-files=no") == " D d/e"
     undo(inside(store))
     assert checkout.git("status", "--porcelain", "--untracked-files=no") == ""
@@ -225,7 +244,9 @@ def test_it_is_no_empty_file_that_was_staged(store: Store, checkout: Checkout) -
     assert checkout.git("ls-tree", "--name-only", f"refs/ckpt/trees/{made.id}").split() == ["files"]
 
 
-def test_what_was_intended_in_a_worktree_whose_directory_is_gone(plain: Store, main_checkout: Checkout) -> None:
+def test_what_was_intended_in_a_worktree_whose_directory_is_gone(
+    plain: Store, main_checkout: Checkout
+) -> None:
     main_checkout.write("README", "changed\n")
     made = plain.save("a-complete", {})
     there = Checkout(Path(resume(inside(plain), made).path))
@@ -243,13 +264,21 @@ def test_what_was_intended_in_a_worktree_whose_directory_is_gone(plain: Store, m
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("path", [b"../outside", b".git/config", b"a/../../b", b"/etc/x", b"d/.git/hooks/x", b""])
-def test_paths_of_a_fetched_snapshot(plain: Store, main_checkout: Checkout, tmp_path: Path, path: bytes) -> None:
+@pytest.mark.parametrize(
+    "path", [b"../outside", b".git/config", b"a/../../b", b"/etc/x", b"d/.git/hooks/x", b""]
+)
+def test_paths_of_a_fetched_snapshot(
+    plain: Store, main_checkout: Checkout, tmp_path: Path, path: bytes
+) -> None:
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
     store = inside(plain)
     made = plain.save("a-complete", {})
     assert made.worktree is not None
-    snapshot = write_snapshot(store.repository, store.objects, Contents(tree, flags={"intent-to-add": [path], "link": [path]}))
+    snapshot = write_snapshot(
+        store.repository,
+        store.objects,
+        Contents(tree, flags={"intent-to-add": [path], "link": [path]}),
+    )
     hostile = replace(made, worktree=replace(made.worktree, dirty=True, tree=snapshot))
     config = (main_checkout.path / ".git" / "config").read_text()
     before = sorted(os.listdir(tmp_path))
@@ -259,12 +288,16 @@ def test_paths_of_a_fetched_snapshot(plain: Store, main_checkout: Checkout, tmp_
     assert (main_checkout.path / ".git" / "config").read_text() == config
 
 
-def test_paths_that_exclude_each_other(make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_paths_that_exclude_each_other(
+    make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
+) -> None:
     plain = make_store(main_checkout)
     store = inside(plain)
     made = plain.save("a-complete", {})
     assert made.worktree is not None
-    contents = Contents(main_checkout.git("rev-parse", "HEAD^{tree}"), flags={"intent-to-add": [b"d", b"d/e"]})
+    contents = Contents(
+        main_checkout.git("rev-parse", "HEAD^{tree}"), flags={"intent-to-add": [b"d", b"d/e"]}
+    )
     snapshot = write_snapshot(store.repository, store.objects, contents)
     hostile = replace(made, worktree=replace(made.worktree, dirty=True, tree=snapshot))
     with pytest.raises(WorktreeError):

@@ -44,8 +44,13 @@ def kept(checkout: Checkout) -> dict[str, str]:
 
 def linked(checkout: Checkout) -> set[str]:
     """Returns the commits that checkpoints are linked to, as plain git reads them."""
-    documents = (text.decode() for text in checkout.blobs(*checkout.refs("refs/checkpoints").values()))
-    return {next(line.split('"')[1] for line in document.splitlines() if line.startswith("git_sha = ")) for document in documents}
+    documents = (
+        text.decode() for text in checkout.blobs(*checkout.refs("refs/checkpoints").values())
+    )
+    return {
+        next(line.split('"')[1] for line in document.splitlines() if line.startswith("git_sha = "))
+        for document in documents
+    }
 
 
 def lost(checkout: Checkout) -> set[str]:
@@ -118,7 +123,9 @@ class TestALine:
             plain.record("one-complete")
             assert kept(main_checkout) == {commit: commit}
 
-    def test_goes_over_commits_without_checkpoints(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_goes_over_commits_without_checkpoints(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         plain.record("one-complete")
         main_checkout.commit()
         commit = main_checkout.commit()
@@ -139,7 +146,9 @@ class TestALine:
         assert kept(checkout) == {old: old, new: new}
         assert checkout.git("fsck", "--strict", "--no-dangling") == ""
 
-    def test_in_a_reftable(self, newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+    def test_in_a_reftable(
+        self, newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore
+    ) -> None:
         checkout = make_checkout("reftable", "--ref-format=reftable")
         old = checkout.commit()
         with make_store(checkout) as store:
@@ -149,9 +158,13 @@ class TestALine:
             store.record("two-complete")
             assert kept(checkout) == {old: old, new: new}
             store.remove([first.id])
-            assert kept(checkout) == {new: new}  # a reftable says nothing of a ref's age, and needs not
+            assert kept(checkout) == {
+                new: new
+            }  # a reftable says nothing of a ref's age, and needs not
 
-    def test_is_told_by_the_commit_itself_and_not_by_what_replaces_it(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_is_told_by_the_commit_itself_and_not_by_what_replaces_it(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         first = main_checkout.git("rev-parse", "HEAD")
         plain.record("one-complete")
         main_checkout.git("checkout", "--quiet", "--orphan", "other")
@@ -163,7 +176,9 @@ class TestALine:
         inside(plain).remover().settle()
         assert set(kept(main_checkout)) == {first, commit}
 
-    def test_a_pipe_in_the_place_of_its_ref_is_named(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_pipe_in_the_place_of_its_ref_is_named(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         path = main_checkout.path / ".git/refs/keep/ckpt" / main_checkout.git("rev-parse", "HEAD")
         path.parent.mkdir(parents=True)
         os.mkfifo(path)
@@ -172,7 +187,9 @@ class TestALine:
         path.unlink()
         assert plain.record("two-complete").git_sha == path.name
 
-    def test_starts_no_processes_of_its_own(self, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+    def test_starts_no_processes_of_its_own(
+        self, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path
+    ) -> None:
         with make_store(main_checkout) as store:
             store.record("one-complete")
         main_checkout.commit()
@@ -190,7 +207,9 @@ class TestALine:
 
 
 class TestARecord:
-    def test_verifies_a_ref_that_is_there(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_verifies_a_ref_that_is_there(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         plain.record("one-complete")
         (commit,) = kept(main_checkout)
         update = inside(plain).refs.update
@@ -207,10 +226,16 @@ class TestARecord:
         assert len(seen) == 2
         assert kept(main_checkout) == {commit: commit}
 
-    def test_after_another_looks_at_what_has_become_of_it(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_after_another_looks_at_what_has_become_of_it(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         commit = main_checkout.commit()
         plain.record("one-complete")
-        for change in (("-d", layout.KEEP + commit), (layout.KEEP + commit, "HEAD~1"), (layout.KEEP + commit, f"{commit}^{{tree}}")):
+        for change in (
+            ("-d", layout.KEEP + commit),
+            (layout.KEEP + commit, "HEAD~1"),
+            (layout.KEEP + commit, f"{commit}^{{tree}}"),
+        ):
             main_checkout.git("update-ref", *change)
             plain.record("next-complete")
             assert kept(main_checkout) == {commit: commit}
@@ -242,7 +267,11 @@ class TestARecord:
 
     @pytest.mark.parametrize("error", [RefMoved("moved"), LockHeld("a.lock")])
     def test_succeeds_where_the_parents_cannot_be_dropped(
-        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, error: Exception
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        monkeypatch: pytest.MonkeyPatch,
+        error: Exception,
     ) -> None:
         plain.record("one-complete")
         commit = main_checkout.commit()
@@ -307,7 +336,9 @@ class TestARemoval:
         assert plain.read(first).git_sha == base
         assert lost(main_checkout) == set()
 
-    def test_drops_the_others_where_one_is_locked(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_drops_the_others_where_one_is_locked(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         commits = [main_checkout.commit() for _ in range(4)]
         for commit in commits[:3]:
             main_checkout.git("update-ref", layout.KEEP + commit, commit)
@@ -340,11 +371,15 @@ class TestARemoval:
         assert looks == 2
         assert kept(main_checkout) == {commit: commit}
 
-    def test_drops_nothing_while_a_document_cannot_be_read(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_drops_nothing_while_a_document_cannot_be_read(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         made = plain.record("one-complete")
         age(main_checkout)
         blob = main_checkout.git("hash-object", "-w", "--stdin", data="version = 9\n")
-        main_checkout.git("update-ref", f"refs/checkpoints/{'1' * 8}-0000-4000-8000-000000000000", blob)
+        main_checkout.git(
+            "update-ref", f"refs/checkpoints/{'1' * 8}-0000-4000-8000-000000000000", blob
+        )
         plain.remove([made.id])
         assert list(kept(main_checkout)) == [made.git_sha]
         plain.remove([f"{'1' * 8}-0000-4000-8000-000000000000"])
@@ -368,13 +403,17 @@ class TestARemoval:
 
 
 @pytest.mark.long
-def test_a_thousand_commits_with_twenty_amends_have_one_and_twenty(main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_a_thousand_commits_with_twenty_amends_have_one_and_twenty(
+    main_checkout: Checkout, make_store: MakeStore
+) -> None:
     def stretch(number: int) -> list[str]:
         """Adds fifty commits to main, and returns them."""
         commands = [f"from {main_checkout.git('rev-parse', 'main')}\n"]
         for n in range(number, number + 50):
             commands.append(f"M 644 inline file\ndata {len(str(n))}\n{n}\n\n")
-            commands.append(f"commit refs/heads/main\ncommitter A <a@b> {1700000000 + n} +0000\ndata 1\nx\n")
+            commands.append(
+                f"commit refs/heads/main\ncommitter A <a@b> {1700000000 + n} +0000\ndata 1\nx\n"
+            )
         main_checkout.git("fast-import", "--quiet", data=commands.pop() + "".join(commands))
         return main_checkout.git("rev-list", "--reverse", "-50", "main").split()
 
@@ -410,7 +449,9 @@ class Work:
         self.count = 0
 
     def store(self) -> Store:
-        return Store(Checkpoints(discover(str(self.checkout.path)), adapter="plumbing", clock=self.clock))
+        return Store(
+            Checkpoints(discover(str(self.checkout.path)), adapter="plumbing", clock=self.clock)
+        )
 
     def step(self) -> str:
         """Does one thing, and returns what."""
@@ -450,7 +491,9 @@ class Work:
 
     def do_reset(self) -> None:
         depth = int(self.checkout.git("rev-list", "--count", "--first-parent", "HEAD"))
-        self.checkout.git("reset", "--quiet", "--hard", f"HEAD~{self.random.randrange(min(4, depth))}")
+        self.checkout.git(
+            "reset", "--quiet", "--hard", f"HEAD~{self.random.randrange(min(4, depth))}"
+        )
 
     def do_branch(self) -> None:
         self.count += 1
@@ -468,7 +511,9 @@ class Work:
             self.checkout.git("branch", "--quiet", "-D", name)
 
     def do_merge(self) -> None:
-        self.checkout.git("merge", "--quiet", "--no-edit", "--no-ff", self.random.choice(self.branches()))
+        self.checkout.git(
+            "merge", "--quiet", "--no-edit", "--no-ff", self.random.choice(self.branches())
+        )
         self.do_record()
 
     def do_rebase(self) -> None:
@@ -483,7 +528,9 @@ class Work:
 
     def do_expire(self) -> None:
         with self.store() as store:
-            store.expire(Policy(older_than=0, keep_last=self.random.randrange(3, 8), everything=True))
+            store.expire(
+                Policy(older_than=0, keep_last=self.random.randrange(3, 8), everything=True)
+            )
             inside(store).remover().settle()
 
     def do_verify(self) -> None:
@@ -547,13 +594,22 @@ class TestSettled:
         main_checkout.commit()
         plain.record("a-complete", {})
         self.settle(plain, main_checkout)
-        assert set(kept(main_checkout)) == {main_checkout.head(), main_checkout.git("rev-parse", "main")}
+        assert set(kept(main_checkout)) == {
+            main_checkout.head(),
+            main_checkout.git("rev-parse", "main"),
+        }
 
-    def test_one_that_was_fetched_without_what_keeps_its_commit(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_one_that_was_fetched_without_what_keeps_its_commit(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         one = plain.list()[0]
         other = main_checkout.git("commit-tree", "-m", "other", "HEAD^{tree}")
         text = plain.raw(one.id).decode().replace(one.git_sha, other).replace(one.id, nth(90))
-        main_checkout.git("update-ref", layout.CHECKPOINTS + nth(90), main_checkout.git("hash-object", "-w", "--stdin", data=text))
+        main_checkout.git(
+            "update-ref",
+            layout.CHECKPOINTS + nth(90),
+            main_checkout.git("hash-object", "-w", "--stdin", data=text),
+        )
         self.settle(plain, main_checkout)
         assert other in kept(main_checkout)
 
@@ -565,7 +621,11 @@ class TestSettled:
         assert kept(main_checkout) == before
 
     def test_what_comes_meanwhile_is_kept(
-        self, plain: Store, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        make_store: MakeStore,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Another process records on a commit that no other checkpoint needs, while its ref is still there, and about to go."""
         inside(plain).remove([plain.list()[0].id], settled=False)
@@ -574,7 +634,9 @@ class TestSettled:
         made: list[str | None] = []
 
         def outrun(updates: list[Update], *steps: Callable[[], None]) -> None:
-            if not made and any(each.ref == layout.KEEP + head and not each.new for each in updates):
+            if not made and any(
+                each.ref == layout.KEEP + head and not each.new for each in updates
+            ):
                 with make_store(main_checkout) as other:
                     made.append(other.record("meanwhile", {}).git_sha)
             update(updates, *steps)
@@ -589,7 +651,9 @@ class TestSettled:
         self.settle(plain, main_checkout)
 
     @pytest.mark.parametrize("name", ["shallow", "info/grafts"])
-    def test_where_somebody_has_cut_history_off(self, plain: Store, main_checkout: Checkout, name: str) -> None:
+    def test_where_somebody_has_cut_history_off(
+        self, plain: Store, main_checkout: Checkout, name: str
+    ) -> None:
         """As `git fetch --depth=1` does: what lies below has been kept by what lies above, and a gc would take it."""
         tips = main_checkout.git("rev-parse", "main", "side").splitlines()
         below = main_checkout.git("rev-parse", "main~1")
@@ -601,7 +665,9 @@ class TestSettled:
 
 @pytest.mark.long(but=["0"])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_linked_commit_is_ever_lost(main_checkout: Checkout, seed: int, pytestconfig: pytest.Config) -> None:
+def test_no_linked_commit_is_ever_lost(
+    main_checkout: Checkout, seed: int, pytestconfig: pytest.Config
+) -> None:
     is_long = pytestconfig.getoption("--long")
     work = Work(main_checkout, int.from_bytes(os.urandom(4)) if is_long else seed)
     done = []
@@ -617,6 +683,9 @@ def test_no_linked_commit_is_ever_lost(main_checkout: Checkout, seed: int, pytes
         assert redundant(main_checkout) == set(), done
         assert lost(main_checkout) == set(), done
         age(main_checkout)
-        assert [(one.code, one.object, one.sentence) for one in verification.verify(inside(store)).findings] == [], done
+        assert [
+            (one.code, one.object, one.sentence)
+            for one in verification.verify(inside(store)).findings
+        ] == [], done
     assert all(commit == oid for commit, oid in kept(main_checkout).items()), done
     assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""

@@ -15,7 +15,14 @@ from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.test_keep import age, kept, linked, lost
 
-PLACES = ("refs/keep", "refs/keep/ckpt", "refs/ckpt", "refs/ckpt/trees", "refs/checkpoints", "refs/keep/ckpt-operations")
+PLACES = (
+    "refs/keep",
+    "refs/keep/ckpt",
+    "refs/ckpt",
+    "refs/ckpt/trees",
+    "refs/checkpoints",
+    "refs/keep/ckpt-operations",
+)
 
 
 def collect(checkout: Checkout) -> None:
@@ -26,12 +33,16 @@ def collect(checkout: Checkout) -> None:
 
 def gone(checkout: Checkout) -> set[str]:
     """Returns the linked commits that are not there."""
-    said = checkout.git("cat-file", "--batch-check", data="".join(f"{oid}\n" for oid in linked(checkout)))
+    said = checkout.git(
+        "cat-file", "--batch-check", data="".join(f"{oid}\n" for oid in linked(checkout))
+    )
     return {line.split()[0] for line in said.splitlines() if line.endswith("missing")}
 
 
 class TestNamesOfOthers:
-    def test_an_oid_of_another_format_drops_nothing(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_oid_of_another_format_drops_nothing(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         commit = plain.record("one-complete").git_sha
         main_checkout.git("update-ref", f"{layout.KEEP}{'0' * 64}", "HEAD")
         age(main_checkout)
@@ -40,10 +51,14 @@ class TestNamesOfOthers:
         inside(plain).remover().settle()
         assert seen == []
         monkeypatch.undo()
-        assert sweep.sweep(inside(plain).repository, inside(plain).refs) == [f"{layout.KEEP}{'0' * 64}"]
+        assert sweep.sweep(inside(plain).repository, inside(plain).refs) == [
+            f"{layout.KEEP}{'0' * 64}"
+        ]
         assert kept(main_checkout) == {commit: commit}
 
-    def test_a_symbolic_ref_goes_and_its_branch_stays(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_symbolic_ref_goes_and_its_branch_stays(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         commit = plain.record("one-complete").git_sha
         main_checkout.git("branch", "work")
         main_checkout.git("symbolic-ref", f"{layout.KEEP}mine", "refs/heads/work")
@@ -52,7 +67,9 @@ class TestNamesOfOthers:
         assert kept(main_checkout) == {commit: commit}
         assert set(main_checkout.refs("refs/heads")) == {"refs/heads/main", "refs/heads/work"}
 
-    def test_a_symbolic_ref_of_a_parent_goes_and_its_branch_stays(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_symbolic_ref_of_a_parent_goes_and_its_branch_stays(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         parent = plain.record("one-complete").git_sha
         main_checkout.git("branch", "work")
         main_checkout.git("symbolic-ref", layout.KEEP + parent, "refs/heads/work")
@@ -61,7 +78,9 @@ class TestNamesOfOthers:
         assert kept(main_checkout) == {commit: commit}
         assert set(main_checkout.refs("refs/heads")) == {"refs/heads/main", "refs/heads/work"}
 
-    def test_a_clone_that_fetched_only_checkpoints_keeps_their_commits(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_clone_that_fetched_only_checkpoints_keeps_their_commits(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         commit = plain.record("one-complete").git_sha
         main_checkout.git("update-ref", "-d", layout.KEEP + commit)
         main_checkout.git("checkout", "--quiet", "--orphan", "other")
@@ -73,7 +92,9 @@ class TestNamesOfOthers:
         assert gone(main_checkout) == set()
 
     @pytest.mark.parametrize("packed", [False, True])
-    def test_a_ref_below_the_name_bars_no_record(self, plain: Store, main_checkout: Checkout, packed: bool) -> None:
+    def test_a_ref_below_the_name_bars_no_record(
+        self, plain: Store, main_checkout: Checkout, packed: bool
+    ) -> None:
         commit = main_checkout.git("rev-parse", "HEAD")
         main_checkout.git("update-ref", f"{layout.KEEP}{commit}/x", "HEAD")
         if packed:
@@ -88,7 +109,9 @@ class TestNamesOfOthers:
         inside(plain).remover().settle()
         assert kept(main_checkout) == {commit: commit}
 
-    def test_a_ref_below_the_name_is_cleared_before_the_right_one_is_made(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_ref_below_the_name_is_cleared_before_the_right_one_is_made(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         commit = plain.record("one-complete").git_sha
         inside(plain).write_links()
         main_checkout.git("update-ref", "-d", layout.KEEP + commit)
@@ -99,7 +122,9 @@ class TestNamesOfOthers:
         assert (report.is_clean, report.refused) == (True, [])
         assert kept(main_checkout) == {commit: commit}
 
-    def test_a_ref_below_the_name_of_a_commit_that_has_none_is_no_reason_to_fail(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_ref_below_the_name_of_a_commit_that_has_none_is_no_reason_to_fail(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         commit = plain.record("one-complete").git_sha
         main_checkout.git("update-ref", "-d", layout.KEEP + commit)
         main_checkout.git("update-ref", f"{layout.KEEP}{commit}/x", "HEAD")
@@ -116,14 +141,19 @@ class TestNamesOfOthers:
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("ref", PLACES)
-    def test_a_ref_in_the_place_of_a_directory_is_named(self, plain: Store, main_checkout: Checkout, ref: str) -> None:
+    def test_a_ref_in_the_place_of_a_directory_is_named(
+        self, plain: Store, main_checkout: Checkout, ref: str
+    ) -> None:
         main_checkout.git("update-ref", ref, "HEAD")
         main_checkout.write("new", "not committed")
         if ref != "refs/keep/ckpt-operations":
             with pytest.raises(GitError) as caught:
                 plain.save("one-complete")
             assert caught.value.hint == "see what is in the way: git ckpt doctor"
-        for found in (doctor.examine(inside(plain), (2, 39)), verification.verify(inside(plain)).findings):
+        for found in (
+            doctor.examine(inside(plain), (2, 39)),
+            verification.verify(inside(plain)).findings,
+        ):
             (finding,) = (one for one in found if one.code == "ref-barring")
             assert finding.object == ref
         main_checkout.git("tag", "away", ref)
@@ -132,7 +162,9 @@ class TestNamesOfOthers:
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("what", ["settle", "record", "verify"])
-    def test_a_symbolic_ref_keeps_nothing_and_is_replaced(self, plain: Store, main_checkout: Checkout, what: str) -> None:
+    def test_a_symbolic_ref_keeps_nothing_and_is_replaced(
+        self, plain: Store, main_checkout: Checkout, what: str
+    ) -> None:
         commit = plain.record("one-complete").git_sha
         inside(plain).write_links()
         main_checkout.git("update-ref", "-d", layout.KEEP + commit)
@@ -162,7 +194,9 @@ class TestNamesOfOthers:
             target = f"refs/tags/{ref.rpartition('/')[2]}"
             main_checkout.git("update-ref", target, ref)
             main_checkout.git("symbolic-ref", ref, target)
-        assert {each.code for each in verification.verify(inside(plain), repair=True).findings} == {"ref-symbolic"}
+        assert {each.code for each in verification.verify(inside(plain), repair=True).findings} == {
+            "ref-symbolic"
+        }
         assert verification.verify(inside(plain)).findings == []
         document = layout.CHECKPOINTS + one.id
         main_checkout.git("update-ref", "refs/tags/document", document)
@@ -174,7 +208,9 @@ class TestNamesOfOthers:
 
 
 class TestDates:
-    def test_commits_of_1970_hide_nothing_from_verify(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_commits_of_1970_hide_nothing_from_verify(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         """Git ends its walk where a handful of dates say that nothing older can lead to what is newer."""
         for _ in range(3):
             linked = main_checkout.commit()
@@ -183,7 +219,9 @@ class TestDates:
         for _ in range(6):
             main_checkout.write("more", os.urandom(4).hex())
             main_checkout.git("add", "more")
-            main_checkout.git("commit", "--quiet", "-m", "x", env={"GIT_COMMITTER_DATE": "@1 +0000"})
+            main_checkout.git(
+                "commit", "--quiet", "-m", "x", env={"GIT_COMMITTER_DATE": "@1 +0000"}
+            )
         plain.record("two-complete")
         inside(plain).write_links()
         main_checkout.git("update-ref", "-d", layout.KEEP + linked, ok=(0, 1))
@@ -192,7 +230,9 @@ class TestDates:
 
 class TestAHistoryThatIsCut:
     @pytest.mark.parametrize("name", ["shallow", "info/grafts"])
-    def test_keeps_what_is_below_the_cut(self, plain: Store, main_checkout: Checkout, name: str) -> None:
+    def test_keeps_what_is_below_the_cut(
+        self, plain: Store, main_checkout: Checkout, name: str
+    ) -> None:
         below = plain.record("one-complete").git_sha
         commit = main_checkout.commit()
         main_checkout.write(f".git/{name}", f"{commit}\n")

@@ -32,7 +32,9 @@ def begin(store: Store, name: str = "Add login!", key: str = KEY) -> str:
 
 def codes(store: Store) -> list[tuple[str, str]]:
     store.links(inside(store).objects.head()[0])  # writes what it put off itself
-    return [(finding.code, finding.object) for finding in verification.verify(inside(store)).findings]
+    return [
+        (finding.code, finding.object) for finding in verification.verify(inside(store)).findings
+    ]
 
 
 def put(checkout: Checkout, text: str, ref: str = REF) -> None:
@@ -53,18 +55,35 @@ class TestFinding:
         before = checkout.refs()
         with pytest.raises(RunExists) as caught:
             getattr(store, record)("run-started", {}, start="another name", key=KEY)
-        assert (caught.value.message, caught.value.run) == (f"the run with the key {KEY!r} exists: {RUN}", RUN)
+        assert (caught.value.message, caught.value.run) == (
+            f"the run with the key {KEY!r} exists: {RUN}",
+            RUN,
+        )
         assert caught.value.hint == f"go on with it: git ckpt resume {RUN}"
         assert checkout.refs() == before
 
     def test_other_keys_are_other_runs(self, plain: Store) -> None:
-        runs = {key: begin(plain, key=key) for key in (KEY, f"{KEY} ", "nightly", "NIGHTLY", "a/b", "../..", "x" * 1000, "\n\x00.lock")}
+        runs = {
+            key: begin(plain, key=key)
+            for key in (
+                KEY,
+                f"{KEY} ",
+                "nightly",
+                "NIGHTLY",
+                "a/b",
+                "../..",
+                "x" * 1000,
+                "\n\x00.lock",
+            )
+        }
         assert {key: plain.run_of(key) for key in runs} == runs
         assert len(set(runs.values())) == len(runs)
         assert codes(plain) == []
 
     @pytest.mark.parametrize("key", ["", " \n", "x" * 1001, "\ud800", 7, None])
-    def test_what_is_no_key_is_refused(self, plain: Store, main_checkout: Checkout, key: str) -> None:
+    def test_what_is_no_key_is_refused(
+        self, plain: Store, main_checkout: Checkout, key: str
+    ) -> None:
         with pytest.raises(UsageError, match="is not a key"):
             plain.run_of(key)
         if key is not None:
@@ -87,7 +106,9 @@ def race(path: str, number: int) -> tuple[str, bool]:
 
 
 def test_eight_processes_start_one_run(main_checkout: Checkout, plain: Store) -> None:
-    found = forked.together(*((race, (str(main_checkout.path), number)) for number in range(24)), processes=8)
+    found = forked.together(
+        *((race, (str(main_checkout.path), number)) for number in range(24)), processes=8
+    )
     [run] = {run for run, _ in found}
     assert [has_begun for _, has_begun in found].count(True) == 1
     assert (plain.run_of(KEY), inside(plain).index.runs(), len(plain.list())) == (run, [run], 1)
@@ -95,17 +116,23 @@ def test_eight_processes_start_one_run(main_checkout: Checkout, plain: Store) ->
 
 
 class TestAfterAKill:
-    def test_a_key_that_landed_without_its_run_goes_to_the_next_one(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_key_that_landed_without_its_run_goes_to_the_next_one(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         put(main_checkout, f'version = 1\nkey = "{KEY}"\nrun = "{GONE}"\n')
         assert plain.run_of(KEY) is None
         assert begin(plain) == RUN
         assert plain.run_of(KEY) == RUN
 
-    def test_also_where_the_run_would_get_the_same_name(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_also_where_the_run_would_get_the_same_name(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         put(main_checkout, f'version = 1\nkey = "{KEY}"\nrun = "{RUN}"\n')
         assert begin(plain) == RUN
 
-    def test_a_run_that_landed_without_its_head_keeps_its_key(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_run_that_landed_without_its_head_keeps_its_key(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         begin(plain)
         main_checkout.git("update-ref", "-d", f"refs/ckpt/runs/{RUN}")
         with pytest.raises(RunExists):
@@ -113,8 +140,12 @@ class TestAfterAKill:
         assert plain.run_of(KEY) == RUN
         assert f"refs/ckpt/runs/{RUN}" in main_checkout.refs()
 
-    def test_what_is_being_started_is_waited_for(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)  # sooner than it could be taken for one that a kill left
+    def test_what_is_being_started_is_waited_for(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(
+            "gitckpt.git.refs.LOCK_TIMEOUT_MS", 20
+        )  # sooner than it could be taken for one that a kill left
         put(main_checkout, f'version = 1\nkey = "{KEY}"\nrun = "{GONE}"\n')
         lock = main_checkout.write(f".git/refs/ckpt/runs/{GONE}.lock", "")
         with pytest.raises(Exception, match=f"another process holds .*{GONE}.lock"):
@@ -124,7 +155,9 @@ class TestAfterAKill:
 
 
 class TestTheEnd:
-    def test_the_key_goes_with_its_run_and_can_be_used_again(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_the_key_goes_with_its_run_and_can_be_used_again(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         begin(plain)
         other = begin(plain, key="another")
         second = plain.record("a-complete", {}, run=RUN)
@@ -142,16 +175,24 @@ class TestTheEnd:
         expiry.expire(inside(plain), Policy(runs_older_than=0))
         assert main_checkout.refs("refs/ckpt", "refs/checkpoints") == {}
 
-    def test_expiry_takes_the_keys_that_kills_left(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_expiry_takes_the_keys_that_kills_left(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         begin(plain)
-        put(main_checkout, f'version = 1\nkey = "old"\nrun = "{GONE}"\n', f"refs/ckpt/keys/{hashlib.sha256(b'old').hexdigest()}")
+        put(
+            main_checkout,
+            f'version = 1\nkey = "old"\nrun = "{GONE}"\n',
+            f"refs/ckpt/keys/{hashlib.sha256(b'old').hexdigest()}",
+        )
         put(main_checkout, "something else", "refs/ckpt/keys/something-else")
         expiry.expire(inside(plain), Policy())
         assert set(main_checkout.refs("refs/ckpt/keys")) == {REF, "refs/ckpt/keys/something-else"}
 
 
 class TestVerify:
-    def test_a_key_of_no_run_is_found_and_mended(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_key_of_no_run_is_found_and_mended(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         put(main_checkout, f'version = 1\nkey = "{KEY}"\nrun = "{GONE}"\n')
         assert codes(plain) == []  # it may belong to a run that is being started
         os.utime(main_checkout.path / ".git" / REF, (0, 0))
@@ -168,13 +209,24 @@ class TestVerify:
             ("version = 1", "does not point to a key"),
             (f'version = 1\nkey = 7\nrun = "{RUN}"', "does not point to a key"),
             (f'version = 1\nkey = "{KEY}"\nrun = "../../heads/main"', "does not point to a key"),
-            (f'version = 1\nkey = "x"\nrun = "{RUN}"', "key: is not the one that the ref is named after"),
-            (f'version = 1\nkey = ""\nrun = "{RUN}"', "key: is not the one that the ref is named after"),
-            (f'version = 1\nkey = "{"x" * 1001}"\nrun = "{RUN}"', "key: is not the one that the ref is named after"),
+            (
+                f'version = 1\nkey = "x"\nrun = "{RUN}"',
+                "key: is not the one that the ref is named after",
+            ),
+            (
+                f'version = 1\nkey = ""\nrun = "{RUN}"',
+                "key: is not the one that the ref is named after",
+            ),
+            (
+                f'version = 1\nkey = "{"x" * 1001}"\nrun = "{RUN}"',
+                "key: is not the one that the ref is named after",
+            ),
             (f'version = 2\nkey = "{KEY}"\nrun = "{RUN}"', "version: written by a newer gitckpt"),
         ],
     )
-    def test_what_is_no_key_is_never_taken_for_one(self, plain: Store, main_checkout: Checkout, text: str, problem: str) -> None:
+    def test_what_is_no_key_is_never_taken_for_one(
+        self, plain: Store, main_checkout: Checkout, text: str, problem: str
+    ) -> None:
         put(main_checkout, text)
         [finding] = verification.verify(inside(plain)).findings
         assert (finding.code, finding.object, finding.sentence) == ("key-invalid", REF, problem)
@@ -206,20 +258,42 @@ class TestReading:
             (None, "", "does not point to a key", CURE),
             (("tree", TEXT.encode()), "", "does not point to a key", CURE),
             (("blob", b""), "", "does not point to a key", CURE),
-            (("blob", b"\xff"), "", "not a key: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte", CURE),
+            (
+                ("blob", b"\xff"),
+                "",
+                "not a key: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
+                CURE,
+            ),
             (("blob", b"= 1"), "", "not a key: Invalid statement (at line 1, column 1)", CURE),
             (("blob", TEXT.replace("1", "true", 1).encode()), "", "does not point to a key", CURE),
             (("blob", TEXT.replace("1", '"1"', 1).encode()), "", "does not point to a key", CURE),
             (("blob", TEXT.replace(f'"{KEY}"', "7").encode()), "", "does not point to a key", CURE),
             (("blob", TEXT.replace(f'"{RUN}"', "7").encode()), "", "does not point to a key", CURE),
             (("blob", TEXT.replace(RUN, "no run").encode()), "", "does not point to a key", CURE),
-            (("blob", TEXT.replace(KEY, "another").encode()), "key", "is not the one that the ref is named after", CURE),
-            (("blob", TEXT.replace(KEY, " ").encode()), "key", "is not the one that the ref is named after", CURE),
-            (("blob", TEXT.replace("1", "2", 1).encode()), "version", "written by a newer gitckpt", UPGRADE),
+            (
+                ("blob", TEXT.replace(KEY, "another").encode()),
+                "key",
+                "is not the one that the ref is named after",
+                CURE,
+            ),
+            (
+                ("blob", TEXT.replace(KEY, " ").encode()),
+                "key",
+                "is not the one that the ref is named after",
+                CURE,
+            ),
+            (
+                ("blob", TEXT.replace("1", "2", 1).encode()),
+                "version",
+                "written by a newer gitckpt",
+                UPGRADE,
+            ),
             (("blob", b"version = 2"), "version", "written by a newer gitckpt", UPGRADE),
         ],
     )
-    def test_what_is_no_key(self, found: tuple[str, bytes] | None, field: str, problem: str, hint: str) -> None:
+    def test_what_is_no_key(
+        self, found: tuple[str, bytes] | None, field: str, problem: str, hint: str
+    ) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
             keys.run_in(found, REF)
         said = caught.value
@@ -231,9 +305,21 @@ class TestReading:
     @pytest.mark.parametrize(
         ("key", "message", "hint"),
         [
-            ("", "'' is not a key", "a key is a text of 1 to 1000 characters, such as nightly-2026-11-22"),
-            ("x" * 1001, f"'{'x' * 59} is not a key", "a key is a text of 1 to 1000 characters, such as nightly-2026-11-22"),
-            ("\ud800", "'\\ud800' is not a key: it holds a lone surrogate", "give a text that UTF-8 can encode"),
+            (
+                "",
+                "'' is not a key",
+                "a key is a text of 1 to 1000 characters, such as nightly-2026-11-22",
+            ),
+            (
+                "x" * 1001,
+                f"'{'x' * 59} is not a key",
+                "a key is a text of 1 to 1000 characters, such as nightly-2026-11-22",
+            ),
+            (
+                "\ud800",
+                "'\\ud800' is not a key: it holds a lone surrogate",
+                "give a text that UTF-8 can encode",
+            ),
         ],
     )
     def test_what_cannot_be_one_says_why(self, key: str, message: str, hint: str) -> None:
@@ -283,7 +369,10 @@ class TestClaim:
             with pytest.raises(RunExists) as caught:
                 call()
             said = caught.value
-            assert (said.run, said.message) == (GONE, f"the run with the key {KEY!r} exists: {GONE}")
+            assert (said.run, said.message) == (
+                GONE,
+                f"the run with the key {KEY!r} exists: {GONE}",
+            )
             assert said.hint == f"go on with it: git ckpt resume {GONE}"
 
 
@@ -303,7 +392,9 @@ class TestOfRunsThatGo:
         refs = self.everything(main_checkout)
         oids = main_checkout.refs("refs/ckpt/keys")
         inner = inside(plain)
-        assert written(keys.of_runs(inner.refs, inner.objects, [RUN, "20270101-000000-without"])) == [(refs[RUN], "", oids[refs[RUN]])]
+        assert written(
+            keys.of_runs(inner.refs, inner.objects, [RUN, "20270101-000000-without"])
+        ) == [(refs[RUN], "", oids[refs[RUN]])]
         assert keys.of_runs(inner.refs, inner.objects, []) == []
 
     def test_those_without_a_run_are_forgotten(self, plain: Store, main_checkout: Checkout) -> None:
@@ -311,22 +402,38 @@ class TestOfRunsThatGo:
         before = main_checkout.refs()
         inner = inside(plain)
         keys.forget_orphans(inner.refs, inner.objects, lambda: [RUN])
-        assert main_checkout.refs() == {ref: oid for ref, oid in before.items() if ref != refs[GONE]}
+        assert main_checkout.refs() == {
+            ref: oid for ref, oid in before.items() if ref != refs[GONE]
+        }
 
-    def test_one_whose_run_has_just_begun_stays_and_the_others_go(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_one_whose_run_has_just_begun_stays_and_the_others_go(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         refs = self.everything(main_checkout)
         main_checkout.git("update-ref", f"refs/ckpt/runs/{min(refs, key=refs.__getitem__)}", "HEAD")
         inner = inside(plain)
         keys.forget_orphans(inner.refs, inner.objects, list)
-        assert set(main_checkout.refs("refs/ckpt/keys")) & set(refs.values()) == {min(refs.values())}
+        assert set(main_checkout.refs("refs/ckpt/keys")) & set(refs.values()) == {
+            min(refs.values())
+        }
 
     def test_nobody_asks_for_the_runs_where_there_are_no_keys(self, plain: Store) -> None:
         inner = inside(plain)
-        keys.forget_orphans(inner.refs, inner.objects, lambda: pytest.fail("the runs were asked for"))
+        keys.forget_orphans(
+            inner.refs, inner.objects, lambda: pytest.fail("the runs were asked for")
+        )
 
 
-def test_a_key_comes_along_with_a_clone(make_store: MakeStore, main_checkout: Checkout, make_checkout: object) -> None:
+def test_a_key_comes_along_with_a_clone(
+    make_store: MakeStore, main_checkout: Checkout, make_checkout: object
+) -> None:
     begin(make_store(main_checkout))
     clone = make_checkout("clone")  # type: ignore[operator]
-    clone.git("fetch", "--quiet", str(main_checkout.path), "refs/ckpt/*:refs/ckpt/*", "refs/checkpoints/*:refs/checkpoints/*")
+    clone.git(
+        "fetch",
+        "--quiet",
+        str(main_checkout.path),
+        "refs/ckpt/*:refs/ckpt/*",
+        "refs/checkpoints/*:refs/checkpoints/*",
+    )
     assert make_store(clone).run_of(KEY) == RUN

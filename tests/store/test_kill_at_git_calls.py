@@ -94,7 +94,9 @@ each_share = pytest.mark.parametrize("share", range(SHARES))
 class TestAKillAtEveryGitCall:
     @pytest.mark.long(but=["0"])
     @each_share
-    def test_of_a_record(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+    def test_of_a_record(
+        self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int
+    ) -> None:
         main_checkout.write("README", "changed")
         main_checkout.write("new", "x")
         for at in positions(share):
@@ -108,14 +110,19 @@ class TestAKillAtEveryGitCall:
                 made = store.record("b-complete", {}, run=run)
                 assert made.sequence == len(runs.get(str(run), "x")) + 1
                 assert store.find("HEAD") == made.id
-            assert set(require_runs(checkout, require_whole(checkout))[str(run)]) >= {*reported, made.id}
+            assert set(require_runs(checkout, require_whole(checkout))[str(run)]) >= {
+                *reported,
+                made.id,
+            }
             if survived:
                 assert (len(reported), at > 20) == (2, True)
                 return
 
     @pytest.mark.long
     @each_share
-    def test_of_records_on_lines_that_go_on_and_end(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+    def test_of_records_on_lines_that_go_on_and_end(
+        self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int
+    ) -> None:
         main_checkout.commit("one")
         for at in positions(share):
             checkout = copies.make()
@@ -125,19 +132,33 @@ class TestAKillAtEveryGitCall:
                 inside(store).remover().settle()
             found = require_whole(checkout)
             kept = [ref.rpartition("/")[2] for ref in checkout.refs("refs/keep/ckpt")]
-            assert {one.git_sha for one in found.values()} <= set(checkout.git("rev-list", *kept).split()) if kept else not found
-            assert len(kept) == len(checkout.git("merge-base", "--independent", *kept).split()) if kept else True
+            assert (
+                {one.git_sha for one in found.values()}
+                <= set(checkout.git("rev-list", *kept).split())
+                if kept
+                else not found
+            )
+            assert (
+                len(kept) == len(checkout.git("merge-base", "--independent", *kept).split())
+                if kept
+                else True
+            )
             if survived:
                 assert (len(reported), len(kept), at > 8) == (3, 2, True)
                 return
 
     @each_share
     @pytest.mark.parametrize("packed", [True, False])
-    def test_of_a_removal(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, packed: bool) -> None:
+    def test_of_a_removal(
+        self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, packed: bool
+    ) -> None:
         with opened(main_checkout) as store:
             run = str(store.record("a-started", {}, start="r").run)
             main_checkout.write("new", "x")
-            ids = [store.record("a-complete", {"n": n}, worktree=store.capture(), run=run).id for n in range(3)]
+            ids = [
+                store.record("a-complete", {"n": n}, worktree=store.capture(), run=run).id
+                for n in range(3)
+            ]
             main_checkout.commit("second")
             other = store.record("b-complete", {}).id
         for path in (main_checkout.path / ".git/refs/keep/ckpt").iterdir():
@@ -155,18 +176,32 @@ class TestAKillAtEveryGitCall:
                 gone = store.remove([*ids[1:], other])
                 assert gone == len(found) - 2
                 made = store.record("c-complete", run=run)
-                assert (made.sequence, made.parent, store.read(made.id).state) == (3, ids[0], {"n": 0})
+                assert (made.sequence, made.parent, store.read(made.id).state) == (
+                    3,
+                    ids[0],
+                    {"n": 0},
+                )
             assert require_runs(checkout, require_whole(checkout))[run][1:] == [ids[0], made.id]
-            assert {name for lines in notes(checkout).values() for name in lines} == require_whole(checkout).keys()
-            with_files = {name for name, one in require_whole(checkout).items() if one.worktree and one.worktree.tree}
-            assert {ref.rpartition("/")[2] for ref in checkout.refs("refs/ckpt/trees")} == with_files
+            assert {name for lines in notes(checkout).values() for name in lines} == require_whole(
+                checkout
+            ).keys()
+            with_files = {
+                name
+                for name, one in require_whole(checkout).items()
+                if one.worktree and one.worktree.tree
+            }
+            assert {
+                ref.rpartition("/")[2] for ref in checkout.refs("refs/ckpt/trees")
+            } == with_files
             if survived:
                 assert at > 10
                 return
 
     @each_share
     @pytest.mark.parametrize("dirty", [True, False])
-    def test_of_a_resume(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, dirty: bool) -> None:
+    def test_of_a_resume(
+        self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int, dirty: bool
+    ) -> None:
         main_checkout.commit("second", **{f"file-{n}": "x" * n for n in range(20)})
         if dirty:
             main_checkout.write("file-3", "changed")
@@ -189,12 +224,22 @@ class TestAKillAtEveryGitCall:
                 second = again.record("b-complete", {}, worktree=again.capture(), run=made.run)
                 again.close()
             assert (second.sequence, second.parent) == (2, made.id)
-            worktrees = [line for line in checkout.git("worktree", "list", "--porcelain").splitlines() if line.startswith("worktree ")]
+            worktrees = [
+                line
+                for line in checkout.git("worktree", "list", "--porcelain").splitlines()
+                if line.startswith("worktree ")
+            ]
             assert worktrees == [f"worktree {checkout.path}", f"worktree {path}"]
             assert sorted(os.listdir(checkout.path / ".ckpt" / "worktrees")) == [made.run]
             after = checkout.refs()
-            assert {ref: oid for ref, oid in after.items() if second.id not in ref and "/runs/" not in ref and "notes" not in ref} == {
-                ref: oid for ref, oid in before[0].items() if "/runs/" not in ref and "notes" not in ref
+            assert {
+                ref: oid
+                for ref, oid in after.items()
+                if second.id not in ref and "/runs/" not in ref and "notes" not in ref
+            } == {
+                ref: oid
+                for ref, oid in before[0].items()
+                if "/runs/" not in ref and "notes" not in ref
             }
             assert view(checkout.path) == before[1]
             require_whole(checkout)
@@ -203,7 +248,9 @@ class TestAKillAtEveryGitCall:
                 return
 
     @each_share
-    def test_of_an_init(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+    def test_of_an_init(
+        self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int
+    ) -> None:
         """The next one completes it, and is taken out as a whole."""
         for at in positions(share):
             checkout = copies.make()

@@ -75,14 +75,19 @@ class TestAKillAtARandomMoment:
         run, path = str(first.run), str(main_checkout.path)
         reported = {first.id}
         for _ in range(10):
-            lines = Worker(RECORD_ON, path, run).kill_after(chance.randint(1, 4), chance.random() * 0.06)
+            lines = Worker(RECORD_ON, path, run).kill_after(
+                chance.randint(1, 4), chance.random() * 0.06
+            )
             reported |= {id_ for line in lines for id_ in line}
             found = require_whole(main_checkout)
             assert reported <= found.keys()
             require_runs(main_checkout, found)
             store = opened(main_checkout)
             made: list[str] = []
-            insist(lambda: made.append(store.record("b-complete", {}, run=run).id), [f"refs/ckpt/runs/{run}.lock"])  # noqa: B023
+            insist(
+                lambda: made.append(store.record("b-complete", {}, run=run).id),
+                [f"refs/ckpt/runs/{run}.lock"],
+            )  # noqa: B023
             insist(store.close, ["refs/notes/checkpoints.lock"])
             reported |= set(made)
             assert set(require_runs(main_checkout, require_whole(main_checkout))[run]) >= reported
@@ -95,7 +100,9 @@ class TestAKillAtARandomMoment:
         for number in range(10):
             if number % 3 == 0:
                 main_checkout.git("pack-refs", "--all", ok=(0, 128))
-            lines = Worker(REMOVE_ON, path, run).kill_after(chance.choice([1, 1, 2, 3]), chance.random() * 0.06)
+            lines = Worker(REMOVE_ON, path, run).kill_after(
+                chance.choice([1, 1, 2, 3]), chance.random() * 0.06
+            )
             found = require_whole(main_checkout)
             assert first.id in found
             told = [tuple(line) for line in lines]
@@ -103,7 +110,12 @@ class TestAKillAtARandomMoment:
             assert not gone & found.keys()
             store = opened(main_checkout)
             rest = [id_ for id_ in found if id_ != first.id]
-            locks = ["packed-refs.lock", "refs/notes/checkpoints.lock", f"refs/ckpt/runs/{run}.lock", *(f"{id_}.lock" for id_ in found)]
+            locks = [
+                "packed-refs.lock",
+                "refs/notes/checkpoints.lock",
+                f"refs/ckpt/runs/{run}.lock",
+                *(f"{id_}.lock" for id_ in found),
+            ]
             insist(lambda: store.remove(rest), locks)  # noqa: B023
             insist(lambda: store.record("b-complete", {}, run=run), [f"refs/ckpt/runs/{run}.lock"])  # noqa: B023
             insist(store.close, ["refs/notes/checkpoints.lock"])
@@ -122,13 +134,22 @@ class TestAKillAtARandomMoment:
         before = main_checkout.refs()
         for number in range(10):
             root = tmp_path / f"trees {number}"
-            lines = Worker(RESUME_ON, str(main_checkout.path), made.id, str(root)).kill_after(number % 2, 0.15 + chance.random() * 0.15)
-            names = [name for name in os.listdir(root) if not name.startswith(".")] if root.exists() else []
+            lines = Worker(RESUME_ON, str(main_checkout.path), made.id, str(root)).kill_after(
+                number % 2, 0.15 + chance.random() * 0.15
+            )
+            names = (
+                [name for name in os.listdir(root) if not name.startswith(".")]
+                if root.exists()
+                else []
+            )
             assert {os.path.basename(" ".join(line)) for line in lines} <= set(names)
             with opened(main_checkout) as store:
                 for name in names:
                     assert resumption.resume(inside(store), made, str(root / name)).made is False
                     assert view(root / name) == expected
-                assert view(resumption.resume(inside(store), made, str(root / "last")).path) == expected
+                assert (
+                    view(resumption.resume(inside(store), made, str(root / "last")).path)
+                    == expected
+                )
             assert [name for name in os.listdir(root) if name.startswith(".")] == []
             assert main_checkout.refs() == before

@@ -78,11 +78,28 @@ def test_there_and_back(store: Store, checkout: Checkout) -> None:
     assert made.worktree.omitted == ()
     assert store.save("b-complete", {}).tree == made.tree
     found = contents(store, made)
-    assert found.directories == [b"caf\xe9", b"d/in a known one", b"deep/er/empty", b"empty", b"gone/in", b"other"]
-    assert found.modes == {b"private": 0o700, b"private/diary": 0o600, b"read only": 0o444, b"tool": 0o700}
+    assert found.directories == [
+        b"caf\xe9",
+        b"d/in a known one",
+        b"deep/er/empty",
+        b"empty",
+        b"gone/in",
+        b"other",
+    ]
+    assert found.modes == {
+        b"private": 0o700,
+        b"private/diary": 0o600,
+        b"read only": 0o444,
+        b"tool": 0o700,
+    }
     there = Path(resume(inside(store), made).path)
     assert directories(there) == expected
-    assert [mode(there / name) for name in ("private/diary", "tool", "read only", "wide")] == ["600", "700", "444", "644"]
+    assert [mode(there / name) for name in ("private/diary", "tool", "read only", "wide")] == [
+        "600",
+        "700",
+        "444",
+        "644",
+    ]
     assert Checkout(there).git("status", "--porcelain") == checkout.git("status", "--porcelain")
 
 
@@ -126,7 +143,10 @@ def test_only_some_paths(store: Store, checkout: Checkout) -> None:
     shutil.rmtree(checkout.path / "empty")
     done = restore(inside(store), made, [b"empty"])
     assert [change.path for change in done.changes] == [b"empty/"]
-    assert (not (checkout.path / "deep").exists(), (checkout.path / "empty").is_dir()) == (True, True)
+    assert (not (checkout.path / "deep").exists(), (checkout.path / "empty").is_dir()) == (
+        True,
+        True,
+    )
 
 
 def test_a_clean_worktree_with_an_empty_directory(store: Store, checkout: Checkout) -> None:
@@ -143,7 +163,9 @@ def test_a_clean_worktree_with_an_empty_directory(store: Store, checkout: Checko
 
 
 @pytest.mark.parametrize("change", ["mkdir", "chmod"])
-def test_a_process_that_remembers_a_clean_worktree(store: Store, checkout: Checkout, change: str) -> None:
+def test_a_process_that_remembers_a_clean_worktree(
+    store: Store, checkout: Checkout, change: str
+) -> None:
     checkout.commit("more", **{"d/e": "1\n"})
     time.sleep(0.1)  # for the time stamps to tell
     assert [store.save("a-complete", {}).worktree for _ in range(3)] == [CLEAN] * 3
@@ -152,7 +174,9 @@ def test_a_process_that_remembers_a_clean_worktree(store: Store, checkout: Check
     else:
         (checkout.path / "d").chmod(0o700)
     found = contents(store, store.save("b-complete", {}))
-    assert (found.directories, found.modes) == (([b"d/empty"], {}) if change == "mkdir" else ([], {b"d": 0o700}))
+    assert (found.directories, found.modes) == (
+        ([b"d/empty"], {}) if change == "mkdir" else ([], {b"d": 0o700})
+    )
 
 
 def test_an_empty_directory_in_the_place_of_files(store: Store, checkout: Checkout) -> None:
@@ -174,28 +198,58 @@ def test_modes_only_get_narrower(store: Store, checkout: Checkout, tmp_path: Pat
     made = store.save("a-complete", {})
     os.umask(0o077)
     there = Path(resume(inside(store), made, str(tmp_path / "there")).path)
-    assert [mode(there / name) for name in ("private", "empty", "read only", "tool", "wide")] == ["700", "700", "400", "700", "600"]
-    assert contents(store, store.save("b-complete", {})).modes == {b"read only": 0o400}  # all else is as narrow as this umask
+    assert [mode(there / name) for name in ("private", "empty", "read only", "tool", "wide")] == [
+        "700",
+        "700",
+        "400",
+        "700",
+        "600",
+    ]
+    assert contents(store, store.save("b-complete", {})).modes == {
+        b"read only": 0o400
+    }  # all else is as narrow as this umask
 
 
-def test_what_is_too_much_is_said(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_much_is_said(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(layout, "MOST", 3)
     for number in range(6):
         (main_checkout.path / f"d{number}").mkdir(0o700)
     made = plain.save("a-complete", {})
     assert made.worktree is not None
-    assert [(entry.path, entry.reason) for entry in made.worktree.omitted] == [("d3", "its mode, as those of 2 more: 3 are kept")]
+    assert [(entry.path, entry.reason) for entry in made.worktree.omitted] == [
+        ("d3", "its mode, as those of 2 more: 3 are kept")
+    ]
     found = contents(plain, made)
-    assert (found.directories, sorted(found.modes)) == ([b"d0", b"d1", b"d2"], [b"d0", b"d1", b"d2"])
+    assert (found.directories, sorted(found.modes)) == (
+        [b"d0", b"d1", b"d2"],
+        [b"d0", b"d1", b"d2"],
+    )
 
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
-    "path", [b"../outside", b"/tmp/x", b"a/../../b", b".git/hooks", b"d/.GIT/x", b".git", b"", b"a//b", b".gi\xe2\x80\x8ct/x"]
+    "path",
+    [
+        b"../outside",
+        b"/tmp/x",
+        b"a/../../b",
+        b".git/hooks",
+        b"d/.GIT/x",
+        b".git",
+        b"",
+        b"a//b",
+        b".gi\xe2\x80\x8ct/x",
+    ],
 )
 @pytest.mark.parametrize("kind", ["directories", "modes"])
-def test_paths_of_a_fetched_snapshot(plain: Store, main_checkout: Checkout, tmp_path: Path, path: bytes, kind: str) -> None:
-    hostile = forged(plain, main_checkout, **{kind: [path] if kind == "directories" else {path: 0o600}})
+def test_paths_of_a_fetched_snapshot(
+    plain: Store, main_checkout: Checkout, tmp_path: Path, path: bytes, kind: str
+) -> None:
+    hostile = forged(
+        plain, main_checkout, **{kind: [path] if kind == "directories" else {path: 0o600}}
+    )
     hooks = main_checkout.path / ".git/hooks"
     hooks.mkdir(exist_ok=True)
     before = sorted(os.listdir(tmp_path)), mode(hooks), mode(main_checkout.path / ".git")
@@ -206,7 +260,9 @@ def test_paths_of_a_fetched_snapshot(plain: Store, main_checkout: Checkout, tmp_
     assert (sorted(os.listdir(tmp_path)), mode(hooks), mode(main_checkout.path / ".git")) == before
 
 
-def test_links_and_repositories_are_not_entered(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_links_and_repositories_are_not_entered(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir(0o755)
     (main_checkout.path / "link").symlink_to(outside)
@@ -214,10 +270,15 @@ def test_links_and_repositories_are_not_entered(plain: Store, main_checkout: Che
     main_checkout.git("commit", "--quiet", "--message", "link")
     main_checkout.git("init", "--quiet", "inner")
     (main_checkout.path / "inner/d").mkdir(0o755)
-    hostile = forged(plain, main_checkout, modes={b"link": 0o700, b"link/x": 0o700, b"inner/d": 0o700})
+    hostile = forged(
+        plain, main_checkout, modes={b"link": 0o700, b"link/x": 0o700, b"inner/d": 0o700}
+    )
     restore(inside(plain), hostile)
     assert (mode(outside), mode(main_checkout.path / "inner/d")) == ("755", "755")
-    for path, said in ((b"link/made", "in the way of the files"), (b"inner/made", "cannot make the directory")):
+    for path, said in (
+        (b"link/made", "in the way of the files"),
+        (b"inner/made", "cannot make the directory"),
+    ):
         with pytest.raises(WorktreeError, match=said):
             restore(inside(plain), forged(plain, main_checkout, directories=[path]))
     assert os.listdir(outside) == []
@@ -231,7 +292,9 @@ def forged(store: Store, here: Checkout, **more: object) -> Checkpoint:
     return replace(made, worktree=replace(made.worktree, dirty=True, tree=snapshot, omitted=()))
 
 
-def test_a_directory_in_which_all_is_ignored_does_not_count(store: Store, checkout: Checkout) -> None:
+def test_a_directory_in_which_all_is_ignored_does_not_count(
+    store: Store, checkout: Checkout
+) -> None:
     """As those of caches, which say of themselves that they are ignored: what is in them is not captured either."""
     before = store.save("a-complete", {}).worktree
     for name in (".cache/.gitignore", ".cache/v/some", ".cache/v/lastfailed/some"):
@@ -242,7 +305,9 @@ def test_a_directory_in_which_all_is_ignored_does_not_count(store: Store, checko
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ["directory", "mode"])
 @pytest.mark.parametrize("how", ["restore", "restore a path", "resume"])
-def test_what_does_not_come_back_is_said(store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, what: str, how: str) -> None:
+def test_what_does_not_come_back_is_said(
+    store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, what: str, how: str
+) -> None:
     """As on a file system that takes every mode and keeps none, or where somebody else removes a directory."""
     (checkout.path / "d" / "empty").mkdir(parents=True)
     checkout.write("d/diary", "secret\n").chmod(0o600)
@@ -255,6 +320,12 @@ def test_what_does_not_come_back_is_said(store: Store, checkout: Checkout, monke
 
     monkeypatch.setattr(layout, "bring_back", forgetful)
     name = "d/empty/" if what == "directory" else "d/diary"
-    command = functools.partial(restore, paths=[b"d"]) if how == "restore a path" else restore if how == "restore" else resume
+    command = (
+        functools.partial(restore, paths=[b"d"])
+        if how == "restore a path"
+        else restore
+        if how == "restore"
+        else resume
+    )
     with pytest.raises(WorktreeError, match=f"captured: the mode or directory {name}$"):
         command(inside(store), made)

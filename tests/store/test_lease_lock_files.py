@@ -43,14 +43,40 @@ with Store.open() as store, Run.start(store, "a run", key="it") as run:
 @pytest.fixture
 def container(main_checkout: Checkout) -> Container:
     """Run a program under another host name, and with process ids of its own, as a container does."""
-    unshare = ["unshare", "--user", "--map-root-user", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if not shutil.which("unshare") or subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+    unshare = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--uts",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode
+    ):
         pytest.skip("namespaces are not allowed here")
 
     def start(code: str) -> subprocess.Popen[str]:
-        argv = [*unshare, "sh", "-c", 'hostname "c$$-$(date +%N)"; exec "$0" -c "$1"', sys.executable, code]
+        argv = [
+            *unshare,
+            "sh",
+            "-c",
+            'hostname "c$$-$(date +%N)"; exec "$0" -c "$1"',
+            sys.executable,
+            code,
+        ]
         env = os.environ | {"PYTHONPATH": str(PROJECT)}
-        return subprocess.Popen(argv, cwd=main_checkout.path, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(
+            argv,
+            cwd=main_checkout.path,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     return start
 
@@ -59,7 +85,9 @@ def lock_files(checkout: Checkout) -> list[Path]:
     return sorted((checkout.path / ".git" / "ckpt").glob(f"{layout.DRIVER}.*"))
 
 
-def test_a_container_that_is_gone_keeps_nobody_waiting(main_checkout: Checkout, container: Container) -> None:
+def test_a_container_that_is_gone_keeps_nobody_waiting(
+    main_checkout: Checkout, container: Container
+) -> None:
     with Store.open(main_checkout.path) as store, container(DRIVE) as driver:
         assert driver.stdout is not None
         run = driver.stdout.readline().strip()
@@ -68,7 +96,9 @@ def test_a_container_that_is_gone_keeps_nobody_waiting(main_checkout: Checkout, 
             Run.resume(store, run)
         driver.kill()
         assert driver.stdout.read() == ""  # the process in there is gone
-        with container("import time; time.sleep(60)") as another:  # it may get the number of the namespace that is gone
+        with container(
+            "import time; time.sleep(60)"
+        ) as another:  # it may get the number of the namespace that is gone
             try:
                 assert store.runs()[0].status == "crashed"
                 with Run.resume(store, run) as again:
@@ -98,7 +128,9 @@ with Store.open() as store:
 def test_what_a_driver_started_or_forked_does_not_keep_its_lock(main_checkout: Checkout) -> None:
     env = os.environ | {"PYTHONPATH": str(PROJECT)}
     argv = [sys.executable, "-c", LEAVE, RUN]
-    with subprocess.Popen(argv, cwd=main_checkout.path, env=env, stdout=subprocess.PIPE, text=True) as driver:
+    with subprocess.Popen(
+        argv, cwd=main_checkout.path, env=env, stdout=subprocess.PIPE, text=True
+    ) as driver:
         assert driver.stdout is not None
         children = [int(word) for word in driver.stdout.readline().split()]
         try:
@@ -115,7 +147,9 @@ def test_what_a_driver_started_or_forked_does_not_keep_its_lock(main_checkout: C
 def test_a_process_has_one_lock_file_however_many_leases_it_has(main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path) as store:
         desk = inside(store).leases
-        holds, _ = desk.acquire_all([f"20270115-08000{number}-many" for number in range(4)], "expire")
+        holds, _ = desk.acquire_all(
+            [f"20270115-08000{number}-many" for number in range(4)], "expire"
+        )
         (path,) = lock_files(main_checkout)
         for hold in holds.values():
             assert is_locked(str(path))
@@ -158,7 +192,9 @@ def forged(checkout: Checkout, lease: Lease, **changes: object) -> None:
 
 
 @pytest.mark.parametrize("token", [MOST_TOKENS, 2**63 - 1, 0, -1])
-def test_a_lease_with_a_token_that_nobody_has_is_taken_over(main_checkout: Checkout, spawn: Spawn, token: int) -> None:
+def test_a_lease_with_a_token_that_nobody_has_is_taken_over(
+    main_checkout: Checkout, spawn: Spawn, token: int
+) -> None:
     with Store.open(main_checkout.path) as store:
         with Run.start(store, "a run") as run:
             run.pause()
@@ -189,12 +225,18 @@ def test_a_driver_whose_lease_was_replaced_by_no_lease_has_lost_it(main_checkout
         hold.close(is_over=True)
 
 
-def test_what_a_fetched_lease_of_the_same_token_says_of_its_process_is_not_taken_over(main_checkout: Checkout) -> None:
+def test_what_a_fetched_lease_of_the_same_token_says_of_its_process_is_not_taken_over(
+    main_checkout: Checkout,
+) -> None:
     with Store.open(main_checkout.path) as store:
         hold = inside(store).leases.acquire(RUN, "one")
         forged(main_checkout, hold.lease, pid=1, host="evil", cancelled=True)
         hold.check()
-        assert (hold.lease.pid, hold.lease.host, hold.lease.cancelled) == (os.getpid(), os.uname().nodename, True)
+        assert (hold.lease.pid, hold.lease.host, hold.lease.cancelled) == (
+            os.getpid(),
+            os.uname().nodename,
+            True,
+        )
         hold.release()
 
 

@@ -18,7 +18,16 @@ from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import times
 from gitckpt.model.errors import BusyError, InvalidCheckpoint, UsageError
 from gitckpt.store.leases import leases
-from gitckpt.store.leases.leases import LONGEST, Hold, Lease, LeaseHeld, LeaseLost, Leases, parse, render
+from gitckpt.store.leases.leases import (
+    LONGEST,
+    Hold,
+    Lease,
+    LeaseHeld,
+    LeaseLost,
+    Leases,
+    parse,
+    render,
+)
 from gitckpt.store.records import layout
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
@@ -94,7 +103,10 @@ def test_the_lease_of_a_dead_process_is_taken_over(desk: Leases, plain: Store) -
         "store = Checkpoints(discover(sys.argv[2]), adapter='plumbing')\n"
         "store.leases.acquire(sys.argv[3], 'the dead one')\nos.kill(os.getpid(), 9)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(ROOT), str(inside(plain).repository.worktree), RUN], check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(ROOT), str(inside(plain).repository.worktree), RUN],
+        check=False,
+    )
     assert done.returncode == -9
     hold = desk.acquire(RUN, "the next")
     assert hold.lease.token == 2
@@ -129,7 +141,9 @@ def test_on_another_machine_only_an_expired_lease_is_taken_over(desk: Leases, cl
     assert desk.acquire(RUN, "here").lease.token == 2
 
 
-@pytest.mark.parametrize(("changes", "is_noted"), [({"boot": "an earlier one"}, True), ({"namespace": "pid:[1]"}, False)])
+@pytest.mark.parametrize(
+    ("changes", "is_noted"), [({"boot": "an earlier one"}, True), ({"namespace": "pid:[1]"}, False)]
+)
 def test_a_lease_of_another_boot_or_that_was_fetched_lasts_as_long_as_it_says(
     desk: Leases, clock: Clock, changes: dict[str, str], is_noted: bool
 ) -> None:
@@ -141,8 +155,13 @@ def test_a_lease_of_another_boot_or_that_was_fetched_lasts_as_long_as_it_says(
     desk.swap(lease, found[0], is_ours=is_noted)
     with pytest.raises(LeaseHeld) as caught:
         desk.acquire(RUN, "two")
-    assert caught.value.message.endswith(", elsewhere; its lease lasts until 2027-01-15T08:02:01.000000Z, unless it is renewed")
-    assert caught.value.hint == f"then, or once it has ended: git ckpt resume {RUN}; to ask for its end: git ckpt cancel {RUN}"
+    assert caught.value.message.endswith(
+        ", elsewhere; its lease lasts until 2027-01-15T08:02:01.000000Z, unless it is renewed"
+    )
+    assert (
+        caught.value.hint
+        == f"then, or once it has ended: git ckpt resume {RUN}; to ask for its end: git ckpt cancel {RUN}"
+    )
     clock.instant += leases.LENGTH
     assert desk.acquire(RUN, "two").lease.token == hold.lease.token + 1
 
@@ -177,7 +196,9 @@ class TestEndless:
     """A lease that says what no driver says: it may have been fetched."""
 
     def test_it_counts_for_twenty_renewals(self, desk: Leases, clock: Clock) -> None:
-        lease = replace(elsewhere(desk, desk.acquire(RUN, "far away")), expires="9999-12-31T23:59:59.000000Z")
+        lease = replace(
+            elsewhere(desk, desk.acquire(RUN, "far away")), expires="9999-12-31T23:59:59.000000Z"
+        )
         desk.swap(lease, desk.current(RUN) or "")
         assert round(20 * leases.RENEWAL * times.MICRO) == LONGEST
         end = times.from_text(lease.renewed) + LONGEST
@@ -189,9 +210,15 @@ class TestEndless:
         assert desk.acquire(RUN, "here").lease.token == 2
 
     @pytest.mark.parametrize("ahead", [60 * times.MICRO, 0])
-    def test_one_that_was_renewed_in_the_future_is_taken_over(self, desk: Leases, clock: Clock, ahead: int) -> None:
+    def test_one_that_was_renewed_in_the_future_is_taken_over(
+        self, desk: Leases, clock: Clock, ahead: int
+    ) -> None:
         renewed = clock.instant + LONGEST + ahead
-        lease = replace(elsewhere(desk, desk.acquire(RUN, "far away")), renewed=times.to_text(renewed), expires=times.to_text(renewed + 9))
+        lease = replace(
+            elsewhere(desk, desk.acquire(RUN, "far away")),
+            renewed=times.to_text(renewed),
+            expires=times.to_text(renewed + 9),
+        )
         desk.swap(lease, desk.current(RUN) or "")
         assert lease.is_endless(clock.instant) == bool(ahead)
         if ahead:
@@ -202,7 +229,10 @@ class TestEndless:
 
     def test_what_was_given_back_binds_nobody(self, desk: Leases, clock: Clock) -> None:
         lease = replace(desk.acquire(RUN, "one").lease, expires="9999-12-31T23:59:59.000000Z")
-        assert [replace(lease, released=said).is_endless(clock.instant) for said in (None, lease.renewed)] == [True, False]
+        assert [
+            replace(lease, released=said).is_endless(clock.instant)
+            for said in (None, lease.renewed)
+        ] == [True, False]
 
     def test_none_of_ours_is(self, desk: Leases, clock: Clock) -> None:
         with pytest.raises(UsageError, match="is longer than one can be"):
@@ -217,7 +247,9 @@ LOCKER = "import fcntl,sys,time; f=open(sys.stdin.readline().strip(),'a'); fcntl
 def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[str], Hold]]:
     """A process that lives, and holds the lease of the run."""
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", LOCKER], stdin=pipe, stdout=pipe, text=True, bufsize=1) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", LOCKER], stdin=pipe, stdout=pipe, text=True, bufsize=1
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         hold = desk.acquire(RUN, "the other one")
@@ -256,7 +288,9 @@ class TestStalled:
         os.waitpid(process.pid, os.WCONTINUED)
         assert not self.is_stalled(desk)
 
-    def test_never_whoever_asks_nor_the_dead_nor_who_is_elsewhere(self, desk: Leases, clock: Clock, other: Other) -> None:
+    def test_never_whoever_asks_nor_the_dead_nor_who_is_elsewhere(
+        self, desk: Leases, clock: Clock, other: Other
+    ) -> None:
         process, hold = other
         desk.acquire(ANOTHER_RUN, "this one")
         far = replace(hold.lease, boot="that of another machine")
@@ -268,7 +302,9 @@ class TestStalled:
         assert not self.is_stalled(desk)
         assert not desk.is_held(hold.update().old, hold.lease)
 
-    def test_can_be_taken_over_and_writes_nothing_more(self, desk: Leases, plain: Store, clock: Clock, other: Other) -> None:
+    def test_can_be_taken_over_and_writes_nothing_more(
+        self, desk: Leases, plain: Store, clock: Clock, other: Other
+    ) -> None:
         with pytest.raises(LeaseHeld) as caught:
             desk.acquire(RUN, "who is in a hurry", take_over=True)
         assert caught.value.hint == f"wait for its end, or stop it: git ckpt cancel {RUN}"
@@ -276,8 +312,13 @@ class TestStalled:
         with pytest.raises(LeaseHeld) as caught:
             desk.acquire(RUN, "who knows of nothing")
         process, hold = other
-        assert caught.value.message == f"run {RUN} is stalled: it is driven by {hold.lease.sentence()}"
-        assert caught.value.hint == f"let process {process.pid} go on, or go on without it: git ckpt resume {RUN} --take-over"
+        assert (
+            caught.value.message == f"run {RUN} is stalled: it is driven by {hold.lease.sentence()}"
+        )
+        assert (
+            caught.value.hint
+            == f"let process {process.pid} go on, or go on without it: git ckpt resume {RUN} --take-over"
+        )
         new = desk.acquire(RUN, "the next one", take_over=True)
         assert new.lease.token == hold.lease.token + 1
         for write in (hold.renew, hold.check, hold.release):
@@ -285,7 +326,9 @@ class TestStalled:
                 write()
         new.renew()
 
-    def test_one_that_goes_on_at_that_moment_keeps_it(self, desk: Leases, clock: Clock, other: Other) -> None:
+    def test_one_that_goes_on_at_that_moment_keeps_it(
+        self, desk: Leases, clock: Clock, other: Other
+    ) -> None:
         clock.instant += leases.LENGTH
         with pytest.raises(LeaseHeld, match="the other one"):
             Racing(desk, other[1].renew).acquire(RUN, "the slower one", take_over=True)
@@ -315,7 +358,10 @@ def test_whoever_was_slower_is_told_who_the_faster_one_is(desk: Leases) -> None:
         Racing(desk, lambda: desk.acquire(RUN, "the faster one")).acquire(RUN, "the slower one")
     found = desk.read(RUN)
     assert found is not None
-    assert (caught.value.message, caught.value.hint) == (desk.refusal(*found).message, desk.refusal(*found).hint)
+    assert (caught.value.message, caught.value.hint) == (
+        desk.refusal(*found).message,
+        desk.refusal(*found).hint,
+    )
     assert found[1].holder == "the faster one"
 
 
@@ -336,7 +382,11 @@ class TestManyAtOnce:
         holds, refused = desk.acquire_all(self.RUNS, "now")
         assert list(holds) == list(self.RUNS[1:])
         assert {run: type(error) for run, error in refused.items()} == {self.RUNS[0]: LeaseHeld}
-        assert [(hold.lease.token, hold.lease.holder) for hold in holds.values()] == [(2, "now"), (1, "now"), (1, "now")]
+        assert [(hold.lease.token, hold.lease.holder) for hold in holds.values()] == [
+            (2, "now"),
+            (1, "now"),
+            (1, "now"),
+        ]
         for run, hold in holds.items():
             hold.check()
             hold.release()
@@ -352,7 +402,9 @@ class TestManyAtOnce:
                     desk.acquire(TestManyAtOnce.RUNS[1], "the faster one")
                 return found
 
-        holds, refused = Slow(desk._objects, desk._refs, desk._repository, desk.clock).acquire_all(self.RUNS, "the slower one")
+        holds, refused = Slow(desk._objects, desk._refs, desk._repository, desk.clock).acquire_all(
+            self.RUNS, "the slower one"
+        )
         assert set(holds) == {self.RUNS[0], *self.RUNS[2:]}
         assert {run: type(error) for run, error in refused.items()} == {self.RUNS[1]: LeaseHeld}
         found = desk.read(self.RUNS[1])
@@ -372,13 +424,18 @@ def remove(store: Store) -> None:
 
 
 @pytest.mark.parametrize("write", ["renew", "release"])
-def test_what_a_holder_says_is_written_though_somebody_asked_it_to_stop_meanwhile(desk: Leases, write: str) -> None:
+def test_what_a_holder_says_is_written_though_somebody_asked_it_to_stop_meanwhile(
+    desk: Leases, write: str
+) -> None:
     hold = desk.acquire(RUN, "one")
     first = hold.lease
     desk.cancel(RUN)
     getattr(hold, write)()
     changes: dict[str, dict[str, str]] = {
-        "renew": {"renewed": "2027-01-15T08:00:02.000000Z", "expires": "2027-01-15T08:02:02.000000Z"},
+        "renew": {
+            "renewed": "2027-01-15T08:00:02.000000Z",
+            "expires": "2027-01-15T08:02:02.000000Z",
+        },
         "release": {"released": "2027-01-15T08:00:02.000000Z"},
     }
     expected = replace(first, cancelled=True, **changes[write])  # type: ignore[arg-type]
@@ -388,7 +445,9 @@ def test_what_a_holder_says_is_written_though_somebody_asked_it_to_stop_meanwhil
 
 
 @pytest.mark.parametrize("action", ["renew", "release", "check", "bound"])
-def test_whoever_s_lease_was_removed_is_told_so(desk: Leases, plain: Store, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+def test_whoever_s_lease_was_removed_is_told_so(
+    desk: Leases, plain: Store, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
     hold = desk.acquire(RUN, "one")
     monkeypatch.setenv("CKPT_RUN", RUN)
     monkeypatch.setenv("CKPT_LEASE", "1")
@@ -407,13 +466,18 @@ def test_a_heartbeat_makes_a_lease_last(desk: Leases, clock: Clock) -> None:
     hold = desk.acquire(RUN, "one")
     clock.instant += 100 * times.MICRO
     hold.renew()
-    assert (hold.lease.renewed, hold.lease.expires) == ("2027-01-15T08:01:42.000000Z", "2027-01-15T08:03:42.000000Z")
+    assert (hold.lease.renewed, hold.lease.expires) == (
+        "2027-01-15T08:01:42.000000Z",
+        "2027-01-15T08:03:42.000000Z",
+    )
     found = desk.read(RUN)
     assert found is not None
     assert found[1] == hold.lease
 
 
-def test_whoever_lost_the_lease_can_neither_renew_it_nor_give_it_back(desk: Leases, clock: Clock) -> None:
+def test_whoever_lost_the_lease_can_neither_renew_it_nor_give_it_back(
+    desk: Leases, clock: Clock
+) -> None:
     suspended = desk.acquire(RUN, "the suspended one")
     elsewhere(desk, suspended)
     clock.instant += leases.LENGTH
@@ -421,7 +485,9 @@ def test_whoever_lost_the_lease_can_neither_renew_it_nor_give_it_back(desk: Leas
     for action in (suspended.renew, suspended.release, suspended.check):
         with pytest.raises(LeaseLost) as caught:
             action()
-        assert caught.value.message.startswith(f"the lease of run {RUN} was taken over by the next on ")
+        assert caught.value.message.startswith(
+            f"the lease of run {RUN} was taken over by the next on "
+        )
         assert caught.value.exit_code == 11
     taken.check()
 
@@ -484,7 +550,9 @@ def test_somebody_may_ask_the_holder_to_stop(desk: Leases) -> None:
     assert desk.cancel(RUN) is None
 
 
-def test_a_holder_on_another_machine_is_asked_to_stop_while_its_lease_lasts(desk: Leases, clock: Clock) -> None:
+def test_a_holder_on_another_machine_is_asked_to_stop_while_its_lease_lasts(
+    desk: Leases, clock: Clock
+) -> None:
     far = elsewhere(desk, desk.acquire(RUN, "far away"))
     desk_oid = desk.current(RUN)
     assert desk.cancel(RUN) == (desk_oid, far)
@@ -505,7 +573,9 @@ def test_a_holder_that_says_something_meanwhile_is_asked_to_stop_all_the_same(de
     assert hold.lease.cancelled
 
 
-def test_a_lease_that_always_changes_cannot_be_cancelled(desk: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_always_changes_cannot_be_cancelled(
+    desk: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk.acquire(RUN, "one")
 
     def moved(lease: Lease, old: str, **_: object) -> str:
@@ -522,7 +592,9 @@ def test_a_lease_that_always_changes_cannot_be_cancelled(desk: Leases, monkeypat
 
 
 @pytest.mark.parametrize("token", [None, "", "x", "-1", "1 ", "²", "٣"])
-def test_a_token_that_is_none_binds_nobody(desk: Leases, monkeypatch: pytest.MonkeyPatch, token: str | None) -> None:
+def test_a_token_that_is_none_binds_nobody(
+    desk: Leases, monkeypatch: pytest.MonkeyPatch, token: str | None
+) -> None:
     monkeypatch.setenv("CKPT_RUN", RUN)
     monkeypatch.delenv("CKPT_LEASE", raising=False)
     if token is not None:
@@ -531,16 +603,27 @@ def test_a_token_that_is_none_binds_nobody(desk: Leases, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("kind", ["a commit", "nothing"])
-def test_a_ref_that_leads_to_no_lease_is_refused(desk: Leases, main_checkout: Checkout, kind: str) -> None:
+def test_a_ref_that_leads_to_no_lease_is_refused(
+    desk: Leases, main_checkout: Checkout, kind: str
+) -> None:
     ref = layout.LEASES + RUN
-    main_checkout.write(f".git/{ref}", f"{main_checkout.git('rev-parse', 'HEAD') if kind == 'a commit' else 'ab' * 20}\n")
+    main_checkout.write(
+        f".git/{ref}",
+        f"{main_checkout.git('rev-parse', 'HEAD') if kind == 'a commit' else 'ab' * 20}\n",
+    )
     with pytest.raises(InvalidCheckpoint) as caught:
         desk.read(RUN)
-    assert (caught.value.ref, caught.value.field, caught.value.problem) == (ref, "", "does not point to a lease")
+    assert (caught.value.ref, caught.value.field, caught.value.problem) == (
+        ref,
+        "",
+        "does not point to a lease",
+    )
     assert caught.value.hint == "see what is wrong: git ckpt verify"
 
 
-def test_writers_that_a_driver_started_are_bound_to_its_lease(plain: Store, desk: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writers_that_a_driver_started_are_bound_to_its_lease(
+    plain: Store, desk: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = plain.record("run-started", {}, start="Add login!")
     run = str(first.run)
     hold = desk.acquire(run, "one")
@@ -569,14 +652,18 @@ def test_writers_that_a_driver_started_are_bound_to_its_lease(plain: Store, desk
         (("version", "\0"), "not a lease: "),
     ],
 )
-def test_what_is_no_lease_is_refused_with_its_ref_and_key(desk: Leases, change: tuple[str, str], problem: str) -> None:
+def test_what_is_no_lease_is_refused_with_its_ref_and_key(
+    desk: Leases, change: tuple[str, str], problem: str
+) -> None:
     text = render(desk.acquire(RUN, "one").lease).decode().replace(*change)
     with pytest.raises(InvalidCheckpoint) as caught:
         parse(text.encode(), layout.LEASES + RUN)
     assert caught.value.message.startswith(f"{layout.LEASES}{RUN}: {problem}")
     field = "" if problem.startswith("not a lease") else problem.partition(":")[0]
     assert (caught.value.ref, caught.value.field) == (layout.LEASES + RUN, field)
-    assert caught.value.hint == ("upgrade gitckpt: pip install -U gitckpt" if field == "version" else None)
+    assert caught.value.hint == (
+        "upgrade gitckpt: pip install -U gitckpt" if field == "version" else None
+    )
 
 
 def test_keys_of_a_later_version_survive(desk: Leases) -> None:
@@ -592,7 +679,10 @@ def test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_each_time(
 ) -> None:
     command = [sys.executable, "-m", "tests.store.lease_racer", str(main_checkout.path)]
     racers = [
-        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) for _ in range(STARTERS)
+        subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        for _ in range(STARTERS)
     ]
     try:
         for number in range(ALL_ROUNDS if request.config.getoption("--long") else ROUNDS):
@@ -600,7 +690,9 @@ def test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_each_time(
             for racer in racers:
                 assert racer.stdin is not None
                 racer.stdin.write(line)
-            said = sorted(racer.stdout.readline().strip() for racer in racers if racer.stdout is not None)
+            said = sorted(
+                racer.stdout.readline().strip() for racer in racers if racer.stdout is not None
+            )
             assert said == ["1", *["held"] * (STARTERS - 1)], line
     finally:
         for racer in racers:
@@ -608,7 +700,9 @@ def test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_each_time(
 
 
 @pytest.mark.parametrize("record", ["record", "save"])
-def test_a_run_that_a_driver_starts_is_bound_to_its_lease(desk: Leases, plain: Store, main_checkout: Checkout, record: str) -> None:
+def test_a_run_that_a_driver_starts_is_bound_to_its_lease(
+    desk: Leases, plain: Store, main_checkout: Checkout, record: str
+) -> None:
     plain.record("run-started", {}, start="Add login!")
     hold = desk.acquire(RUN, "a driver")
     made = getattr(inside(plain), record)("run-started", {}, start="child", guard=hold)

@@ -17,7 +17,9 @@ from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, notes, nth, require_whole
 
 pytestmark = [
-    pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="the system does not tell what processes do"),
+    pytest.mark.skipif(
+        not os.path.exists("/proc/self/stat"), reason="the system does not tell what processes do"
+    ),
     pytest.mark.usefixtures("impatient"),
 ]
 
@@ -40,7 +42,11 @@ def left(checkout: Checkout, *refs: str) -> list[Path]:
 def said(checkout: Checkout) -> list[str]:
     """Returns the entries of the log, without their times."""
     log = checkout.main / ".git/ckpt/log"
-    return [line.partition(" ")[2] for line in log.read_text().splitlines() if line[:4].isdigit()] if log.exists() else []
+    return (
+        [line.partition(" ")[2] for line in log.read_text().splitlines() if line[:4].isdigit()]
+        if log.exists()
+        else []
+    )
 
 
 def test_a_record_removes_all_of_them_and_says_so(
@@ -51,11 +57,23 @@ def test_a_record_removes_all_of_them_and_says_so(
     monkeypatch.setattr(inside(store)._listener, "tell", told.append)
     run = store.record("a-started", {}, start="r").run
     head = checkout.git("rev-parse", "HEAD")
-    there = left(checkout, f"refs/ckpt/runs/{run}", layout.NOTES, f"refs/keep/ckpt/{head}", f"refs/ckpt/trees/{nth(99)}")
+    there = left(
+        checkout,
+        f"refs/ckpt/runs/{run}",
+        layout.NOTES,
+        f"refs/keep/ckpt/{head}",
+        f"refs/ckpt/trees/{nth(99)}",
+    )
     store.record("a-complete", {}, run=run)
     assert not any(lock.exists() for lock in there)
-    assert told == [f"removed {min(map(str, there))} and 3 more, which a git had left that was killed"]
-    assert said(checkout) == [*["checkpoint " + nth(1) + " has an empty state"], *told, *["checkpoint " + nth(2) + " has an empty state"]]
+    assert told == [
+        f"removed {min(map(str, there))} and 3 more, which a git had left that was killed"
+    ]
+    assert said(checkout) == [
+        *["checkpoint " + nth(1) + " has an empty state"],
+        *told,
+        *["checkpoint " + nth(2) + " has an empty state"],
+    ]
     assert require_whole(checkout).keys() == {nth(1), nth(2)}
     store.close()
     assert sorted(notes(checkout)[head]) == [nth(1), nth(2)]
@@ -65,7 +83,13 @@ def test_a_lock_of_another_tool_stays(main_checkout: Checkout, make_store: MakeS
     store = make_store(main_checkout)
     run = store.record("a-started", {"x": 1}, start="r").run
     others = left(
-        main_checkout, "packed-refs", "refs/heads/main", "refs/checkpoints/a-name", "refs/keep/mine/x", "HEAD", "refs/notes/commits"
+        main_checkout,
+        "packed-refs",
+        "refs/heads/main",
+        "refs/checkpoints/a-name",
+        "refs/keep/mine/x",
+        "HEAD",
+        "refs/notes/commits",
     )
     (own,) = left(main_checkout, f"refs/ckpt/runs/{run}")
     store.record("a-complete", {"x": 2}, run=run)
@@ -77,7 +101,9 @@ def test_a_lock_of_another_tool_stays(main_checkout: Checkout, make_store: MakeS
     assert others[0].exists()
 
 
-def test_while_somebody_writes_they_stay(main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_somebody_writes_they_stay(
+    main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(heads, "_PATIENCE", 0.05)
     store = make_store(main_checkout)
     store.record("a-started", {"x": 1}, start="r")
@@ -99,10 +125,17 @@ class TestWhoMeetsOne:
         store = make_store(main_checkout)
         main_checkout.write("new", "x")
         made = store.save("a-complete", {"x": 1})
-        there = left(main_checkout, f"refs/checkpoints/{made.id}", f"refs/ckpt/trees/{made.id}", f"refs/keep/ckpt/{made.git_sha}")
+        there = left(
+            main_checkout,
+            f"refs/checkpoints/{made.id}",
+            f"refs/ckpt/trees/{made.id}",
+            f"refs/keep/ckpt/{made.git_sha}",
+        )
         store.remove([made.id])
         assert not any(lock.exists() for lock in there)
-        assert main_checkout.refs(*layout.OWN).keys() <= {f"refs/keep/ckpt/{made.git_sha}"}  # within the hour
+        assert main_checkout.refs(*layout.OWN).keys() <= {
+            f"refs/keep/ckpt/{made.git_sha}"
+        }  # within the hour
 
     def test_an_expiry_which_none_is_in_the_way_of_says_so_too(
         self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
@@ -113,7 +146,9 @@ class TestWhoMeetsOne:
         (lock,) = left(main_checkout, "refs/ckpt/leases/somebodys")
         store.expire()
         assert not lock.exists()
-        assert told == said(main_checkout) == [f"removed {lock}, which a git had left that was killed"]
+        assert (
+            told == said(main_checkout) == [f"removed {lock}, which a git had left that was killed"]
+        )
 
     def test_a_lease(self, main_checkout: Checkout, make_store: MakeStore) -> None:
         store = make_store(main_checkout)
@@ -134,7 +169,9 @@ class TestWhoMeetsOne:
         require_whole(main_checkout)
 
 
-def test_the_hook_says_so(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_hook_says_so(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     head = main_checkout.commit("by hand")
     there = left(main_checkout, layout.NOTES, f"refs/keep/ckpt/{head}")
     (main_checkout.path / ".git/ckpt").mkdir()

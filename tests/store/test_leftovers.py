@@ -36,10 +36,16 @@ def test_a_run_head_that_lags_is_moved_up_before_the_run_goes_on(main_checkout: 
         run = str(first.run)
         second = store.record("two-complete", {"n": 2}, run=run)
     ref = layout.RUNS + run
-    main_checkout.git("update-ref", ref, main_checkout.git("rev-parse", layout.CHECKPOINTS + first.id))
+    main_checkout.git(
+        "update-ref", ref, main_checkout.git("rev-parse", layout.CHECKPOINTS + first.id)
+    )
     with _store(main_checkout) as store:
         third = store.record("three-complete", run=run)
-        assert (third.sequence, third.parent, store.read(third.id).state) == (3, second.id, {"n": 2})
+        assert (third.sequence, third.parent, store.read(third.id).state) == (
+            3,
+            second.id,
+            {"n": 2},
+        )
         assert [entry.sequence for entry in store.list()] == [3, 2, 1]
 
 
@@ -73,7 +79,10 @@ def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
         assert sweep.sweep(inside(store).repository, inside(store).refs) == []
         _age(checkout, (*left, layout.KEEP + whole.git_sha))
         assert sweep.sweep(inside(store).repository, inside(store).refs) == sorted(left)
-    assert sorted(checkout.refs(*layout.OWN)) == [layout.CHECKPOINTS + whole.id, layout.KEEP + whole.git_sha]
+    assert sorted(checkout.refs(*layout.OWN)) == [
+        layout.CHECKPOINTS + whole.id,
+        layout.KEEP + whole.git_sha,
+    ]
 
 
 def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Checkout) -> None:
@@ -86,7 +95,9 @@ def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Che
         assert sweep.sweep(inside(store).repository, inside(store).refs) == sorted(left)
 
 
-def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scratch_files_are_swept_once_they_are_old(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with _store(main_checkout) as store:
         store.record("whole-complete")
         store.list()
@@ -102,15 +113,25 @@ def test_scratch_files_are_swept_once_they_are_old(main_checkout: Checkout, monk
         assert sweep.sweep_files(inside(store).repository) == []
         monkeypatch.setattr(times, "GRACE", -1)
         gone = [os.path.basename(path) for path in sweep.sweep_files(inside(store).repository)]
-        assert gone == sorted(["index.123.ab", "index.123.ab.lock", "pack.123.cd", "rules.123.cd", *replaced])
+        assert gone == sorted(
+            ["index.123.ab", "index.123.ab.lock", "pack.123.cd", "rules.123.cd", *replaced]
+        )
         assert sorted(path.name for path in place.iterdir()) == sorted([*kept, "index.124.cd"])
     assert require_whole(main_checkout)
 
 
-def test_what_a_killed_process_had_half_written_is_swept(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_process_had_half_written_is_swept(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with _store(checkout) as store:
-        beside = [Path(inside(store).repository.git_dir, f"{kind}.123.ab") for kind in ("ckpt-file", "ckpt-gitdir", "ckpt-undo")]
-        half = [Path(inside(store).repository.common_dir, "objects", name) for name in ("tmp_objdir-bulk-fsync-x", "tmp_obj_y")]
+        beside = [
+            Path(inside(store).repository.git_dir, f"{kind}.123.ab")
+            for kind in ("ckpt-file", "ckpt-gitdir", "ckpt-undo")
+        ]
+        half = [
+            Path(inside(store).repository.common_dir, "objects", name)
+            for name in ("tmp_objdir-bulk-fsync-x", "tmp_obj_y")
+        ]
         for path in (*beside, half[1]):
             path.write_bytes(b"x")
         half[0].mkdir()
@@ -132,7 +153,9 @@ class TestInterruptedRemovals:
             update, calls = inside(store).refs.update, []
 
             def interrupt(updates: list[Update]) -> None:
-                calls.extend([updates] if any(not each.new for each in updates) else [])  # not the links that were put off
+                calls.extend(
+                    [updates] if any(not each.new for each in updates) else []
+                )  # not the links that were put off
                 if len(calls) > 1:
                     raise KeyboardInterrupt
                 update(updates)
@@ -142,26 +165,37 @@ class TestInterruptedRemovals:
                 with pytest.raises(KeyboardInterrupt):
                     store.remove(gone)
         assert list(main_checkout.refs("refs/checkpoints")) == [layout.CHECKPOINTS + stays]
-        assert sorted(main_checkout.refs("refs/ckpt/trees")) == sorted(layout.TREES + each for each in [*gone, stays])
+        assert sorted(main_checkout.refs("refs/ckpt/trees")) == sorted(
+            layout.TREES + each for each in [*gone, stays]
+        )
         return [layout.TREES + stays]
 
-    def test_the_next_expiry_finishes_them(self, main_checkout: Checkout, interrupted: list[str]) -> None:
+    def test_the_next_expiry_finishes_them(
+        self, main_checkout: Checkout, interrupted: list[str]
+    ) -> None:
         with _store(main_checkout) as store:
             assert store.expire(dry_run=True).total == 1
             assert len(main_checkout.refs("refs/ckpt/trees")) == 3
             said: list[str] = []
             expiry.expire(inside(store), Policy(), progress=said.append)
-        assert said == ["clearing away what was interrupted", "letting go of commits that no checkpoint needs"]
+        assert said == [
+            "clearing away what was interrupted",
+            "letting go of commits that no checkpoint needs",
+        ]
         assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted
         assert require_whole(main_checkout)
 
-    def test_the_next_removal_finishes_them(self, main_checkout: Checkout, interrupted: list[str]) -> None:
+    def test_the_next_removal_finishes_them(
+        self, main_checkout: Checkout, interrupted: list[str]
+    ) -> None:
         with _store(main_checkout) as store:
             more = store.record("d-complete").id
             store.remove([more])
         assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted
 
-    def test_one_that_had_not_begun_is_not_finished(self, main_checkout: Checkout, interrupted: list[str]) -> None:
+    def test_one_that_had_not_begun_is_not_finished(
+        self, main_checkout: Checkout, interrupted: list[str]
+    ) -> None:
         with _store(main_checkout) as store:
             with open(os.path.join(inside(store).repository.private_dir, "removing"), "a") as file:
                 file.write(f"{interrupted[0].rpartition('/')[2]}\n../../heads/main\n")
@@ -175,7 +209,12 @@ def test_a_pack_is_not_kept_for_ever_for_a_process_that_was_killed(main_checkout
     """While a gc runs, packs have a `.keep` of whoever writes: without it, git would never repack them, nor delete what is in them."""
     packs = main_checkout.path / ".git/objects/pack"
     packs.mkdir(exist_ok=True)
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True).stdout
+    ended = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     said = {
         "left": f"gitckpt {ended}",
         "young": f"gitckpt {ended}",
@@ -199,7 +238,11 @@ def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> 
         store.record("a-complete")
         ours, young, theirs = (
             main_checkout.path / ".git/refs" / name
-            for name in ("checkpoints/11111111-1111-4111-8111-111111111111.lock", "ckpt/runs/x.lock", "heads/x.lock")
+            for name in (
+                "checkpoints/11111111-1111-4111-8111-111111111111.lock",
+                "ckpt/runs/x.lock",
+                "heads/x.lock",
+            )
         )
         for path in (ours, young, theirs):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +257,12 @@ def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Ch
     """It is locked first, and says where it is later: to git, too, it is no worktree, but none that may be pruned."""
     place = main_checkout.path / ".git/worktrees"
     ours = f"gitckpt {ids.new_id()}"
-    for name, reason in (("ours", ours), ("young", ours), ("theirs", "initializing"), ("a person's", "gitckpt must not touch it")):
+    for name, reason in (
+        ("ours", ours),
+        ("young", ours),
+        ("theirs", "initializing"),
+        ("a person's", "gitckpt must not touch it"),
+    ):
         (place / name).mkdir(parents=True)
         (place / name / "locked").write_text(reason)
         if name != "young":
@@ -229,6 +277,10 @@ def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Ch
 
 def test_each_kind_of_scratch_is_swept() -> None:
     """What is left of one that is not listed, nobody would ever take care of."""
-    kinds = {kind for source in SOURCES.values() for kind in re.findall(r"\.scratch\(\"(.+?)\"\)", source)}
+    kinds = {
+        kind
+        for source in SOURCES.values()
+        for kind in re.findall(r"\.scratch\(\"(.+?)\"\)", source)
+    }
     assert {"index", "objects"} <= kinds
     assert kinds <= set(sweep._PRIVATE)

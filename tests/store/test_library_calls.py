@@ -16,25 +16,58 @@ from gitckpt.model.policy import DAY
 from tests.conftest import Checkout
 
 WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
-    "no query": (lambda store: store.list({"phase": "plan"}), "query: must be a Query, not {'phase': 'plan'}"),
-    "since": (lambda store: store.list(Query(since="7d")), "since: must be a whole number, not '7d'"),  # type: ignore[arg-type]
-    "limit": (lambda store: store.list(Query(limit=-1)), "limit: must be a whole number from 0 on, not -1"),
-    "yes": (lambda store: store.list(Query(limit=True)), "limit: must be a whole number from 0 on, not True"),
+    "no query": (
+        lambda store: store.list({"phase": "plan"}),
+        "query: must be a Query, not {'phase': 'plan'}",
+    ),
+    "since": (
+        lambda store: store.list(Query(since="7d")),
+        "since: must be a whole number, not '7d'",
+    ),  # type: ignore[arg-type]
+    "limit": (
+        lambda store: store.list(Query(limit=-1)),
+        "limit: must be a whole number from 0 on, not -1",
+    ),
+    "yes": (
+        lambda store: store.list(Query(limit=True)),
+        "limit: must be a whole number from 0 on, not True",
+    ),
     "run": (lambda store: store.list(Query(run=5)), "run: must be a string, not 5"),  # type: ignore[arg-type]
-    "ids": (lambda store: store.list(Query(ids="abcd")), "ids: must be a list of strings, not 'abcd'"),
-    "rev": (lambda store: store.list(Query(git_sha="HEAD")), "'HEAD' is not the full oid of a commit"),
+    "ids": (
+        lambda store: store.list(Query(ids="abcd")),
+        "ids: must be a list of strings, not 'abcd'",
+    ),
+    "rev": (
+        lambda store: store.list(Query(git_sha="HEAD")),
+        "'HEAD' is not the full oid of a commit",
+    ),
     "links of nothing": (lambda store: store.links(None), "commit: must be a string, not None"),
     "no policy": (lambda store: store.expire("30d"), "policy: must be a Policy, not '30d'"),
     "age": (
         lambda store: store.expire(Policy(older_than=timedelta(days=3))),  # type: ignore[arg-type]
         "older_than: must be a whole number, not datetime.timedelta(days=3)",
     ),
-    "a path to restore": (lambda store: store.restore(_saved(store), "README"), "paths: must be a list of paths, not 'README'"),
-    "no paths to restore": (lambda store: store.restore(_saved(store), []), "paths: the list is empty"),
-    "an empty path": (lambda store: store.restore(_saved(store), ["README", ""]), "paths: one of them is empty"),
-    "a path to compare": (lambda store: store.diff(_saved(store), paths="README"), "paths: must be a list of paths, not 'README'"),
+    "a path to restore": (
+        lambda store: store.restore(_saved(store), "README"),
+        "paths: must be a list of paths, not 'README'",
+    ),
+    "no paths to restore": (
+        lambda store: store.restore(_saved(store), []),
+        "paths: the list is empty",
+    ),
+    "an empty path": (
+        lambda store: store.restore(_saved(store), ["README", ""]),
+        "paths: one of them is empty",
+    ),
+    "a path to compare": (
+        lambda store: store.diff(_saved(store), paths="README"),
+        "paths: must be a list of paths, not 'README'",
+    ),
     "a store of a path": (lambda _: Store("."), "a store is not made of a path"),  # type: ignore[arg-type]
-    "an option": (lambda store: store.diff(_saved(store), options="--stat"), "options: must be a list of strings, not '--stat'"),
+    "an option": (
+        lambda store: store.diff(_saved(store), options="--stat"),
+        "options: must be a list of strings, not '--stat'",
+    ),
 }
 
 
@@ -44,7 +77,9 @@ def _saved(store: Store) -> str:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("call", "said"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_meant_is_refused(plain: Store, main_checkout: Checkout, call: Callable[[Store], object], said: str) -> None:
+def test_what_cannot_be_meant_is_refused(
+    plain: Store, main_checkout: Checkout, call: Callable[[Store], object], said: str
+) -> None:
     plain.save("plan")
     main_checkout.write("README", "other\n")
     before = main_checkout.fingerprint()
@@ -64,7 +99,9 @@ NAMING: dict[str, Callable[[Store], object]] = {
 
 
 @pytest.mark.parametrize("call", NAMING.values(), ids=NAMING)
-def test_what_only_find_understands_names_find(plain: Store, call: Callable[[Store], object]) -> None:
+def test_what_only_find_understands_names_find(
+    plain: Store, call: Callable[[Store], object]
+) -> None:
     plain.save("plan")
     with pytest.raises(NotFoundError) as refused:
         call(plain)
@@ -81,7 +118,9 @@ def test_the_top_is_all_files(plain: Store, main_checkout: Checkout) -> None:
 def test_ids_of_a_query_may_come_from_anywhere(plain: Store) -> None:
     one, _, three = (plain.record(name) for name in ("one", "two", "three"))
     query = Query(ids=(each.id for each in (one, three)))  # type: ignore[arg-type]
-    assert [[entry.label for entry in plain.list(query)] for _ in range(2)] == [["three-complete", "one-complete"]] * 2
+    assert [[entry.label for entry in plain.list(query)] for _ in range(2)] == [
+        ["three-complete", "one-complete"]
+    ] * 2
 
 
 def test_the_variables_of_a_hook_are_not_those_of_another_repository(
@@ -90,13 +129,20 @@ def test_the_variables_of_a_hook_are_not_those_of_another_repository(
     other = make_checkout("other")
     other.commit("first")
     monkeypatch.chdir(main_checkout.path)
-    for path, there in ((other.path, other), (".", main_checkout), (main_checkout.path, main_checkout)):
+    for path, there in (
+        (other.path, other),
+        (".", main_checkout),
+        (main_checkout.path, main_checkout),
+    ):
         with monkeypatch.context() as hook:
             hook.setenv("GIT_DIR", str(main_checkout.path / ".git"))
             with Store.open(path) as store:
                 assert store.worktree == str(there.path)
                 made = store.save("plan")
-        assert (made.git_sha, f"refs/checkpoints/{made.id}" in there.refs("refs/checkpoints")) == (there.head(), True)
+        assert (made.git_sha, f"refs/checkpoints/{made.id}" in there.refs("refs/checkpoints")) == (
+            there.head(),
+            True,
+        )
     assert len(main_checkout.refs("refs/checkpoints")) == 2
 
 
@@ -111,14 +157,19 @@ def test_a_current_directory_that_is_gone_is_in_nobodys_way(
     gone.rmdir()
     try:
         names = plain.diff(made, paths=["README"], options=["--name-only"])
-        with pytest.raises(WorktreeError, match=r"^there is nowhere, as the current directory does not exist any more$"):
+        with pytest.raises(
+            WorktreeError,
+            match=r"^there is nowhere, as the current directory does not exist any more$",
+        ):
             plain.resume(made, "there")
     finally:
         monkeypatch.chdir(tmp_path)
     assert names == b"README\n"
 
 
-def test_paths_may_be_paths(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_may_be_paths(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(main_checkout.path)
     saved = plain.save("plan")
     main_checkout.write("README", "other\n")
@@ -128,7 +179,11 @@ def test_paths_may_be_paths(plain: Store, main_checkout: Checkout, monkeypatch: 
 
 @pytest.mark.parametrize("kind", [str, Path])
 def test_a_worktree_is_made_where_a_relative_path_says(
-    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: Callable[[str], str]
+    plain: Store,
+    main_checkout: Checkout,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    kind: Callable[[str], str],
 ) -> None:
     saved = plain.save("plan")
     (tmp_path / "elsewhere").mkdir()
@@ -148,10 +203,15 @@ def test_what_a_store_has_put_off_is_no_flaw(plain: Store) -> None:
 
 def test_a_document_is_read_as_it_is_stored(plain: Store, main_checkout: Checkout) -> None:
     saved = plain.record("plan", {"step": 3})
-    assert plain.raw(saved.id).decode() == main_checkout.git("cat-file", "blob", f"refs/checkpoints/{saved.id}") + "\n"
+    assert (
+        plain.raw(saved.id).decode()
+        == main_checkout.git("cat-file", "blob", f"refs/checkpoints/{saved.id}") + "\n"
+    )
 
 
-def test_the_policy_is_what_the_settings_say_and_was_allowed(plain: Store, main_checkout: Checkout) -> None:
+def test_the_policy_is_what_the_settings_say_and_was_allowed(
+    plain: Store, main_checkout: Checkout
+) -> None:
     assert plain.policy() == Policy()
     main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = 5\n")
     main_checkout.git("config", "ckpt.olderThan", "2d")

@@ -49,25 +49,45 @@ class TestFilters:
             Query(since=since + 1): [7, 6],
             Query(limit=2): [7, 6],
             Query(limit=0): [],
-            Query(run="20270115-080001-one", status="complete", phase="plan", git_sha=commits[0], since=0, limit=5): [2],
+            Query(
+                run="20270115-080001-one",
+                status="complete",
+                phase="plan",
+                git_sha=commits[0],
+                since=0,
+                limit=5,
+            ): [2],
         }
         assert {query: listed(store, query) for query in expected} == expected
 
-    def test_labels_of_others_are_listed_as_they_are(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_labels_of_others_are_listed_as_they_are(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         for label in ("odd", "add-login"):
             made = plain.record("x-complete", {})
-            text = main_checkout.git("cat-file", "blob", f"refs/checkpoints/{made.id}").replace("x-complete", label)
-            main_checkout.git("update-ref", f"refs/checkpoints/{made.id}", main_checkout.git("hash-object", "-w", "--stdin", data=text))
+            text = main_checkout.git("cat-file", "blob", f"refs/checkpoints/{made.id}").replace(
+                "x-complete", label
+            )
+            main_checkout.git(
+                "update-ref",
+                f"refs/checkpoints/{made.id}",
+                main_checkout.git("hash-object", "-w", "--stdin", data=text),
+            )
         assert [plain.read(entry.id).label for entry in plain.list()] == ["add-login", "odd"]
         assert listed(plain, Query(status="")) == [1]
         assert listed(plain, Query(status="login")) == [2]
 
-    def test_what_an_entry_holds(self, store: Store, checkout: Checkout, commits: list[str]) -> None:
+    def test_what_an_entry_holds(
+        self, store: Store, checkout: Checkout, commits: list[str]
+    ) -> None:
         branch = checkout.git("branch", "--show-current")
         refs = checkout.refs("refs/checkpoints")
         checkout.write("new", "x")
         made = store.record("a-failed", {"never": "read"}, worktree=store.capture())
-        newest, five, seven = store.list()[0], *(store.list(Query(ids=[nth(number)]))[0] for number in (5, 7))
+        newest, five, seven = (
+            store.list()[0],
+            *(store.list(Query(ids=[nth(number)]))[0] for number in (5, 7)),
+        )
         time = 1_800_000_000_000_000
         assert five == Entry(
             id=nth(5),
@@ -131,7 +151,9 @@ class TestOrder:
         plain.record("a-complete", {})
         assert listed(plain) == [4, 3, 2, 1, 5]
 
-    def test_a_removed_checkpoint_no_longer_holds_others_up(self, make_store: MakeStore, main_checkout: Checkout, clock: Clock) -> None:
+    def test_a_removed_checkpoint_no_longer_holds_others_up(
+        self, make_store: MakeStore, main_checkout: Checkout, clock: Clock
+    ) -> None:
         store = make_store(main_checkout)
         run = store.record("a-complete", {}, start="r").run  # 1
         clock.instant += 3600 * times.MICRO
@@ -158,18 +180,32 @@ class TestInvalidRefs:
 
         def add(name: str, oid: str, sentence: str) -> None:
             checkout.git("update-ref", f"refs/checkpoints/{name}", oid)
-            problems.append(Problem(f"refs/checkpoints/{name}", f"refs/checkpoints/{name}: {sentence}"))
+            problems.append(
+                Problem(f"refs/checkpoints/{name}", f"refs/checkpoints/{name}: {sentence}")
+            )
 
         def write(text: str | bytes) -> str:
             return checkout.git("hash-object", "-w", "--stdin", data=text)
 
         add(nth(2), head, "points to a commit, not to a blob")
         add(nth(3), tree, "points to a tree, not to a blob")
-        add(nth(4), write("garbage"), "not TOML: Expected '=' after a key in a key/value pair (at end of document)")
+        add(
+            nth(4),
+            write("garbage"),
+            "not TOML: Expected '=' after a key in a key/value pair (at end of document)",
+        )
         add(nth(5), write(b"\xff\xfe"), "not UTF-8 (byte 0)")
-        add(nth(6), write("version = 2\n"), "version: written by a newer gitckpt (document version 2)")
+        add(
+            nth(6),
+            write("version = 2\n"),
+            "version: written by a newer gitckpt (document version 2)",
+        )
         add(nth(7), write(document), f"id: {nth(1)} is not the ref's name")
-        add(nth(8), write(document.replace(nth(1), nth(8)).replace('trigger = "manual"\n', "")), "trigger: missing")
+        add(
+            nth(8),
+            write(document.replace(nth(1), nth(8)).replace('trigger = "manual"\n', "")),
+            "trigger: missing",
+        )
         add(nth(9), write(""), "version: missing")
         gone = write("soon gone")
         add(nth(10), gone, f"its object {gone} is missing")
@@ -177,19 +213,30 @@ class TestInvalidRefs:
         (common / "objects" / gone[:2] / gone[2:]).unlink()
         return sorted(problems, key=lambda problem: problem.ref)
 
-    def test_are_problems_and_stop_nothing(self, store: Store, ids: Ids, invalid: list[Problem]) -> None:
+    def test_are_problems_and_stop_nothing(
+        self, store: Store, ids: Ids, invalid: list[Problem]
+    ) -> None:
         for _ in range(2):
             assert (listed(store), store.problems()) == ([1], invalid)
         ids.count = 20
         store.record("b-complete", {})
         assert (listed(store), store.problems()) == ([21, 1], invalid)
-        assert [store.find("latest"), store.find("HEAD"), store.find(nth(1)), store.find(nth(4))] == [nth(21), nth(21), nth(1), nth(4)]
+        assert [
+            store.find("latest"),
+            store.find("HEAD"),
+            store.find(nth(1)),
+            store.find(nth(4)),
+        ] == [nth(21), nth(21), nth(1), nth(4)]
 
     def test_a_name_that_is_not_utf_8(self, plain: Store, main_checkout: Checkout) -> None:
         plain.record("a-complete", {})
         oid = main_checkout.git("rev-parse", f"refs/checkpoints/{nth(1)}")
-        main_checkout.git("update-ref", "--stdin", data=b"create refs/checkpoints/caf\xe9 %s\n" % oid.encode())
-        main_checkout.git("update-ref", "--stdin", data=f"create refs/checkpoints/a\x85b\u2028c {oid}\n")
+        main_checkout.git(
+            "update-ref", "--stdin", data=b"create refs/checkpoints/caf\xe9 %s\n" % oid.encode()
+        )
+        main_checkout.git(
+            "update-ref", "--stdin", data=f"create refs/checkpoints/a\x85b\u2028c {oid}\n"
+        )
         assert (listed(plain), plain.problems()) == ([1], [])  # they belong to another tool
 
     def test_an_object_that_comes_back_is_seen(self, plain: Store, main_checkout: Checkout) -> None:
@@ -206,7 +253,12 @@ class TestInvalidRefs:
 
     def test_a_damaged_state_is_not_looked_at(self, plain: Store, main_checkout: Checkout) -> None:
         plain.record("a-complete", {"key": 1})
-        document = plain.raw(nth(1)).decode().replace(nth(1), nth(9)).replace("key = 1", "n = = \0 garbage")
+        document = (
+            plain.raw(nth(1))
+            .decode()
+            .replace(nth(1), nth(9))
+            .replace("key = 1", "n = = \0 garbage")
+        )
         oid = main_checkout.git("hash-object", "-w", "--stdin", data=document)
         main_checkout.git("update-ref", f"refs/checkpoints/{nth(9)}", oid)
         assert (listed(plain), plain.problems()) == ([9, 1], [])

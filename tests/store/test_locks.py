@@ -50,17 +50,27 @@ def left(repository: Repository, *refs: str) -> list[str]:
 
 
 class TestOurs:
-    @pytest.mark.parametrize(("ref", "expected"), [*((ref, True) for ref in OURS), *((ref, False) for ref in OTHERS)])
+    @pytest.mark.parametrize(
+        ("ref", "expected"), [*((ref, True) for ref in OURS), *((ref, False) for ref in OTHERS)]
+    )
     def test_by_its_path(self, repository: Repository, ref: str, expected: bool) -> None:
         path = os.path.join(repository.common_dir, ref)
-        assert [heads.is_ours(repository, f"{path}{end}") for end in (".lock", "", ".lock2")] == [expected, False, False]
+        assert [heads.is_ours(repository, f"{path}{end}") for end in (".lock", "", ".lock2")] == [
+            expected,
+            False,
+            False,
+        ]
 
-    def test_by_a_path_that_leads_there_another_way(self, repository: Repository, tmp_path: Path) -> None:
+    def test_by_a_path_that_leads_there_another_way(
+        self, repository: Repository, tmp_path: Path
+    ) -> None:
         (tmp_path / "a link").symlink_to(repository.common_dir)
         assert heads.is_ours(repository, f"{tmp_path}/a link/{OURS[1]}.lock")
         assert not heads.is_ours(repository, f"{tmp_path}/{OURS[1]}.lock")
 
-    def test_a_lock_that_is_a_link_is_what_its_name_says(self, repository: Repository, tmp_path: Path) -> None:
+    def test_a_lock_that_is_a_link_is_what_its_name_says(
+        self, repository: Repository, tmp_path: Path
+    ) -> None:
         (path,) = left(repository, OURS[1])
         os.unlink(path)
         Path(path).symlink_to(tmp_path / "nowhere")
@@ -79,7 +89,9 @@ class TestThere:
         assert heads.there(repository) == paths
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="the system does not tell what processes do")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/stat"), reason="the system does not tell what processes do"
+)
 class TestCleared:
     """Where one that somebody has met is of ours, all are removed that were left; he is told of them, and whether his is gone."""
 
@@ -88,14 +100,20 @@ class TestCleared:
         told: list[str] = []
         paths = left(repository, *OURS[:count])
         assert heads.clear(repository, told.append, paths[-1])
-        assert (told, heads.there(repository)) == ([f"removed {min(paths)}{more}, which a git had left that was killed"], [])
+        assert (told, heads.there(repository)) == (
+            [f"removed {min(paths)}{more}, which a git had left that was killed"],
+            [],
+        )
 
     def test_one_that_is_young_stays(self, repository: Repository) -> None:
         told: list[str] = []
         old, young = left(repository, *OURS[:2])
         os.utime(young)
         assert not heads.clear(repository, told.append, young)
-        assert (told, heads.there(repository)) == ([f"removed {old}, which a git had left that was killed"], [young])
+        assert (told, heads.there(repository)) == (
+            [f"removed {old}, which a git had left that was killed"],
+            [young],
+        )
 
     @pytest.mark.parametrize("ref", OTHERS)
     def test_none_where_it_is_of_others(self, repository: Repository, ref: str) -> None:
@@ -111,13 +129,21 @@ class TestCleared:
         assert heads.clear(repository, told.append, path)
         assert told == []
 
-    def test_also_by_whoever_holds_the_lock_of_writers_himself(self, repository: Repository) -> None:
+    def test_also_by_whoever_holds_the_lock_of_writers_himself(
+        self, repository: Repository
+    ) -> None:
         told: list[str] = []
         (path,) = left(repository, OURS[0])
         with layout.turn(repository, 0) as is_held:
-            assert (is_held, heads.clear(repository, told.append, path), len(told)) == (True, True, 1)
+            assert (is_held, heads.clear(repository, told.append, path), len(told)) == (
+                True,
+                True,
+                1,
+            )
 
-    def test_none_while_another_thread_writes(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_none_while_another_thread_writes(
+        self, repository: Repository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(heads, "_PATIENCE", 0.05)
         told: list[str] = []
         (path,) = left(repository, OURS[0])

@@ -52,7 +52,9 @@ def test_a_trace_says_where_and_not_what() -> None:
     assert "s3cr3t'" not in said
 
 
-def test_a_bug_in_the_hook_leaves_its_words_out_of_the_log(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_the_hook_leaves_its_words_out_of_the_log(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = "the state was s3cr3t"
 
     def fall(*_: object) -> None:

@@ -61,7 +61,9 @@ def test_that_was_done(repository: Repository) -> None:
     assert not maintenance.has_failed(found)
 
 
-def test_that_failed(main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_failed(
+    main_checkout: Checkout, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started = stamped(repository)
 
     def refuse(_: Repository) -> None:
@@ -77,8 +79,15 @@ def test_that_failed(main_checkout: Checkout, repository: Repository, monkeypatc
     assert found.outcome == "failed: a lock is held"
     assert maintenance.has_failed(found)
     with Store.open(main_checkout.path, adapter="plumbing") as store:
-        (finding,) = (each for each in doctor.examine(inside(store), require_git()) if each.code == "maintenance-failed")
-    assert (finding.object, finding.cure) == (os.path.join(repository.private_dir, "log"), "git ckpt expire")
+        (finding,) = (
+            each
+            for each in doctor.examine(inside(store), require_git())
+            if each.code == "maintenance-failed"
+        )
+    assert (finding.object, finding.cure) == (
+        os.path.join(repository.private_dir, "log"),
+        "git ckpt expire",
+    )
     assert finding.sentence == f"the last maintenance {found.outcome}"
 
 
@@ -86,7 +95,9 @@ BROKEN = ["[retention]\nkeep_last = 0\nnewer = 1\n", "<<<<<<< HEAD\n", "ckpt.kee
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_nothing_expires_unasked_beside_a_mistake(main_checkout: Checkout, repository: Repository, broken: str) -> None:
+def test_nothing_expires_unasked_beside_a_mistake(
+    main_checkout: Checkout, repository: Repository, broken: str
+) -> None:
     now = times.now()
     with Store.open(main_checkout.path) as store:
         inside(store).clock = lambda: now - 40 * DAY
@@ -115,7 +126,9 @@ def test_that_is_at_work_or_was_cut_off(repository: Repository) -> None:
     assert maintenance.last(repository).outcome == "was cut off"
 
 
-def test_a_doctor_says_both_and_counts_what_was_left(main_checkout: Checkout, repository: Repository) -> None:
+def test_a_doctor_says_both_and_counts_what_was_left(
+    main_checkout: Checkout, repository: Repository
+) -> None:
     stamped(repository)
     maintenance.maintain(repository)
     half = main_checkout.path / ".git/objects/tmp_objdir-bulk-fsync-x"
@@ -137,7 +150,12 @@ def test_a_doctor_says_both_and_counts_what_was_left(main_checkout: Checkout, re
         store.expire()
         assert doctor.facts(inside(store), require_git())["leftover_files"] == 0
     assert not half.exists()
-    assert subprocess.run(["git", "fsck", "--strict"], cwd=main_checkout.path, capture_output=True, check=True).returncode == 0
+    assert (
+        subprocess.run(
+            ["git", "fsck", "--strict"], cwd=main_checkout.path, capture_output=True, check=True
+        ).returncode
+        == 0
+    )
 
 
 def _loose(checkout: Checkout, number: int) -> None:
@@ -169,13 +187,19 @@ class TestObjects:
         assert self.packed(full)
         assert maintenance.last(repository).outcome == "done"
 
-    @pytest.mark.parametrize(("name", "value"), [("gc.auto", "0"), ("gc.auto", "6700"), ("maintenance.auto", "false")])
-    def test_as_the_user_has_it(self, full: Checkout, repository: Repository, name: str, value: str) -> None:
+    @pytest.mark.parametrize(
+        ("name", "value"), [("gc.auto", "0"), ("gc.auto", "6700"), ("maintenance.auto", "false")]
+    )
+    def test_as_the_user_has_it(
+        self, full: Checkout, repository: Repository, name: str, value: str
+    ) -> None:
         full.git("config", name, value)
         maintenance.maintain(repository)
         assert not self.packed(full)
 
-    def test_a_hook_of_the_user_may_say_that_this_is_no_time(self, full: Checkout, repository: Repository) -> None:
+    def test_a_hook_of_the_user_may_say_that_this_is_no_time(
+        self, full: Checkout, repository: Repository
+    ) -> None:
         hook = full.write(".git/hooks/pre-auto-gc", "#!/bin/sh\nexit 1\n")
         hook.chmod(0o755)
         maintenance.maintain(repository)
@@ -190,7 +214,10 @@ class TestManyObjects:
     def full(self, main_checkout: Checkout) -> Checkout:
         main_checkout.git("config", "maintenance.auto", "true")
         main_checkout.git("config", "gc.auto", "6700")
-        paths = [str(main_checkout.write(f".git/more/{number}", f"{number}\n")) for number in range(packing.PACK_FROM + 400)]
+        paths = [
+            str(main_checkout.write(f".git/more/{number}", f"{number}\n"))
+            for number in range(packing.PACK_FROM + 400)
+        ]
         main_checkout.git("hash-object", "-w", "--stdin-paths", data="\n".join(paths) + "\n")
         return main_checkout
 
@@ -206,7 +233,9 @@ class TestManyObjects:
         assert full.git("cat-file", "-p", full.git("hash-object", "--stdin", data="7\n")) == "7"
 
     @pytest.mark.long
-    def test_stay_in_packs_when_git_packs_everything_anew(self, full: Checkout, repository: Repository) -> None:
+    def test_stay_in_packs_when_git_packs_everything_anew(
+        self, full: Checkout, repository: Repository
+    ) -> None:
         maintenance.maintain(repository)
         full.git("config", "gc.autoPackLimit", "1")
         maintenance.maintain(repository)
@@ -214,13 +243,17 @@ class TestManyObjects:
         assert full.git("cat-file", "-p", full.git("hash-object", "--stdin", data="7\n")) == "7"
 
     @pytest.mark.parametrize(("name", "value"), [("gc.auto", "0"), ("maintenance.auto", "false")])
-    def test_as_the_user_has_it(self, full: Checkout, repository: Repository, name: str, value: str) -> None:
+    def test_as_the_user_has_it(
+        self, full: Checkout, repository: Repository, name: str, value: str
+    ) -> None:
         full.git("config", name, value)
         before = self.loose(full)
         maintenance.maintain(repository)
         assert self.loose(full) == before
 
-    def test_a_hook_of_the_user_may_say_that_this_is_no_time(self, full: Checkout, repository: Repository) -> None:
+    def test_a_hook_of_the_user_may_say_that_this_is_no_time(
+        self, full: Checkout, repository: Repository
+    ) -> None:
         full.write(".git/hooks/pre-auto-gc", "#!/bin/sh\nexit 1\n").chmod(0o755)
         before = self.loose(full)
         maintenance.maintain(repository)
@@ -252,7 +285,9 @@ class TestDue:
         assert maintenance.last(repository).outcome == "was cut off"
 
     @pytest.mark.parametrize("name", ["shallow", "info/grafts"])
-    def test_where_history_was_cut_off_since(self, repository: Repository, begun: list[str], name: str) -> None:
+    def test_where_history_was_cut_off_since(
+        self, repository: Repository, begun: list[str], name: str
+    ) -> None:
         cut = Path(repository.common_dir, name)
         cut.parent.mkdir(exist_ok=True)
         cut.write_text(f"{'0' * 40}\n")
@@ -295,7 +330,10 @@ class TestDue:
         assert hook.main(["post-commit"]) == 0
         assert begun == [hook.MAINTAIN]
         if is_held_up:
-            assert "may not be kept yet: somebody is at it" in Path(repository.private_dir, "log").read_text()
+            assert (
+                "may not be kept yet: somebody is at it"
+                in Path(repository.private_dir, "log").read_text()
+            )
             return
         main_checkout.git("reflog", "expire", "--expire=now", "--all")
         main_checkout.git("gc", "--quiet", "--prune=now")
@@ -310,7 +348,9 @@ class TestDue:
         os.utime(stamp, (0, 0))
         hook.keep_up(repository, lambda: None)
         assert begun == []
-        assert capsys.readouterr().err.startswith("gitckpt: pre-auto-gc: maintenance was not started: ")
+        assert capsys.readouterr().err.startswith(
+            "gitckpt: pre-auto-gc: maintenance was not started: "
+        )
 
     def test_after_a_save(self, main_checkout: Checkout, repository: Repository) -> None:
         stamp = Path(repository.make_private_dir(), layout.MAINTAINED)

@@ -22,7 +22,16 @@ from gitckpt.store.retention.expiry import expire_alone
 from gitckpt.store.store import Store, inside
 from tests import forked
 from tests.conftest import Checkout, Clock
-from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth, require_whole, written_notes
+from tests.store.conftest import (
+    ONE,
+    THREE,
+    TWO,
+    MakeStore,
+    notes,
+    nth,
+    require_whole,
+    written_notes,
+)
 from tests.store.killer import Killer, opened
 
 MINUTE = 60_000_000
@@ -71,7 +80,9 @@ class TestLinks:
         assert written_notes(main_checkout) == {head: [ONE, TWO, THREE]}
         assert not plain.write_notes()
 
-    def test_the_next_one_that_is_due_takes_those_put_off_along(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+    def test_the_next_one_that_is_due_takes_those_put_off_along(
+        self, plain: Store, main_checkout: Checkout, clock: Clock
+    ) -> None:
         first = main_checkout.git("rev-parse", "HEAD")
         plain.record("a-complete", {})
         plain.record("a-complete", {})
@@ -81,7 +92,9 @@ class TestLinks:
         assert written_notes(main_checkout) == {first: [ONE, TWO], second: [THREE]}
 
     @pytest.mark.parametrize("rewrite", ["amend", "rebase"])
-    def test_a_rewrite_carries_them_over(self, store: Store, checkout: Checkout, rewrite: str) -> None:
+    def test_a_rewrite_carries_them_over(
+        self, store: Store, checkout: Checkout, rewrite: str
+    ) -> None:
         checkout.git("config", "notes.rewriteRef", "refs/notes/checkpoints")
         checkout.git("config", "notes.rewriteMode", "cat_sort_uniq")
         base = checkout.git("rev-parse", "HEAD")
@@ -109,12 +122,16 @@ class TestLinks:
         assert plain.links(main_checkout.git("rev-parse", "HEAD")) == []
         assert plain.links("0" * 40) == []
 
-    def test_a_lost_note_is_made_up_for_by_the_checkpoint_itself(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_lost_note_is_made_up_for_by_the_checkpoint_itself(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         plain.record("a-complete", {})
         main_checkout.git("update-ref", "-d", "refs/notes/checkpoints")
         assert [entry.id for entry in plain.links(main_checkout.git("rev-parse", "HEAD"))] == [ONE]
 
-    def test_lines_of_people_stay_while_git_appends_beside(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_lines_of_people_stay_while_git_appends_beside(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         head = main_checkout.head()
         plain.record("a-complete", {})
         words = ["first", "", "and 3 more", "xyz not an id"]
@@ -124,9 +141,17 @@ class TestLinks:
             main_checkout.git("notes", "--ref=checkpoints", "append", "-m", f"more {number}")
             plain.write_notes()
         lines = note_of(main_checkout, head)
-        assert [line for line in lines if line and line in words] == [word for word in words if word]
-        assert [line for line in lines if line.startswith("more ")] == ["more 0", "more 1", "more 2"]
-        assert [line.split(" ")[0] for line in lines if line[:8].isdigit()] == [nth(number) for number in range(1, 5)]
+        assert [line for line in lines if line and line in words] == [
+            word for word in words if word
+        ]
+        assert [line for line in lines if line.startswith("more ")] == [
+            "more 0",
+            "more 1",
+            "more 2",
+        ]
+        assert [line.split(" ")[0] for line in lines if line[:8].isdigit()] == [
+            nth(number) for number in range(1, 5)
+        ]
 
     def test_a_note_that_git_writes_meanwhile_is_not_lost(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
@@ -147,7 +172,9 @@ class TestLinks:
         assert len(tries) == 2
         assert {"meanwhile", TWO} <= {line.split(" ")[0] for line in note_of(main_checkout, "HEAD")}
 
-    def test_what_is_removed_goes_from_every_note_that_git_carried_it_to(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_what_is_removed_goes_from_every_note_that_git_carried_it_to(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         first = main_checkout.head()
         plain.record("a-complete", {})
         plain.record("b-complete", {})
@@ -162,7 +189,9 @@ class TestLinks:
         plain.write_notes()
         assert written_notes(main_checkout) == {second: ["", "words"]}
 
-    def test_what_a_full_note_leaves_out_follows_an_amend(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+    def test_what_a_full_note_leaves_out_follows_an_amend(
+        self, plain: Store, main_checkout: Checkout, clock: Clock
+    ) -> None:
         main_checkout.git("config", "notes.rewriteRef", "refs/notes/checkpoints")
         old = main_checkout.commit("second")
         for _ in range(30):
@@ -170,14 +199,20 @@ class TestLinks:
         plain.write_notes()
         main_checkout.git("commit", "--quiet", "--amend", "--message", "other words")
         new = main_checkout.head()
-        assert [entry.id for entry in plain.links(new)] == [nth(number) for number in range(30, 0, -1)]
-        assert [entry.id for entry in plain.links(old)] == [nth(number) for number in range(30, 0, -1)]
+        assert [entry.id for entry in plain.links(new)] == [
+            nth(number) for number in range(30, 0, -1)
+        ]
+        assert [entry.id for entry in plain.links(old)] == [
+            nth(number) for number in range(30, 0, -1)
+        ]
         require_clean(main_checkout)
         clock.instant += 8 * 86400 * 1_000_000
         decided = expire_alone(inside(plain), Policy(keep_last=1), dry_run=True)
         assert sum("its commit was rewritten" in decision.reason for _, decision in decided) >= 29
 
-    def test_list_writes_what_has_waited(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+    def test_list_writes_what_has_waited(
+        self, plain: Store, main_checkout: Checkout, clock: Clock
+    ) -> None:
         head = main_checkout.head()
         for _ in range(2):
             plain.record("a-complete", {})
@@ -188,7 +223,9 @@ class TestLinks:
 
 
 class TestWhatIsWritten:
-    def test_a_record_that_is_not_due_writes_its_document_alone(self, main_checkout: Checkout, plain: Store) -> None:
+    def test_a_record_that_is_not_due_writes_its_document_alone(
+        self, main_checkout: Checkout, plain: Store
+    ) -> None:
         plain.record("a-complete", {})
         before, ref = loose(main_checkout), main_checkout.refs("refs/notes")
         for _ in range(20):
@@ -198,7 +235,9 @@ class TestWhatIsWritten:
         assert loose(main_checkout) - before == 23
 
     @pytest.mark.long
-    def test_stores_that_come_and_go_write_once_a_minute(self, main_checkout: Checkout, make_store: MakeStore, clock: Clock) -> None:
+    def test_stores_that_come_and_go_write_once_a_minute(
+        self, main_checkout: Checkout, make_store: MakeStore, clock: Clock
+    ) -> None:
         """As `git ckpt save` in a loop."""
         clock.step = MINUTE // 20
         before = loose(main_checkout)
@@ -209,13 +248,20 @@ class TestWhatIsWritten:
         require_clean(main_checkout)
 
     @pytest.mark.long
-    def test_a_thousand_checkpoints_on_one_commit(self, main_checkout: Checkout, plain: Store, head: str) -> None:
+    def test_a_thousand_checkpoints_on_one_commit(
+        self, main_checkout: Checkout, plain: Store, head: str
+    ) -> None:
         for _ in range(1000):
             plain.record("a-complete", {})
         plain.write_notes()
         lines = note_of(main_checkout, head)
-        assert [line.split(" ")[0] for line in lines] == [*(nth(number) for number in range(981, 1001)), "and"]
-        assert [entry.id for entry in plain.links(head)] == [nth(number) for number in range(1000, 0, -1)]
+        assert [line.split(" ")[0] for line in lines] == [
+            *(nth(number) for number in range(981, 1001)),
+            "and",
+        ]
+        assert [entry.id for entry in plain.links(head)] == [
+            nth(number) for number in range(1000, 0, -1)
+        ]
         assert plain.find("HEAD") == nth(1000)
         require_clean(main_checkout)
         assert plain.verify().checked["links"] == 1000
@@ -234,7 +280,9 @@ class TestWhatIsWritten:
         plain.record("c-complete", {})
         assert written_notes(main_checkout) == {head: [ONE, TWO]}
 
-    def test_a_store_that_is_closed_later_than_that(self, main_checkout: Checkout, make_store: MakeStore, clock: Clock, head: str) -> None:
+    def test_a_store_that_is_closed_later_than_that(
+        self, main_checkout: Checkout, make_store: MakeStore, clock: Clock, head: str
+    ) -> None:
         store = make_store(main_checkout)
         store.record("a-complete", {})
         store.record("b-complete", {})
@@ -249,14 +297,18 @@ class TestWhatIsWritten:
         assert written_notes(main_checkout) == {head: [ONE, TWO, THREE]}
         assert ids_in(place(main_checkout)) == []
 
-    def test_expiry_that_only_decides_writes_nothing(self, main_checkout: Checkout, plain: Store) -> None:
+    def test_expiry_that_only_decides_writes_nothing(
+        self, main_checkout: Checkout, plain: Store
+    ) -> None:
         for _ in range(3):
             plain.record("a-complete", {})
         before = main_checkout.fingerprint()
         expire_alone(inside(plain), Policy(), dry_run=True)
         assert main_checkout.fingerprint() == before
 
-    def test_a_linked_worktree_shares_them(self, main_checkout: Checkout, make_store: MakeStore, head: str) -> None:
+    def test_a_linked_worktree_shares_them(
+        self, main_checkout: Checkout, make_store: MakeStore, head: str
+    ) -> None:
         main_checkout.git("worktree", "add", "--quiet", "../other")
         make_store(main_checkout).record("a-complete", {})
         make_store(main_checkout.path.parent / "other").record("b-complete", {})
@@ -309,14 +361,19 @@ class TestNothingIsLost:
         assert {finding.code for finding in plain.verify(repair=True).findings} == {"note-missing"}
         assert written_notes(main_checkout) == {head: [ONE, TWO, THREE, nth(4)]}
 
-    def test_damaged_lines_are_passed_over(self, main_checkout: Checkout, plain: Store, head: str) -> None:
+    def test_damaged_lines_are_passed_over(
+        self, main_checkout: Checkout, plain: Store, head: str
+    ) -> None:
         plain.record("a-complete", {})
         plain.record("b-complete", {})
         path = place(main_checkout)
         line = path.read_text().strip()
         stranger = line.replace(TWO, nth(99))
         torn = [line.replace(TWO, THREE)[:cut] for cut in (20, 41, 60, 90, len(line) - 1)]
-        path.write_bytes(b"\0\0\xff\n" + "\n".join([*torn, stranger, line, "x" * 5000, f"{head} {THREE}"]).encode())
+        path.write_bytes(
+            b"\0\0\xff\n"
+            + "\n".join([*torn, stranger, line, "x" * 5000, f"{head} {THREE}"]).encode()
+        )
         plain.record("c-complete", {})
         assert [entry.id for entry in plain.links(head)] == [THREE, TWO, ONE]
         require_clean(main_checkout)
@@ -326,7 +383,9 @@ class TestNothingIsLost:
 
     @pytest.mark.parametrize("name", [store_notes.WAITING, store_notes.WRITTEN])
     @pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
-    def test_something_else_in_its_place(self, main_checkout: Checkout, plain: Store, tmp_path: Path, name: str, kind: str) -> None:
+    def test_something_else_in_its_place(
+        self, main_checkout: Checkout, plain: Store, tmp_path: Path, name: str, kind: str
+    ) -> None:
         """Nothing is written through it, and nobody waits for it; `verify --repair` writes what could not wait."""
         path = place(main_checkout).with_name(name)
         target = tmp_path / "theirs"
@@ -346,7 +405,12 @@ class TestNothingIsLost:
         assert notes(main_checkout) == {head: [ONE, TWO]}
 
     def test_a_stamp_of_somebody_else_is_replaced(
-        self, main_checkout: Checkout, plain: Store, clock: Clock, head: str, monkeypatch: pytest.MonkeyPatch
+        self,
+        main_checkout: Checkout,
+        plain: Store,
+        clock: Clock,
+        head: str,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         plain.record("a-complete", {})
         utime, refusals = os.utime, [PermissionError(1, "not the owner")]
@@ -379,7 +443,9 @@ class TestKills:
         assert ids_in(place(main_checkout)) == []
         assert written_notes(main_checkout) == {head: [nth(number) for number in range(1, 6)]}
 
-    def test_before_the_refs(self, main_checkout: Checkout, plain: Store, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_before_the_refs(
+        self, main_checkout: Checkout, plain: Store, head: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         plain.record("a-complete", {})
         with monkeypatch.context() as patched:
             patched.setattr(Recorder, "_apply", lambda *_: (_ for _ in ()).throw(SystemExit))
@@ -394,7 +460,9 @@ class TestKills:
         require_clean(main_checkout)
 
     @pytest.mark.long
-    def test_at_each_git_call(self, main_checkout: Checkout, tmp_path: Path, killer: Killer) -> None:
+    def test_at_each_git_call(
+        self, main_checkout: Checkout, tmp_path: Path, killer: Killer
+    ) -> None:
         script = """
             for _ in range(22):
                 print(store.record("a-complete").id, flush=True)
@@ -411,7 +479,11 @@ class TestKills:
             found = require_whole(copy)
             assert set(reported[:22]) <= found.keys()
             with opened(copy) as store:
-                flaws = [finding for finding in store.verify().findings if finding.code in ("note-missing", "note-stray")]
+                flaws = [
+                    finding
+                    for finding in store.verify().findings
+                    if finding.code in ("note-missing", "note-stray")
+                ]
                 assert flaws == []
             listed = [name for names in notes(copy).values() for name in names]
             assert sorted(listed) == sorted(found)
@@ -435,12 +507,18 @@ def record(path: str, count: int) -> list[str]:
 @pytest.mark.long
 def test_writers_side_by_side(main_checkout: Checkout, head: str) -> None:
     path = str(main_checkout.path)
-    *recorded, _, _ = forked.together(*[(record, (path, 40))] * 3, (write_notes, (path, 30)), (write_notes, (path, 30)))
-    assert sorted(notes(main_checkout)[head]) == sorted(name for names in recorded for name in names)
+    *recorded, _, _ = forked.together(
+        *[(record, (path, 40))] * 3, (write_notes, (path, 30)), (write_notes, (path, 30))
+    )
+    assert sorted(notes(main_checkout)[head]) == sorted(
+        name for names in recorded for name in names
+    )
     require_clean(main_checkout)
 
 
-def test_threads_read_what_waits_while_it_is_written(main_checkout: Checkout, make_store: MakeStore, head: str) -> None:
+def test_threads_read_what_waits_while_it_is_written(
+    main_checkout: Checkout, make_store: MakeStore, head: str
+) -> None:
     store = make_store(main_checkout)
     store.record("a-complete", {})
     over = threading.Event()

@@ -36,7 +36,12 @@ class TestAReadOnlyRepository:
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("has_private", [True, False])
     def test_is_read_and_refuses_the_rest(
-        self, main_checkout: Checkout, make_store: MakeStore, adapter: str, denied: Denied, has_private: bool
+        self,
+        main_checkout: Checkout,
+        make_store: MakeStore,
+        adapter: str,
+        denied: Denied,
+        has_private: bool,
     ) -> None:
         made = make_store(main_checkout).record("a-complete", {})
         git_dir = main_checkout.path / ".git"
@@ -58,7 +63,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MB; skips where we may not mount one."""
     place = tmp_path / "disk"
     place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True, check=False).returncode != 0:
+    if (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)],
+            capture_output=True,
+            check=False,
+        ).returncode
+        != 0
+    ):
         pytest.skip("may not mount a small file system")
     yield place
     subprocess.run(["umount", "--lazy", str(place)], check=True)
@@ -91,7 +103,10 @@ class TestAFullDisk:
             with pytest.raises(CkptError) as caught:
                 work()
             # libgit2 has other words for it
-            assert "No space left on device" in caught.value.message or caught.value.message.startswith("git write failed: ")
+            assert (
+                "No space left on device" in caught.value.message
+                or caught.value.message.startswith("git write failed: ")
+            )
             assert checkout.refs() == before
         assert [entry.id for entry in store.list()] == [nth(1)]
         filler.unlink()
@@ -100,12 +115,18 @@ class TestAFullDisk:
         assert len(require_whole(checkout)) == 2
 
     def test_while_refs_are_written(
-        self, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        main_checkout: Checkout,
+        make_store: MakeStore,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """The words of git, from a git that only says them."""
         wrapper = tmp_path / "full"
         said = "fatal: commit: cannot lock ref 'refs/x': Unable to write new value: No space left on device"
-        wrapper.write_text(f'#!/bin/sh\ncase " $* " in *" update-ref "*) echo "{said}" >&2; exit 128;; esac\nexec git "$@"\n')
+        wrapper.write_text(
+            f'#!/bin/sh\ncase " $* " in *" update-ref "*) echo "{said}" >&2; exit 128;; esac\nexec git "$@"\n'
+        )
         wrapper.chmod(0o755)
         before = main_checkout.fingerprint()
         monkeypatch.setenv("GITCKPT_GIT", str(wrapper))
@@ -126,8 +147,16 @@ def test_no_git_at_all(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch)
 def test_no_repository(tmp_path: Path) -> None:
     with pytest.raises(RepositoryError) as caught:
         Store.open(tmp_path)
-    assert (caught.value.message, caught.value.exit_code) == (f"not in a git repository: {tmp_path}", 10)
+    assert (caught.value.message, caught.value.exit_code) == (
+        f"not in a git repository: {tmp_path}",
+        10,
+    )
 
 
 def test_errors_know_their_exit_codes() -> None:
-    assert [error.exit_code for error in (BusyError, LockHeld, FilesPruned, WorktreeError)] == [11, 11, 11, 14]
+    assert [error.exit_code for error in (BusyError, LockHeld, FilesPruned, WorktreeError)] == [
+        11,
+        11,
+        11,
+        14,
+    ]

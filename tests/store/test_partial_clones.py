@@ -34,15 +34,22 @@ class Clone(Checkout):
 
     def missing(self) -> set[str]:
         """Returns the objects of its history that are not there. Asking fetches none."""
-        lines = self.git("rev-list", "--objects", "--missing=print", "refs/remotes/origin/main").splitlines()
+        lines = self.git(
+            "rev-list", "--objects", "--missing=print", "refs/remotes/origin/main"
+        ).splitlines()
         return {line[1:] for line in lines if line.startswith("?")}
 
     def packs(self) -> int:
-        return sum(name.endswith(".promisor") for name in os.listdir(self.main / ".git/objects/pack"))
+        return sum(
+            name.endswith(".promisor") for name in os.listdir(self.main / ".git/objects/pack")
+        )
 
     def oids(self, version: int, *names: str) -> set[str]:
         """Returns the blobs of files in a version. Asking fetches none."""
-        return {self.git("rev-parse", f"refs/remotes/origin/main~{VERSIONS - 1 - version}:{name}") for name in names}
+        return {
+            self.git("rev-parse", f"refs/remotes/origin/main~{VERSIONS - 1 - version}:{name}")
+            for name in names
+        }
 
     def record(self, store: Store, version: int) -> Checkpoint:
         """Records a checkpoint of a clean worktree at a version; none of its files is fetched for it."""
@@ -62,10 +69,19 @@ def clone(request: pytest.FixtureRequest, tmp_path: Path) -> Clone:
     origin.git("config", "uploadpack.allowAnySHA1InWant", "true")
     for version in range(VERSIONS):
         origin.commit(f"version {version}", **{name: content(name, version) for name in FILES})
-    origin.git("clone", "--quiet", "--filter=blob:none", "--no-checkout", f"file://{origin.path}", str(tmp_path / "project"))
+    origin.git(
+        "clone",
+        "--quiet",
+        "--filter=blob:none",
+        "--no-checkout",
+        f"file://{origin.path}",
+        str(tmp_path / "project"),
+    )
     here = Clone(tmp_path / "project")
     if request.param == "linked":
-        here.git("worktree", "add", "--quiet", "--no-checkout", "-b", "side", str(tmp_path / "linked"))
+        here.git(
+            "worktree", "add", "--quiet", "--no-checkout", "-b", "side", str(tmp_path / "linked")
+        )
         here = Clone(tmp_path / "linked", here.path)
     here.git("sparse-checkout", "set", "--cone", "in")
     here.git("checkout", "--quiet")
@@ -123,8 +139,13 @@ def test_restore_fetches_what_it_needs_in_one_go(clone: Clone, make_store: MakeS
     made = clone.record(store, 1)
     missing, packs = clone.missing(), clone.packs()
     restore(inside(store), made)
-    assert clone.fingerprint()["files"] == {name: (0o100644, content(name, 1).encode()) for name in FILES if not name.startswith("out/")}
-    assert (missing - clone.missing(), clone.packs() - packs) == (clone.oids(1, "README", "in/a"), 1)
+    assert clone.fingerprint()["files"] == {
+        name: (0o100644, content(name, 1).encode()) for name in FILES if not name.startswith("out/")
+    }
+    assert (missing - clone.missing(), clone.packs() - packs) == (
+        clone.oids(1, "README", "in/a"),
+        1,
+    )
 
 
 def test_resume_fetches_what_it_needs_in_one_go(clone: Clone, make_store: MakeStore) -> None:
@@ -133,17 +154,28 @@ def test_resume_fetches_what_it_needs_in_one_go(clone: Clone, make_store: MakeSt
     made = clone.record(store, 1)
     missing, packs = clone.missing(), clone.packs()
     opened = Clone(Path(resume(inside(store), made).path), clone.main)
-    assert opened.fingerprint()["files"] == {name: (0o100644, content(name, 1).encode()) for name in FILES}
-    assert (missing - clone.missing(), clone.packs() - packs) == (clone.oids(1, "README", "in/a", "out/x", "out/y"), 1)
+    assert opened.fingerprint()["files"] == {
+        name: (0o100644, content(name, 1).encode()) for name in FILES
+    }
+    assert (missing - clone.missing(), clone.packs() - packs) == (
+        clone.oids(1, "README", "in/a", "out/x", "out/y"),
+        1,
+    )
 
 
 def refused(error: CkptError, wanted: set[str]) -> None:
     head, _, names = error.message.partition(": ")
-    assert (head, set(names.split(", ")), error.hint) == (f"{len(wanted)} objects of the files are missing here", wanted, HINT)
+    assert (head, set(names.split(", ")), error.hint) == (
+        f"{len(wanted)} objects of the files are missing here",
+        wanted,
+        HINT,
+    )
 
 
 @pytest.mark.usefixtures("offline")
-def test_offline_restore_names_what_is_missing_and_changes_nothing(clone: Clone, make_store: MakeStore) -> None:
+def test_offline_restore_names_what_is_missing_and_changes_nothing(
+    clone: Clone, make_store: MakeStore
+) -> None:
     store = make_store(clone, "auto")
     made = clone.record(store, 1)
     change(clone)
@@ -155,7 +187,9 @@ def test_offline_restore_names_what_is_missing_and_changes_nothing(clone: Clone,
 
 
 @pytest.mark.usefixtures("offline")
-def test_offline_resume_names_what_is_missing_and_leaves_nothing(clone: Clone, make_store: MakeStore, tmp_path: Path) -> None:
+def test_offline_resume_names_what_is_missing_and_leaves_nothing(
+    clone: Clone, make_store: MakeStore, tmp_path: Path
+) -> None:
     store = make_store(clone, "auto")
     made = clone.record(store, 1)
     before = clone.fingerprint()
@@ -174,7 +208,9 @@ def treeless(clone: Clone, tmp_path: Path) -> Clone:
     return Clone(place)
 
 
-def test_restore_and_resume_fetch_missing_directories(make_store: MakeStore, treeless: Clone) -> None:
+def test_restore_and_resume_fetch_missing_directories(
+    make_store: MakeStore, treeless: Clone
+) -> None:
     store = make_store(treeless, "auto")
     made = treeless.record(store, 1)
     opened = Clone(Path(resume(inside(store), made).path), treeless.main)
@@ -195,7 +231,10 @@ def test_offline_without_trees(make_store: MakeStore, treeless: Clone, tmp_path:
     change(here)
     before = here.fingerprint()
     tree = here.git("cat-file", "commit", made.git_sha).split()[1]
-    bring_back = (lambda: restore(inside(store), made), lambda: resume(inside(store), made, str(tmp_path / "there")))
+    bring_back = (
+        lambda: restore(inside(store), made),
+        lambda: resume(inside(store), made, str(tmp_path / "there")),
+    )
     for attempt in bring_back:
         with pytest.raises(WorktreeError) as caught:
             attempt()
@@ -203,7 +242,9 @@ def test_offline_without_trees(make_store: MakeStore, treeless: Clone, tmp_path:
         assert here.fingerprint() == before
 
 
-def test_diff_fetches_nothing_and_names_the_command_that_does(clone: Clone, make_store: MakeStore) -> None:
+def test_diff_fetches_nothing_and_names_the_command_that_does(
+    clone: Clone, make_store: MakeStore
+) -> None:
     store = make_store(clone, "auto")
     old, new = (clone.record(store, version) for version in (0, 1))
     packs = clone.packs()

@@ -16,7 +16,15 @@ from tests.store.conftest import nth
 
 RUNS = ["20270115-080000-one", "20270115-080001-two"]
 START = 1_800_000_000_000_000
-ONE = Checkpoint(id=nth(1), label="plan-complete", timestamp=times.to_text(START), git_sha="", trigger="manual", run=RUNS[0], sequence=1)
+ONE = Checkpoint(
+    id=nth(1),
+    label="plan-complete",
+    timestamp=times.to_text(START),
+    git_sha="",
+    trigger="manual",
+    run=RUNS[0],
+    sequence=1,
+)
 
 
 @pytest.fixture
@@ -34,14 +42,19 @@ def put(connection: sqlite3.Connection, one: Checkpoint) -> None:
 
 
 def ranks(connection: sqlite3.Connection) -> dict[str, int]:
-    return {ids.from_bytes(id_): rank for id_, rank in connection.execute("SELECT id, rank FROM entry")}
+    return {
+        ids.from_bytes(id_): rank for id_, rank in connection.execute("SELECT id, rank FROM entry")
+    }
 
 
 def expected(there: dict[str, Checkpoint]) -> dict[str, int]:
     found = {one.id: one.time for one in there.values()}
     for run in RUNS:
         latest = 0
-        for one in sorted((one for one in there.values() if one.run == run), key=lambda one: (one.sequence or 0, one.id)):
+        for one in sorted(
+            (one for one in there.values() if one.run == run),
+            key=lambda one: (one.sequence or 0, one.id),
+        ):
             latest = found[one.id] = max(latest, one.time)
     return found
 
@@ -69,7 +82,10 @@ def test_however_runs_change(connection: sqlite3.Connection, seed: int) -> None:
 
 
 def test_only_what_follows_is_ranked_anew(connection: sqlite3.Connection) -> None:
-    many = [replace(ONE, id=nth(number), sequence=number, timestamp=times.to_text(START - number)) for number in range(1, 6)]
+    many = [
+        replace(ONE, id=nth(number), sequence=number, timestamp=times.to_text(START - number))
+        for number in range(1, 6)
+    ]
     for one in many:
         put(connection, one)
     index.rank(connection)
@@ -77,7 +93,11 @@ def test_only_what_follows_is_ranked_anew(connection: sqlite3.Connection) -> Non
     connection.execute("UPDATE entry SET rank = 7 WHERE sequence = 2")
     put(connection, replace(ONE, id=nth(6), sequence=6, timestamp=times.to_text(START - 6)))
     index.rank(connection)
-    assert [rank for _, rank in sorted(ranks(connection).items())] == [START - 1, 7, *[START - 1] * 4]
+    assert [rank for _, rank in sorted(ranks(connection).items())] == [
+        START - 1,
+        7,
+        *[START - 1] * 4,
+    ]
 
 
 def test_from_one_run_to_another(connection: sqlite3.Connection) -> None:

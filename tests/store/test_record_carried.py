@@ -35,19 +35,35 @@ def before(**more: Any) -> dict[str, Any]:
     return {"id": ONE, "sequence": 4} | more
 
 
-def made(said: dict[str, Any], was: dict[str, Any] | None, state: dict[str, Any] | None = None, **how: Any) -> dict[str, Any]:
+def made(
+    said: dict[str, Any],
+    was: dict[str, Any] | None,
+    state: dict[str, Any] | None = None,
+    **how: Any,
+) -> dict[str, Any]:
     """Returns the keys that come of it, after a look that the document says the same."""
     proposal = Proposal(said, state, **how)
     checkpoint = codec.decode(proposal.document(was, {}), f"refs/checkpoints/{TWO}")
-    assert (checkpoint.sequence, checkpoint.parent) == (said["sequence"], said["parent"]) if said.get("run") else (None, None)
-    assert list(checkpoint.pipeline.completed if checkpoint.pipeline else ()) == list((said.get("pipeline") or {}).get("completed", ()))
+    assert (
+        (checkpoint.sequence, checkpoint.parent) == (said["sequence"], said["parent"])
+        if said.get("run")
+        else (None, None)
+    )
+    assert list(checkpoint.pipeline.completed if checkpoint.pipeline else ()) == list(
+        (said.get("pipeline") or {}).get("completed", ())
+    )
     assert (checkpoint.attempt is None) == (said.get("attempt") is None)
     return proposal.fields
 
 
 class TestPlace:
-    @pytest.mark.parametrize(("was", "expected"), [(None, (1, None)), (before(), (5, ONE)), (before(sequence=None), (1, ONE))])
-    def test_behind_the_one_before(self, was: dict[str, Any] | None, expected: tuple[int, str | None]) -> None:
+    @pytest.mark.parametrize(
+        ("was", "expected"),
+        [(None, (1, None)), (before(), (5, ONE)), (before(sequence=None), (1, ONE))],
+    )
+    def test_behind_the_one_before(
+        self, was: dict[str, Any] | None, expected: tuple[int, str | None]
+    ) -> None:
         found = made(fields(), was)
         assert (found["sequence"], found["parent"]) == expected
 
@@ -76,7 +92,9 @@ class TestPipeline:
 
     def test_one_that_starts_again_leaves_with_all_after_it(self) -> None:
         was = PIPELINE | {"completed": {"one": ONE, "two": THREE, "three": nth(4)}}
-        assert made(fields(phase="two-started"), before(pipeline=was))["pipeline"] == PIPELINE | {"completed": {"one": ONE}}
+        assert made(fields(phase="two-started"), before(pipeline=was))["pipeline"] == PIPELINE | {
+            "completed": {"one": ONE}
+        }
 
     def test_what_was_complete_before_is_not_changed_by_that(self) -> None:
         completed = {"one": ONE}
@@ -85,18 +103,25 @@ class TestPipeline:
 
     def test_a_step_of_a_protocol_is_no_phase(self) -> None:
         was = PIPELINE | {"completed": {"one": ONE}}
-        assert made(fields(phase="two-complete", trigger="step"), before(pipeline=was))["pipeline"] == was
+        assert (
+            made(fields(phase="two-complete", trigger="step"), before(pipeline=was))["pipeline"]
+            == was
+        )
 
     def test_ones_own_replaces_it_but_for_what_is_complete(self) -> None:
         own = {"name": "other", "phases": ["two", "four"], "completed": {"four": nth(9)}}
         found = made(fields(pipeline=own), before(pipeline=PIPELINE | {"completed": {"one": ONE}}))
-        assert found["pipeline"] == {"name": "other", "phases": ["two", "four"], "completed": {"one": ONE}}
+        assert found["pipeline"] == {
+            "name": "other",
+            "phases": ["two", "four"],
+            "completed": {"one": ONE},
+        }
 
     def test_where_there_was_none_ones_own_says_what_is_complete(self) -> None:
         own = PIPELINE | {"completed": {"one": THREE}}
-        assert made(fields(pipeline=own, phase="two-complete"), before())["pipeline"] == PIPELINE | {
-            "completed": {"one": THREE, "two": TWO}
-        }
+        assert made(fields(pipeline=own, phase="two-complete"), before())[
+            "pipeline"
+        ] == PIPELINE | {"completed": {"one": THREE, "two": TWO}}
 
     def test_a_rewind_says_itself_what_is_complete(self) -> None:
         own = PIPELINE | {"completed": {"one": ONE}}
@@ -104,16 +129,29 @@ class TestPipeline:
         assert made(fields(pipeline=own, rewound_to=ONE), before(pipeline=was))["pipeline"] == own
 
     @pytest.mark.parametrize("kept", [{"completed": {"one": ONE}}, {}], ids=["one", "none"])
-    def test_where_phases_are_to_be_done_again_it_says_itself_which_are_complete(self, kept: dict[str, Any]) -> None:
+    def test_where_phases_are_to_be_done_again_it_says_itself_which_are_complete(
+        self, kept: dict[str, Any]
+    ) -> None:
         was = PIPELINE | {"completed": {"one": ONE, "two": THREE}}
-        assert made(fields(pipeline=PIPELINE | kept, phase="rewind-complete"), before(pipeline=was))["pipeline"] == PIPELINE | kept
+        assert (
+            made(fields(pipeline=PIPELINE | kept, phase="rewind-complete"), before(pipeline=was))[
+                "pipeline"
+            ]
+            == PIPELINE | kept
+        )
 
     def test_each_try_begins_with_what_was_handed_in(self) -> None:
         """Others may be faster, and what they carried on is not ours."""
         proposal = Proposal(fields(), {})
-        proposal.document(before(pipeline=PIPELINE | {"completed": {"one": ONE}}, attempt=ATTEMPT), {})
+        proposal.document(
+            before(pipeline=PIPELINE | {"completed": {"one": ONE}}, attempt=ATTEMPT), {}
+        )
         proposal.document(before(sequence=7), {})
-        assert (proposal.fields["pipeline"], proposal.fields["attempt"], proposal.fields["sequence"]) == (None, None, 8)
+        assert (
+            proposal.fields["pipeline"],
+            proposal.fields["attempt"],
+            proposal.fields["sequence"],
+        ) == (None, None, 8)
 
 
 class TestAttempt:
@@ -129,8 +167,18 @@ class TestAttempt:
 
 
 class TestState:
-    def state(self, said: dict[str, Any], state: dict[str, Any] | None, carried: dict[str, Any], **how: Any) -> dict[str, Any]:
-        return dict(codec.decode(Proposal(said, state, **how).document(before(), carried), f"refs/checkpoints/{TWO}").state)
+    def state(
+        self,
+        said: dict[str, Any],
+        state: dict[str, Any] | None,
+        carried: dict[str, Any],
+        **how: Any,
+    ) -> dict[str, Any]:
+        return dict(
+            codec.decode(
+                Proposal(said, state, **how).document(before(), carried), f"refs/checkpoints/{TWO}"
+            ).state
+        )
 
     def test_none_carries_it_on(self) -> None:
         assert self.state(fields(), None, {"a": 1}) == {"a": 1}
@@ -140,10 +188,15 @@ class TestState:
         assert self.state(fields(), {}, {"a": 1}) == {}
 
     def test_keys_that_others_write_too_are_theirs(self) -> None:
-        assert self.state(fields(), {"a": 1, "b": 2}, {"a": 8, "c": 9}, keeps=("a", "d")) == {"a": 8, "b": 2}
+        assert self.state(fields(), {"a": 1, "b": 2}, {"a": 8, "c": 9}, keeps=("a", "d")) == {
+            "a": 8,
+            "b": 2,
+        }
 
     def test_but_not_after_a_rewind(self) -> None:
         assert self.state(fields(rewound_to=ONE), {"a": 1}, {"a": 8}, keeps=("a",)) == {"a": 1}
 
     def test_a_change_makes_it_of_what_is_there(self) -> None:
-        assert self.state(fields(), None, {"a": 1}, change=lambda state: state | {"a": state["a"] + 1}) == {"a": 2}
+        assert self.state(
+            fields(), None, {"a": 1}, change=lambda state: state | {"a": state["a"] + 1}
+        ) == {"a": 2}

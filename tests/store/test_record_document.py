@@ -47,13 +47,23 @@ n = 1
 """
         assert returned == expected
         assert (store.raw(ONE).decode(), store.read(ONE)) == (document, expected)
-        assert checkout.git("cat-file", "blob", f"refs/checkpoints/{ONE}") == document.removesuffix("\n")
+        assert checkout.git("cat-file", "blob", f"refs/checkpoints/{ONE}") == document.removesuffix(
+            "\n"
+        )
 
     def test_with_everything_in_it(self, store: Store, checkout: Checkout) -> None:
         head, branch = checkout.git("rev-parse", "HEAD"), checkout.git("branch", "--show-current")
         checkout.write("new", "x")
         files = store.capture()
-        store.record("research-started", {"a": None}, worktree=files, start="Add login!", trigger="step", message="begun", agent="w:plan")
+        store.record(
+            "research-started",
+            {"a": None},
+            worktree=files,
+            start="Add login!",
+            trigger="step",
+            message="begun",
+            agent="w:plan",
+        )
         returned = store.record(
             "research-failed",
             {"big": 2**70, "none": None, "raw": b"\0", "deep": {"x.y": [1.5, float("inf")]}},
@@ -120,7 +130,10 @@ raw = "AA=="
         store.record("a-complete", {})
         assert store.read(ONE).worktree is None
         head = checkout.git("rev-parse", "HEAD")
-        assert sorted(checkout.refs("refs/checkpoints", "refs/ckpt", "refs/keep")) == [f"refs/checkpoints/{ONE}", f"refs/keep/ckpt/{head}"]
+        assert sorted(checkout.refs("refs/checkpoints", "refs/ckpt", "refs/keep")) == [
+            f"refs/checkpoints/{ONE}",
+            f"refs/keep/ckpt/{head}",
+        ]
 
     def test_every_value_comes_back_equal(self, store: Store) -> None:
         state: dict[str, Any] = {
@@ -153,7 +166,9 @@ raw = "AA=="
             f"{TWO} odd label with spaces-started 2027-01-15T08:00:02.000000Z",
         ]
 
-    def test_the_index_and_head_and_branches_of_the_user_stay(self, store: Store, checkout: Checkout) -> None:
+    def test_the_index_and_head_and_branches_of_the_user_stay(
+        self, store: Store, checkout: Checkout
+    ) -> None:
         checkout.write("README", "changed")
         checkout.write("new", "x")
         before = checkout.fingerprint()
@@ -177,7 +192,9 @@ def test_codec_and_git_agree_on_the_bytes(plain: Store) -> None:
         ("add-login-failed", "add-login-failed", "add-login", "failed"),
     ],
 )
-def test_a_phase_without_a_status_is_complete(plain: Store, record: str, label: str, stored: str, name: str, status: str) -> None:
+def test_a_phase_without_a_status_is_complete(
+    plain: Store, record: str, label: str, stored: str, name: str, status: str
+) -> None:
     made = getattr(plain, record)(label, {})
     assert (made.label, made.phase_name, made.status) == (stored, name, status)
     assert plain.read(made.id) == made

@@ -27,7 +27,11 @@ REFUSED: list[tuple[dict[str, Any], type[CkptError], str]] = [
     ({"run": "a\nb"}, UsageError, "'a\\nb' is not a run id"),
     ({"run": "../../heads/main"}, UsageError, "'../../heads/main' is not a run id"),
     ({"run": ""}, UsageError, "'' is not a run id"),
-    ({"trigger": "By Hand"}, UsageError, "trigger: must be a word such as manual or import:forge, not 'By Hand'"),
+    (
+        {"trigger": "By Hand"},
+        UsageError,
+        "trigger: must be a word such as manual or import:forge, not 'By Hand'",
+    ),
     ({"errors": [1]}, UsageError, "errors[0]: must be a string, not 1"),
     ({"errors": "went wrong"}, UsageError, "errors: must be a list of strings, not 'went wrong'"),
     ({"errors": 7}, UsageError, "errors: must be a list of strings, not 7"),
@@ -39,7 +43,11 @@ REFUSED: list[tuple[dict[str, Any], type[CkptError], str]] = [
     ({"run": 7}, UsageError, "run: must be a string, not 7"),
     ({"start": 7}, UsageError, "start: must be a string, not 7"),
     ({"base": 7}, UsageError, "base: must be a string, not 7"),
-    ({"progress": {"current_phase": 1}}, UsageError, "progress: must be a Progress, not {'current_phase': 1}"),
+    (
+        {"progress": {"current_phase": 1}},
+        UsageError,
+        "progress: must be a Progress, not {'current_phase': 1}",
+    ),
     ({"pipeline": "ci"}, UsageError, "pipeline: must be a Pipeline, not 'ci'"),
     ({"attempt": 2}, UsageError, "attempt: must be an Attempt, not 2"),
     ({"worktree": "."}, UsageError, "worktree: must be what Store.capture returned, not '.'"),
@@ -54,12 +62,24 @@ REFUSED: list[tuple[dict[str, Any], type[CkptError], str]] = [
     ),
     ({"mesage": "a slip"}, UsageError, "there is no argument 'mesage'"),
     ({"state": [1]}, StateError, "/: a state is a map of names to values, not [1]"),
-    ({"state": 10**5000}, StateError, "/: a state is a map of names to values, not an integer of thousands of digits"),
+    (
+        {"state": 10**5000},
+        StateError,
+        "/: a state is a map of names to values, not an integer of thousands of digits",
+    ),
     ({"state": {"a": [{"b": object}]}}, StateError, "/a/0/b: a builtins.type cannot be stored"),
     ({"state": {"a": {1: 2}}}, StateError, "/a: the key 1 is not a string"),
-    ({"state": {"a": "\ud800"}}, StateError, "/a: holds a lone surrogate (U+D800), which UTF-8 cannot encode"),
+    (
+        {"state": {"a": "\ud800"}},
+        StateError,
+        "/a: holds a lone surrogate (U+D800), which UTF-8 cannot encode",
+    ),
     ({"state": {"a": (1, 2)}}, StateError, "/a: a builtins.tuple cannot be stored"),
-    ({"message": "\udcff"}, StateError, "/message: holds a lone surrogate (U+DCFF), which UTF-8 cannot encode"),
+    (
+        {"message": "\udcff"},
+        StateError,
+        "/message: holds a lone surrogate (U+DCFF), which UTF-8 cannot encode",
+    ),
 ]
 """Calls of `record`, and how each is refused."""
 
@@ -75,7 +95,9 @@ class TestBadInput:
         store.record("a-complete", {})
         assert list(require_whole(checkout)) == [store.list()[0].id]
 
-    def test_a_state_that_cannot_be_stored_names_its_path_within_a_run(self, store: Store, checkout: Checkout) -> None:
+    def test_a_state_that_cannot_be_stored_names_its_path_within_a_run(
+        self, store: Store, checkout: Checkout
+    ) -> None:
         store.record("a-started", {"n": 1}, start="Add login!")
         store.links(checkout.git("rev-parse", "HEAD"))
         before = checkout.fingerprint()
@@ -95,15 +117,23 @@ class TestBadInput:
         assert [caught.value.message, also.value.message] == [message] * 2
         assert main_checkout.fingerprint() == before
 
-    @pytest.mark.parametrize("text", ["", "x", "\n", "a\nb", "../heads/main", ONE.upper(), f"{ONE}\n", "*", ONE])
+    @pytest.mark.parametrize(
+        "text", ["", "x", "\n", "a\nb", "../heads/main", ONE.upper(), f"{ONE}\n", "*", ONE]
+    )
     def test_reading_what_is_not_there(self, plain: Store, text: str) -> None:
         with pytest.raises(NotFoundError) as caught:
             plain.read(text)
-        assert caught.value.message == (f"no checkpoint {text!r}" if text == ONE else f"{text!r} is not the full id of a checkpoint")
+        assert caught.value.message == (
+            f"no checkpoint {text!r}"
+            if text == ONE
+            else f"{text!r} is not the full id of a checkpoint"
+        )
         plain.record("a-complete", {"still": "in step"})
         assert plain.read(ONE).state == {"still": "in step"}
 
-    def test_capture_is_of_the_worktree_it_was_opened_in(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_capture_is_of_the_worktree_it_was_opened_in(
+        self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
         (tmp_path / "side" / "new").write_text("x")
         main, side = make_store(main_checkout), make_store(tmp_path / "side")
@@ -114,7 +144,9 @@ class TestBadInput:
 class TestTakenIds:
     """An id that is taken is refused at once, whatever takes it; nobody's being faster will ever change that."""
 
-    @pytest.mark.parametrize("how", [{}, {"start": "another"}, {"run": RUN}], ids=["alone", "starting", "extending"])
+    @pytest.mark.parametrize(
+        "how", [{}, {"start": "another"}, {"run": RUN}], ids=["alone", "starting", "extending"]
+    )
     def test_by_a_checkpoint(self, store: Store, checkout: Checkout, how: dict[str, Any]) -> None:
         first = store.record("a-started", {}, start="Add login!")
         for record in (store.record, store.save):
@@ -122,10 +154,15 @@ class TestTakenIds:
             with pytest.raises(UsageError) as caught:
                 record("b-complete", {}, id=first.id, **how)
             assert caught.value.message == f"there is a checkpoint {ONE} already"
-            assert caught.value.hint == f"see it: git ckpt show {ONE}; leave the id out to get a fresh one"
+            assert (
+                caught.value.hint
+                == f"see it: git ckpt show {ONE}; leave the id out to get a fresh one"
+            )
             assert checkout.fingerprint() == before
 
-    def test_by_something_that_is_no_checkpoint(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_by_something_that_is_no_checkpoint(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         main_checkout.git("update-ref", f"refs/checkpoints/{ONE}", "HEAD")
         with pytest.raises(UsageError, match=f"^there is a checkpoint {ONE} already$"):
             plain.record("b-complete", {}, id=ONE)
@@ -146,18 +183,36 @@ class TestTakenIds:
         main_checkout.write("README", "changed")
         with pytest.raises(UsageError) as caught:
             plain.save("b-complete", {}, id=ONE)
-        assert caught.value.message == f"the id {ONE} is taken: refs/ckpt/trees/{ONE} is there, though no checkpoint is"
-        assert caught.value.hint == "leave the id out to get a fresh one; to clear leftovers: git ckpt verify --repair"
+        assert (
+            caught.value.message
+            == f"the id {ONE} is taken: refs/ckpt/trees/{ONE} is there, though no checkpoint is"
+        )
+        assert (
+            caught.value.hint
+            == "leave the id out to get a fresh one; to clear leftovers: git ckpt verify --repair"
+        )
 
-    @pytest.mark.parametrize("bad", ["nope", ONE.upper().replace("0001", "000A"), "00000000-0000-1000-8000-000000000000", f"{ONE}\n"])
-    def test_what_is_no_id_is_refused(self, plain: Store, main_checkout: Checkout, bad: str) -> None:
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            "nope",
+            ONE.upper().replace("0001", "000A"),
+            "00000000-0000-1000-8000-000000000000",
+            f"{ONE}\n",
+        ],
+    )
+    def test_what_is_no_id_is_refused(
+        self, plain: Store, main_checkout: Checkout, bad: str
+    ) -> None:
         before = main_checkout.fingerprint()
         with pytest.raises(UsageError) as caught:
             plain.record("b-complete", {}, id=bad)
         assert caught.value.message == f"id: must be a UUID version 4 in lower case, not {bad!r}"
         assert main_checkout.fingerprint() == before
 
-    def test_a_run_whose_name_is_taken_by_a_head_without_its_object_gets_another(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_run_whose_name_is_taken_by_a_head_without_its_object_gets_another(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         main_checkout.write(f".git/refs/ckpt/runs/{RUN}", f"{'12' * 20}\n")
         assert plain.record("a-started", {}, start="Add login!").run == f"{RUN}-2"
 
@@ -178,13 +233,21 @@ def test_errors_may_be_none(plain: Store) -> None:
         (lambda store: store.record("a", change=dict), "there is no argument 'change'"),
         (lambda store: store.read(None), "id: must be a string, not None"),
         (lambda store: store.find(7), "id: must be a string, not 7"),
-        (lambda store: store.remove(ONE), f"checkpoint_ids: must be a list of strings, not '{ONE}'"),
+        (
+            lambda store: store.remove(ONE),
+            f"checkpoint_ids: must be a list of strings, not '{ONE}'",
+        ),
         (lambda store: store.remove([None]), "checkpoint_ids[0]: must be a string, not None"),
         (lambda store: inside(store).heads.read(None), "None is not a run id"),  # type: ignore[arg-type]
-        (lambda store: Checkpoints(inside(store).repository, adapter="dulwich"), "there is no adapter 'dulwich'"),
+        (
+            lambda store: Checkpoints(inside(store).repository, adapter="dulwich"),
+            "there is no adapter 'dulwich'",
+        ),
     ],
 )
-def test_what_is_handed_in_wrongly_is_named(plain: Store, call: Callable[[Any], object], message: str) -> None:
+def test_what_is_handed_in_wrongly_is_named(
+    plain: Store, call: Callable[[Any], object], message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         call(plain)
     assert caught.value.message == message
@@ -197,7 +260,11 @@ def test_a_base_is_a_commit(plain: Store, main_checkout: Checkout) -> None:
     tag = main_checkout.git("rev-parse", "v1.0")
     for base in (tag, "v1.0", main_checkout.head()):
         assert plain.record("plan", base=base).git_sha == main_checkout.head() != tag
-    for base in ("1" * 40, main_checkout.git("rev-parse", "HEAD^{tree}"), main_checkout.git("rev-parse", "HEAD:README")):
+    for base in (
+        "1" * 40,
+        main_checkout.git("rev-parse", "HEAD^{tree}"),
+        main_checkout.git("rev-parse", "HEAD:README"),
+    ):
         with pytest.raises(NotFoundError, match=rf"^no commit goes by '{base}'$"):
             plain.record("plan", base=base)
     assert len(plain.list()) == 3

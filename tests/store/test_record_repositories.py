@@ -33,16 +33,28 @@ class TestRepositories:
 
     def test_detached(self, make_store: MakeStore, checkout: Checkout, adapter: str) -> None:
         checkout.git("checkout", "--quiet", "--detach")
-        self.check(make_store(checkout, adapter), checkout, branch=None, adapter={"libgit2": Libgit2, "plumbing": Plumbing}[adapter])
+        self.check(
+            make_store(checkout, adapter),
+            checkout,
+            branch=None,
+            adapter={"libgit2": Libgit2, "plumbing": Plumbing}[adapter],
+        )
 
-    def test_unborn(self, make_store: MakeStore, make_checkout: Callable[..., Checkout], adapter: str) -> None:
+    def test_unborn(
+        self, make_store: MakeStore, make_checkout: Callable[..., Checkout], adapter: str
+    ) -> None:
         checkout = make_checkout()
         checkout.write("draft", "x")
         made = self.check(
-            make_store(checkout, adapter), checkout, branch="main", adapter={"libgit2": Libgit2, "plumbing": Plumbing}[adapter]
+            make_store(checkout, adapter),
+            checkout,
+            branch="main",
+            adapter={"libgit2": Libgit2, "plumbing": Plumbing}[adapter],
         )
         tree = made.tree or ""
-        assert checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{ONE}") == "files/draft"
+        assert (
+            checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{ONE}") == "files/draft"
+        )
         assert checkout.refs() == {
             f"refs/checkpoints/{ONE}": checkout.git("rev-parse", f"refs/checkpoints/{ONE}"),
             f"refs/ckpt/trees/{ONE}": tree,
@@ -56,7 +68,13 @@ class TestRepositories:
 
     def test_shallow(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
         main_checkout.commit("second")
-        main_checkout.git("clone", "--quiet", "--depth=1", f"file://{main_checkout.path}", str(tmp_path / "shallow"))
+        main_checkout.git(
+            "clone",
+            "--quiet",
+            "--depth=1",
+            f"file://{main_checkout.path}",
+            str(tmp_path / "shallow"),
+        )
         clone = Checkout(tmp_path / "shallow")
         clone.write("new", "x")
         self.check(make_store(clone, "auto"), clone, branch="main", adapter=Libgit2)
@@ -68,38 +86,64 @@ class TestRepositories:
         made = self.check(make_store(checkout, "auto"), checkout, branch="main", adapter=Plumbing)
         assert len(made.git_sha) == 64
 
-    def test_partial_clone(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_partial_clone(
+        self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         main_checkout.commit("second", README="second\n", other="other\n")
         main_checkout.git("config", "uploadpack.allowFilter", "true")
         place = tmp_path / "partial"
-        main_checkout.git("clone", "--quiet", "--filter=blob:none", "--no-checkout", f"file://{main_checkout.path}", str(place))
+        main_checkout.git(
+            "clone",
+            "--quiet",
+            "--filter=blob:none",
+            "--no-checkout",
+            f"file://{main_checkout.path}",
+            str(place),
+        )
         clone = Checkout(place)
         clone.git("sparse-checkout", "set", "--no-cone", "/README")
         clone.git("checkout", "--quiet", "main")
         clone.write("README", "changed\n")
         missing = clone.git("rev-list", "--objects", "--missing=print", "HEAD").count("?")
-        made = make_store(clone, "auto").record("a-complete", {}, worktree=make_store(clone, "auto").capture())
+        made = make_store(clone, "auto").record(
+            "a-complete", {}, worktree=make_store(clone, "auto").capture()
+        )
         names = clone.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{made.id}").splitlines()
         assert names == ["files/README", "files/other", "flags", "sparse"]
-        assert (missing, clone.git("rev-list", "--objects", "--missing=print", "HEAD").count("?")) == (2, 2)  # nothing was fetched for it
+        assert (
+            missing,
+            clone.git("rev-list", "--objects", "--missing=print", "HEAD").count("?"),
+        ) == (2, 2)  # nothing was fetched for it
 
-    def test_worktree_config(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_worktree_config(
+        self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         main_checkout.git("config", "extensions.worktreeConfig", "true")
         main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
         side = Checkout(tmp_path / "side", main_checkout.path)
         side.git("config", "--worktree", "core.autocrlf", "true")
         side.write("crlf", "a\r\nb\r\n")
         made = self.check(make_store(side, "auto"), side, branch="side", adapter=Libgit2)
-        assert blob(side, side.git("rev-parse", f"refs/ckpt/trees/{made.id}:files/crlf")) == b"a\nb\n"
+        assert (
+            blob(side, side.git("rev-parse", f"refs/ckpt/trees/{made.id}:files/crlf")) == b"a\nb\n"
+        )
 
     @pytest.mark.parametrize("kind", ["sparse checkout", "sparse index", "split index"])
-    def test_index(self, make_store: MakeStore, make_checkout: Callable[..., Checkout], kind: str) -> None:
+    def test_index(
+        self, make_store: MakeStore, make_checkout: Callable[..., Checkout], kind: str
+    ) -> None:
         checkout = make_checkout()
         checkout.commit("first", **{"in/a": "a", "out/b": "b", "out/deep/c": "c", "top": "t"})
         if kind == "split index":
             checkout.git("update-index", "--split-index")
         else:
-            checkout.git("sparse-checkout", "set", "--cone", "--sparse-index" if kind == "sparse index" else "--no-sparse-index", "in")
+            checkout.git(
+                "sparse-checkout",
+                "set",
+                "--cone",
+                "--sparse-index" if kind == "sparse index" else "--no-sparse-index",
+                "in",
+            )
         checkout.write("in/a", "changed")
         checkout.write("in/new", "new")
         before = checkout.fingerprint()
@@ -107,11 +151,15 @@ class TestRepositories:
         files = store.capture()
         assert checkout.fingerprint() == before
         made = store.record("a-complete", {}, worktree=files)
-        names = checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{made.id}:files").splitlines()
+        names = checkout.git(
+            "ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{made.id}:files"
+        ).splitlines()
         assert names == ["in/a", "in/new", "out/b", "out/deep/c", "top"]
         assert require_whole(checkout) == {made.id: made}
 
-    def test_reftable(self, newer_git: str, make_store: MakeStore, make_checkout: Callable[..., Checkout]) -> None:
+    def test_reftable(
+        self, newer_git: str, make_store: MakeStore, make_checkout: Callable[..., Checkout]
+    ) -> None:
         checkout = make_checkout("tables", "--ref-format=reftable")
         checkout.commit("first", README="hello\n")
         checkout.write("new", "x")

@@ -21,7 +21,17 @@ from gitckpt.store.records.recorder import FilesPruned, Proposal
 from gitckpt.store.roster import Roster
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
-from tests.store.conftest import ONE, RUN, THREE, TWO, MakeStore, nth, require_runs, require_whole, written_notes
+from tests.store.conftest import (
+    ONE,
+    RUN,
+    THREE,
+    TWO,
+    MakeStore,
+    nth,
+    require_runs,
+    require_whole,
+    written_notes,
+)
 from tests.store.test_keep import kept
 
 HEAD = f"refs/ckpt/runs/{RUN}"
@@ -92,20 +102,29 @@ class TestWhatItBeginsWith:
         claim = keys.Claim("nightly", store.refs, store.objects, "sha1", lambda run: False)
         fields = {"run": RUN, "pipeline": None, "attempt": None}
         fences = Proposal(fields, {}, guard=Fence(), claim=claim).fences()
-        assert [(each.ref, each.old) for each in fences] == [(FENCE, ""), (keys.ref_of("nightly"), "")]
+        assert [(each.ref, each.old) for each in fences] == [
+            (FENCE, ""),
+            (keys.ref_of("nightly"), ""),
+        ]
         assert main_checkout.blobs(fences[1].new) == [keys.render("nightly", RUN)]
         assert [each.ref for each in Proposal(fields, {}, guard=Fence()).fences()] == [FENCE]
-        assert [each.ref for each in Proposal(fields, {}, claim=claim).fences()] == [keys.ref_of("nightly")]
+        assert [each.ref for each in Proposal(fields, {}, claim=claim).fences()] == [
+            keys.ref_of("nightly")
+        ]
         assert Proposal(fields, {}).fences() == []
 
-    def test_in_one_transaction_with_the_checkpoint(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+    def test_in_one_transaction_with_the_checkpoint(
+        self, plain: Store, main_checkout: Checkout, tries: Any
+    ) -> None:
         seen = tries(outrun(0))
         inside(plain).record("run-started", {}, start="Add login!", key="nightly", guard=Fence())
         kept = f"refs/keep/ckpt/{main_checkout.head()}"
         expected = [FENCE, keys.ref_of("nightly"), kept, f"refs/checkpoints/{ONE}", HEAD]
         assert seen[0] == expected
 
-    def test_where_the_fence_is_down_nothing_is_recorded(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_where_the_fence_is_down_nothing_is_recorded(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         main_checkout.git("update-ref", FENCE, "HEAD")
         before = main_checkout.refs()
         fence = Fence(UsageError("somebody else drives it"))
@@ -118,9 +137,16 @@ class TestWhoDrives:
     """Goes on from nothing that others wrote; whoever else extends a run may."""
 
     @pytest.mark.parametrize("drives", [False, True])
-    def test_from_a_head_that_was_not_written_here(self, plain: Store, main_checkout: Checkout, drives: bool) -> None:
+    def test_from_a_head_that_was_not_written_here(
+        self, plain: Store, main_checkout: Checkout, drives: bool
+    ) -> None:
         plain.record("run-started", {}, start="Add login!")
-        other = main_checkout.git("hash-object", "-w", "--stdin", data=f"{main_checkout.git('cat-file', 'blob', HEAD)}\nn = 1\n")
+        other = main_checkout.git(
+            "hash-object",
+            "-w",
+            "--stdin",
+            data=f"{main_checkout.git('cat-file', 'blob', HEAD)}\nn = 1\n",
+        )
         main_checkout.git("update-ref", HEAD, other)
         before = main_checkout.refs()
         fence = Fence()
@@ -129,7 +155,10 @@ class TestWhoDrives:
             message = f"the head of run {RUN} is not what was written here: somebody has moved it, by a fetch perhaps"
             with pytest.raises(CkptError) as caught:
                 inside(plain).record("a-complete", {}, run=RUN, guard=fence)
-            assert (caught.value.message, caught.value.hint) == (message, f"see what came: git ckpt resume {RUN}")
+            assert (caught.value.message, caught.value.hint) == (
+                message,
+                f"see what came: git ckpt resume {RUN}",
+            )
             assert main_checkout.refs() == before
         else:
             assert inside(plain).record("a-complete", {}, run=RUN, guard=fence).sequence == 2
@@ -155,7 +184,9 @@ class TestWhatKeepsTheCommit:
         plain.record("b-complete", {})
         assert kept(main_checkout) == {new: new}
 
-    def test_on_an_unborn_branch(self, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+    def test_on_an_unborn_branch(
+        self, make_checkout: Callable[..., Checkout], make_store: MakeStore
+    ) -> None:
         checkout = make_checkout("unborn")
         store = make_store(checkout)
         for label in ("a-complete", "b-complete"):
@@ -173,18 +204,30 @@ class TestTries:
         seen = tries(outrun(3))
         fence = Fence()
         inside(plain).record("a-complete", {"n": 1}, guard=fence)
-        assert (fence.checked, [f"refs/checkpoints/{ONE}" in each for each in seen[:4]]) == (3, [True] * 4)
-        assert {name: made.state for name, made in require_whole(main_checkout).items()} == {ONE: {"n": 1}}
+        assert (fence.checked, [f"refs/checkpoints/{ONE}" in each for each in seen[:4]]) == (
+            3,
+            [True] * 4,
+        )
+        assert {name: made.state for name, made in require_whole(main_checkout).items()} == {
+            ONE: {"n": 1}
+        }
 
-    def test_a_packed_ref_whose_object_is_missing_takes_two(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+    def test_a_packed_ref_whose_object_is_missing_takes_two(
+        self, plain: Store, main_checkout: Checkout, tries: Any
+    ) -> None:
         commit = main_checkout.head()
-        main_checkout.write(".git/packed-refs", f"# pack-refs with: peeled fully-peeled sorted \n{'12' * 20} refs/keep/ckpt/{commit}\n")
+        main_checkout.write(
+            ".git/packed-refs",
+            f"# pack-refs with: peeled fully-peeled sorted \n{'12' * 20} refs/keep/ckpt/{commit}\n",
+        )
         seen = tries(outrun(0))
         plain.record("a-complete", {})
         assert [f"refs/checkpoints/{ONE}" in each for each in seen] == [True, True, False]
         assert kept(main_checkout) == {commit: commit}
 
-    def test_until_its_patience_ends(self, plain: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_until_its_patience_ends(
+        self, plain: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(recorder, "PATIENCE", 0.0)
         before = main_checkout.refs()
         seen = tries(outrun(9))
@@ -197,9 +240,15 @@ class TestTries:
         seen = tries(outrun(1, LockHeld("/somewhere/packed-refs.lock")))
         with pytest.raises(LockHeld) as caught:
             plain.record("a-complete", {})
-        assert (caught.value.path, len(seen), main_checkout.refs()) == ("/somewhere/packed-refs.lock", 1, before)
+        assert (caught.value.path, len(seen), main_checkout.refs()) == (
+            "/somewhere/packed-refs.lock",
+            1,
+            before,
+        )
 
-    def test_where_git_refuses_it_says_so_at_once(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+    def test_where_git_refuses_it_says_so_at_once(
+        self, plain: Store, main_checkout: Checkout, tries: Any
+    ) -> None:
         before = main_checkout.refs()
         seen = tries(outrun(1, GitError(["update-ref"], 128, "fatal: no")))
         with pytest.raises(GitError) as caught:
@@ -207,7 +256,9 @@ class TestTries:
         assert (caught.value.stderr, len(seen), main_checkout.refs()) == ("fatal: no", 1, before)
 
     @pytest.mark.long
-    def test_each_begins_with_what_is_there_by_then(self, plain: Store, main_checkout: Checkout, make_store: MakeStore, tries: Any) -> None:
+    def test_each_begins_with_what_is_there_by_then(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore, tries: Any
+    ) -> None:
         run = str(plain.record("a-started", {"n": 1}, start="Add login!").run)
         other = make_store(main_checkout)
 
@@ -216,20 +267,31 @@ class TestTries:
                 other.record("b-complete", {"n": 5}, run=run)
 
         seen: list[list[str]] = tries(overtake)
-        made = inside(plain).record("c-complete", run=run, change=lambda state: {"n": state["n"] + 1})
+        made = inside(plain).record(
+            "c-complete", run=run, change=lambda state: {"n": state["n"] + 1}
+        )
         assert (made.sequence, made.parent, made.state) == (3, nth(3), {"n": 6})
-        assert require_runs(main_checkout, require_whole(main_checkout)) == {run: [ONE, nth(3), TWO]}
+        assert require_runs(main_checkout, require_whole(main_checkout)) == {
+            run: [ONE, nth(3), TWO]
+        }
 
-    def test_a_run_that_exists_by_then_gets_another_name(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+    def test_a_run_that_exists_by_then_gets_another_name(
+        self, plain: Store, main_checkout: Checkout, tries: Any
+    ) -> None:
         def overtake(updates: list[Update]) -> None:
             if len(seen) == 1:
                 main_checkout.git("update-ref", HEAD, "HEAD")
 
         seen: list[list[str]] = tries(overtake)
         assert plain.record("run-started", {}, start="Add login!").run == f"{RUN}-2"
-        assert [[ref for ref in each if ref.startswith(layout.RUNS)] for each in seen[:2]] == [[HEAD], [f"{HEAD}-2"]]
+        assert [[ref for ref in each if ref.startswith(layout.RUNS)] for each in seen[:2]] == [
+            [HEAD],
+            [f"{HEAD}-2"],
+        ]
 
-    def test_an_id_that_is_taken_by_then_is_said(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+    def test_an_id_that_is_taken_by_then_is_said(
+        self, plain: Store, main_checkout: Checkout, tries: Any
+    ) -> None:
         def overtake(updates: list[Update]) -> None:
             if len(seen) == 2:
                 main_checkout.git("update-ref", f"refs/checkpoints/{ONE}", "HEAD")
@@ -256,25 +318,44 @@ class TestTwoInARow:
         made = inside(plain).record("a-complete", {"n": 1}, run=RUN, then=then)
         assert [made.id, made.sequence, made.parent, made.state] == [TWO, 2, ONE, {"n": 1}]
         assert then.made is not None
-        assert [then.made.id, then.made.sequence, then.made.parent, then.made.state] == [nth(9), 3, TWO, {"n": 2}]
+        assert [then.made.id, then.made.sequence, then.made.parent, then.made.state] == [
+            nth(9),
+            3,
+            TWO,
+            {"n": 2},
+        ]
         found = require_whole(main_checkout)
         assert require_runs(main_checkout, found) == {RUN: [ONE, TWO, nth(9)]}
         assert {found[name].git_sha for name in found} == {first.git_sha}
-        expected = [f"refs/keep/ckpt/{first.git_sha}", f"refs/checkpoints/{TWO}", f"refs/checkpoints/{nth(9)}", HEAD]
+        expected = [
+            f"refs/keep/ckpt/{first.git_sha}",
+            f"refs/checkpoints/{TWO}",
+            f"refs/checkpoints/{nth(9)}",
+            HEAD,
+        ]
         assert [[ref for ref in each if ref != layout.NOTES] for each in seen[:2]] == [expected] * 2
         inside(plain).write_links()
         assert sorted(written_notes(main_checkout)[first.git_sha]) == [ONE, TWO, nth(9)]
         assert plain.record("c-complete", {}, run=RUN).sequence == 4
 
-    def test_what_others_say_of_keys_that_both_write_is_in_both(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+    def test_what_others_say_of_keys_that_both_write_is_in_both(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore
+    ) -> None:
         plain.record("a-started", {"n": 0, "theirs": 0}, start="Add login!")
         make_store(main_checkout).record("b-complete", {"n": 5, "theirs": 5}, run=RUN)
         then = draft.Successor("b-started", {"n": 2, "theirs": 2}, {"id": nth(9), "run": RUN})
-        inside(plain).record("a-complete", {"n": 1, "theirs": 1}, run=RUN, then=then, keeps=("theirs",))
+        inside(plain).record(
+            "a-complete", {"n": 1, "theirs": 1}, run=RUN, then=then, keeps=("theirs",)
+        )
         found = require_whole(main_checkout)
-        assert [found[name].state for name in (THREE, nth(9))] == [{"n": 1, "theirs": 5}, {"n": 2, "theirs": 5}]
+        assert [found[name].state for name in (THREE, nth(9))] == [
+            {"n": 1, "theirs": 5},
+            {"n": 2, "theirs": 5},
+        ]
 
-    def test_none_where_the_id_of_the_second_is_taken(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_none_where_the_id_of_the_second_is_taken(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         plain.record("a-started", {"n": 0}, start="Add login!")
         before = main_checkout.refs()
         with pytest.raises(UsageError, match=f"^there is a checkpoint {ONE} already$"):
@@ -290,7 +371,9 @@ class TestWhatItRemembers:
 
     def state(self, checkout: Checkout, name: str) -> dict[str, Any]:
         """Returns the state of the newest checkpoint, which has this id."""
-        return dict(codec.decode(checkout.blobs(self.head(checkout))[0], f"refs/checkpoints/{name}").state)
+        return dict(
+            codec.decode(checkout.blobs(self.head(checkout))[0], f"refs/checkpoints/{name}").state
+        )
 
     def test_where_nobody_came_between(self, plain: Store, main_checkout: Checkout) -> None:
         plain.record("a-started", {"n": 1}, start="Add login!")
@@ -304,37 +387,53 @@ class TestWhatItRemembers:
             plain.record("a-complete", run=RUN)
             assert self.state(main_checkout, name) == {"n": 1}
 
-    def test_keys_that_others_write_too_are_ones_own_where_nobody_came_between(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_keys_that_others_write_too_are_ones_own_where_nobody_came_between(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         plain.record("a-started", {"n": 1}, start="Add login!")
         for name, count in ((TWO, 2), (THREE, 3)):
             inside(plain).record("a-complete", {"n": count}, run=RUN, keeps=("n",))
             assert self.state(main_checkout, name) == {"n": count}
 
-    def test_where_somebody_came_between(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+    def test_where_somebody_came_between(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore
+    ) -> None:
         plain.record("a-started", {"n": 1, "theirs": 1}, start="Add login!")
         make_store(main_checkout).record("b-complete", {"n": 2, "theirs": 2}, run=RUN)
         made = inside(plain).record("c-complete", {"n": 3, "theirs": 3}, run=RUN, keeps=("theirs",))
-        assert (made.sequence, made.parent, self.state(main_checkout, THREE)) == (3, TWO, {"n": 3, "theirs": 2})
+        assert (made.sequence, made.parent, self.state(main_checkout, THREE)) == (
+            3,
+            TWO,
+            {"n": 3, "theirs": 2},
+        )
 
     def test_a_run_that_is_not_there_is_none(self, plain: Store, main_checkout: Checkout) -> None:
         store = inside(plain)
         fields: dict[str, Any] = {"id": ONE, "run": RUN, "git_sha": ""}
         with pytest.raises(NotFoundError) as caught:
             store._recorder.record(Proposal(fields, {}))
-        assert (caught.value.message, caught.value.hint) == (f"no run {RUN}", "see which runs there are: git ckpt runs")
+        assert (caught.value.message, caught.value.hint) == (
+            f"no run {RUN}",
+            "see which runs there are: git ckpt runs",
+        )
 
     def test_a_state_that_is_somebody_elses_is_not_noted_as_ours(self, plain: Store) -> None:
         store = inside(plain)
         fields = codec.fields(store.record("a-complete", {})) | {"id": TWO, "run": RUN}
         store._recorder.record(Proposal(dict(fields), {}, starts_run=True, is_ours=False))
         assert not store.heads.is_ours(RUN)
-        store._recorder.record(Proposal(fields | {"id": THREE, "run": f"{RUN}-2"}, {}, starts_run=True))
+        store._recorder.record(
+            Proposal(fields | {"id": THREE, "run": f"{RUN}-2"}, {}, starts_run=True)
+        )
         assert store.heads.is_ours(f"{RUN}-2")
 
     def test_files_that_vanished_are_said(self) -> None:
         error = FilesPruned()
         message = "the captured files vanished before they could be recorded: somebody ran git gc --prune=now"
-        assert (error.message, error.hint) == (message, "wait for it to end, then run the command again")
+        assert (error.message, error.hint) == (
+            message,
+            "wait for it to end, then run the command again",
+        )
 
 
 class TestNotes:
@@ -356,12 +455,16 @@ class TestNotes:
         assert self.notes(main_checkout) == [ONE, TWO]
         assert not inside(waiting).write_links()
 
-    def test_again_where_another_writer_was_faster(self, waiting: Store, main_checkout: Checkout, tries: Any) -> None:
+    def test_again_where_another_writer_was_faster(
+        self, waiting: Store, main_checkout: Checkout, tries: Any
+    ) -> None:
         seen = tries(outrun(2))
         assert inside(waiting).write_links()
         assert (seen, self.notes(main_checkout)) == ([[layout.NOTES]] * 3, [ONE, TWO])
 
-    def test_until_its_patience_ends(self, waiting: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_until_its_patience_ends(
+        self, waiting: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(notes, "PATIENCE", 0.0)
         seen = tries(outrun(2))
         with pytest.raises(RefMoved):
@@ -369,7 +472,9 @@ class TestNotes:
         assert (seen, self.notes(main_checkout)) == ([[layout.NOTES]], [ONE])
         assert notes.waiting(inside(waiting).repository)
 
-    def test_a_failure_does_not_fail_the_record(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failure_does_not_fail_the_record(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
         (main_checkout.path / ".git/refs/notes").mkdir()
         (main_checkout.path / ".git/refs/notes/checkpoints.lock").touch()
@@ -377,7 +482,9 @@ class TestNotes:
         assert "notes were not written" in (main_checkout.path / ".git/ckpt/log").read_text()
 
 
-def test_who_records_waits_for_whoever_does(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_records_waits_for_whoever_does(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not for long: what protects the data is the expected value in each update, and a lock may be of somebody who hangs."""
     monkeypatch.setattr(layout, "PATIENCE", 0.05)
     path = os.path.join(inside(plain).repository.make_private_dir(), layout.WRITE_LOCK)
@@ -403,7 +510,9 @@ def test_who_records_holds_the_lock_of_writers(plain: Store) -> None:
 class TestObstacles:
     """A name that is barred is gone round, and objects that a gc took are written once more."""
 
-    def test_a_lock_that_a_kill_left_on_what_keeps_the_commit(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+    def test_a_lock_that_a_kill_left_on_what_keeps_the_commit(
+        self, plain: Store, main_checkout: Checkout, tries: Any
+    ) -> None:
         commit = main_checkout.head()
         seen = tries(outrun(1, LockHeld(f"{main_checkout.path}/.git/refs/keep/ckpt/{commit}.lock")))
         plain.record("a-complete", {})
@@ -413,7 +522,9 @@ class TestObstacles:
         assert kept(main_checkout) == {commit: commit}
         assert list(require_whole(main_checkout)) == [ONE]
 
-    def test_where_the_ref_is_there_a_lock_of_it_does_no_harm(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+    def test_where_the_ref_is_there_a_lock_of_it_does_no_harm(
+        self, plain: Store, main_checkout: Checkout, tries: Any
+    ) -> None:
         commit = main_checkout.head()
         plain.record("a-complete", {})
         seen = tries(outrun(1, LockHeld(f"{main_checkout.path}/.git/refs/keep/ckpt/{commit}.lock")))
@@ -422,7 +533,9 @@ class TestObstacles:
         assert seen[:2] == [[ref, document], [document]]
         assert list(require_whole(main_checkout)) == [ONE, TWO]
 
-    def test_a_document_that_a_gc_took_is_written_once_more(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
+    def test_a_document_that_a_gc_took_is_written_once_more(
+        self, plain: Store, main_checkout: Checkout, tries: Any
+    ) -> None:
         def take(updates: list[Update]) -> None:
             for each in updates if len(seen) == 1 else ():
                 if each.ref == f"refs/checkpoints/{ONE}":
@@ -438,11 +551,15 @@ class TestFlushed:
 
     def objects(self, checkout: Checkout, *revs: str) -> set[str]:
         """Returns the files of the loose objects that these lead to."""
-        names = [line.split(" ")[0] for line in checkout.git("rev-list", "--objects", *revs).splitlines()]
+        names = [
+            line.split(" ")[0] for line in checkout.git("rev-list", "--objects", *revs).splitlines()
+        ]
         files = [checkout.path / ".git/objects" / name[:2] / name[2:] for name in names]
         return {os.fspath(file) for file in files if file.exists()}
 
-    def test_the_document_and_that_it_was_written_here(self, plain: Store, main_checkout: Checkout, flushed: list[str]) -> None:
+    def test_the_document_and_that_it_was_written_here(
+        self, plain: Store, main_checkout: Checkout, flushed: list[str]
+    ) -> None:
         git_dir = os.fspath(main_checkout.path / ".git")
         chains = f"{git_dir}/ckpt/chains"
         plain.record("a-started", {}, start="Add login!")
@@ -456,7 +573,9 @@ class TestFlushed:
             assert {objects, f"{objects}/{oid[2:]}"} - set(before) == set()
             assert [path for path in before if path.startswith(chains)] == [f"{chains}/{RUN}"]
 
-    def test_files_and_what_is_staged(self, plain: Store, main_checkout: Checkout, flushed: list[str]) -> None:
+    def test_files_and_what_is_staged(
+        self, plain: Store, main_checkout: Checkout, flushed: list[str]
+    ) -> None:
         plain.record("a-complete", {})
         main_checkout.write("README", "other\n")
         main_checkout.write("deep/er/new", "new\n")
@@ -484,6 +603,10 @@ def test_what_a_file_says_is_complete_is_what_counts() -> None:
         "pipeline": own,
         "imported": {"format": "x"},
     }
-    before = {"id": ONE, "sequence": 1, "pipeline": {"name": "ci", "phases": ["a", "b"], "completed": {"a": ONE}}}
+    before = {
+        "id": ONE,
+        "sequence": 1,
+        "pipeline": {"name": "ci", "phases": ["a", "b"], "completed": {"a": ONE}},
+    }
     Proposal(fields, {}).document(before, {})
     assert fields["pipeline"] == own

@@ -32,11 +32,21 @@ class TestWhatCosts:
 
     def test_one_more_is_too_many(self) -> None:
         text = self.TEXT.ljust(budget.RECORD.size + 1)
-        assert refused(text.encode()) == (REF, "", "not a key: too large: 65,537 bytes, where 65,536 are allowed", CURE)
+        assert refused(text.encode()) == (
+            REF,
+            "",
+            "not a key: too large: 65,537 bytes, where 65,536 are allowed",
+            CURE,
+        )
 
     def test_more_names_than_a_record_may_have_are_too_many(self) -> None:
         text = self.TEXT + "".join(f"n{number} = 1\n" for number in range(budget.RECORD.names))
-        assert refused(text.encode()) == (REF, "", "not a key: more than 1,000 keys, each part of a dotted one counted", CURE)
+        assert refused(text.encode()) == (
+            REF,
+            "",
+            "not a key: more than 1,000 keys, each part of a dotted one counted",
+            CURE,
+        )
 
 
 def test_what_nobody_has_foreseen_is_said_of_this_ref(monkeypatch: pytest.MonkeyPatch) -> None:

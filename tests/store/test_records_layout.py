@@ -26,7 +26,12 @@ class TestNewRefs:
     """What a checkpoint needs comes before it, and the head of its run comes last: each prefix is a valid store."""
 
     def test_of_one_with_everything(self) -> None:
-        fields = {"id": ONE, "run": RUN, "worktree": {"tree": A, "operation_commit": B}, "imported": {"original": C}}
+        fields = {
+            "id": ONE,
+            "run": RUN,
+            "worktree": {"tree": A, "operation_commit": B},
+            "imported": {"original": C},
+        }
         kept = Update(f"refs/keep/ckpt/{D}", D, "")
         assert said(layout.new_refs([(fields, E)], F, kept)) == [
             (f"refs/ckpt/trees/{ONE}", A, ""),
@@ -37,12 +42,20 @@ class TestNewRefs:
             (f"refs/ckpt/runs/{RUN}", E, F),
         ]
 
-    @pytest.mark.parametrize("fields", [{}, {"run": None, "worktree": None, "imported": None}, {"worktree": {}, "imported": {}}])
+    @pytest.mark.parametrize(
+        "fields",
+        [{}, {"run": None, "worktree": None, "imported": None}, {"worktree": {}, "imported": {}}],
+    )
     def test_of_one_with_nothing(self, fields: dict[str, Any]) -> None:
-        assert said(layout.new_refs([({"id": ONE, **fields}, A)], "", None)) == [(f"refs/checkpoints/{ONE}", A, "")]
+        assert said(layout.new_refs([({"id": ONE, **fields}, A)], "", None)) == [
+            (f"refs/checkpoints/{ONE}", A, "")
+        ]
 
     def test_of_two_in_a_row_the_head_is_at_the_second(self) -> None:
-        made = [({"id": ONE, "run": RUN, "worktree": {"tree": A}}, B), ({"id": TWO, "run": RUN, "worktree": {"tree": C}}, D)]
+        made = [
+            ({"id": ONE, "run": RUN, "worktree": {"tree": A}}, B),
+            ({"id": TWO, "run": RUN, "worktree": {"tree": C}}, D),
+        ]
         assert said(layout.new_refs(made, "", None)) == [
             (f"refs/ckpt/trees/{ONE}", A, ""),
             (f"refs/ckpt/trees/{TWO}", C, ""),
@@ -74,10 +87,15 @@ class TestManyDocuments:
     """However they are read, each is what it is: a blob, something else, one that is too large, or missing."""
 
     @pytest.mark.parametrize("many", [3, 4, 5], ids=["more than many", "just as many", "fewer"])
-    def test_are_read_in_order(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    def test_are_read_in_order(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, many: int
+    ) -> None:
         monkeypatch.setattr(layout, "_MANY", many)
         monkeypatch.setattr(budget, "DOCUMENT", budget.Budget(100, 10, 10))
-        small, large = (main_checkout.git("hash-object", "-w", "--stdin", data="x" * size) for size in (100, 101))
+        small, large = (
+            main_checkout.git("hash-object", "-w", "--stdin", data="x" * size)
+            for size in (100, 101)
+        )
         tree = main_checkout.git("rev-parse", "HEAD^{tree}")
         store = inside(plain)
         found = list(layout.documents(store.repository, store.objects, [small, A, tree, large]))
@@ -92,7 +110,9 @@ class TestManyDocuments:
     ) -> None:
         monkeypatch.setattr(layout, "_MANY", 2)
         small = main_checkout.git("hash-object", "-w", "--stdin", data="small")
-        large = main_checkout.git("hash-object", "-w", "--stdin", data="x" * (budget.DOCUMENT.size + 1))
+        large = main_checkout.git(
+            "hash-object", "-w", "--stdin", data="x" * (budget.DOCUMENT.size + 1)
+        )
         store = inside(plain)
         found = list(layout.documents(store.repository, store.objects, [large, small, large]))
         assert found == [(OVERSIZED, b""), ("blob", b"small"), (OVERSIZED, b"")]
@@ -108,13 +128,30 @@ class TestOneDocument:
         ("found", "how", "problem", "hint"),
         [
             (None, {}, f"its object {A} is missing", "see what is wrong: git ckpt verify"),
-            (None, {"lack": "damaged", "hint": "fetch it"}, f"its object {A} is damaged", "fetch it"),
-            ((OVERSIZED, b""), {"hint": "fetch it"}, "points to an object that is too large for a document", None),
+            (
+                None,
+                {"lack": "damaged", "hint": "fetch it"},
+                f"its object {A} is damaged",
+                "fetch it",
+            ),
+            (
+                (OVERSIZED, b""),
+                {"hint": "fetch it"},
+                "points to an object that is too large for a document",
+                None,
+            ),
             (("tree", b""), {"hint": "fetch it"}, "points to a tree, not to a blob", None),
         ],
     )
-    def test_or_what_is_wrong(self, found: tuple[str, bytes] | None, how: dict[str, Any], problem: str, hint: str | None) -> None:
+    def test_or_what_is_wrong(
+        self, found: tuple[str, bytes] | None, how: dict[str, Any], problem: str, hint: str | None
+    ) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
             layout.document(found, "refs/checkpoints/x", A, **how)
         error = caught.value
-        assert (error.ref, error.field, error.problem, error.hint) == ("refs/checkpoints/x", "", problem, hint)
+        assert (error.ref, error.field, error.problem, error.hint) == (
+            "refs/checkpoints/x",
+            "",
+            problem,
+            hint,
+        )

@@ -39,7 +39,9 @@ class TestRemove:
         after = checkout.refs()
         assert notes(checkout) == {}
         after.pop("refs/notes/checkpoints")
-        after.pop(f"refs/keep/ckpt/{checkout.git('rev-parse', 'HEAD')}")  # it is younger than an hour
+        after.pop(
+            f"refs/keep/ckpt/{checkout.git('rev-parse', 'HEAD')}"
+        )  # it is younger than an hour
         assert after == before
         assert checkout.git("fsck", "--connectivity-only", "--no-dangling") == ""
         assert store.list() == []
@@ -62,7 +64,9 @@ class TestRemove:
         plain.close()
         assert notes(main_checkout) == {main_checkout.git("rev-parse", "HEAD"): [nth(1), nth(2)]}
 
-    def test_the_head_of_the_run_moves_to_the_newest_that_remains(self, store: Store, checkout: Checkout, clock: Clock) -> None:
+    def test_the_head_of_the_run_moves_to_the_newest_that_remains(
+        self, store: Store, checkout: Checkout, clock: Clock
+    ) -> None:
         run = store.record("a-complete", {"n": 1}, start="r").run or ""
         clock.instant -= DAY  # what counts is the sequence
         for number in (2, 3, 4):
@@ -86,7 +90,10 @@ class TestRemove:
         plain.record("b-complete", {}, run=one)
         plain.record("b-complete", {}, run=two)
         plain.remove([nth(3), nth(4)])
-        assert require_runs(main_checkout, require_whole(main_checkout)) == {one: [nth(1)], two: [nth(2)]}
+        assert require_runs(main_checkout, require_whole(main_checkout)) == {
+            one: [nth(1)],
+            two: [nth(2)],
+        }
         assert [inside(plain).heads.read(run).id for run in (one, two)] == [nth(1), nth(2)]
 
     def test_lines_of_others_in_the_notes_stay(self, store: Store, checkout: Checkout) -> None:
@@ -94,7 +101,9 @@ class TestRemove:
         store.record("a-complete", {})
         store.record("a-complete", {})
         store.write_notes()
-        checkout.git("notes", "--ref=checkpoints", "append", "-m", "written by hand, about 00000001")
+        checkout.git(
+            "notes", "--ref=checkpoints", "append", "-m", "written by hand, about 00000001"
+        )
         other = checkout.commit("second")
         checkout.git("notes", "--ref=checkpoints", "add", "-m", "by hand as well")
         store.remove([nth(1)])
@@ -105,9 +114,14 @@ class TestRemove:
         )
         store.remove([nth(2)])
         store.write_notes()
-        assert checkout.git("notes", "--ref=checkpoints", "show", head).strip() == "written by hand, about 00000001"
+        assert (
+            checkout.git("notes", "--ref=checkpoints", "show", head).strip()
+            == "written by hand, about 00000001"
+        )
 
-    def test_the_note_of_a_commit_that_was_rewritten(self, store: Store, checkout: Checkout) -> None:
+    def test_the_note_of_a_commit_that_was_rewritten(
+        self, store: Store, checkout: Checkout
+    ) -> None:
         checkout.git("config", "notes.rewriteRef", "refs/notes/checkpoints")
         checkout.git("config", "notes.rewriteMode", "cat_sort_uniq")
         old = checkout.commit("second")
@@ -128,7 +142,9 @@ class TestRemove:
         assert store.remove([nth(7)]) == 1
         assert (store.problems(), left(checkout)) == ([], [1])
 
-    @pytest.mark.parametrize("name", ["*", "../heads/main", "", "/", "a\nb", "--all", "refs/heads/main", nth(1)[:8]])
+    @pytest.mark.parametrize(
+        "name", ["*", "../heads/main", "", "/", "a\nb", "--all", "refs/heads/main", nth(1)[:8]]
+    )
     def test_what_is_no_id(self, plain: Store, main_checkout: Checkout, name: str) -> None:
         plain.record("a-complete", {})
         before = main_checkout.fingerprint()
@@ -163,10 +179,14 @@ class TestRemove:
         oids = set(main_checkout.refs("refs/checkpoints", "refs/ckpt/trees").values())
         plain.remove([nth(1)])
         main_checkout.git("gc", "--quiet", "--prune=now")
-        there = main_checkout.git("cat-file", "--batch-check", data="".join(f"{oid}\n" for oid in sorted(oids)))
+        there = main_checkout.git(
+            "cat-file", "--batch-check", data="".join(f"{oid}\n" for oid in sorted(oids))
+        )
         assert there.splitlines() == [f"{oid} missing" for oid in sorted(oids)]
 
-    def test_a_lock_in_the_way(self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_lock_in_the_way(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
         plain.record("a-complete", {})
         before = main_checkout.fingerprint()
@@ -182,7 +202,9 @@ class TestRemove:
 
 
 @pytest.mark.long
-def test_1500_packed_and_loose_in_one_go(make_store: MakeStore, main_checkout: Checkout, ids: Ids) -> None:
+def test_1500_packed_and_loose_in_one_go(
+    make_store: MakeStore, main_checkout: Checkout, ids: Ids
+) -> None:
     store = make_store(main_checkout)
     run = store.record("a-complete", {}, start="r").run
     template = store.raw(nth(1)).decode()
@@ -192,12 +214,20 @@ def test_1500_packed_and_loose_in_one_go(make_store: MakeStore, main_checkout: C
         documents.append(template.replace(nth(1), nth(number)).replace("sequence = 1\n", place))
     inside(store).objects.write([("blob", document.encode()) for document in documents])
     oids = main_checkout.git(
-        "hash-object", "--stdin-paths", data="".join(f"{write(main_checkout, n, d)}\n" for n, d in enumerate(documents))
+        "hash-object",
+        "--stdin-paths",
+        data="".join(f"{write(main_checkout, n, d)}\n" for n, d in enumerate(documents)),
     ).splitlines()
-    commands = [f"create refs/checkpoints/{nth(number)} {oid}\n" for number, oid in enumerate(oids, 2)]
+    commands = [
+        f"create refs/checkpoints/{nth(number)} {oid}\n" for number, oid in enumerate(oids, 2)
+    ]
     main_checkout.git("update-ref", "--stdin", data="".join(commands[:1000]))
     main_checkout.git("pack-refs", "--all")
-    main_checkout.git("update-ref", "--stdin", data="".join(commands[1000:]) + f"update refs/ckpt/runs/{run} {oids[-1]}\n")
+    main_checkout.git(
+        "update-ref",
+        "--stdin",
+        data="".join(commands[1000:]) + f"update refs/ckpt/runs/{run} {oids[-1]}\n",
+    )
     assert len(store.list()) == 1500
     ids.count = 1500
     store.record("b-complete", {}, run=run)
@@ -218,7 +248,9 @@ class TestExpire:
         assert all(decision.expires for _, decision in decided)
         return {int(entry.id[:8], 16): decision.reason for entry, decision in decided}
 
-    def test_the_default_policy_end_to_end(self, store: Store, checkout: Checkout, clock: Clock) -> None:
+    def test_the_default_policy_end_to_end(
+        self, store: Store, checkout: Checkout, clock: Clock
+    ) -> None:
         checkout.git("config", "notes.rewriteRef", "refs/notes/checkpoints")
         checkout.git("config", "notes.rewriteMode", "cat_sort_uniq")
         run = store.record("a-complete", {}, start="r", trigger="post-commit").run
@@ -264,14 +296,17 @@ class TestExpire:
         clock.instant -= 5 * DAY
         assert self.expire(plain, Policy(keep_last=0)) == {}
 
-    def test_refs_that_are_no_checkpoints_are_left_alone(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_refs_that_are_no_checkpoints_are_left_alone(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         main_checkout.git("update-ref", f"refs/checkpoints/{nth(9)}", "HEAD")
         before = main_checkout.fingerprint()
         assert plain.expire(Policy(everything=True, keep_last=0, older_than=0)).checkpoints == []
         assert main_checkout.fingerprint() == before
 
     @pytest.mark.parametrize(
-        ("trigger", "everything"), [("post-commit", False), ("safety", False), ("post-commit", True), ("safety", True)]
+        ("trigger", "everything"),
+        [("post-commit", False), ("safety", False), ("post-commit", True), ("safety", True)],
     )
     def test_what_was_fetched_takes_no_place_among_the_newest(
         self, plain: Store, main_checkout: Checkout, clock: Clock, trigger: str, everything: bool
@@ -279,7 +314,9 @@ class TestExpire:
         made = [plain.record("commit-complete", trigger=trigger) for _ in range(4)]
         text = plain.raw(made[0].id).decode()
         for number in range(90, 96):
-            forged = text.replace(made[0].id, nth(number)).replace(f'"{made[0].timestamp[:4]}-', '"2099-')
+            forged = text.replace(made[0].id, nth(number)).replace(
+                f'"{made[0].timestamp[:4]}-', '"2099-'
+            )
             assert "2099-" in forged
             oid = main_checkout.git("hash-object", "-w", "--stdin", data=forged)
             main_checkout.git("update-ref", layout.CHECKPOINTS + nth(number), oid)
@@ -298,7 +335,10 @@ class TestExpire:
             clock.instant += DAY
             stamp = times.to_text(clock.instant)
             oid = main_checkout.git(
-                "hash-object", "-w", "--stdin", data=text.replace(first.id, nth(number)).replace(first.timestamp, stamp)
+                "hash-object",
+                "-w",
+                "--stdin",
+                data=text.replace(first.id, nth(number)).replace(first.timestamp, stamp),
             )
             main_checkout.git("update-ref", layout.CHECKPOINTS + nth(number), oid)
         second = plain.record("commit-complete", trigger="post-commit")
@@ -307,9 +347,16 @@ class TestExpire:
         policy = partial(Policy, keep_last=3, everything=everything)
         assert {entry.id for entry, _ in plain.expire(policy()).checkpoints} == set()
         plain.remove([first.id])
-        assert {entry.id for entry, _ in plain.expire(policy()).checkpoints} == everyone - {first.id, second.id, nth(95), nth(94)}
+        assert {entry.id for entry, _ in plain.expire(policy()).checkpoints} == everyone - {
+            first.id,
+            second.id,
+            nth(95),
+            nth(94),
+        }
 
-    def test_one_that_goes_while_it_is_decided(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+    def test_one_that_goes_while_it_is_decided(
+        self, plain: Store, main_checkout: Checkout, clock: Clock
+    ) -> None:
         ids = [plain.record("commit-complete", trigger="post-commit").id for _ in range(3)]
         clock.instant += 40 * DAY
 
@@ -320,10 +367,14 @@ class TestExpire:
         assert main_checkout.refs("refs/checkpoints") == {}
         assert notes(main_checkout) == {}
 
-    def test_what_git_carries_over_while_it_is_decided(self, plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+    def test_what_git_carries_over_while_it_is_decided(
+        self, plain: Store, main_checkout: Checkout, clock: Clock
+    ) -> None:
         old = main_checkout.head()
         plain.record("commit-complete", trigger="post-commit")
-        clock.instant += 10 * DAY  # old enough for it to matter whether its commit was rewritten, so notes are read to decide
+        clock.instant += (
+            10 * DAY
+        )  # old enough for it to matter whether its commit was rewritten, so notes are read to decide
         plain.record("commit-complete", trigger="post-commit")
         clock.instant += 25 * DAY
         plain.record("commit-complete", trigger="post-commit")
@@ -339,7 +390,12 @@ class TestExpire:
         assert notes(main_checkout) == {commit: [nth(2), nth(3)] for commit in (old, new)}
 
     def test_git_is_asked_once_for_what_takes_long(
-        self, make_store: MakeStore, main_checkout: Checkout, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        make_store: MakeStore,
+        main_checkout: Checkout,
+        clock: Clock,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         with make_store(main_checkout) as store:
             for _ in range(3):
@@ -363,4 +419,7 @@ def drop_notes(fingerprint: dict[str, object]) -> str:
     """Returns a fingerprint less the notes, which also put-off links change."""
     refs = fingerprint["refs"]
     assert isinstance(refs, dict)
-    return json.dumps(fingerprint | {"refs": {ref: oid for ref, oid in refs.items() if "notes" not in ref}}, default=repr)
+    return json.dumps(
+        fingerprint | {"refs": {ref: oid for ref, oid in refs.items() if "notes" not in ref}},
+        default=repr,
+    )

@@ -17,7 +17,9 @@ from tests.store.working import driven_elsewhere, worked
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("end", ["run-complete", "build-failed"])
-def test_it_goes_with_all_that_it_had(plain: Store, main_checkout: Checkout, make_store: MakeStore, end: str) -> None:
+def test_it_goes_with_all_that_it_had(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore, end: str
+) -> None:
     other = worked(plain, "other", make_store)
     plain.save("mine-complete", {})
     before = main_checkout.refs("refs/checkpoints", "refs/ckpt")
@@ -46,14 +48,22 @@ def refused(store: Store, run: str, checkout: Checkout) -> CkptError:
     return caught.value
 
 
-def test_it_stays_where_its_worktree_holds_what_no_checkpoint_does(plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_it_stays_where_its_worktree_holds_what_no_checkpoint_does(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore
+) -> None:
     work = worked(plain, "done", make_store)
     work.worktree.write("more", "x")
     error = refused(plain, work.run, main_checkout)
     assert isinstance(error, WorktreeError)
     path = work.worktree.path
-    assert error.message == f"run {work.run} stays: its worktree {path} holds what no checkpoint does: more"
-    assert error.hint == f"save that, or take it out: git -C {path} ckpt save; then again: git ckpt remove {work.run}"
+    assert (
+        error.message
+        == f"run {work.run} stays: its worktree {path} holds what no checkpoint does: more"
+    )
+    assert (
+        error.hint
+        == f"save that, or take it out: git -C {path} ckpt save; then again: git ckpt remove {work.run}"
+    )
     assert (path / "more").read_text() == "x"
     with make_store(work.worktree) as there:
         there.save("more", run=work.run)
@@ -61,8 +71,12 @@ def test_it_stays_where_its_worktree_holds_what_no_checkpoint_does(plain: Store,
     assert not path.exists()
 
 
-@pytest.mark.parametrize("why", ["", "gitckpt", "gitckpt: not yet, please", "gitckpt must leave this"])
-def test_it_stays_where_somebody_has_locked_its_worktree(plain: Store, main_checkout: Checkout, make_store: MakeStore, why: str) -> None:
+@pytest.mark.parametrize(
+    "why", ["", "gitckpt", "gitckpt: not yet, please", "gitckpt must leave this"]
+)
+def test_it_stays_where_somebody_has_locked_its_worktree(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore, why: str
+) -> None:
     work = worked(plain, "done", make_store)
     main_checkout.git("worktree", "unlock", str(work.worktree.path))
     main_checkout.git("worktree", "lock", "--reason", why, str(work.worktree.path))
@@ -71,7 +85,9 @@ def test_it_stays_where_somebody_has_locked_its_worktree(plain: Store, main_chec
     assert error.hint == f"once that is settled: git ckpt remove {work.run}"
 
 
-def test_it_stays_while_somebody_drives_it(plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_it_stays_while_somebody_drives_it(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore
+) -> None:
     work = worked(plain, "done", make_store)
     lease = driven_elsewhere(plain, work.run)
     error = refused(plain, work.run, main_checkout)
@@ -83,9 +99,13 @@ def test_it_stays_while_somebody_drives_it(plain: Store, main_checkout: Checkout
     assert work.worktree.path.exists()
 
 
-def test_it_stays_while_an_unfinished_run_refers_to_it(plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_it_stays_while_an_unfinished_run_refers_to_it(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore
+) -> None:
     work = worked(plain, "done", make_store)
-    fork = str(plain.record("run-started", {}, start="fork", trigger=PHASE, forked_from=work.newest.id).run)
+    fork = str(
+        plain.record("run-started", {}, start="fork", trigger=PHASE, forked_from=work.newest.id).run
+    )
     error = refused(plain, work.run, main_checkout)
     assert isinstance(error, UsageError)
     assert error.message == f"run {work.run} stays: the unfinished run {fork} refers to it"
@@ -102,5 +122,8 @@ def test_what_is_no_run_id(plain: Store) -> None:
 def test_which_run_a_text_means(plain: Store, make_store: MakeStore) -> None:
     work = worked(plain, "done", make_store)
     here = inside(plain)
-    named = [finder.named_run(text, here.repository, here.index) for text in (work.run, work.run[:10], work.newest.id, "latest", "HEAD")]
+    named = [
+        finder.named_run(text, here.repository, here.index)
+        for text in (work.run, work.run[:10], work.newest.id, "latest", "HEAD")
+    ]
     assert named == [work.run, work.run, None, None, None]

@@ -19,7 +19,9 @@ from tests.store.conftest import MakeStore, nth, require_whole, view
 
 def prepare(here: Checkout) -> None:
     """Makes one change of each kind."""
-    here.commit("more", kept="kept\n", gone="gone\n", staged="s\n", link="x\n", **{".gitignore": "*.o\n"})
+    here.commit(
+        "more", kept="kept\n", gone="gone\n", staged="s\n", link="x\n", **{".gitignore": "*.o\n"}
+    )
     here.write("a.o", "ignored\n")
     here.write("README", "staged\n")
     here.git("add", "README")
@@ -56,8 +58,15 @@ def changes(done: Restored) -> list[tuple[str, bytes]]:
 
 def looks(here: Checkout) -> dict[str, tuple[int, int]]:
     """Returns inode and time of each file."""
-    files = [path for path in here.path.rglob("*") if not path.is_dir() and ".git" not in path.relative_to(here.path).parts]
-    return {str(path.relative_to(here.path)): (path.lstat().st_ino, path.lstat().st_mtime_ns) for path in files}
+    files = [
+        path
+        for path in here.path.rglob("*")
+        if not path.is_dir() and ".git" not in path.relative_to(here.path).parts
+    ]
+    return {
+        str(path.relative_to(here.path)): (path.lstat().st_ino, path.lstat().st_mtime_ns)
+        for path in files
+    }
 
 
 @pytest.fixture
@@ -73,10 +82,18 @@ class TestAll:
         made = store.save("a-complete", {"n": 1})
         disturb(checkout)
         other = view(checkout.path)
-        head, refs = checkout.git("rev-parse", "--abbrev-ref", "HEAD"), checkout.refs("refs/heads", "refs/stash")
+        head, refs = (
+            checkout.git("rev-parse", "--abbrev-ref", "HEAD"),
+            checkout.refs("refs/heads", "refs/stash"),
+        )
         done = restorer.restore(inside(store), made)
         assert changes(done) == [
-            *(("change", b"README"), ("delete", b"added later"), ("delete", b"gone"), ("change", b"link")),
+            *(
+                ("change", b"README"),
+                ("delete", b"added later"),
+                ("delete", b"gone"),
+                ("change", b"link"),
+            ),
             *(("delete", b"new dir"), ("add", b"new dir/tool"), ("stage", b"staged")),
         ]
         assert (done.safety, done.remarks) == (nth(2), [])
@@ -85,7 +102,10 @@ class TestAll:
         assert (view(checkout.path), back.safety) == (other, nth(3))
         again = restorer.redo(inside(store))
         assert (view(checkout.path), again.safety) == (wanted, nth(4))
-        assert (checkout.git("rev-parse", "--abbrev-ref", "HEAD"), checkout.refs("refs/heads", "refs/stash")) == (head, refs)
+        assert (
+            checkout.git("rev-parse", "--abbrev-ref", "HEAD"),
+            checkout.refs("refs/heads", "refs/stash"),
+        ) == (head, refs)
         safety = store.read(nth(2))
         assert (safety.label, safety.trigger, safety.message) == (
             "safety-complete",
@@ -103,7 +123,11 @@ class TestAll:
         planned = restorer.restore(inside(store), made, dry_run=True)
         assert (checkout.fingerprint(), looks(checkout)) == (before, seen)
         done = restorer.restore(inside(store), made)
-        assert (planned.changes, planned.safety, planned.remarks) == (done.changes, None, done.remarks)
+        assert (planned.changes, planned.safety, planned.remarks) == (
+            done.changes,
+            None,
+            done.remarks,
+        )
         before = checkout.fingerprint()
         assert len(restorer.undo(inside(store), dry_run=True).changes) == len(done.changes)
         assert checkout.fingerprint() == before
@@ -113,7 +137,9 @@ class TestAll:
         made = store.save("a-complete", {})
         before, seen = checkout.fingerprint(), looks(checkout)
         here = Position(made.git_sha, made.branch, None)
-        assert restorer.restore(inside(store), made) == Restored(made.id, [], None, [], here, here, [])
+        assert restorer.restore(inside(store), made) == Restored(
+            made.id, [], None, [], here, here, []
+        )
         assert (checkout.fingerprint(), looks(checkout)) == (before, seen)
 
     def test_only_what_differs_is_touched(self, store: Store, checkout: Checkout) -> None:
@@ -123,14 +149,19 @@ class TestAll:
         checkout.write("file-1", "changed again\n")
         checkout.write("file-2", "changed\n")
         before = looks(checkout)
-        assert changes(restorer.restore(inside(store), made)) == [("change", b"file-1"), ("change", b"file-2")]
+        assert changes(restorer.restore(inside(store), made)) == [
+            ("change", b"file-1"),
+            ("change", b"file-2"),
+        ]
         after = looks(checkout)
         assert {name for name in before if before[name] != after[name]} == {"file-1", "file-2"}
         assert checkout.git("status", "--porcelain") == " M file-1"
         # git need not read a file again to know that it is as its index says
         assert checkout.git("diff-files", "--name-only") == "file-1"
 
-    def test_what_is_deleted_is_in_the_safety_checkpoint(self, store: Store, checkout: Checkout) -> None:
+    def test_what_is_deleted_is_in_the_safety_checkpoint(
+        self, store: Store, checkout: Checkout
+    ) -> None:
         made = store.save("a-complete", {})
         checkout.write("deep/new", "precious\n")
         checkout.write("large", "x" * 2000)
@@ -139,26 +170,46 @@ class TestAll:
         checkout.write(".gitignore", "*.o\n")
         checkout.write("a.o", "x")
         done = restorer.restore(inside(store), made)
-        assert changes(done) == [("delete", b".gitignore"), ("delete", b"deep/new"), ("delete", b"gitckpt.toml")]
-        assert sorted(path.name for path in checkout.path.iterdir() if path.name != ".git") == [".env", "README", "a.o", "large"]
-        assert checkout.git("cat-file", "blob", f"refs/ckpt/trees/{done.safety}:files/deep/new") == "precious"
+        assert changes(done) == [
+            ("delete", b".gitignore"),
+            ("delete", b"deep/new"),
+            ("delete", b"gitckpt.toml"),
+        ]
+        assert sorted(path.name for path in checkout.path.iterdir() if path.name != ".git") == [
+            ".env",
+            "README",
+            "a.o",
+            "large",
+        ]
+        assert (
+            checkout.git("cat-file", "blob", f"refs/ckpt/trees/{done.safety}:files/deep/new")
+            == "precious"
+        )
         assert b"a.o" not in [
             change.path for change in restorer.undo(inside(store)).changes
         ]  # untracked by now, and ignored again afterwards
 
-    def test_a_directory_that_became_a_link_to_one_with_the_same_names(self, plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_a_directory_that_became_a_link_to_one_with_the_same_names(
+        self, plain: Store, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         main_checkout.commit("more", **{"docs/a": "a\n", "docs/b/c": "c\n"})
         made = plain.save("a-complete", {})
         (main_checkout.path / "docs").rename(tmp_path / "docs")
         (main_checkout.path / "docs").symlink_to(tmp_path / "docs")
         (tmp_path / "docs/a").write_text("another\n")
         other = view(main_checkout.path)
-        assert changes(restorer.restore(inside(plain), made)) == [("delete", b"docs"), ("add", b"docs/a"), ("add", b"docs/b/c")]
+        assert changes(restorer.restore(inside(plain), made)) == [
+            ("delete", b"docs"),
+            ("add", b"docs/a"),
+            ("add", b"docs/b/c"),
+        ]
         assert main_checkout.git("status", "--porcelain") == ""
         restorer.undo(inside(plain))
         assert (view(main_checkout.path), (tmp_path / "docs/a").read_text()) == (other, "another\n")
 
-    def test_the_checkpoint_of_an_unborn_branch(self, make_store: MakeStore, make_checkout: object, tmp_path: Path) -> None:
+    def test_the_checkpoint_of_an_unborn_branch(
+        self, make_store: MakeStore, make_checkout: object, tmp_path: Path
+    ) -> None:
         assert callable(make_checkout)
         checkout = make_checkout()
         checkout.write("draft", "one\n")
@@ -192,7 +243,18 @@ class TestPaths:
             ([b"gone"], {b"gone"}),
             ([b"staged", b"link"], {b"staged", b"link"}),
             ([b"added later"], {b"added later"}),
-            ([b""], {b"README", b"added later", b"gone", b"link", b"new dir", b"new dir/tool", b"staged"}),
+            (
+                [b""],
+                {
+                    b"README",
+                    b"added later",
+                    b"gone",
+                    b"link",
+                    b"new dir",
+                    b"new dir/tool",
+                    b"staged",
+                },
+            ),
         ],
     )
     @pytest.mark.parametrize("index", [True, False])
@@ -210,10 +272,14 @@ class TestPaths:
         disturb(main_checkout)
         other = view(main_checkout.path)
         done = restorer.restore(inside(plain), made, paths, index=index)
-        assert {path for kind, path in changes(done) if index or kind != "stage"} == (expected if index else expected - {b"staged"})
+        assert {path for kind, path in changes(done) if index or kind != "stage"} == (
+            expected if index else expected - {b"staged"}
+        )
         now = view(main_checkout.path)
         for path in wanted["files"].keys() | other["files"].keys():
-            assert now["files"].get(path) == (wanted if path in expected else other)["files"].get(path)
+            assert now["files"].get(path) == (wanted if path in expected else other)["files"].get(
+                path
+            )
 
         def entries(seen: dict[str, str]) -> dict[str, str]:
             return {entry.partition("\t")[2]: entry for entry in seen["index"].split("\0")[:-1]}
@@ -226,7 +292,9 @@ class TestPaths:
         assert view(main_checkout.path) == other
 
     @pytest.mark.parametrize("path", [b"nowhere", b"*", b"READ"])
-    def test_a_path_that_nobody_knows(self, plain: Store, main_checkout: Checkout, path: bytes) -> None:
+    def test_a_path_that_nobody_knows(
+        self, plain: Store, main_checkout: Checkout, path: bytes
+    ) -> None:
         made = plain.save("a-complete", {})
         main_checkout.write("README", "changed\n")
         before = main_checkout.fingerprint()
@@ -235,7 +303,9 @@ class TestPaths:
         assert caught.value.message == f"neither here nor in checkpoint {made.id}: {path.decode()}"
         assert main_checkout.fingerprint() == before
 
-    def test_a_file_in_the_way_that_is_not_named_stays(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_file_in_the_way_that_is_not_named_stays(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         prepare(main_checkout)
         made = plain.save("a-complete", {})
         disturb(main_checkout)
@@ -256,7 +326,10 @@ class TestPaths:
         assert changes(done) == [("change", b"README")]
         now = view(checkout.path)
         assert now["index"] == wanted["index"]
-        assert (now["files"][b"README"], now["files"][b"kept"][2]) == (wanted["files"][b"README"], b"changed\n")
+        assert (now["files"][b"README"], now["files"][b"kept"][2]) == (
+            wanted["files"][b"README"],
+            b"changed\n",
+        )
         assert checkout.git("rev-parse", "MERGE_HEAD") == checkout.git("rev-parse", "theirs")
 
 
@@ -271,9 +344,15 @@ class TestAnotherCommit:
         assert restorer.restore(inside(store), made).remarks == []
         now = view(checkout.path)
         assert (now["files"], now["index"]) == (wanted["files"], wanted["index"])
-        assert (checkout.git("rev-parse", "HEAD"), checkout.git("branch", "--show-current")) == (head, branch)
+        assert (checkout.git("rev-parse", "HEAD"), checkout.git("branch", "--show-current")) == (
+            head,
+            branch,
+        )
         restorer.undo(inside(store))
-        assert (checkout.git("status", "--porcelain"), (checkout.path / "README").read_text()) == ("", "elsewhere\n")
+        assert (checkout.git("status", "--porcelain"), (checkout.path / "README").read_text()) == (
+            "",
+            "elsewhere\n",
+        )
 
     def test_an_operation_of_it_stays_out(self, plain: Store, main_checkout: Checkout) -> None:
         merge(main_checkout)
@@ -298,7 +377,10 @@ class TestOperations:
         checkout.git("merge", "--abort")
         clean = view(checkout.path)
         restorer.restore(inside(store), made)
-        assert (view(checkout.path), {path.name: path.read_bytes() for path in git_dir.glob("MERGE_*")}) == (wanted, state)
+        assert (
+            view(checkout.path),
+            {path.name: path.read_bytes() for path in git_dir.glob("MERGE_*")},
+        ) == (wanted, state)
         restorer.undo(inside(store))
         assert (view(checkout.path), list(git_dir.glob("MERGE_*"))) == (clean, [])
         restorer.redo(inside(store))
@@ -314,7 +396,9 @@ class TestOperations:
         assert (done.changes, done.safety) == ([], nth(2))
         assert main_checkout.refs("refs/bisect") == {}
         restorer.undo(inside(plain))
-        assert main_checkout.refs("refs/bisect") == {"refs/bisect/bad": main_checkout.git("rev-parse", "HEAD")}
+        assert main_checkout.refs("refs/bisect") == {
+            "refs/bisect/bad": main_checkout.git("rev-parse", "HEAD")
+        }
 
 
 class TestUndo:
@@ -345,15 +429,22 @@ class TestUndo:
             restorer.restore(inside(store), made)
         for number, store in enumerate(stores):
             pointer = Path(inside(store).repository.git_dir, "ckpt-undo")
-            pointer.unlink() if lost == "deleted" else pointer.write_text("" if lost == "empty" else '{"safety": 7')
+            pointer.unlink() if lost == "deleted" else pointer.write_text(
+                "" if lost == "empty" else '{"safety": 7'
+            )
             restorer.undo(inside(store))
-            assert Path(str(inside(store).repository.worktree), "README").read_text() == f"in {number}\n"
+            assert (
+                Path(str(inside(store).repository.worktree), "README").read_text()
+                == f"in {number}\n"
+            )
         third = tmp_path / "third"
         main_checkout.git("worktree", "add", "--quiet", "-b", "third", str(third))
         with pytest.raises(NotFoundError):
             restorer.undo(inside(make_store(third)))
 
-    def test_whose_safety_checkpoint_was_removed(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_whose_safety_checkpoint_was_removed(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         made = plain.save("a-complete", {})
         main_checkout.write("README", "one\n")
         first = restorer.restore(inside(plain), made).safety
@@ -367,7 +458,9 @@ class TestUndo:
             restorer.undo(inside(plain))
         assert first != second
 
-    def test_in_a_worktree_that_was_resumed(self, plain: Store, make_store: MakeStore, main_checkout: Checkout) -> None:
+    def test_in_a_worktree_that_was_resumed(
+        self, plain: Store, make_store: MakeStore, main_checkout: Checkout
+    ) -> None:
         main_checkout.write("README", "one\n")
         made = plain.save("a-complete", {})
         there = make_store(resumption.resume(inside(plain), made).path)
@@ -376,11 +469,16 @@ class TestUndo:
         restorer.restore(inside(there), made)
         assert readme.read_text() == "one\n"
         restorer.undo(inside(there))
-        assert (readme.read_text(), (main_checkout.path / "README").read_text()) == ("two\n", "one\n")
+        assert (readme.read_text(), (main_checkout.path / "README").read_text()) == (
+            "two\n",
+            "one\n",
+        )
 
 
 @pytest.mark.parametrize("where", ["bare", ".git"])
-def test_where_there_is_no_worktree(plain: Store, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, where: str) -> None:
+def test_where_there_is_no_worktree(
+    plain: Store, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, where: str
+) -> None:
     main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
     store = make_store(tmp_path / "bare" if where == "bare" else main_checkout.path / ".git")
     made = store.record("a-complete", {})

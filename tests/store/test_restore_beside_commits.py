@@ -26,7 +26,9 @@ def made(plain: Store, main_checkout: Checkout) -> Checkpoint:
     return made
 
 
-def at_captures(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object], *, before: bool) -> None:
+def at_captures(
+    monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object], *, before: bool
+) -> None:
     """Have something happen before, or after, each look at the worktree; it is given its number."""
     really = capture.capture_in
     count = iter(range(1000))
@@ -75,7 +77,9 @@ def test_commit_while_restore_looks(
         assert main_checkout.git("status", "--porcelain") == " M README"
 
 
-def test_undo_looks_again_as_well(plain: Store, main_checkout: Checkout, made: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_looks_again_as_well(
+    plain: Store, main_checkout: Checkout, made: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     restorer.restore(inside(plain), made)
 
     def commit(number: int) -> None:

@@ -17,12 +17,20 @@ def test_untracked_files_stay(store: Store, checkout: Checkout) -> None:
     checkout.write("added", "staged\n")
     checkout.git("add", "added")
     done = store.restore(made)
-    assert [(change.kind, change.path) for change in done.changes] == [("change", b"README"), ("delete", b"added")]
-    assert done.remarks == ["untracked, and nobody looked for such files when the checkpoint was made, so they stay: new/notes"]
+    assert [(change.kind, change.path) for change in done.changes] == [
+        ("change", b"README"),
+        ("delete", b"added"),
+    ]
+    assert done.remarks == [
+        "untracked, and nobody looked for such files when the checkpoint was made, so they stay: new/notes"
+    ]
     assert checkout.git("status", "--porcelain", "--untracked-files=all") == "?? new/notes"
     assert store.restore(made).changes == []
     store.undo()
-    assert checkout.git("status", "--porcelain", "--untracked-files=all") == " M README\nA  added\n?? new/notes"
+    assert (
+        checkout.git("status", "--porcelain", "--untracked-files=all")
+        == " M README\nA  added\n?? new/notes"
+    )
 
 
 def test_one_in_the_way_of_a_file_goes_and_comes_back(store: Store, checkout: Checkout) -> None:
@@ -42,7 +50,9 @@ def test_one_in_the_way_of_a_file_goes_and_comes_back(store: Store, checkout: Ch
 def test_what_was_looked_at_decides(store: Store, checkout: Checkout) -> None:
     made = store.save("a-complete", {})
     checkout.write("notes", "new since then\n")
-    assert [(change.kind, change.path) for change in store.restore(made).changes] == [("delete", b"notes")]
+    assert [(change.kind, change.path) for change in store.restore(made).changes] == [
+        ("delete", b"notes")
+    ]
 
 
 @pytest.mark.parametrize("name", ["HEAD", "latest"])
@@ -61,7 +71,10 @@ def test_a_name_means_the_same_after_a_restore(store: Store, checkout: Checkout,
     [
         ("HEAD", "only what was there before files were replaced is linked to commit {0} (HEAD)"),
         ("latest", "no checkpoint was made in this worktree"),
-        ("latest:any", "every checkpoint was written elsewhere, and fetched, or made before files were replaced"),
+        (
+            "latest:any",
+            "every checkpoint was written elsewhere, and fetched, or made before files were replaced",
+        ),
     ],
 )
 def test_nothing_else_is_there(store: Store, checkout: Checkout, name: str, message: str) -> None:

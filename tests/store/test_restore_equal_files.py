@@ -17,13 +17,21 @@ CASES: dict[str, tuple[Settings, Settings, bytes]] = {
     "core.autocrlf set": ({}, {"core.autocrlf": "true"}, LF),
     "core.autocrlf unset": ({"core.autocrlf": "true"}, {"core.autocrlf": "false"}, CRLF),
     "core.eol set": ({".gitattributes": "* text=auto\n"}, {"core.eol": "crlf"}, LF),
-    "core.eol unset": ({".gitattributes": "* text=auto\n", "core.eol": "crlf"}, {"core.eol": "lf"}, CRLF),
+    "core.eol unset": (
+        {".gitattributes": "* text=auto\n", "core.eol": "crlf"},
+        {"core.eol": "lf"},
+        CRLF,
+    ),
     "attributes of the clone": ({}, {".git/info/attributes": "* text eol=crlf\n"}, LF),
     "ident": ({}, {".git/info/attributes": "* ident\n"}, b"$Id$\n"),
     "an encoding": ({}, {".git/info/attributes": "* working-tree-encoding=UTF-16\n"}, LF),
     "attributes that go": ({}, {"core.autocrlf": "true", ".gitattributes": "*.png binary\n"}, LF),
     "text=auto that goes": ({}, {"core.eol": "crlf", ".gitattributes": "* text=auto\n"}, LF),
-    "text=auto that comes back": ({".gitattributes": "* text=auto\n"}, {"core.eol": "crlf", ".gitattributes": ""}, LF),
+    "text=auto that comes back": (
+        {".gitattributes": "* text=auto\n"},
+        {"core.eol": "crlf", ".gitattributes": ""},
+        LF,
+    ),
     "bytes that are kept": ({"core.autocrlf": "true"}, {"core.autocrlf": "false"}, LF),
 }
 
@@ -65,7 +73,9 @@ def contents(top: Path) -> tuple[tuple[bytes, int], bytes]:
         if (case, how) != ("an encoding", "changed")  # git cannot store the other file then
     ],
 )
-def test_file_equal_to_the_captured_one_is_not_rewritten(plain: Store, main_checkout: Checkout, case: str, how: str) -> None:
+def test_file_equal_to_the_captured_one_is_not_rewritten(
+    plain: Store, main_checkout: Checkout, case: str, how: str
+) -> None:
     here = main_checkout
     settings, later, content = CASES[case]
     begin(here, settings, content)
@@ -79,7 +89,9 @@ def test_file_equal_to_the_captured_one_is_not_rewritten(plain: Store, main_chec
     assert {change.path for change in done.changes} <= {b"b", b".gitattributes"}
     assert contents(here.path)[0] == before[0]
     if how == "changed":
-        if "unset" not in case and ".git/info/attributes" not in later:  # else b comes as git writes it by now
+        if (
+            "unset" not in case and ".git/info/attributes" not in later
+        ):  # else b comes as git writes it by now
             assert contents(here.path)[1] == content
         plain.undo()
         assert contents(here.path) == changed
@@ -87,7 +99,9 @@ def test_file_equal_to_the_captured_one_is_not_rewritten(plain: Store, main_chec
         assert contents(here.path)[0] == before[0]
 
 
-def test_setting_that_changes_between_restore_and_undo(plain: Store, main_checkout: Checkout) -> None:
+def test_setting_that_changes_between_restore_and_undo(
+    plain: Store, main_checkout: Checkout
+) -> None:
     here = main_checkout
     begin(here, {}, LF)
     made = plain.save("a-complete", {})
@@ -99,7 +113,9 @@ def test_setting_that_changes_between_restore_and_undo(plain: Store, main_checko
     assert contents(here.path) == before
 
 
-def test_line_ends_that_differ_from_the_captured_ones_come_back(plain: Store, main_checkout: Checkout) -> None:
+def test_line_ends_that_differ_from_the_captured_ones_come_back(
+    plain: Store, main_checkout: Checkout
+) -> None:
     """Git sees no difference; the checkpoint knows that nothing made CRLF of it."""
     here = main_checkout
     begin(here, {".gitattributes": "* text=auto\n"}, LF)
@@ -112,7 +128,9 @@ def test_line_ends_that_differ_from_the_captured_ones_come_back(plain: Store, ma
 
 
 @pytest.mark.parametrize("settings", [{}, {"core.autocrlf": "true"}])
-def test_diff_shows_no_line_ends_that_settings_of_now_would_write(plain: Store, main_checkout: Checkout, settings: Settings) -> None:
+def test_diff_shows_no_line_ends_that_settings_of_now_would_write(
+    plain: Store, main_checkout: Checkout, settings: Settings
+) -> None:
     here = main_checkout
     begin(here, settings, CRLF if settings else LF)
     made = plain.save("a-complete", {})

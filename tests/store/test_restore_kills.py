@@ -75,7 +75,9 @@ class TestAKillAtEveryGitCall:
     """Each copy is looked at in one of two ways, in turn: the restore is run again, or taken back."""
 
     @each_share
-    def test_of_a_restore(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+    def test_of_a_restore(
+        self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int
+    ) -> None:
         made = merging(main_checkout)
         before = seen(main_checkout)
         with opened(copies.make()) as store:
@@ -85,11 +87,15 @@ class TestAKillAtEveryGitCall:
         killer.run(10**6, RESTORE, str(copies.make().path), "--dry-run", made)
         begin = killer.count() - 4  # until then it only looks
         for number in count():
-            at = begin + 5 * (number * SHARES + share)  # a kill after one call and one before the next leave the same
+            at = begin + 5 * (
+                number * SHARES + share
+            )  # a kill after one call and one before the next leave the same
             checkout = copies.make()
             survived, _ = killer.run(at, RESTORE, str(checkout.path), made)
             if number % 2 == share % 2 or survived:
-                self.go_on(checkout, lambda store: restorer.restore(inside(store), store.read(made)))
+                self.go_on(
+                    checkout, lambda store: restorer.restore(inside(store), store.read(made))
+                )
                 assert seen(checkout) == wanted
             self.go_on(checkout, Store.undo)
             assert seen(checkout) == before
@@ -100,7 +106,9 @@ class TestAKillAtEveryGitCall:
     @pytest.mark.long
     @each_share
     @pytest.mark.parametrize("step", ["undo", "redo"])
-    def test_of_an_undo_and_a_redo(self, main_checkout: Checkout, copies: Copies, killer: Killer, step: str, share: int) -> None:
+    def test_of_an_undo_and_a_redo(
+        self, main_checkout: Checkout, copies: Copies, killer: Killer, step: str, share: int
+    ) -> None:
         """Wherever it was killed: either command brings its own side, the other one the other, and the first state stays in reach."""
         made = merging(main_checkout)
         first = seen(main_checkout)
@@ -122,7 +130,9 @@ class TestAKillAtEveryGitCall:
             self.go_on(checkout, Store.undo)
             assert seen(checkout) == first
 
-    def go_either_way(self, checkout: Checkout, sides: dict[str, dict[str, object]], then: str) -> None:
+    def go_either_way(
+        self, checkout: Checkout, sides: dict[str, dict[str, object]], then: str
+    ) -> None:
         """Goes to one side of a step that may have been killed, then to the other, and ends at the one that is further back."""
         with opened(checkout) as store:
             is_open = undoing.read(inside(store)).is_open
@@ -137,7 +147,9 @@ class TestAKillAtEveryGitCall:
 
     @pytest.mark.long(but=["0"])
     @each_share
-    def test_of_a_restore_of_paths(self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int) -> None:
+    def test_of_a_restore_of_paths(
+        self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int
+    ) -> None:
         made = merging(main_checkout)
         before = seen(main_checkout)
         for at in (share * 7 + 36,):
@@ -149,7 +161,10 @@ class TestAKillAtEveryGitCall:
                 return restorer.restore(inside(store), store.read(made), paths, index=True)
 
             self.go_on(checkout, again)
-            assert ((checkout.path / "new").read_text(), (checkout.path / "kept").read_text()) == ("x\n", "typed since\n")
+            assert ((checkout.path / "new").read_text(), (checkout.path / "kept").read_text()) == (
+                "x\n",
+                "typed since\n",
+            )
             assert checkout.git("ls-files", "--unmerged", "--", "README").count("\n") == 2
             self.go_on(checkout, Store.undo)
             assert seen(checkout) == before

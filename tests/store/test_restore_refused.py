@@ -53,7 +53,9 @@ class TestInTheWay:
         return main_checkout
 
     @pytest.mark.parametrize(("count", "more"), [(1, ""), (5, ""), (7, " and 2 more")])
-    def test_ignored_files_in_a_directory_where_a_file_belongs(self, plain: Store, ignoring: Checkout, count: int, more: str) -> None:
+    def test_ignored_files_in_a_directory_where_a_file_belongs(
+        self, plain: Store, ignoring: Checkout, count: int, more: str
+    ) -> None:
         ignoring.write("place", "a file\n")
         made = plain.save("a-complete", {})
         (ignoring.path / "place").unlink()
@@ -63,7 +65,10 @@ class TestInTheWay:
         before = ignoring.fingerprint()
         error = refused(plain, made)
         names = ", ".join(f"place/{number}.o" for number in range(min(count, 5)))
-        assert (error.message, error.hint) == (f"in the way of the files, and in no checkpoint: {names}{more}", HINT)
+        assert (error.message, error.hint) == (
+            f"in the way of the files, and in no checkpoint: {names}{more}",
+            HINT,
+        )
         assert (ignoring.fingerprint(), type(error)) == (before, WorktreeError)
 
     @pytest.mark.parametrize("kind", ["fifo", "repository", "directory of a link"])
@@ -86,7 +91,9 @@ class TestInTheWay:
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("here", ["file", "link", "link to a directory"])
     @pytest.mark.parametrize("there", ["file", "directory"])
-    def test_an_ignored_file_goes_into_the_safety_checkpoint(self, plain: Store, ignoring: Checkout, here: str, there: str) -> None:
+    def test_an_ignored_file_goes_into_the_safety_checkpoint(
+        self, plain: Store, ignoring: Checkout, here: str, there: str
+    ) -> None:
         wanted = "build" if there == "file" else "build/inside"
         ignoring.write(wanted, "captured\n")
         ignoring.git("add", "--force", wanted)
@@ -112,7 +119,9 @@ class TestInTheWay:
         assert sorted(path.name for path in outside.iterdir()) == ["inside"]
 
     @pytest.mark.parametrize("name", [".env", "large"])
-    def test_what_the_settings_leave_out_goes_into_the_safety_checkpoint(self, plain: Store, main_checkout: Checkout, name: str) -> None:
+    def test_what_the_settings_leave_out_goes_into_the_safety_checkpoint(
+        self, plain: Store, main_checkout: Checkout, name: str
+    ) -> None:
         main_checkout.write(name, "captured\n")
         main_checkout.git("add", name)
         made = plain.save("a-complete", {})
@@ -141,7 +150,10 @@ class TestOthersAtWork:
         error = refused(store, made)
         assert isinstance(error, LockHeld)
         assert (error.message, error.exit_code) == (f"another process holds {lock}", 11)
-        assert (lock.read_text(), lock.with_name("index").read_bytes()) == ("somebody else's", index)
+        assert (lock.read_text(), lock.with_name("index").read_bytes()) == (
+            "somebody else's",
+            index,
+        )
         lock.unlink()
         restorer.restore(inside(store), made)
         assert view(checkout.path) == wanted
@@ -162,26 +174,42 @@ class TestOthersAtWork:
 
     @pytest.mark.parametrize("is_converted", [False, True])
     def test_a_file_that_changes_meanwhile(
-        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, *, is_converted: bool
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        is_converted: bool,
     ) -> None:
         if is_converted:
             main_checkout.commit("converted", **{".gitattributes": "*.txt text\n"})
         made = plain.save("a-complete", {})
         main_checkout.write("README", "before\n")
         main_checkout.write("new", "x")
-        after_recording(plain, monkeypatch, lambda: main_checkout.write("README", "typed in this moment\n"))
+        after_recording(
+            plain, monkeypatch, lambda: main_checkout.write("README", "typed in this moment\n")
+        )
         error = refused(plain, made)
         assert isinstance(error, BusyError)
-        assert error.message.startswith("a file changed while it was to be replaced: git read-tree failed: ")
+        assert error.message.startswith(
+            "a file changed while it was to be replaced: git read-tree failed: "
+        )
         assert "README" in error.message
-        assert ((main_checkout.path / "README").read_text(), (main_checkout.path / "new").read_text()) == ("typed in this moment\n", "x")
+        assert (
+            (main_checkout.path / "README").read_text(),
+            (main_checkout.path / "new").read_text(),
+        ) == ("typed in this moment\n", "x")
         monkeypatch.undo()
         restorer.restore(inside(plain), made)
         assert main_checkout.git("status", "--porcelain") == ""
 
     @pytest.mark.parametrize("paths", [(), (b"README",)])
     def test_what_is_staged_meanwhile_stays_staged(
-        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, paths: tuple[bytes, ...]
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        monkeypatch: pytest.MonkeyPatch,
+        paths: tuple[bytes, ...],
     ) -> None:
         """It may be in the index alone: no checkpoint has it, and no file."""
         made = plain.save("a-complete", {})
@@ -215,7 +243,11 @@ class TestOthersAtWork:
         return made
 
     def test_what_is_staged_while_files_are_written_stays_staged(
-        self, plain: Store, main_checkout: Checkout, to_git: Checkpoint, monkeypatch: pytest.MonkeyPatch
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        to_git: Checkpoint,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         really = replacement.replace_files
 
@@ -233,7 +265,11 @@ class TestOthersAtWork:
         assert (main_checkout.path / "README").read_text() == "before\n"
 
     def test_an_index_that_git_has_only_looked_through_meanwhile_is_replaced(
-        self, plain: Store, main_checkout: Checkout, to_git: Checkpoint, monkeypatch: pytest.MonkeyPatch
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        to_git: Checkpoint,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         really = replacement.replace_files
         inodes = []
@@ -262,7 +298,9 @@ class TestMissing:
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("what", ["files/deep/new", "files/deep", "files", "files/README", ""])
-    def test_an_object_is_named_before_anything_changed(self, plain: Store, main_checkout: Checkout, made: Checkpoint, what: str) -> None:
+    def test_an_object_is_named_before_anything_changed(
+        self, plain: Store, main_checkout: Checkout, made: Checkpoint, what: str
+    ) -> None:
         oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{made.id}:{what}")
         (main_checkout.path / ".git/objects" / oid[:2] / oid[2:]).unlink()
         before = everything(main_checkout.path)
@@ -278,7 +316,10 @@ class TestMissing:
         (main_checkout.path / ".git/objects" / commit[:2] / commit[2:]).unlink()
         error = refused(plain, made)
         hint = "fetch it from where it still is, or see what is wrong: git ckpt verify"
-        assert (error.message, error.hint) == (f"commit {commit} of checkpoint {made.id} is missing", hint)
+        assert (error.message, error.hint) == (
+            f"commit {commit} of checkpoint {made.id} is missing",
+            hint,
+        )
 
 
 class Forge:
@@ -298,8 +339,13 @@ class Forge:
 
     def tree(self, *entries: tuple[str, str, str]) -> str:
         """Writes a tree of entries, each mode, name and oid, without a look at the names."""
-        data = b"".join(b"%s %s\0%s" % (mode.encode(), os.fsencode(name), bytes.fromhex(oid)) for mode, name, oid in entries)
-        return self._checkout.git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=data)
+        data = b"".join(
+            b"%s %s\0%s" % (mode.encode(), os.fsencode(name), bytes.fromhex(oid))
+            for mode, name, oid in entries
+        )
+        return self._checkout.git(
+            "hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=data
+        )
 
     def below(self, path: str, oid: str, mode: str = "100644") -> str:
         """Writes trees that lead to one file, one for each part of the path."""
@@ -311,7 +357,9 @@ class Forge:
 
     def checkpoint(self, *entries: tuple[str, str, str]) -> Checkpoint:
         """Records a checkpoint whose snapshot has these entries."""
-        return self._store.record("a-complete", {}, worktree=Worktree(dirty=True, tree=self.tree(*entries)))
+        return self._store.record(
+            "a-complete", {}, worktree=Worktree(dirty=True, tree=self.tree(*entries))
+        )
 
 
 @pytest.fixture
@@ -334,13 +382,23 @@ Use = Callable[[Store, Checkpoint], object]
 @pytest.mark.turns("use")
 class TestAnEnemysSnapshot:
     PATHS = (
-        *(".git/hooks/post-checkout", "../x", "a/../../x", ".GIT/config", "git~1/config", ".g\u200cit/config", "a/.git/config"),
+        *(
+            ".git/hooks/post-checkout",
+            "../x",
+            "a/../../x",
+            ".GIT/config",
+            "git~1/config",
+            ".g\u200cit/config",
+            "a/.git/config",
+        ),
         *("..", ".", ".git", "x/.Git/hooks/y", "sub/.."),
     )
 
     @pytest.mark.sampled(3)
     @pytest.mark.parametrize("path", PATHS)
-    def test_paths_that_lead_astray(self, plain: Store, main_checkout: Checkout, forge: Forge, use: Use, path: str) -> None:
+    def test_paths_that_lead_astray(
+        self, plain: Store, main_checkout: Checkout, forge: Forge, use: Use, path: str
+    ) -> None:
         made = forge.checkpoint(("40000", "files", forge.below(path, forge.blob("evil"))))
         before = everything(main_checkout.path.parent)
         with pytest.raises(CkptError) as caught:
@@ -349,19 +407,37 @@ class TestAnEnemysSnapshot:
         assert self.changed(main_checkout, before) == {}
 
     @pytest.mark.parametrize("name", ["x/../../y", "/tmp/gitckpt-evil", ""])
-    def test_names_with_slashes(self, plain: Store, main_checkout: Checkout, forge: Forge, use: Use, name: str) -> None:
-        made = forge.checkpoint(("40000", "files", forge.tree(("100644", name, forge.blob("evil")))))
+    def test_names_with_slashes(
+        self, plain: Store, main_checkout: Checkout, forge: Forge, use: Use, name: str
+    ) -> None:
+        made = forge.checkpoint(
+            ("40000", "files", forge.tree(("100644", name, forge.blob("evil"))))
+        )
         before = everything(main_checkout.path.parent)
         with pytest.raises(CkptError):
             use(plain, made)
         assert self.changed(main_checkout, before) == {}
 
     @pytest.mark.parametrize("first", ["link", "directory"])
-    def test_a_file_behind_a_link(self, plain: Store, main_checkout: Checkout, forge: Forge, use: Use, first: str, tmp_path: Path) -> None:
+    def test_a_file_behind_a_link(
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        forge: Forge,
+        use: Use,
+        first: str,
+        tmp_path: Path,
+    ) -> None:
         (tmp_path / "outside").mkdir()
         link = ("120000", "a", forge.blob(str(tmp_path / "outside")))
         directory = ("40000", "a", forge.below("b", forge.blob("evil")))
-        made = forge.checkpoint(("40000", "files", forge.tree(*((link, directory) if first == "link" else (directory, link)))))
+        made = forge.checkpoint(
+            (
+                "40000",
+                "files",
+                forge.tree(*((link, directory) if first == "link" else (directory, link))),
+            )
+        )
         before = everything(main_checkout.path.parent)
         with pytest.raises(CkptError):
             use(plain, made)
@@ -369,57 +445,125 @@ class TestAnEnemysSnapshot:
         assert list((tmp_path / "outside").iterdir()) == []
 
     @pytest.mark.sampled(2)
-    @pytest.mark.parametrize("flag", ["absent", "skip-worktree", "assume-unchanged", "intent-to-add"])
-    def test_flags_of_paths_outside(self, plain: Store, main_checkout: Checkout, forge: Forge, use: Use, flag: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        "flag", ["absent", "skip-worktree", "assume-unchanged", "intent-to-add"]
+    )
+    def test_flags_of_paths_outside(
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        forge: Forge,
+        use: Use,
+        flag: str,
+        tmp_path: Path,
+    ) -> None:
         victim = tmp_path / "victim"
         victim.write_text("precious")
         paths = [str(victim), "../../../../victim", "../victim"]
         flags = forge.blob("".join(f"{flag} {path}\0" for path in paths))
         readme = ("100644", "README", forge.blob("changed\n"))
         made = forge.checkpoint(("40000", "files", forge.tree(readme)), ("100644", "flags", flags))
-        with contextlib.suppress(CkptError):  # that it is refused is no duty where nothing can come of it
+        with contextlib.suppress(
+            CkptError
+        ):  # that it is refused is no duty where nothing can come of it
             use(plain, made)
         assert victim.read_text() == "precious"
 
     OPERATION = (
-        *(("../x", "x"), ("hooks/post-checkout", "#!/bin/sh\n"), ("config", "[core]\n"), ("HEAD", "ref: refs/heads/evil\n")),
-        *(("rebase-merge/../hooks/x", "x"), ("sequencer/../../x", "x"), ("refs/heads/main", "0" * 40), ("index", "x"), ("ckpt-run", "x")),
-        *(("MERGE_HEAD/../config", "x"), ("rebase-merge", "x"), ("commondir", "/tmp"), ("refs/bisect/../heads/main", "HEAD")),
-        *(("CHERRY_PICK_HEAD", "ref: refs/heads/evil\n"), ("ORIG_HEAD", "ref: HEAD\n"), ("refs/bisect/bad", "ref: refs/heads/main\n")),
+        *(
+            ("../x", "x"),
+            ("hooks/post-checkout", "#!/bin/sh\n"),
+            ("config", "[core]\n"),
+            ("HEAD", "ref: refs/heads/evil\n"),
+        ),
+        *(
+            ("rebase-merge/../hooks/x", "x"),
+            ("sequencer/../../x", "x"),
+            ("refs/heads/main", "0" * 40),
+            ("index", "x"),
+            ("ckpt-run", "x"),
+        ),
+        *(
+            ("MERGE_HEAD/../config", "x"),
+            ("rebase-merge", "x"),
+            ("commondir", "/tmp"),
+            ("refs/bisect/../heads/main", "HEAD"),
+        ),
+        *(
+            ("CHERRY_PICK_HEAD", "ref: refs/heads/evil\n"),
+            ("ORIG_HEAD", "ref: HEAD\n"),
+            ("refs/bisect/bad", "ref: refs/heads/main\n"),
+        ),
     )
 
     @pytest.mark.sampled(6)
     @pytest.mark.parametrize(("name", "content"), OPERATION, ids=[name for name, _ in OPERATION])
-    def test_an_operation(self, plain: Store, main_checkout: Checkout, forge: Forge, use: Use, name: str, content: str) -> None:
+    def test_an_operation(
+        self, plain: Store, main_checkout: Checkout, forge: Forge, use: Use, name: str, content: str
+    ) -> None:
         files = forge.tree(("100644", "README", forge.blob("changed\n")))
         content = main_checkout.git("rev-parse", "HEAD") if content == "HEAD" else content
-        made = forge.checkpoint(("40000", "files", files), ("40000", "operation", forge.below(name, forge.blob(content))))
+        made = forge.checkpoint(
+            ("40000", "files", files),
+            ("40000", "operation", forge.below(name, forge.blob(content))),
+        )
         before = everything(main_checkout.path.parent)
-        with contextlib.suppress(CkptError):  # that it is refused is no duty where nothing can come of it
+        with contextlib.suppress(
+            CkptError
+        ):  # that it is refused is no duty where nothing can come of it
             use(plain, made)
         changed = self.changed(main_checkout, before)
         own = (f".ckpt/worktrees/{made.id}/", f".git/worktrees/{made.id}/")
-        there = {path.removeprefix(place) for path in changed for place in own if path.startswith(place)}
-        assert there <= {"README", ".git", "HEAD", "index", "commondir", "gitdir", "locked", "ckpt-run", "logs/HEAD"}
-        assert {path for path in changed if not path.startswith(own)} <= {"README", ".git/index", ".git/ckpt-undo", ".ckpt/.gitignore"}
-        assert not [path for path, new in changed.items() if new == content.encode() and not path.endswith("/HEAD")]
+        there = {
+            path.removeprefix(place) for path in changed for place in own if path.startswith(place)
+        }
+        assert there <= {
+            "README",
+            ".git",
+            "HEAD",
+            "index",
+            "commondir",
+            "gitdir",
+            "locked",
+            "ckpt-run",
+            "logs/HEAD",
+        }
+        assert {path for path in changed if not path.startswith(own)} <= {
+            "README",
+            ".git/index",
+            ".git/ckpt-undo",
+            ".ckpt/.gitignore",
+        }
+        assert not [
+            path
+            for path, new in changed.items()
+            if new == content.encode() and not path.endswith("/HEAD")
+        ]
         for hook in main_checkout.path.rglob("post-checkout"):
             pytest.fail(f"{hook} was made")
 
-    def test_an_operation_that_needs_a_commit_which_is_missing(self, plain: Store, main_checkout: Checkout, forge: Forge) -> None:
+    def test_an_operation_that_needs_a_commit_which_is_missing(
+        self, plain: Store, main_checkout: Checkout, forge: Forge
+    ) -> None:
         content = forge.blob("1" * 40 + "\n")
         files = ("40000", "files", forge.tree(("100644", "README", forge.blob("changed\n"))))
-        made = forge.checkpoint(files, ("40000", "operation", forge.below("CHERRY_PICK_HEAD", content)))
+        made = forge.checkpoint(
+            files, ("40000", "operation", forge.below("CHERRY_PICK_HEAD", content))
+        )
         before = everything(main_checkout.path.parent)
         error = refused(plain, made)
         assert ("1" * 40 in error.message, error.exit_code) == (True, 14)
         assert self.changed(main_checkout, before) == {}
 
     @staticmethod
-    def changed(checkout: Checkout, before: dict[str, bytes | str]) -> dict[str, bytes | str | None]:
+    def changed(
+        checkout: Checkout, before: dict[str, bytes | str]
+    ) -> dict[str, bytes | str | None]:
         """Returns what is new or different, by path from the top, but for what a resume may make on its way and the ref of a checkpoint."""
         after = everything(checkout.path.parent)
-        paths = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
+        paths = [
+            path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+        ]
         found = {os.path.relpath(path, checkout.path): after.get(path) for path in paths}
         own = (".git/refs/checkpoints/", ".git/refs/notes/", ".ckpt/.gitignore")
         return {path: said for path, said in found.items() if not path.startswith(own)}

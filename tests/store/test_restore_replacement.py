@@ -24,14 +24,23 @@ from tests.store.conftest import MakeStore, after_recording, view
 PATHS = ("a", "b/c", "b/d/e", "b/d/f", "g", "h-i", "h/i", "h.i", "b/d-e", "x y", "deep/er/still")
 CONTENTS = ("", "one\n", "two\n", "three\r\n", "\0")
 KINDS = ("file", "link", "x")
-FILES = st.dictionaries(st.sampled_from(PATHS), st.tuples(st.sampled_from(CONTENTS), st.sampled_from(KINDS)), max_size=8)
+FILES = st.dictionaries(
+    st.sampled_from(PATHS), st.tuples(st.sampled_from(CONTENTS), st.sampled_from(KINDS)), max_size=8
+)
 
 
 def shaped(checkout: Checkout) -> dict[str, Any]:
     """Returns what there is to be seen, with modes and directories."""
     top = checkout.path
-    modes = {str(one.relative_to(top)): stat.S_IMODE(one.lstat().st_mode) for one in top.rglob("*") if ".git" not in one.parts[:1]}
-    return {**view(top), "modes": {name: mode for name, mode in modes.items() if not name.startswith(".git")}}
+    modes = {
+        str(one.relative_to(top)): stat.S_IMODE(one.lstat().st_mode)
+        for one in top.rglob("*")
+        if ".git" not in one.parts[:1]
+    }
+    return {
+        **view(top),
+        "modes": {name: mode for name, mode in modes.items() if not name.startswith(".git")},
+    }
 
 
 def fill(checkout: Checkout, files: dict[str, tuple[str, str]]) -> None:
@@ -86,7 +95,9 @@ ODD: dict[str, Callable[[Checkout], object]] = {
         checkout.write("away/.gitattributes", "* text eol=crlf\n"),
     ),
     "line ends": lambda checkout: checkout.git("config", "core.autocrlf", "input"),
-    "modes that git is not to believe": lambda checkout: checkout.git("config", "core.fileMode", "false"),
+    "modes that git is not to believe": lambda checkout: checkout.git(
+        "config", "core.fileMode", "false"
+    ),
     "what is staged": lambda checkout: checkout.git("add", "README"),
     "a name that git may refuse": lambda checkout: checkout.write("x~1", "new\n"),
     "an empty directory in the place of a file": hollow,
@@ -108,10 +119,16 @@ def test_restore_beside_odd_places(store: Store, checkout: Checkout, change: str
 
 
 MEANWHILE: dict[str, Callable[[Checkout], object]] = {
-    "a file that was to be replaced": lambda checkout: checkout.write("README", "typed in this moment\n"),
-    "a file that was to go": lambda checkout: checkout.write("came/since", "typed in this moment\n"),
+    "a file that was to be replaced": lambda checkout: checkout.write(
+        "README", "typed in this moment\n"
+    ),
+    "a file that was to go": lambda checkout: checkout.write(
+        "came/since", "typed in this moment\n"
+    ),
     "a file that is executable now": lambda checkout: os.chmod(checkout.path / "README", 0o755),
-    "a file that came where another one comes": lambda checkout: checkout.write("gone", "typed in this moment\n"),
+    "a file that came where another one comes": lambda checkout: checkout.write(
+        "gone", "typed in this moment\n"
+    ),
     "a pipe": piped,
 }
 
@@ -134,13 +151,20 @@ def content(checkout: Checkout) -> dict[str, tuple[int, bytes | None]]:
         name = str(path.relative_to(checkout.path))
         if not name.startswith(".git"):
             status = path.lstat()
-            found[name] = (status.st_mode, path.read_bytes() if path.is_file() and not path.is_symlink() else None)
+            found[name] = (
+                status.st_mode,
+                path.read_bytes() if path.is_file() and not path.is_symlink() else None,
+            )
     return found
 
 
 @pytest.mark.parametrize("change", MEANWHILE)
 def test_what_changes_after_the_capture_stays_and_nothing_is_touched(
-    plain: Store, main_checkout: Checkout, changed: str, monkeypatch: pytest.MonkeyPatch, change: str
+    plain: Store,
+    main_checkout: Checkout,
+    changed: str,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
 ) -> None:
     there: list[object] = []
 
@@ -163,7 +187,9 @@ def test_nobody_loses_the_directory_they_are_in(
     assert main_checkout.git("status", "--porcelain") == ""
 
 
-def test_where_the_current_directory_is_gone(plain: Store, main_checkout: Checkout, changed: str, tmp_path: Path) -> None:
+def test_where_the_current_directory_is_gone(
+    plain: Store, main_checkout: Checkout, changed: str, tmp_path: Path
+) -> None:
     (tmp_path / "gone").mkdir()
     before = os.getcwd()
     os.chdir(tmp_path / "gone")
@@ -189,7 +215,12 @@ def test_a_damaged_object_changes_nothing(plain: Store, main_checkout: Checkout)
 
 
 @pytest.mark.long
-@settings(max_examples=examples(120), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=examples(120),
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(base=FILES, wanted=FILES, there=FILES)
 def test_restore_and_undo_of_random_files(
     make_store: MakeStore,
@@ -215,7 +246,9 @@ def test_restore_and_undo_of_random_files(
             assert shaped(checkout) == before
 
 
-def test_a_directory_that_became_a_repository_of_its_own(plain: Store, main_checkout: Checkout) -> None:
+def test_a_directory_that_became_a_repository_of_its_own(
+    plain: Store, main_checkout: Checkout
+) -> None:
     main_checkout.commit("more", **{"inner/one": "1\n"})
     made = plain.save("a-complete", {})
     main_checkout.git("init", "--quiet", "inner")
@@ -272,17 +305,28 @@ def test_paths_that_are_one_file(plain: Store, main_checkout: Checkout, base: st
     plain.restore(made.id)
     assert main_checkout.git("status", "--porcelain") == ""
     plain.undo()
-    assert (main_checkout.path / "other").read_text() == (main_checkout.path / "README").read_text() == "changed\n"
+    assert (
+        (main_checkout.path / "other").read_text()
+        == (main_checkout.path / "README").read_text()
+        == "changed\n"
+    )
 
 
-def test_a_link_out_of_the_worktree_does_no_harm(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_a_link_out_of_the_worktree_does_no_harm(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     made = plain.save("a-complete", {})
     os.link(main_checkout.write("README", "changed\n"), tmp_path / "kept")
     plain.restore(made.id)
-    assert ((tmp_path / "kept").read_text(), (main_checkout.path / "README").read_text()) == ("changed\n", "hello\n")
+    assert ((tmp_path / "kept").read_text(), (main_checkout.path / "README").read_text()) == (
+        "changed\n",
+        "hello\n",
+    )
 
 
-def test_line_ends_from_a_time_when_git_converted_them(plain: Store, main_checkout: Checkout) -> None:
+def test_line_ends_from_a_time_when_git_converted_them(
+    plain: Store, main_checkout: Checkout
+) -> None:
     """Such a file is unchanged for git, by its stat data."""
     main_checkout.write("README", "captured\n")
     made = plain.save("a-complete", {})
@@ -329,12 +373,22 @@ def forge(patch: pytest.MonkeyPatch, files: str) -> None:
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("target", [b"a\0b", b"", b"x" * 5000])
 def test_a_link_that_cannot_be(
-    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, target: bytes, *, there: bool
+    plain: Store,
+    main_checkout: Checkout,
+    monkeypatch: pytest.MonkeyPatch,
+    target: bytes,
+    *,
+    there: bool,
 ) -> None:
     """A checkpoint that was fetched may hold anything."""
     made = plain.save("a-complete", {})
-    readme, link = (main_checkout.git("hash-object", "-w", "--stdin", data=data) for data in (b"hello\n", target))
-    files = main_checkout.git("mktree", data=f"100644 blob {readme}\tREADME\n120000 blob {link}\tlink\n")
+    readme, link = (
+        main_checkout.git("hash-object", "-w", "--stdin", data=data)
+        for data in (b"hello\n", target)
+    )
+    files = main_checkout.git(
+        "mktree", data=f"100644 blob {readme}\tREADME\n120000 blob {link}\tlink\n"
+    )
     main_checkout.write("README", "changed\n")
     if there:
         os.symlink("nowhere", main_checkout.path / "link")
@@ -347,17 +401,29 @@ def test_a_link_that_cannot_be(
     assert view(main_checkout.path) == before
 
 
-def test_a_tree_with_one_name_twice(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_with_one_name_twice(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody has changed a file here, and nobody is told so."""
     made = plain.save("a-complete", {})
-    oids = [main_checkout.git("hash-object", "-w", "--stdin", data=data) for data in ("hello\n", "1\n", "2\n")]
-    entries = [b"100644 %s\0%s" % (name, bytes.fromhex(oid)) for name, oid in zip((b"README", b"x", b"x"), oids, strict=True)]
-    files = main_checkout.git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=b"".join(entries))
+    oids = [
+        main_checkout.git("hash-object", "-w", "--stdin", data=data)
+        for data in ("hello\n", "1\n", "2\n")
+    ]
+    entries = [
+        b"100644 %s\0%s" % (name, bytes.fromhex(oid))
+        for name, oid in zip((b"README", b"x", b"x"), oids, strict=True)
+    ]
+    files = main_checkout.git(
+        "hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=b"".join(entries)
+    )
     main_checkout.write("README", "changed\n")
     before = view(main_checkout.path)
     with monkeypatch.context() as patch:
         forge(patch, files)
-        with pytest.raises(WorktreeError, match=r"what came back is not what checkpoint .* captured"):
+        with pytest.raises(
+            WorktreeError, match=r"what came back is not what checkpoint .* captured"
+        ):
             plain.restore(made.id)
     plain.undo()
     assert view(main_checkout.path) == before

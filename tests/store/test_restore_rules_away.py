@@ -26,7 +26,9 @@ def checkout(checkout: Checkout) -> Checkout:
 def convert(here: Checkout) -> None:
     here.write(".gitattributes", "*.txt filter=turned\n")
     here.git("add", "--all")
-    here.git("add", "--renormalize", ".")  # a file that is as old as the index says is not read again by itself
+    here.git(
+        "add", "--renormalize", "."
+    )  # a file that is as old as the index says is not read again by itself
     here.git("sparse-checkout", "set", "--no-cone", "a", "t.txt")
     assert not (here.path / ".gitattributes").exists()
     assert here.git("cat-file", "blob", ":t.txt") == "onfr"

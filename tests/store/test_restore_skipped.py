@@ -14,7 +14,12 @@ from tests.conftest import Checkout
 from tests.store.conftest import view
 
 NAMES = ("a", "d/b")
-THERE = {"not there": None, "as committed": "committed\n", "tweaked": "tweaked\n", "tweaked again": "tweaked again\n"}
+THERE = {
+    "not there": None,
+    "as committed": "committed\n",
+    "tweaked": "tweaked\n",
+    "tweaked again": "tweaked again\n",
+}
 FLAGGED = {"": None, "skipped": "--skip-worktree", "both": "--assume-unchanged"}
 
 
@@ -64,7 +69,9 @@ def test_there_and_back(store: Store, checkout: Checkout, then: str, now: str) -
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(("then", "now"), [*itertools.product(FLAGGED, FLAGGED)])
 @pytest.mark.parametrize("there", ["not there", "tweaked"])
-def test_flags_that_differ(store: Store, checkout: Checkout, then: str, now: str, there: str) -> None:
+def test_flags_that_differ(
+    store: Store, checkout: Checkout, then: str, now: str, there: str
+) -> None:
     make(checkout, there, then)
     wanted = view(checkout.path)
     made = store.save("a-complete")
@@ -80,11 +87,17 @@ def test_one_of_them(store: Store, checkout: Checkout) -> None:
     make(checkout, "tweaked")
     made = store.save("a-complete")
     make(checkout, "not there")
-    assert [(change.kind, change.path) for change in restorer.restore(inside(store), made, [b"d"]).changes] == [("add", b"d/b")]
+    assert [
+        (change.kind, change.path)
+        for change in restorer.restore(inside(store), made, [b"d"]).changes
+    ] == [("add", b"d/b")]
     assert [(checkout.path / name).exists() for name in NAMES] == [False, True]
     absent = store.save("b-complete")
     make(checkout, "tweaked again")
-    assert [(change.kind, change.path) for change in restorer.restore(inside(store), absent, [b"a"]).changes] == [("delete", b"a")]
+    assert [
+        (change.kind, change.path)
+        for change in restorer.restore(inside(store), absent, [b"a"]).changes
+    ] == [("delete", b"a")]
     assert [(checkout.path / name).exists() for name in NAMES] == [False, True]
     restorer.undo(inside(store))
     assert (checkout.path / "a").read_text() == "tweaked again\n"
@@ -96,7 +109,10 @@ def test_what_is_said_beforehand(store: Store, checkout: Checkout) -> None:
     make(checkout, "not there")
     before = view(checkout.path)
     done = restorer.restore(inside(store), made, dry_run=True)
-    assert [(change.kind, change.path) for change in done.changes] == [("add", b"a"), ("add", b"d/b")]
+    assert [(change.kind, change.path) for change in done.changes] == [
+        ("add", b"a"),
+        ("add", b"d/b"),
+    ]
     assert view(checkout.path) == before
 
 
@@ -112,7 +128,9 @@ def test_what_is_in_the_way(store: Store, checkout: Checkout) -> None:
     assert (checkout.path / "a/mine").read_text() == "mine\n"
 
 
-def test_a_file_that_only_a_restore_brought_into_a_sparse_checkout(store: Store, checkout: Checkout) -> None:
+def test_a_file_that_only_a_restore_brought_into_a_sparse_checkout(
+    store: Store, checkout: Checkout
+) -> None:
     checkout.write("d/b", "changed\n")
     checkout.write("other", "changed\n")
     made = store.save("a-complete")
@@ -130,7 +148,9 @@ def test_a_file_that_only_a_restore_brought_into_a_sparse_checkout(store: Store,
 
 @pytest.mark.long
 @pytest.mark.parametrize("paths", [[], [b"d"]])
-def test_a_file_that_was_deleted_and_that_a_sparse_checkout_leaves_away(store: Store, checkout: Checkout, paths: list[bytes]) -> None:
+def test_a_file_that_was_deleted_and_that_a_sparse_checkout_leaves_away(
+    store: Store, checkout: Checkout, paths: list[bytes]
+) -> None:
     (checkout.path / "d/b").unlink()
     (checkout.path / "d").rmdir()
     made = store.save("a-complete")
@@ -148,7 +168,9 @@ def test_a_file_that_was_deleted_and_that_a_sparse_checkout_leaves_away(store: S
     assert view(checkout.path) == after
 
 
-def test_an_entry_of_a_path_that_a_sparse_checkout_leaves_away(store: Store, checkout: Checkout) -> None:
+def test_an_entry_of_a_path_that_a_sparse_checkout_leaves_away(
+    store: Store, checkout: Checkout
+) -> None:
     """Its content comes back, its file stays away: it was never there, and nothing is lost."""
     made = store.save("a-complete")
     checkout.commit("later", **{"d/b": "later\n"})
@@ -164,7 +186,9 @@ def test_an_entry_of_a_path_that_a_sparse_checkout_leaves_away(store: Store, che
     assert view(checkout.path) == after
 
 
-def test_an_entry_that_is_assumed_to_be_unchanged_stays_so(store: Store, checkout: Checkout) -> None:
+def test_an_entry_that_is_assumed_to_be_unchanged_stays_so(
+    store: Store, checkout: Checkout
+) -> None:
     made = [store.save(f"{name}-complete") for name in ("a",)]
     checkout.commit("later", a="later\n")
     checkout.git("update-index", "--assume-unchanged", "a")
@@ -179,7 +203,9 @@ def test_an_entry_that_is_assumed_to_be_unchanged_stays_so(store: Store, checkou
 
 
 @pytest.mark.long
-def test_a_file_in_conflict_that_a_sparse_checkout_leaves_away_otherwise(store: Store, checkout: Checkout) -> None:
+def test_a_file_in_conflict_that_a_sparse_checkout_leaves_away_otherwise(
+    store: Store, checkout: Checkout
+) -> None:
     """Its bytes are those of the entry that is skipped by now."""
     base = checkout.git("rev-parse", "HEAD")
     checkout.git("checkout", "--quiet", "-b", "theirs")
@@ -201,7 +227,9 @@ def test_a_file_in_conflict_that_a_sparse_checkout_leaves_away_otherwise(store: 
     assert view(checkout.path) == after
 
 
-def test_a_file_that_is_there_although_the_sparse_checkout_leaves_it_away(store: Store, checkout: Checkout) -> None:
+def test_a_file_that_is_there_although_the_sparse_checkout_leaves_it_away(
+    store: Store, checkout: Checkout
+) -> None:
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     bare = store.save("a-complete")
     checkout.write("d/b", "committed\n")
@@ -219,7 +247,9 @@ def test_a_file_that_is_there_although_the_sparse_checkout_leaves_it_away(store:
     assert view(checkout.path) == before
 
 
-def test_a_file_that_a_sparse_checkout_leaves_away_and_whose_place_a_directory_takes(store: Store, checkout: Checkout) -> None:
+def test_a_file_that_a_sparse_checkout_leaves_away_and_whose_place_a_directory_takes(
+    store: Store, checkout: Checkout
+) -> None:
     checkout.write("d/b", "changed\n")
     made = store.save("a-complete")
     checkout.git("rm", "--quiet", "-r", "--force", "d")
@@ -239,7 +269,9 @@ def test_a_file_that_a_sparse_checkout_leaves_away_and_whose_place_a_directory_t
 @pytest.mark.long
 @pytest.mark.parametrize("names", ["d/b", "d/b/deeper/still"])
 @pytest.mark.parametrize("paths", [[], [b"d"]])
-def test_an_empty_directory_where_a_sparse_checkout_has_no_file(store: Store, checkout: Checkout, names: str, paths: list[bytes]) -> None:
+def test_an_empty_directory_where_a_sparse_checkout_has_no_file(
+    store: Store, checkout: Checkout, names: str, paths: list[bytes]
+) -> None:
     """Git takes the mark off the entry, so that its file seems to be deleted."""
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     made = store.save("a-complete")
@@ -257,14 +289,19 @@ def test_an_empty_directory_where_a_sparse_checkout_has_no_file(store: Store, ch
     assert view(checkout.path) == after
 
 
-def test_ignored_files_where_a_sparse_checkout_has_no_file(store: Store, checkout: Checkout) -> None:
+def test_ignored_files_where_a_sparse_checkout_has_no_file(
+    store: Store, checkout: Checkout
+) -> None:
     """They stay: no file is to come in their place."""
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     made = store.save("a-complete")
     checkout.write("d/b/.gitignore", "*\n")
     checkout.write("other", "changed\n")
     restorer.restore(inside(store), made)
-    assert ((checkout.path / "other").read_text(), (checkout.path / "d/b/.gitignore").read_text()) == ("other\n", "*\n")
+    assert (
+        (checkout.path / "other").read_text(),
+        (checkout.path / "d/b/.gitignore").read_text(),
+    ) == ("other\n", "*\n")
     assert checkout.git("status", "--porcelain") == " D d/b"
     restorer.undo(inside(store))
     assert (checkout.path / "other").read_text() == "changed\n"
@@ -281,7 +318,9 @@ def test_patterns_that_git_takes_for_none_of_a_cone(store: Store, checkout: Chec
     assert view(there.path) == view(checkout.path)
 
 
-def test_an_entry_that_a_person_skips_within_the_patterns_of_a_sparse_checkout(store: Store, checkout: Checkout) -> None:
+def test_an_entry_that_a_person_skips_within_the_patterns_of_a_sparse_checkout(
+    store: Store, checkout: Checkout
+) -> None:
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/other")
     (checkout.path / "a").unlink()
     checkout.git("update-index", "--skip-worktree", "a")
@@ -306,7 +345,9 @@ def test_a_deleted_file_that_was_written_where_a_sparse_checkout_leaves_it_away(
     assert (checkout.path / "d/b").read_text() == "written\n"
 
 
-def test_an_entry_that_git_takes_for_unmarked_while_a_directory_is_in_its_place(store: Store, checkout: Checkout) -> None:
+def test_an_entry_that_git_takes_for_unmarked_while_a_directory_is_in_its_place(
+    store: Store, checkout: Checkout
+) -> None:
     """The index is the same before and after, and was remembered as one without flags."""
     checkout.git("sparse-checkout", "set", "--no-cone", "/*")
     (checkout.path / "a").unlink()

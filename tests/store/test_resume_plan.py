@@ -8,7 +8,17 @@ import pytest
 
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.records.layout import Owner
-from gitckpt.store.worktrees.plan import ADOPT, MAKE, USE, Branch, PathState, Registration, ResumePlan, Situation, plan_resume
+from gitckpt.store.worktrees.plan import (
+    ADOPT,
+    MAKE,
+    USE,
+    Branch,
+    PathState,
+    Registration,
+    ResumePlan,
+    Situation,
+    plan_resume,
+)
 
 RUN, ID = "20261127-login", "0a1b2c3d-0000-4000-8000-000000000000"
 OWNER = Owner(ID, RUN)
@@ -17,7 +27,16 @@ GIT_DIR = f"/p/.git/worktrees/{RUN}"
 
 
 def state(path: str, **more: Any) -> PathState:
-    return PathState(path, path, exists=True, has_dot_git=True, git_dir=GIT_DIR, git_dir_exists=True, is_of_this_repository=True, **more)
+    return PathState(
+        path,
+        path,
+        exists=True,
+        has_dot_git=True,
+        git_dir=GIT_DIR,
+        git_dir_exists=True,
+        is_of_this_repository=True,
+        **more,
+    )
 
 
 def registration(path: str = HERE, **more: Any) -> Registration:
@@ -26,7 +45,12 @@ def registration(path: str = HERE, **more: Any) -> Registration:
 
 def situation(*states: PathState, **more: Any) -> Situation:
     places = {path: PathState(path, path, lacks_submodules=True) for path in (HERE, ASKED)}
-    return Situation(more.pop("wanted", OWNER), default=HERE, places=places | {each.path: each for each in states}, **more)
+    return Situation(
+        more.pop("wanted", OWNER),
+        default=HERE,
+        places=places | {each.path: each for each in states},
+        **more,
+    )
 
 
 OURS, ELSEWHERE = state(HERE, owner=OWNER), state(OTHER, owner=OWNER)
@@ -34,10 +58,22 @@ THERE, GONE = registration(is_there=True), registration(is_gone=True)
 MOVED = "it was moved there from "
 
 PLANS = {
-    "nothing is there": (situation(), ResumePlan((), relink=False, action=MAKE, path=HERE, fills_submodules=True)),
-    "somewhere else is asked for": (situation(asked=ASKED), ResumePlan((), relink=False, action=MAKE, path=ASKED, fills_submodules=True)),
-    "the worktree is there": (situation(OURS, registrations=(THERE,)), ResumePlan((), relink=True, action=USE, path=HERE)),
-    "a kill came before git was told": (situation(OURS), ResumePlan((), relink=True, action=USE, path=HERE)),
+    "nothing is there": (
+        situation(),
+        ResumePlan((), relink=False, action=MAKE, path=HERE, fills_submodules=True),
+    ),
+    "somewhere else is asked for": (
+        situation(asked=ASKED),
+        ResumePlan((), relink=False, action=MAKE, path=ASKED, fills_submodules=True),
+    ),
+    "the worktree is there": (
+        situation(OURS, registrations=(THERE,)),
+        ResumePlan((), relink=True, action=USE, path=HERE),
+    ),
+    "a kill came before git was told": (
+        situation(OURS),
+        ResumePlan((), relink=True, action=USE, path=HERE),
+    ),
     "a kill came before its submodules": (
         situation(state(HERE, owner=OWNER, lacks_submodules=True), registrations=(THERE,)),
         ResumePlan((), relink=True, action=USE, path=HERE, fills_submodules=True),
@@ -67,7 +103,17 @@ PLANS = {
         ResumePlan((), relink=True, action=USE, path=OTHER),
     ),
     "it was moved together with its repository": (
-        situation(PathState(HERE, HERE, exists=True, has_dot_git=True, git_dir="/old/git", is_kept=True, owner=OWNER)),
+        situation(
+            PathState(
+                HERE,
+                HERE,
+                exists=True,
+                has_dot_git=True,
+                git_dir="/old/git",
+                is_kept=True,
+                owner=OWNER,
+            )
+        ),
         ResumePlan((), relink=True, action=USE, path=HERE),
     ),
     "its directory was deleted": (
@@ -83,12 +129,31 @@ PLANS = {
         ResumePlan((), relink=False, action=MAKE, path=HERE, fills_submodules=True),
     ),
     "git has forgotten it": (
-        situation(PathState(HERE, HERE, exists=True, has_dot_git=True, git_dir=GIT_DIR, is_of_this_repository=True)),
+        situation(
+            PathState(
+                HERE,
+                HERE,
+                exists=True,
+                has_dot_git=True,
+                git_dir=GIT_DIR,
+                is_of_this_repository=True,
+            )
+        ),
         ResumePlan((), relink=False, action=ADOPT, path=HERE),
     ),
     "of one checkpoint, moved by hand": (
-        situation(wanted=Owner(ID, None), registrations=(Registration("/g", HERE, HERE, of_run=False, moved_to=OTHER),)),
-        ResumePlan((), relink=True, action=USE, path=OTHER, fills_submodules=True, remarks=(f"{MOVED}{HERE}",)),
+        situation(
+            wanted=Owner(ID, None),
+            registrations=(Registration("/g", HERE, HERE, of_run=False, moved_to=OTHER),),
+        ),
+        ResumePlan(
+            (),
+            relink=True,
+            action=USE,
+            path=OTHER,
+            fills_submodules=True,
+            remarks=(f"{MOVED}{HERE}",),
+        ),
     ),
     "its branch is free": (
         situation(commit="c", branch=Branch("topic", "c")),
@@ -144,7 +209,12 @@ REFUSALS = {
         f"leave the directory out to go on there; or move it: git worktree move -f -f {OTHER} {ASKED}",
     ),
     "the same, and git could not move it": (
-        situation(ELSEWHERE, asked=ASKED, has_submodules=True, registrations=(registration(OTHER, is_there=True),)),
+        situation(
+            ELSEWHERE,
+            asked=ASKED,
+            has_submodules=True,
+            registrations=(registration(OTHER, is_there=True),),
+        ),
         f"run {RUN} has its worktree already, at {OTHER}",
         "leave the directory out to go on there",
     ),
@@ -164,7 +234,17 @@ REFUSALS = {
         IN_THE_WAY,
     ),
     "a forgotten worktree under another name": (
-        situation(PathState(ASKED, ASKED, exists=True, has_dot_git=True, git_dir=GIT_DIR, is_of_this_repository=True), asked=ASKED),
+        situation(
+            PathState(
+                ASKED,
+                ASKED,
+                exists=True,
+                has_dot_git=True,
+                git_dir=GIT_DIR,
+                is_of_this_repository=True,
+            ),
+            asked=ASKED,
+        ),
         f"{ASKED} exists and is not the worktree of {RUN}",
         IN_THE_WAY,
     ),
@@ -179,12 +259,17 @@ REFUSALS = {
         f"to go on with its files: git worktree repair; or move it out of the way: mv {HERE} {HERE}.old",
     ),
     "its .git is a directory": (
-        situation(PathState(HERE, HERE, exists=True, has_dot_git=True), registrations=(registration(),)),
+        situation(
+            PathState(HERE, HERE, exists=True, has_dot_git=True), registrations=(registration(),)
+        ),
         f"{HERE} is a worktree of gitckpt whose .git is no file any more",
         f"move it out of the way: mv {HERE} {HERE}.old",
     ),
     "it does not say what it was made for": (
-        situation(state(HERE, removal="git worktree remove"), registrations=(Registration(GIT_DIR, HERE, HERE, of_run=False),)),
+        situation(
+            state(HERE, removal="git worktree remove"),
+            registrations=(Registration(GIT_DIR, HERE, HERE, of_run=False),),
+        ),
         f"{HERE} is a worktree of gitckpt that does not say what it was made for",
         "save what you need of it, then: git worktree remove",
     ),

@@ -38,12 +38,16 @@ class TestMovedUp:
     """By a store that has recorded nothing itself."""
 
     @pytest.mark.parametrize("at", [0, 1])
-    def test_one_that_lags(self, make_store: MakeStore, main_checkout: Checkout, chain: list[str], at: int) -> None:
+    def test_one_that_lags(
+        self, make_store: MakeStore, main_checkout: Checkout, chain: list[str], at: int
+    ) -> None:
         set_head(main_checkout, chain[at])
         assert inside(make_store(main_checkout)).heads.catch_up(RUN).sequence == 3
         assert main_checkout.refs(HEAD) == {HEAD: chain[2]}
 
-    def test_one_that_is_gone(self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]) -> None:
+    def test_one_that_is_gone(
+        self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]
+    ) -> None:
         main_checkout.git("update-ref", "-d", HEAD)
         heads = inside(make_store(main_checkout)).heads
         assert (heads.is_there(RUN), heads.is_there("20270115-080001-nobody")) == (True, False)
@@ -56,7 +60,9 @@ class TestMovedUp:
         assert inside(make_store(main_checkout)).heads.is_there(RUN)
         assert main_checkout.refs(HEAD) == {HEAD: chain[0]}
 
-    def test_only_once_where_once_is_asked_for(self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]) -> None:
+    def test_only_once_where_once_is_asked_for(
+        self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]
+    ) -> None:
         heads = inside(make_store(main_checkout)).heads
         for expected in (chain[2], chain[0]):
             set_head(main_checkout, chain[0])
@@ -65,15 +71,21 @@ class TestMovedUp:
         heads.move_up(RUN)
         assert main_checkout.refs(HEAD) == {HEAD: chain[2]}
 
-    def test_the_newest_stays_where_it_is(self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]) -> None:
+    def test_the_newest_stays_where_it_is(
+        self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]
+    ) -> None:
         before = main_checkout.fingerprint()
         assert inside(make_store(main_checkout)).heads.catch_up(RUN).sequence == len(chain)
         assert main_checkout.fingerprint() == before
 
     @pytest.mark.parametrize("ahead", [3, 4])
-    def test_never_down_to_one_that_is_no_newer(self, make_store: MakeStore, main_checkout: Checkout, chain: list[str], ahead: int) -> None:
+    def test_never_down_to_one_that_is_no_newer(
+        self, make_store: MakeStore, main_checkout: Checkout, chain: list[str], ahead: int
+    ) -> None:
         """The head may name what the listing does not have: whose own ref a kill left out, or somebody has deleted."""
-        text = main_checkout.git("cat-file", "blob", chain[2]).replace("sequence = 3", f"sequence = {ahead}")
+        text = main_checkout.git("cat-file", "blob", chain[2]).replace(
+            "sequence = 3", f"sequence = {ahead}"
+        )
         other = main_checkout.git("hash-object", "-w", "--stdin", data=f"{text}\n\n")
         assert other not in chain
         set_head(main_checkout, other)
@@ -81,7 +93,11 @@ class TestMovedUp:
         assert main_checkout.refs(HEAD) == {HEAD: other}
 
     def test_not_past_somebody_who_was_faster(
-        self, make_store: MakeStore, main_checkout: Checkout, chain: list[str], monkeypatch: pytest.MonkeyPatch
+        self,
+        make_store: MakeStore,
+        main_checkout: Checkout,
+        chain: list[str],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         set_head(main_checkout, chain[0])
         heads = inside(make_store(main_checkout)).heads
@@ -97,11 +113,16 @@ class TestMovedUp:
         heads.move_up(RUN)
         assert main_checkout.refs(HEAD) == {HEAD: chain[1]}
 
-    def test_a_run_of_which_nothing_is_there_has_none(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_a_run_of_which_nothing_is_there_has_none(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         heads = inside(plain).heads
         with pytest.raises(NotFoundError) as caught:
             heads.catch_up(RUN)
-        assert (caught.value.message, caught.value.hint) == (f"no run {RUN}", "see which there are: git ckpt list")
+        assert (caught.value.message, caught.value.hint) == (
+            f"no run {RUN}",
+            "see which there are: git ckpt list",
+        )
         assert main_checkout.refs("refs/ckpt") == {}
 
 
@@ -123,21 +144,28 @@ class TestBehind:
         self, driver: Store, make_store: MakeStore, main_checkout: Checkout, count: int
     ) -> None:
         head = main_checkout.refs(HEAD)[HEAD]
-        others = [make_store(main_checkout).record(f"b{number}-complete", {"b": number}, run=RUN) for number in range(count)]
+        others = [
+            make_store(main_checkout).record(f"b{number}-complete", {"b": number}, run=RUN)
+            for number in range(count)
+        ]
         set_head(main_checkout, head)
         made = driver.record("a-complete", {}, run=RUN)
         assert (made.sequence, made.parent) == (3 + count, others[-1].id)
         assert main_checkout.refs(HEAD) == {HEAD: driver.list()[0].oid}
         assert driver.verify().findings == []
 
-    def test_what_was_noted_and_never_recorded_is_passed_over(self, driver: Store, main_checkout: Checkout) -> None:
+    def test_what_was_noted_and_never_recorded_is_passed_over(
+        self, driver: Store, main_checkout: Checkout
+    ) -> None:
         text = main_checkout.git("cat-file", "blob", HEAD).replace("sequence = 2", "sequence = 3")
         written = main_checkout.git("hash-object", "-w", "--stdin", data=f"{text}\n")
         tree = main_checkout.git("rev-parse", "main^{tree}")
         roster.note_chains(inside(driver).repository, RUN, ["1" * 40, written, tree])
         assert driver.record("a-complete", {}, run=RUN).sequence == 3
 
-    def test_nor_is_gone_on_from_what_was_not_written_here(self, driver: Store, make_store: MakeStore, main_checkout: Checkout) -> None:
+    def test_nor_is_gone_on_from_what_was_not_written_here(
+        self, driver: Store, make_store: MakeStore, main_checkout: Checkout
+    ) -> None:
         head = main_checkout.refs(HEAD)[HEAD]
         make_store(main_checkout).record("b-complete", {}, run=RUN)
         set_head(main_checkout, head)
@@ -153,7 +181,12 @@ class TestInvalid:
         with pytest.raises(InvalidCheckpoint) as caught:
             layout.run_head(found, HEAD)
         said = caught.value
-        assert (said.ref, said.field, said.problem, said.hint) == (HEAD, "", "does not point to a checkpoint document", LOOK)
+        assert (said.ref, said.field, said.problem, said.hint) == (
+            HEAD,
+            "",
+            "does not point to a checkpoint document",
+            LOOK,
+        )
 
     def test_a_checkpoint_of_no_run(self, plain: Store, main_checkout: Checkout) -> None:
         plain.record("a-complete", {})
@@ -162,16 +195,25 @@ class TestInvalid:
         with pytest.raises(InvalidCheckpoint) as caught:
             layout.run_head(("blob", text), HEAD)
         said = caught.value
-        assert (said.ref, said.field, said.problem, said.hint) == (HEAD, "sequence", "missing", LOOK)
+        assert (said.ref, said.field, said.problem, said.hint) == (
+            HEAD,
+            "sequence",
+            "missing",
+            LOOK,
+        )
 
     def test_a_document_that_cannot_be_read(self) -> None:
         with pytest.raises(InvalidCheckpoint, match=f"^{HEAD}: "):
             layout.run_head(("blob", b"\0"), HEAD)
 
-    def test_it_is_not_moved(self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]) -> None:
+    def test_it_is_not_moved(
+        self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]
+    ) -> None:
         set_head(main_checkout, "HEAD^{tree}")
         before = main_checkout.refs(HEAD)
-        with pytest.raises(InvalidCheckpoint, match=f"^{HEAD}: does not point to a checkpoint document$"):
+        with pytest.raises(
+            InvalidCheckpoint, match=f"^{HEAD}: does not point to a checkpoint document$"
+        ):
             inside(make_store(main_checkout)).heads.move_up(RUN)
         assert main_checkout.refs(HEAD) == before
 
@@ -187,7 +229,11 @@ class TestStarted:
                 raise RefMoved("it is there by now")
 
         inside(plain).heads.start(taken, fields, 1_800_000_000_000_000, "Add login!")
-        assert names == ["20270115-080000-add-login", "20270115-080000-add-login-2", "20270115-080000-add-login-3"]
+        assert names == [
+            "20270115-080000-add-login",
+            "20270115-080000-add-login-2",
+            "20270115-080000-add-login-3",
+        ]
 
     def test_a_name_that_is_there_is_not_tried(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.git("update-ref", "refs/ckpt/runs/20270115-080000-add-login", "HEAD")

@@ -27,12 +27,19 @@ class TestSteps:
         assert ckpt("step", "start", "PLAN", "--track", "t", at=checkout).code == 0
         return ckpt("runs", at=checkout).out.split("\t")[0]
 
-    def test_a_blocked_one_is_blocked_and_says_by_what(self, ckpt: Ckpt, checkout: Checkout) -> None:
+    def test_a_blocked_one_is_blocked_and_says_by_what(
+        self, ckpt: Ckpt, checkout: Checkout
+    ) -> None:
         run = self.begin(ckpt, checkout)
         assert status(ckpt, checkout, run)["status"] == "open"
-        ckpt("step", "block", "PLAN", "--track", "t", "--notes", "no access to the API", at=checkout)
+        ckpt(
+            "step", "block", "PLAN", "--track", "t", "--notes", "no access to the API", at=checkout
+        )
         told = status(ckpt, checkout, run)
-        assert (told["status"], told["next"]) == ("blocked", f"git ckpt step reset PLAN --run {run} --notes TEXT")
+        assert (told["status"], told["next"]) == (
+            "blocked",
+            f"git ckpt step reset PLAN --run {run} --notes TEXT",
+        )
         shown = ckpt("status", run, at=checkout).out
         assert "blocker  B1: no access to the API\n" in shown
         refused = ckpt("finish", run, at=checkout)
@@ -43,7 +50,9 @@ class TestSteps:
         assert (told["status"], told["next"]) == ("open", f"git ckpt step next --run {run}")
 
     @pytest.mark.long
-    def test_the_limit_of_fix_cycles_blocks_it_though_the_report_was_a_failure(self, ckpt: Ckpt, checkout: Checkout) -> None:
+    def test_the_limit_of_fix_cycles_blocks_it_though_the_report_was_a_failure(
+        self, ckpt: Ckpt, checkout: Checkout
+    ) -> None:
         run = self.begin(ckpt, checkout)
         for step in ("PLAN", "EVALUATE_PLAN", "EXECUTE"):
             ckpt("step", "pass", step, "--run", run, at=checkout)
@@ -79,7 +88,9 @@ class TestPrograms:
         assert (told["status"], told["label"]) == ("failed", "research-failed")
         phases = told["phases"]
         assert isinstance(phases, list)
-        assert [(each["phase"], each["status"], each["errors"]) for each in phases] == [("research", "failed", ["no network"])]
+        assert [(each["phase"], each["status"], each["errors"]) for each in phases] == [
+            ("research", "failed", ["no network"])
+        ]
         assert told["next"] == f"git ckpt resume {run}"
         assert ckpt("finish", run, at=checkout).code == 2
         assert ckpt("finish", "--force", run, at=checkout).code == 0
@@ -108,7 +119,9 @@ class TestPrograms:
                 again.phase("one", lambda: 1)
             assert status(ckpt, checkout, run.id)["status"] == "complete"
 
-    def test_phases_of_the_run_that_it_was_forked_from_are_complete(self, checkout: Checkout) -> None:
+    def test_phases_of_the_run_that_it_was_forked_from_are_complete(
+        self, checkout: Checkout
+    ) -> None:
         with Store.open(checkout.path, adapter="plumbing") as store:
             with Run.start(store, "first") as first:
                 first.phase("one", lambda: 1)

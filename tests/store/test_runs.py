@@ -29,14 +29,20 @@ class TestRuns:
             (TWO, RUN, 2, ONE),
             (THREE, RUN, 3, TWO),
         ]
-        assert checkout.refs("refs/ckpt/runs") == {f"refs/ckpt/runs/{RUN}": checkout.git("rev-parse", f"refs/checkpoints/{THREE}")}
+        assert checkout.refs("refs/ckpt/runs") == {
+            f"refs/ckpt/runs/{RUN}": checkout.git("rev-parse", f"refs/checkpoints/{THREE}")
+        }
         assert inside(store).heads.read(RUN) == chain[-1]
         assert require_runs(checkout, require_whole(checkout)) == {RUN: [ONE, TWO, THREE]}
 
     def test_a_name_that_is_taken_gets_a_suffix(self, plain: Store, clock: Clock) -> None:
         clock.step = 0
         runs = [plain.record("a-started", {}, start="Add login!").run for _ in range(3)]
-        assert runs == ["20270115-080000-add-login", "20270115-080000-add-login-2", "20270115-080000-add-login-3"]
+        assert runs == [
+            "20270115-080000-add-login",
+            "20270115-080000-add-login-2",
+            "20270115-080000-add-login-3",
+        ]
 
     @pytest.mark.parametrize(
         ("name", "slug"),
@@ -79,7 +85,9 @@ class TestRuns:
         store.record("b-complete")
         assert store.read(TWO).state == {}
 
-    def test_another_process_extends_the_run_meanwhile(self, make_store: MakeStore, main_checkout: Checkout) -> None:
+    def test_another_process_extends_the_run_meanwhile(
+        self, make_store: MakeStore, main_checkout: Checkout
+    ) -> None:
         one, other = make_store(main_checkout, "libgit2"), make_store(main_checkout, "plumbing")
         one.record("a-started", {}, start="Add login!")
         other.record("b-complete", {"from": "other"}, run=RUN)
@@ -94,8 +102,13 @@ def in_processes(work: Callable[..., list[str]], count: int, *args: Any) -> list
 
 def start_runs(path: str, count: int) -> list[str]:
     """Starts runs of one name in one second."""
-    with Store(Checkpoints(discover(path), adapter="plumbing", clock=lambda: 1_800_000_000_000_000)) as store:
-        return [str(store.record("a-started", {"pid": os.getpid()}, start="same").run) for _ in range(count)]
+    with Store(
+        Checkpoints(discover(path), adapter="plumbing", clock=lambda: 1_800_000_000_000_000)
+    ) as store:
+        return [
+            str(store.record("a-started", {"pid": os.getpid()}, start="same").run)
+            for _ in range(count)
+        ]
 
 
 class TestPlaces:
@@ -104,14 +117,18 @@ class TestPlaces:
     def place(self, store: Store) -> str | None:
         return store.runs()[0].path
 
-    def test_of_one_that_was_moved_by_hand(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+    def test_of_one_that_was_moved_by_hand(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore
+    ) -> None:
         work = worked(plain, "r", make_store)
         moved = main_checkout.path / "elsewhere"
         work.worktree.path.rename(moved)
         assert self.place(plain) == str(moved)
         assert plain.resume(work.newest).path == str(moved)
 
-    def test_of_one_whose_repository_was_moved(self, plain: Store, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+    def test_of_one_whose_repository_was_moved(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path
+    ) -> None:
         work = worked(plain, "r", make_store)
         plain.close()
         main_checkout.path.rename(tmp_path / "renamed")
@@ -120,7 +137,9 @@ class TestPlaces:
         assert self.place(moved) == place
         assert moved.resume(work.newest).path == place
 
-    def test_of_one_that_git_has_forgotten_and_of_one_made_anew(self, plain: Store, main_checkout: Checkout, make_store: MakeStore) -> None:
+    def test_of_one_that_git_has_forgotten_and_of_one_made_anew(
+        self, plain: Store, main_checkout: Checkout, make_store: MakeStore
+    ) -> None:
         work = worked(plain, "r", make_store)
         shutil.rmtree(main_checkout.path / ".git" / "worktrees")
         assert self.place(plain) == str(work.worktree.path)

@@ -26,7 +26,12 @@ class TestARuthlessGc:
 
     @pytest.mark.parametrize("moment", ["before the refs", "after the refs"])
     def test_a_record(
-        self, main_checkout: Checkout, make_store: MakeStore, adapter: str, moment: str, monkeypatch: pytest.MonkeyPatch
+        self,
+        main_checkout: Checkout,
+        make_store: MakeStore,
+        adapter: str,
+        moment: str,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         store = make_store(main_checkout, adapter)
         run = store.record("a-started", {}, start="r").run
@@ -37,16 +42,26 @@ class TestARuthlessGc:
             if moment == "before the refs":
                 self.gc(main_checkout)
             really(updates, meanwhile)
-            for change in updates[1:] if moment == "after the refs" else ():  # not the linked commit
-                (main_checkout.path / ".git/objects" / change.new[:2] / change.new[2:]).unlink(missing_ok=True)
+            for change in (
+                updates[1:] if moment == "after the refs" else ()
+            ):  # not the linked commit
+                (main_checkout.path / ".git/objects" / change.new[:2] / change.new[2:]).unlink(
+                    missing_ok=True
+                )
 
         monkeypatch.setattr(inside(store).refs, "update", update)
         made = store.record("a-complete", {"n": 2}, run=run)
-        assert list(require_runs(main_checkout, require_whole(main_checkout)).values()) == [[nth(1), made.id]]
+        assert list(require_runs(main_checkout, require_whole(main_checkout)).values()) == [
+            [nth(1), made.id]
+        ]
         assert store.read(made.id).state == {"n": 2}
 
     def test_files_that_vanish_after_the_refs_are_written_again(
-        self, main_checkout: Checkout, make_store: MakeStore, adapter: str, monkeypatch: pytest.MonkeyPatch
+        self,
+        main_checkout: Checkout,
+        make_store: MakeStore,
+        adapter: str,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         store = make_store(main_checkout, adapter)
         main_checkout.write("deep/new", "x")
@@ -61,9 +76,14 @@ class TestARuthlessGc:
         monkeypatch.setattr(inside(store).refs, "update", update)
         made = store.save("a-complete")
         assert list(require_whole(main_checkout)) == [made.id]
-        assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/deep/new") == "x"
+        assert (
+            main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/deep/new")
+            == "x"
+        )
 
-    def test_the_files_before_the_refs(self, main_checkout: Checkout, make_store: MakeStore, adapter: str) -> None:
+    def test_the_files_before_the_refs(
+        self, main_checkout: Checkout, make_store: MakeStore, adapter: str
+    ) -> None:
         store = make_store(main_checkout, adapter)
         main_checkout.write("new", "x")
         files = store.capture()
@@ -71,7 +91,10 @@ class TestARuthlessGc:
         before = main_checkout.fingerprint()
         with pytest.raises(FilesPruned) as caught:
             store.record("a-complete", {}, worktree=files)
-        assert caught.value.message == "the captured files vanished before they could be recorded: somebody ran git gc --prune=now"
+        assert (
+            caught.value.message
+            == "the captured files vanished before they could be recorded: somebody ran git gc --prune=now"
+        )
         assert main_checkout.fingerprint() == before
         store.record("a-complete", {}, worktree=store.capture())
         require_whole(main_checkout)
@@ -79,7 +102,12 @@ class TestARuthlessGc:
     @pytest.mark.sampled(6)
     @pytest.mark.parametrize("times", [1, 10])
     def test_save_captures_again(
-        self, main_checkout: Checkout, make_store: MakeStore, adapter: str, times: int, monkeypatch: pytest.MonkeyPatch
+        self,
+        main_checkout: Checkout,
+        make_store: MakeStore,
+        adapter: str,
+        times: int,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         store = make_store(main_checkout, adapter)
         main_checkout.write("new", "x")
@@ -97,13 +125,17 @@ class TestARuthlessGc:
         if times < 10:
             made = store.save("a-complete", {})
             assert list(require_whole(main_checkout)) == [made.id]
-            assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/new") == "x"
+            assert (
+                main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/new") == "x"
+            )
             return
         with pytest.raises(BusyError):
             store.save("a-complete", {})
         assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
-    def test_an_amended_commit_and_its_files_survive(self, main_checkout: Checkout, make_store: MakeStore, adapter: str) -> None:
+    def test_an_amended_commit_and_its_files_survive(
+        self, main_checkout: Checkout, make_store: MakeStore, adapter: str
+    ) -> None:
         store = make_store(main_checkout, adapter)
         old = main_checkout.commit("second", README="second\n", kept="kept\n")
         main_checkout.write("README", "dirty\n")
@@ -120,5 +152,8 @@ class TestARuthlessGc:
         main_checkout.git("cat-file", "-e", old)
         assert view(resumption.resume(inside(store), store.read(dirty.id)).path) == expected
         path = Path(resumption.resume(inside(store), store.read(clean.id)).path)
-        assert ((path / "README").read_text(), (path / "kept").read_text()) == ("second\n", "kept\n")
+        assert ((path / "README").read_text(), (path / "kept").read_text()) == (
+            "second\n",
+            "kept\n",
+        )
         assert Checkout(path).git("rev-parse", "HEAD") == old

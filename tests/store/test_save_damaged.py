@@ -19,7 +19,17 @@ from tests.store.conftest import ONE, MakeStore, require_whole, view
 
 pytestmark = pytest.mark.long
 
-PLACES = ("files/new", "files/deep/changed", "files/deep/staged", "files/link", "files", "files/deep", "index/0", "index", "")
+PLACES = (
+    "files/new",
+    "files/deep/changed",
+    "files/deep/staged",
+    "files/link",
+    "files",
+    "files/deep",
+    "index/0",
+    "index",
+    "",
+)
 
 
 def fill(checkout: Checkout) -> None:
@@ -40,7 +50,9 @@ def told(store: Store) -> list[str]:
 @pytest.mark.long(but=some(PLACES, [*KINDS, "missing"]))
 @pytest.mark.parametrize("how", [*KINDS, "missing"])
 @pytest.mark.parametrize("path", PLACES)
-def test_it_is_written_again(main_checkout: Checkout, make_store: MakeStore, path: str, how: str) -> None:
+def test_it_is_written_again(
+    main_checkout: Checkout, make_store: MakeStore, path: str, how: str
+) -> None:
     fill(main_checkout)
     with make_store(main_checkout) as store:
         store.save("one-complete")
@@ -64,11 +76,15 @@ def test_it_is_written_again(main_checkout: Checkout, make_store: MakeStore, pat
         assert told(store) == said
     assert view(main_checkout.path) == before
     for sentence in said:
-        with open(os.path.join(inside(store).repository.private_dir, log.FILE), encoding="utf-8") as file:
+        with open(
+            os.path.join(inside(store).repository.private_dir, log.FILE), encoding="utf-8"
+        ) as file:
             assert sentence in file.read()
 
 
-def test_what_was_left_of_a_tree_is_put_aside(main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_what_was_left_of_a_tree_is_put_aside(
+    main_checkout: Checkout, make_store: MakeStore
+) -> None:
     fill(main_checkout)
     with make_store(main_checkout) as store:
         store.save("one-complete")
@@ -93,7 +109,9 @@ def test_a_packed_one(main_checkout: Checkout, make_store: MakeStore) -> None:
         made = store.save("two-complete")
         assert [oid in sentence for sentence in told(store)] == [True]
         assert store.read(made.id).tree == made.tree
-    assert main_checkout.blobs(f"refs/ckpt/trees/{made.id}:files/new") == [(main_checkout.path / "new").read_bytes()]
+    assert main_checkout.blobs(f"refs/ckpt/trees/{made.id}:files/new") == [
+        (main_checkout.path / "new").read_bytes()
+    ]
 
 
 @pytest.mark.parametrize("place", ["files/deep", "files"])
@@ -113,7 +131,9 @@ def test_a_packed_tree_is_named(main_checkout: Checkout, make_store: MakeStore, 
         assert [entry.id for entry in store.list()] == [ONE]
 
 
-def test_a_tree_of_the_commit_that_is_nowhere_stays_where_it_is(main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_a_tree_of_the_commit_that_is_nowhere_stays_where_it_is(
+    main_checkout: Checkout, make_store: MakeStore
+) -> None:
     """What is left of it may be all there is, and nobody would write it again."""
     main_checkout.commit("more", **{"c/x": "x\n", "c/y": "y\n"})
     oid = main_checkout.git("rev-parse", "HEAD:c")
@@ -130,7 +150,9 @@ def test_a_tree_of_the_commit_that_is_nowhere_stays_where_it_is(main_checkout: C
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", [*KINDS, "missing"])
-def test_what_was_staged_and_is_nowhere_is_named(main_checkout: Checkout, make_store: MakeStore, how: str) -> None:
+def test_what_was_staged_and_is_nowhere_is_named(
+    main_checkout: Checkout, make_store: MakeStore, how: str
+) -> None:
     fill(main_checkout)
     oid = main_checkout.git("rev-parse", ":deep/staged")
     main_checkout.write("deep/staged", "something else\n")
@@ -142,12 +164,19 @@ def test_what_was_staged_and_is_nowhere_is_named(main_checkout: Checkout, make_s
     with make_store(main_checkout) as store:
         with pytest.raises(WorktreeError) as caught:
             store.save("one-complete")
-        assert caught.value.message == f"the object {oid} of deep/staged is missing or damaged, and no file has its content"
+        assert (
+            caught.value.message
+            == f"the object {oid} of deep/staged is missing or damaged, and no file has its content"
+        )
         assert (
             caught.value.hint
             == "if it was staged, stage it again: git add; else fetch it from a clone, see how: git ckpt verify --contents"
         )
-        assert {ref: oid for ref, oid in main_checkout.refs().items() if not ref.startswith(("refs/keep", "refs/notes"))} == before
+        assert {
+            ref: oid
+            for ref, oid in main_checkout.refs().items()
+            if not ref.startswith(("refs/keep", "refs/notes"))
+        } == before
         main_checkout.git("add", "deep/staged")
         store.save("one-complete")
 
@@ -175,20 +204,26 @@ def test_the_safety_checkpoint_of_a_restore(main_checkout: Checkout, make_store:
         done = restorer.restore(inside(store), store.read(clean.id))
         assert len(told(store)) == 1
         assert done.safety is not None
-        assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{done.safety}:files/new").startswith("new, and not")
+        assert main_checkout.git(
+            "cat-file", "blob", f"refs/ckpt/trees/{done.safety}:files/new"
+        ).startswith("new, and not")
     require_whole(main_checkout)
 
 
 @pytest.mark.parametrize("how", ["garbage", "a directory", "a pipe", "a link to itself"])
 @pytest.mark.parametrize("name", [layout.MAINTAINED])
-def test_what_may_be_deleted_at_any_time_may_be_anything(main_checkout: Checkout, make_store: MakeStore, name: str, how: str) -> None:
+def test_what_may_be_deleted_at_any_time_may_be_anything(
+    main_checkout: Checkout, make_store: MakeStore, name: str, how: str
+) -> None:
     """A cut, or a disk, leaves what it likes of files that nobody flushes; a save said that this was a bug, and nothing was saved again."""
     with make_store(main_checkout) as store:
         store.save("one-complete")
         place = Path(inside(store).repository.private_dir, name)
         place.unlink(missing_ok=True)
         if how == "garbage":
-            place.write_bytes(b"\xff" * 40 + b" " + b"\xfe" * 40 + b"\n" + b"g" * 40 + b" " + b"h" * 40)
+            place.write_bytes(
+                b"\xff" * 40 + b" " + b"\xfe" * 40 + b"\n" + b"g" * 40 + b" " + b"h" * 40
+            )
         elif how == "a directory":
             place.mkdir()
         elif how == "a pipe":
@@ -207,7 +242,9 @@ def test_what_may_be_deleted_at_any_time_may_be_anything(main_checkout: Checkout
 
 @pytest.mark.parametrize("how", ["missing", "empty", "garbage"])
 @pytest.mark.parametrize("adapter", ["libgit2", "plumbing"])
-def test_a_commit_that_is_lost_is_no_unborn_branch(main_checkout: Checkout, make_store: MakeStore, adapter: str, how: str) -> None:
+def test_a_commit_that_is_lost_is_no_unborn_branch(
+    main_checkout: Checkout, make_store: MakeStore, adapter: str, how: str
+) -> None:
     """What a cut takes of a commit, `git commit` has said to be there: nothing is recorded as if there had never been one."""
     commit = main_checkout.commit("more", a="a\n")
     place = place_of(main_checkout, commit)
@@ -228,4 +265,8 @@ def test_a_commit_that_is_lost_is_no_unborn_branch(main_checkout: Checkout, make
     main_checkout.git("symbolic-ref", "HEAD", "refs/heads/new")
     with make_store(main_checkout, adapter=adapter) as store:
         made = store.record("two-complete")
-        assert (made.git_sha, made.branch, inside(store).repository.commit_or_unborn("HEAD")) == ("", "new", "")
+        assert (made.git_sha, made.branch, inside(store).repository.commit_or_unborn("HEAD")) == (
+            "",
+            "new",
+            "",
+        )

@@ -32,7 +32,9 @@ def _generated(operation: Any, argument: Any, chance: random.Random) -> str:
         return chance.choice("".join(_members(*member) for member in argument))
     if operation is _constants.MAX_REPEAT:
         least, most, inner = argument
-        return "".join(generated(inner, chance) for _ in range(chance.randint(least, min(most, least + 40))))
+        return "".join(
+            generated(inner, chance) for _ in range(chance.randint(least, min(most, least + 40)))
+        )
     if operation is _constants.SUBPATTERN:
         return generated(argument[-1], chance)
     if operation is _constants.BRANCH:
@@ -129,14 +131,17 @@ EXAMPLES = {
     "redis": "REDIS_URL=redis://:<Xk29vLq0tR>@cache.internal.org:6379/0",
     "session token": f"AWS_SESSION_TOKEN=<{some(BASE64, 700, CHANCE)}==>",
     "routable gitlab": f"<glpat-{some(ANY, 27, CHANCE)}.01.0z1234567>",
-    "key cut off": "<-----BEGIN RSA PRIVATE KEY-----\n" + f"{some(BASE64, 64, CHANCE)}\n{some(BASE64, 64, CHANCE)}>",
+    "key cut off": "<-----BEGIN RSA PRIVATE KEY-----\n"
+    + f"{some(BASE64, 64, CHANCE)}\n{some(BASE64, 64, CHANCE)}>",
     "key in json": rf'"private_key": "<-----BEGIN PRIVATE KEY-----\n{some(BASE64, 64, CHANCE)}\n-----END PRIVATE KEY----->\n"',
 }
 
 
 @pytest.mark.parametrize("service", EXAMPLES)
 def test_what_services_hand_out_is_found(service: str) -> None:
-    before, secret, after = re.fullmatch(r"([^<]*)<(.*)>(.*)", EXAMPLES[service], re.DOTALL).groups()  # type: ignore[union-attr]
+    before, secret, after = re.fullmatch(
+        r"([^<]*)<(.*)>(.*)", EXAMPLES[service], re.DOTALL
+    ).groups()  # type: ignore[union-attr]
     assert_found(f"{before}{secret}{after}", secret)
 
 

@@ -25,7 +25,15 @@ from tests.store.conftest import MakeStore
 
 ROOT = Path(__file__).parent.parent.parent
 DEFAULT = Settings(
-    Policy(older_than=30 * DAY, rewritten_older_than=7 * DAY, keep_last=100, safety_older_than=7 * DAY, safety_keep_last=20), Limits(), None
+    Policy(
+        older_than=30 * DAY,
+        rewritten_older_than=7 * DAY,
+        keep_last=100,
+        safety_older_than=7 * DAY,
+        safety_keep_last=20,
+    ),
+    Limits(),
+    None,
 )
 
 
@@ -46,21 +54,32 @@ class TestReading:
         assert read(checkout) == DEFAULT
 
     def test_the_file(self, checkout: Checkout) -> None:
-        checkout.write("gitckpt.toml", '[retention]\nolder_than = "2w"\nkeep_last = 0\nrewritten_older_than = "12h"\n')
-        assert read(checkout) == Settings(Policy(older_than=14 * DAY, rewritten_older_than=DAY // 2, keep_last=0), Limits(), None)
+        checkout.write(
+            "gitckpt.toml",
+            '[retention]\nolder_than = "2w"\nkeep_last = 0\nrewritten_older_than = "12h"\n',
+        )
+        assert read(checkout) == Settings(
+            Policy(older_than=14 * DAY, rewritten_older_than=DAY // 2, keep_last=0), Limits(), None
+        )
 
     def test_those_for_safety(self, checkout: Checkout) -> None:
-        checkout.write("gitckpt.toml", '[retention]\nsafety_older_than = "2w"\nsafety_keep_last = 5\n')
+        checkout.write(
+            "gitckpt.toml", '[retention]\nsafety_older_than = "2w"\nsafety_keep_last = 5\n'
+        )
         assert read(checkout).policy == Policy(safety_older_than=14 * DAY, safety_keep_last=5)
         checkout.git("config", "ckpt.safetyOlderThan", "12h")
         checkout.git("config", "ckpt.safetyKeepLast", "0")
         assert read(checkout).policy == Policy(safety_older_than=DAY // 2, safety_keep_last=0)
 
-    @pytest.mark.parametrize("others", ["[pipelines.ci]\nwrong = true\n", "[agents]\nwrong = true\n", "[steps]\n3 = 3\n"])
+    @pytest.mark.parametrize(
+        "others", ["[pipelines.ci]\nwrong = true\n", "[agents]\nwrong = true\n", "[steps]\n3 = 3\n"]
+    )
     def test_what_others_read_is_for_others_to_judge(self, checkout: Checkout, others: str) -> None:
         checkout.write("gitckpt.toml", f"[retention]\nkeep_last = 3\n{others}")
         assert read(checkout).policy.keep_last == 3
-        checkout.write("gitckpt.toml", "pipelines = 3\nagents = 3\nsteps = 3\n[retention]\nkeep_last = 3\n")
+        checkout.write(
+            "gitckpt.toml", "pipelines = 3\nagents = 3\nsteps = 3\n[retention]\nkeep_last = 3\n"
+        )
         assert read(checkout).policy.keep_last == 3
 
     def test_git_config_overrides_it_key_by_key(self, checkout: Checkout) -> None:
@@ -69,7 +88,9 @@ class TestReading:
         checkout.git("config", "--add", "ckpt.olderThan", "3d")
         checkout.git("config", "ckpt.rewrittenOlderThan", "1d")
         checkout.git("config", "ckpt.worktreeDir", "../w")
-        assert read(checkout) == Settings(Policy(older_than=3 * DAY, rewritten_older_than=DAY, keep_last=3), Limits(), "../w")
+        assert read(checkout) == Settings(
+            Policy(older_than=3 * DAY, rewritten_older_than=DAY, keep_last=3), Limits(), "../w"
+        )
         checkout.git("config", "ckpt.keepLast", "7")
         assert read(checkout).policy.keep_last == 7
 
@@ -77,7 +98,9 @@ class TestReading:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
         assert read(Checkout(tmp_path / "bare.git")) == DEFAULT
 
-    def test_from_within_git_the_file_of_the_main_worktree_counts(self, main_checkout: Checkout) -> None:
+    def test_from_within_git_the_file_of_the_main_worktree_counts(
+        self, main_checkout: Checkout
+    ) -> None:
         main_checkout.write("gitckpt.toml", "[retention]\nkeep_last = 3\n")
         assert read(Checkout(main_checkout.path / ".git")).policy.keep_last == 3
 
@@ -90,7 +113,11 @@ class TestReading:
                 None,
             ),
             ("\n[retntion]\n", "2: unknown key 'retntion' in the file", "did you mean retention?"),
-            ("keep_last = 3\n", "1: unknown key 'keep_last' in the file", "known keys: retention, snapshot, pipelines, agents, steps"),
+            (
+                "keep_last = 3\n",
+                "1: unknown key 'keep_last' in the file",
+                "known keys: retention, snapshot, pipelines, agents, steps",
+            ),
             ("retention = 3\n", "1: retention must be a table", "write [retention] above its keys"),
             (
                 "[retention]\nnewest = 3\n",
@@ -100,16 +127,36 @@ class TestReading:
                     "safety_older_than, safety_keep_last"
                 ),
             ),
-            ("[retention]\nkeep_last = -1\n", "2: keep_last in [retention] must be a whole number from 0 on, not -1", None),
-            ("[retention]\nkeep_last = true\n", "2: keep_last in [retention] must be a whole number from 0 on, not true", None),
-            ("[retention]\nkeep_last = 1.0\n", "2: keep_last in [retention] must be a whole number from 0 on, not 1.0", None),
-            ("[retention]\n\nolder_than = 30\n", '3: older_than in [retention] must be an age such as "30d", not 30', None),
+            (
+                "[retention]\nkeep_last = -1\n",
+                "2: keep_last in [retention] must be a whole number from 0 on, not -1",
+                None,
+            ),
+            (
+                "[retention]\nkeep_last = true\n",
+                "2: keep_last in [retention] must be a whole number from 0 on, not true",
+                None,
+            ),
+            (
+                "[retention]\nkeep_last = 1.0\n",
+                "2: keep_last in [retention] must be a whole number from 0 on, not 1.0",
+                None,
+            ),
+            (
+                "[retention]\n\nolder_than = 30\n",
+                '3: older_than in [retention] must be an age such as "30d", not 30',
+                None,
+            ),
             (
                 f"[retention]\nolder_than = 0x{'f' * 20}\n",
                 f'2: older_than in [retention] must be an age such as "30d", not {16**20 - 1}',
                 None,
             ),
-            (f"[retention]\nolder_than = 0x{'f' * 5000}\n", "1: a number of 5,002 digits, where 128 are allowed", None),
+            (
+                f"[retention]\nolder_than = 0x{'f' * 5000}\n",
+                "1: a number of 5,002 digits, where 128 are allowed",
+                None,
+            ),
             (
                 "[x" + ".x" * 300 + "]",
                 "1: nests deeper than 256 levels, the parts of dotted keys counted",
@@ -120,8 +167,16 @@ class TestReading:
                 "2: older_than in [retention]: 'a month' is not an age",
                 "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
             ),
-            ('[snapshot]\nmax_file_size = "big"\n', "2: max_file_size in [snapshot] must be a size such as \"50 MB\", not 'big'", None),
-            ("[snapshot]\nmax_file_size = 1.5\n", '2: max_file_size in [snapshot] must be a size such as "50 MB", not 1.5', None),
+            (
+                '[snapshot]\nmax_file_size = "big"\n',
+                "2: max_file_size in [snapshot] must be a size such as \"50 MB\", not 'big'",
+                None,
+            ),
+            (
+                "[snapshot]\nmax_file_size = 1.5\n",
+                '2: max_file_size in [snapshot] must be a size such as "50 MB", not 1.5',
+                None,
+            ),
             (
                 '[snapshot]\ninclude = "*.log"\n',
                 "2: include in [snapshot] must be a list of patterns such as [\"*.pem\"], not '*.log'",
@@ -129,13 +184,16 @@ class TestReading:
             ),
         ],
     )
-    def test_a_file_that_cannot_be_understood(self, main_checkout: Checkout, text: str, message: str, hint: str | None) -> None:
+    def test_a_file_that_cannot_be_understood(
+        self, main_checkout: Checkout, text: str, message: str, hint: str | None
+    ) -> None:
         file = main_checkout.write("gitckpt.toml", text)
         with pytest.raises(ConfigError) as caught:
             read(main_checkout)
         assert (caught.value.message, caught.value.hint) == (
             f"gitckpt.toml:{message}",
-            f"correct it: {file}" + (f" ({hint})" if hint else ""),  # with the path: each worktree has such a file
+            f"correct it: {file}"
+            + (f" ({hint})" if hint else ""),  # with the path: each worktree has such a file
         )
 
     def test_all_mistakes_of_a_file_are_told_at_once(self, main_checkout: Checkout) -> None:
@@ -143,7 +201,10 @@ class TestReading:
         file = main_checkout.write("gitckpt.toml", text)
         with pytest.raises(ConfigError) as caught:
             read(main_checkout)
-        assert (caught.value.message, caught.value.hint) == ("gitckpt.toml: 5 mistakes", f"correct them: {file}")
+        assert (caught.value.message, caught.value.hint) == (
+            "gitckpt.toml: 5 mistakes",
+            f"correct them: {file}",
+        )
         assert caught.value.candidates == [
             "gitckpt.toml:1: unknown key 'typo' in the file (known keys: retention, snapshot, pipelines, agents, steps)",
             "gitckpt.toml:3: unknown key 'keep' in [retention] (did you mean keep_last?)",
@@ -157,25 +218,44 @@ class TestReading:
         main_checkout.git("config", "ckpt.keepLast", "5000000")
         assert read(main_checkout).policy.keep_last == 5_000_000
 
-    def test_the_lines_of_a_file_without_mistakes_are_not_looked_for(self, main_checkout: Checkout) -> None:
+    def test_the_lines_of_a_file_without_mistakes_are_not_looked_for(
+        self, main_checkout: Checkout
+    ) -> None:
         main_checkout.write("gitckpt.toml", settings.TEMPLATE)
         code = "import sys; from gitckpt.store.config import settings; from gitckpt.git.repository import discover\n"
         code += "settings.read(discover(sys.argv[1])); print('gitckpt.store.config.lines' in sys.modules)"
         command = [sys.executable, "-c", code, str(main_checkout.path)]
-        assert subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout == "False\n"
+        assert (
+            subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+            == "False\n"
+        )
 
     @pytest.mark.parametrize(
         ("key", "value", "message"),
         [
             ("ckpt.olderThan", "soon", "ckpt.olderthan in git config: 'soon' is not an age"),
             ("ckpt.olderThan", "", "ckpt.olderthan in git config: '' is not an age"),
-            ("ckpt.keepLast", "many", "ckpt.keeplast in git config must be a whole number from 0 on, not 'many'"),
-            ("ckpt.safetyKeepLast", "-1", "ckpt.safetykeeplast in git config must be a whole number from 0 on, not '-1'"),
+            (
+                "ckpt.keepLast",
+                "many",
+                "ckpt.keeplast in git config must be a whole number from 0 on, not 'many'",
+            ),
+            (
+                "ckpt.safetyKeepLast",
+                "-1",
+                "ckpt.safetykeeplast in git config must be a whole number from 0 on, not '-1'",
+            ),
             ("ckpt.safetyOlderThan", "x", "ckpt.safetyolderthan in git config: 'x' is not an age"),
-            ("ckpt.keepLast", "²", "ckpt.keeplast in git config must be a whole number from 0 on, not '²'"),
+            (
+                "ckpt.keepLast",
+                "²",
+                "ckpt.keeplast in git config must be a whole number from 0 on, not '²'",
+            ),
         ],
     )
-    def test_a_setting_that_cannot_be_understood(self, main_checkout: Checkout, key: str, value: str, message: str) -> None:
+    def test_a_setting_that_cannot_be_understood(
+        self, main_checkout: Checkout, key: str, value: str, message: str
+    ) -> None:
         main_checkout.git("config", key, value)
         with pytest.raises(UsageError) as caught:
             read(main_checkout)
@@ -185,7 +265,9 @@ class TestReading:
         (main_checkout.path / "gitckpt.toml").mkdir()
         with pytest.raises(UsageError) as caught:
             read(main_checkout)
-        assert caught.value.message == f"cannot read {main_checkout.path}/gitckpt.toml: Is a directory"
+        assert (
+            caught.value.message == f"cannot read {main_checkout.path}/gitckpt.toml: Is a directory"
+        )
 
     def test_a_file_that_is_not_utf_8(self, main_checkout: Checkout) -> None:
         main_checkout.write("gitckpt.toml", b"# caf\xe9\n[retention]\nkeep_last = 3\n")
@@ -302,7 +384,9 @@ class TestSettingsOfGitInATrackedFile:
     @pytest.fixture
     def including(self, main_checkout: Checkout) -> Checkout:
         main_checkout.git("config", "include.path", "../shared.cfg")
-        main_checkout.write("shared.cfg", "[ckpt]\n    olderThan = 1d\n    worktreeDir = /elsewhere\n")
+        main_checkout.write(
+            "shared.cfg", "[ckpt]\n    olderThan = 1d\n    worktreeDir = /elsewhere\n"
+        )
         return main_checkout
 
     def test_they_do_not_count(self, including: Checkout, tmp_path: Path) -> None:
@@ -328,5 +412,7 @@ class TestSettingsOfGitInATrackedFile:
         including.git("add", "shared.cfg")
         said = doctor.diagnose(inside(make_store(including))).findings
         found = [each for each in said if each.code == "settings-tracked"]
-        assert [os.path.normpath(each.object) for each in found] == [str(including.path / "shared.cfg")]
+        assert [os.path.normpath(each.object) for each in found] == [
+            str(including.path / "shared.cfg")
+        ]
         assert "ckpt.olderthan, ckpt.worktreedir" in found[0].sentence

@@ -111,7 +111,16 @@ def both_flags(here: Checkout) -> None:
 
 
 def odd_names(here: Checkout) -> None:
-    for name in (b"caf\xe9", b"new\nline", b'tab\tquote"back\\slash', b" lead", b"-x", b"*", b":(top)x", "日本語/ü".encode()):
+    for name in (
+        b"caf\xe9",
+        b"new\nline",
+        b'tab\tquote"back\\slash',
+        b" lead",
+        b"-x",
+        b"*",
+        b":(top)x",
+        "日本語/ü".encode(),
+    ):
         path = os.path.join(os.fsencode(here.path), name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         Path(os.fsdecode(path)).write_text("x")
@@ -132,8 +141,24 @@ def ignored(here: Checkout) -> None:
 
 
 STATES: list[Prepare] = [
-    *(modified, staged_and_changed_again, staged_and_changed_back, untracked, deleted, deleted_in_the_index_only),
-    *(deleted_and_replaced_by_a_directory, everything_deleted, renamed, mode, symlinks, merge, cherry_pick, intent_to_add),
+    *(
+        modified,
+        staged_and_changed_again,
+        staged_and_changed_back,
+        untracked,
+        deleted,
+        deleted_in_the_index_only,
+    ),
+    *(
+        deleted_and_replaced_by_a_directory,
+        everything_deleted,
+        renamed,
+        mode,
+        symlinks,
+        merge,
+        cherry_pick,
+        intent_to_add,
+    ),
     *(assume_unchanged, both_flags, odd_names, line_ends, ignored),
 ]
 
@@ -153,15 +178,24 @@ def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> N
     assert files.dirty
     assert files.omitted == ()
     assert store.capture() == files
-    assert [name for name in os.listdir(inside(store).repository.private_dir) if name.startswith("index.") and "sqlite" not in name] == []
+    assert [
+        name
+        for name in os.listdir(inside(store).repository.private_dir)
+        if name.startswith("index.") and "sqlite" not in name
+    ] == []
     made = store.record("a-complete", {}, worktree=files)
     opened = resumption.resume(inside(store), made)
     assert opened.made
     assert view(opened.path) == expected
     there = Checkout(Path(opened.path))
-    assert (there.git("rev-parse", "--verify", "HEAD"), there.git("branch", "--show-current")) == (made.git_sha, "")
+    assert (there.git("rev-parse", "--verify", "HEAD"), there.git("branch", "--show-current")) == (
+        made.git_sha,
+        "",
+    )
     if files.operation:
-        git_dir, its = (Path(one.git("rev-parse", "--absolute-git-dir")) for one in (checkout, there))
+        git_dir, its = (
+            Path(one.git("rev-parse", "--absolute-git-dir")) for one in (checkout, there)
+        )
         for name in ("MERGE_HEAD", "MERGE_MSG", "CHERRY_PICK_HEAD", "sequencer/todo"):
             assert (its / name).exists() == (git_dir / name).exists()
             if (its / name).exists():
@@ -179,8 +213,12 @@ def test_clean(store: Store, checkout: Checkout) -> None:
     assert after == before
 
 
-@pytest.mark.parametrize(("prepare", "operation"), [(merge, "merge"), (cherry_pick, "cherry-pick"), (modified, None)])
-def test_the_operation_in_progress(plain: Store, main_checkout: Checkout, prepare: Prepare, operation: str | None) -> None:
+@pytest.mark.parametrize(
+    ("prepare", "operation"), [(merge, "merge"), (cherry_pick, "cherry-pick"), (modified, None)]
+)
+def test_the_operation_in_progress(
+    plain: Store, main_checkout: Checkout, prepare: Prepare, operation: str | None
+) -> None:
     prepare(main_checkout)
     assert plain.capture().operation == operation
 
@@ -193,13 +231,26 @@ def test_the_tree(plain: Store, main_checkout: Checkout) -> None:
     tree = plain.capture().tree or ""
     listing = main_checkout.git("ls-tree", "-r", "--name-only", tree).splitlines()
     assert [name for name in listing if not name.startswith(("auto-merge/", "operation/"))] == [
-        *("files/README", "files/both", "files/kept", "files/later", "files/new", "files/other", "flags"),
+        *(
+            "files/README",
+            "files/both",
+            "files/kept",
+            "files/later",
+            "files/new",
+            "files/other",
+            "flags",
+        ),
         *("index/0/kept", "index/0/other", "index/1/README"),
         *("index/2/README", "index/2/both", "index/3/README", "index/3/both"),
     ]
     assert {"operation/MERGE_HEAD", "operation/MERGE_MSG", "operation/MERGE_MODE"} <= set(listing)
-    assert main_checkout.git("cat-file", "blob", f"{tree}:flags") == "assume-unchanged kept\0intent-to-add later\0"
-    assert main_checkout.git("cat-file", "blob", f"{tree}:files/both") == "half resolved\n".removesuffix("\n")
+    assert (
+        main_checkout.git("cat-file", "blob", f"{tree}:flags")
+        == "assume-unchanged kept\0intent-to-add later\0"
+    )
+    assert main_checkout.git(
+        "cat-file", "blob", f"{tree}:files/both"
+    ) == "half resolved\n".removesuffix("\n")
 
 
 def test_plain_git_brings_the_files_back(plain: Store, main_checkout: Checkout) -> None:
@@ -213,7 +264,9 @@ def test_plain_git_brings_the_files_back(plain: Store, main_checkout: Checkout) 
     assert (main_checkout.path / "deep/er/new").read_text() == "y"
 
 
-def test_an_empty_repository(make_store: MakeStore, make_checkout: Callable[..., Checkout], adapter: str) -> None:
+def test_an_empty_repository(
+    make_store: MakeStore, make_checkout: Callable[..., Checkout], adapter: str
+) -> None:
     checkout = make_checkout()
     store = make_store(checkout, adapter)
     assert store.capture() == CLEAN
@@ -228,7 +281,10 @@ def test_an_empty_repository(make_store: MakeStore, make_checkout: Callable[...,
     path = resumption.resume(inside(store), made).path
     assert view(path) == expected
     here, there = checkout, Checkout(Path(path))
-    assert (there.git("rev-parse", "--verify", "--quiet", "HEAD", ok=(1,)), here.git("branch", "--show-current")) == ("", "main")
+    assert (
+        there.git("rev-parse", "--verify", "--quiet", "HEAD", ok=(1,)),
+        here.git("branch", "--show-current"),
+    ) == ("", "main")
     # two worktrees must not start one branch: the first commit in one would put the other's index out of step
     assert there.git("branch", "--show-current") == f"ckpt/{made.id[:8]}"
     there.git("commit", "--quiet", "--message", "first")
@@ -241,21 +297,29 @@ def test_ignored_files_are_left_out(plain: Store, main_checkout: Checkout) -> No
     main_checkout.write("build/b", "x")
     assert plain.capture() == CLEAN
     main_checkout.git("add", "--force", "a.o")
-    assert main_checkout.git("ls-tree", "-r", "--name-only", f"{plain.capture().tree}:files").splitlines() == [
+    assert main_checkout.git(
+        "ls-tree", "-r", "--name-only", f"{plain.capture().tree}:files"
+    ).splitlines() == [
         ".gitignore",
         "README",
         "a.o",
     ]
 
 
-def test_a_nested_repository_without_commits_is_named(plain: Store, main_checkout: Checkout) -> None:
+def test_a_nested_repository_without_commits_is_named(
+    plain: Store, main_checkout: Checkout
+) -> None:
     main_checkout.git("init", "--quiet", "nested dir")
     main_checkout.write("new", "x")
     files = plain.capture()
     assert files == Worktree(
-        dirty=True, tree=files.tree, omitted=(Omitted("nested dir/", "a repository of its own: its files stay in it"),)
+        dirty=True,
+        tree=files.tree,
+        omitted=(Omitted("nested dir/", "a repository of its own: its files stay in it"),),
     )
-    assert main_checkout.git("ls-tree", "-r", "--name-only", f"{files.tree}:files").splitlines() == ["README", "new"]
+    assert main_checkout.git(
+        "ls-tree", "-r", "--name-only", f"{files.tree}:files"
+    ).splitlines() == ["README", "new"]
     made = plain.record("a-complete", {}, worktree=files)
     assert plain.read(made.id).worktree == files
 
@@ -267,24 +331,34 @@ def test_filters_apply(plain: Store, main_checkout: Checkout) -> None:
     main_checkout.write(".gitattributes", "*.dat filter=secret\n")
     main_checkout.write("a.dat", "secret\n")
     made = plain.save("a-complete", {})
-    assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/a.dat") == "frperg"
+    assert (
+        main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/a.dat") == "frperg"
+    )
     assert (Path(resumption.resume(inside(plain), made).path) / "a.dat").read_text() == "secret\n"
 
 
-def test_what_a_required_filter_refuses_is_left_out_and_named(plain: Store, main_checkout: Checkout) -> None:
+def test_what_a_required_filter_refuses_is_left_out_and_named(
+    plain: Store, main_checkout: Checkout
+) -> None:
     main_checkout.git("config", "filter.secret.clean", "false")
     main_checkout.git("config", "filter.secret.required", "true")
     main_checkout.write(".gitattributes", "*.dat filter=secret\n")
     main_checkout.write("a.dat", "secret\n")
     before = main_checkout.fingerprint()
     files = plain.capture()
-    assert [(entry.path, entry.reason.partition(": ")[0]) for entry in files.omitted] == [("a.dat", "git cannot store it")]
-    assert main_checkout.git("ls-tree", "-r", "--name-only", f"{files.tree}:files").splitlines() == [".gitattributes", "README"]
+    assert [(entry.path, entry.reason.partition(": ")[0]) for entry in files.omitted] == [
+        ("a.dat", "git cannot store it")
+    ]
+    assert main_checkout.git(
+        "ls-tree", "-r", "--name-only", f"{files.tree}:files"
+    ).splitlines() == [".gitattributes", "README"]
     assert main_checkout.fingerprint() == before
 
 
 @pytest.mark.parametrize("where", ["bare", ".git"])
-def test_where_there_is_no_worktree(make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, where: str) -> None:
+def test_where_there_is_no_worktree(
+    make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, where: str
+) -> None:
     main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
     store = make_store(tmp_path / "bare" if where == "bare" else main_checkout.path / ".git")
     with pytest.raises(WorktreeError) as caught:
@@ -293,12 +367,17 @@ def test_where_there_is_no_worktree(make_store: MakeStore, main_checkout: Checko
     assert caught.value.hint == "leave them out: git ckpt save --no-worktree"
 
 
-def test_from_a_subdirectory_the_whole_worktree_is_captured(make_store: MakeStore, main_checkout: Checkout) -> None:
+def test_from_a_subdirectory_the_whole_worktree_is_captured(
+    make_store: MakeStore, main_checkout: Checkout
+) -> None:
     main_checkout.write("deep/er/new", "x")
     modified(main_checkout)
     store = make_store(main_checkout.path / "deep" / "er")
     tree = store.capture().tree
-    assert main_checkout.git("ls-tree", "-r", "--name-only", f"{tree}:files").splitlines() == ["README", "deep/er/new"]
+    assert main_checkout.git("ls-tree", "-r", "--name-only", f"{tree}:files").splitlines() == [
+        "README",
+        "deep/er/new",
+    ]
 
 
 def test_environment_of_a_hook_does_not_leak(

@@ -99,7 +99,9 @@ def test_line_ends_that_change_are_kept(store: Store, checkout: Checkout, strict
     assert (content, store.read(made.id)) == (b"1\n2\n", made)
     assert blob(checkout, f'refs/ckpt/trees/{made.id}:raw/new "one"') == b"1\r\n2\r\n"
     assert there_and_back(store, checkout, made, "tracked") == [b"1\r\n2\r\n"] * 3
-    assert (checkout.path / 'new "one"').read_bytes() == b"1\r\n2\r\n"  # nothing was to be done to it
+    assert (
+        checkout.path / 'new "one"'
+    ).read_bytes() == b"1\r\n2\r\n"  # nothing was to be done to it
     assert (checkout.path / "binary").read_bytes() == b"1\r\n\0\r\n"
 
 
@@ -108,11 +110,17 @@ def test_ident(store: Store, checkout: Checkout) -> None:
     checkout.write("a.c", "/* $Id: whatever stood here $ */\nint a;\n")
     made, content = saved(store, checkout, "a.c")
     assert content == b"/* $Id$ */\nint a;\n"
-    assert there_and_back(store, checkout, made, "a.c") == [b"/* $Id: whatever stood here $ */\nint a;\n"] * 3
+    assert (
+        there_and_back(store, checkout, made, "a.c")
+        == [b"/* $Id: whatever stood here $ */\nint a;\n"] * 3
+    )
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(("name", "codec"), [("UTF-16LE", "utf-16-le"), ("UTF-16BE", "utf-16-be"), ("ISO-8859-1", "latin-1")])
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    [("UTF-16LE", "utf-16-le"), ("UTF-16BE", "utf-16-be"), ("ISO-8859-1", "latin-1")],
+)
 def test_encodings(store: Store, checkout: Checkout, name: str, codec: str) -> None:
     checkout.write(".gitattributes", f"*.txt text eol=lf working-tree-encoding={name}\n")
     checkout.write("a.txt", "grün\n".encode(codec))
@@ -128,7 +136,9 @@ def test_encodings(store: Store, checkout: Checkout, name: str, codec: str) -> N
 
 @pytest.mark.parametrize("content", [b"o\0d\0d", b"\xff\xfea\0"], ids=["odd", "BOM"])
 @pytest.mark.parametrize("name", ["it's bad.txt", "bad"])
-def test_what_git_cannot_encode_is_kept_as_it_is(plain: Store, main_checkout: Checkout, name: str, content: bytes) -> None:
+def test_what_git_cannot_encode_is_kept_as_it_is(
+    plain: Store, main_checkout: Checkout, name: str, content: bytes
+) -> None:
     main_checkout.write(".gitattributes", "*bad* working-tree-encoding=UTF-16LE\n")
     main_checkout.write(name, content)
     main_checkout.write("new", "x")
@@ -151,7 +161,10 @@ def test_filters_of_ones_own(store: Store, checkout: Checkout, tmp_path: Path, w
         for direction in ("clean", "smudge"):
             checkout.git("config", f"filter.turn.{direction}", "tr a-zA-Z n-za-mN-ZA-M")
     checkout.git("config", "filter.turn.required", "true")
-    checkout.commit("rules", **{".gitattributes": "*.dat filter=turn\n", "a.dat": "secret\n", "staged.dat": "secret\n"})
+    checkout.commit(
+        "rules",
+        **{".gitattributes": "*.dat filter=turn\n", "a.dat": "secret\n", "staged.dat": "secret\n"},
+    )
     checkout.write("a.dat", "changed\n")
     checkout.write("staged.dat", "staged\n")
     checkout.git("add", "staged.dat")
@@ -163,7 +176,11 @@ def test_filters_of_ones_own(store: Store, checkout: Checkout, tmp_path: Path, w
     assert view(resume(inside(store), made, str(tmp_path / "there")).path) == expected
     assert there_and_back(store, checkout, made, "a.dat") == [b"changed\n"] * 3
     assert view(checkout.path) == expected
-    assert [word for word in (b"secret\n", b"changed\n", b"staged\n", b"again\n") if word in stored(checkout)] == []
+    assert [
+        word
+        for word in (b"secret\n", b"changed\n", b"staged\n", b"again\n")
+        if word in stored(checkout)
+    ] == []
 
 
 def test_a_filter_that_fails_and_is_not_required(plain: Store, main_checkout: Checkout) -> None:
@@ -197,7 +214,9 @@ def test_files_of_lfs(store: Store, checkout: Checkout, tmp_path: Path) -> None:
     assert there_and_back(store, checkout, made, "a.bin") == [plain[2]] * 3
     assert view(checkout.path) == expected
     assert b"PLAIN" not in stored(checkout)
-    assert b"something else" not in stored(checkout)  # what was replaced is in a safety checkpoint, as a pointer
+    assert b"something else" not in stored(
+        checkout
+    )  # what was replaced is in a safety checkpoint, as a pointer
 
 
 def crypt(main: Checkout) -> None:
@@ -206,7 +225,12 @@ def crypt(main: Checkout) -> None:
         pytest.skip("git-crypt is not installed")
     subprocess.run(["git-crypt", "init"], cwd=main.path, capture_output=True, check=True)
     main.commit(
-        "encrypted", **{".gitattributes": "*.hid filter=git-crypt diff=git-crypt\n", "a.hid": "PLAIN one\n", "b.hid": "PLAIN two\n"}
+        "encrypted",
+        **{
+            ".gitattributes": "*.hid filter=git-crypt diff=git-crypt\n",
+            "a.hid": "PLAIN one\n",
+            "b.hid": "PLAIN two\n",
+        },
     )
 
 
@@ -229,12 +253,18 @@ class TestGitCrypt:
         assert (main_checkout.path / "b.hid").read_text() == "PLAIN, too\n"
         assert b"PLAIN" not in stored(main_checkout)
 
-    def test_it_has_no_key_in_a_linked_worktree(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_it_has_no_key_in_a_linked_worktree(
+        self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         """git-crypt 0.7 looks for its key in the worktree's own administrative directory; newer ones may find it."""
         crypt(main_checkout)
-        main_checkout.git("worktree", "add", "--quiet", "--no-checkout", "-b", "side", str(tmp_path / "side"))
+        main_checkout.git(
+            "worktree", "add", "--quiet", "--no-checkout", "-b", "side", str(tmp_path / "side")
+        )
         side = Checkout(tmp_path / "side", main_checkout.path)
-        done = subprocess.run(["git-crypt", "clean"], cwd=side.path, input=b"x", capture_output=True, check=False)
+        done = subprocess.run(
+            ["git-crypt", "clean"], cwd=side.path, input=b"x", capture_output=True, check=False
+        )
         if done.returncode == 0:
             pytest.skip("this git-crypt finds its key in a linked worktree")
         side.git("read-tree", "HEAD")
@@ -248,26 +278,34 @@ class TestGitCrypt:
         assert made.worktree.omitted == (Omitted("new.hid", f"git cannot store it: {said}"),)
         assert blob(side, f"refs/ckpt/trees/{made.id}:files/README") == b"changed\n"
         side.write("a.hid", "PLAIN four\n")
-        side.git("status", ok=(128,))  # of a tracked file it has to know what the filter makes of it
+        side.git(
+            "status", ok=(128,)
+        )  # of a tracked file it has to know what the filter makes of it
         made = store.save("b-complete", {})
         assert made.worktree is not None
         assert [entry.path for entry in made.worktree.omitted] == ["a.hid", "new.hid"]
         assert blob(side, f"refs/ckpt/trees/{made.id}:files/a.hid")[:10] == b"\0GITCRYPT\0"
         assert b"PLAIN" not in stored(main_checkout)
 
-    def test_attributes_that_are_deleted_still_hold(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_attributes_that_are_deleted_still_hold(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         """`git add --all` would store plain text then."""
         crypt(main_checkout)
         (main_checkout.path / ".gitattributes").unlink()
         main_checkout.write("a.hid", "PLAIN three\n")
         main_checkout.write("new.hid", "PLAIN four\n")
         made = plain.save("a-complete", {})
-        names = main_checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{made.id}:files").splitlines()
+        names = main_checkout.git(
+            "ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{made.id}:files"
+        ).splitlines()
         assert names == ["README", "a.hid", "b.hid", "new.hid"]
         assert b"PLAIN" not in stored(main_checkout)
 
     @pytest.mark.long
-    def test_a_resumed_worktree_finds_the_key(self, plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_a_resumed_worktree_finds_the_key(
+        self, plain: Store, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         """`git worktree add` alone fails with git-crypt 0.7."""
         crypt(main_checkout)
         main_checkout.write("a.hid", "PLAIN three\n")
@@ -287,17 +325,34 @@ def test_nothing_of_what_is_left_out_is_stored(main_checkout: Checkout) -> None:
     main_checkout.commit("rules", **{".gitignore": "*.o\n", "tracked": "1\n"})
     main_checkout.git("config", "ckpt.maxFileSize", "10 kB")
     large = "PLAIN " * 2000
-    for name, content in {".env": "PLAIN\n", "deep/ID_rsa": "PLAIN\n", "a.o": "PLAIN\n", "large": large, "small": "x"}.items():
+    for name, content in {
+        ".env": "PLAIN\n",
+        "deep/ID_rsa": "PLAIN\n",
+        "a.o": "PLAIN\n",
+        "large": large,
+        "small": "x",
+    }.items():
         main_checkout.write(name, content)
     for name in ("unreadable", "tracked"):
         main_checkout.write(name, "PLAIN\n").chmod(0)
     done = subprocess.run(
-        [*prefix, sys.executable, "-c", EVERYTHING, str(main_checkout.path)], cwd=ROOT, capture_output=True, text=True, check=False
+        [*prefix, sys.executable, "-c", EVERYTHING, str(main_checkout.path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert (done.stderr, done.stdout) == ("", "['.env', 'deep/ID_rsa', 'large', 'tracked', 'unreadable']\n")
+    assert (done.stderr, done.stdout) == (
+        "",
+        "['.env', 'deep/ID_rsa', 'large', 'tracked', 'unreadable']\n",
+    )
     assert b"PLAIN" not in stored(main_checkout)
     for name in ("unreadable", "tracked"):
         (main_checkout.path / name).chmod(0o644)
-    assert {name: (main_checkout.path / name).read_text() for name in (".env", "deep/ID_rsa", "a.o", "large", "unreadable", "tracked")} == {
-        name: large if name == "large" else "PLAIN\n" for name in (".env", "deep/ID_rsa", "a.o", "large", "unreadable", "tracked")
+    assert {
+        name: (main_checkout.path / name).read_text()
+        for name in (".env", "deep/ID_rsa", "a.o", "large", "unreadable", "tracked")
+    } == {
+        name: large if name == "large" else "PLAIN\n"
+        for name in (".env", "deep/ID_rsa", "a.o", "large", "unreadable", "tracked")
     }

@@ -25,7 +25,22 @@ from tests.conftest import Checkout, examples
 from tests.store.conftest import MakeStore
 
 T = TypeVar("T")
-PATHS = ("a", "b/c", "b/d/e", "b/d/f", "g", "h-i", "h/i", "h.i", ".config", "b/d-e", "x y", "ünï", "x~1", ".github/w")
+PATHS = (
+    "a",
+    "b/c",
+    "b/d/e",
+    "b/d/f",
+    "g",
+    "h-i",
+    "h/i",
+    "h.i",
+    ".config",
+    "b/d-e",
+    "x y",
+    "ünï",
+    "x~1",
+    ".github/w",
+)
 CONTENTS = ("", "one\n", "two\n", "three\r\n", "\0")
 
 
@@ -41,7 +56,9 @@ def by_git(checkout: Checkout) -> str:
 def saved(store: Store, checkout: Checkout) -> str:
     """Returns the tree of the files that a checkpoint has."""
     made = store.save("a-complete", {})
-    files = checkout.git("rev-parse", f"{made.tree}:files" if made.tree else f"{made.git_sha}^{{tree}}")
+    files = checkout.git(
+        "rev-parse", f"{made.tree}:files" if made.tree else f"{made.git_sha}^{{tree}}"
+    )
     require_parts(store, checkout, files)
     return files
 
@@ -55,7 +72,9 @@ def require_parts(store: Store, checkout: Checkout, files: str) -> None:
     if parts is not None:
         own = {files, *diff.own(at.repository, checkout.git("rev-parse", "HEAD^{tree}"), files)}
         assert own <= set(parts)
-        assert set(parts) - own <= set(checkout.git("rev-list", "--objects", "--no-object-names", "HEAD^{tree}").split())
+        assert set(parts) - own <= set(
+            checkout.git("rev-list", "--objects", "--no-object-names", "HEAD^{tree}").split()
+        )
 
 
 @pytest.fixture
@@ -66,7 +85,11 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], set[s
 
     def ask() -> set[str]:
         text = trace.read_text("utf-8")
-        return {name for name in ("update-index", "write-tree", "hash-object", "add") if f'"{name}"' in text}
+        return {
+            name
+            for name in ("update-index", "write-tree", "hash-object", "add")
+            if f'"{name}"' in text
+        }
 
     return ask
 
@@ -88,22 +111,30 @@ CHANGES: dict[str, Callable[[Checkout], object]] = {
     "a link in the place of a file": lambda checkout: replace(checkout, "README", "x"),
     "a directory in the place of a file": lambda checkout: replace(checkout, "README"),
     "a file that is gone": lambda checkout: os.unlink(checkout.path / "README"),
-    "attributes that convert nothing": lambda checkout: checkout.write(".gitattributes", "*.py diff=python\n"),
+    "attributes that convert nothing": lambda checkout: checkout.write(
+        ".gitattributes", "*.py diff=python\n"
+    ),
 }
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", CHANGES)
-def test_git_is_not_asked_to_write(store: Store, checkout: Checkout, asked: Callable[[], set[str]], change: str) -> None:
+def test_git_is_not_asked_to_write(
+    store: Store, checkout: Checkout, asked: Callable[[], set[str]], change: str
+) -> None:
     CHANGES[change](checkout)
     found = saved(store, checkout)
-    assert (inside(store)._captured_parts(checkout.head(), found) is None) == ("attributes" in change)
+    assert (inside(store)._captured_parts(checkout.head(), found) is None) == (
+        "attributes" in change
+    )
     # git looks at a new `.gitattributes` as at any file whose name it may refuse.
     assert asked() == ({"update-index", "write-tree"} if "attributes" in change else set())
     assert found == by_git(checkout)
 
 
-def test_what_was_written_is_not_looked_for_once_more(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_written_is_not_looked_for_once_more(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     main_checkout.commit("deep", **{"d/e/f": "1\n"})
     main_checkout.write("d/e/f", "2\n")
     compared: list[str] = []
@@ -124,7 +155,9 @@ def test_what_was_written_is_not_held_in_memory(plain: Store, main_checkout: Che
         tracemalloc.stop()
 
 
-def test_a_file_in_the_place_of_a_directory(store: Store, checkout: Checkout, asked: Callable[[], set[str]]) -> None:
+def test_a_file_in_the_place_of_a_directory(
+    store: Store, checkout: Checkout, asked: Callable[[], set[str]]
+) -> None:
     checkout.commit("deep", **{"d/e/f": "1\n", "d/e/g": "2\n", "d/h": "3\n"})
     shutil.rmtree(checkout.path / "d")
     checkout.write("d", "a file\n")
@@ -151,11 +184,26 @@ LEFT_TO_GIT: dict[str, Callable[[Checkout], object]] = {
         checkout.git("config", "core.symlinks", "false"),
         checkout.write("README", "changed\n"),
     ),
-    "names that are alike": lambda checkout: (checkout.git("config", "core.ignoreCase", "true"), checkout.write("new", "new\n")),
-    "what is staged": lambda checkout: (checkout.write("staged", "1\n"), checkout.git("add", "staged"), checkout.write("new", "new\n")),
-    "what is to be added": lambda checkout: (checkout.write("new", "1\n"), checkout.git("add", "--intent-to-add", "new")),
-    "line ends": lambda checkout: (checkout.write(".gitattributes", "* text=auto\n"), checkout.write("new", "1\r\n2\n")),
-    "a file that nobody should hold in memory": lambda checkout: checkout.write("new", b"x" * ((1 << 20) + 1)),
+    "names that are alike": lambda checkout: (
+        checkout.git("config", "core.ignoreCase", "true"),
+        checkout.write("new", "new\n"),
+    ),
+    "what is staged": lambda checkout: (
+        checkout.write("staged", "1\n"),
+        checkout.git("add", "staged"),
+        checkout.write("new", "new\n"),
+    ),
+    "what is to be added": lambda checkout: (
+        checkout.write("new", "1\n"),
+        checkout.git("add", "--intent-to-add", "new"),
+    ),
+    "line ends": lambda checkout: (
+        checkout.write(".gitattributes", "* text=auto\n"),
+        checkout.write("new", "1\r\n2\n"),
+    ),
+    "a file that nobody should hold in memory": lambda checkout: checkout.write(
+        "new", b"x" * ((1 << 20) + 1)
+    ),
     "a name that git may refuse": lambda checkout: checkout.write("x~1", "new\n"),
     "a name with a line break": lambda checkout: checkout.write("new\nline", "new\n"),
     "a tracked file that is marked": lambda checkout: (
@@ -167,7 +215,9 @@ LEFT_TO_GIT: dict[str, Callable[[Checkout], object]] = {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", LEFT_TO_GIT)
-def test_git_is_asked_about(store: Store, checkout: Checkout, asked: Callable[[], set[str]], change: str) -> None:
+def test_git_is_asked_about(
+    store: Store, checkout: Checkout, asked: Callable[[], set[str]], change: str
+) -> None:
     checkout.git("config", "core.fileMode", "true")
     LEFT_TO_GIT[change](checkout)
     found = saved(store, checkout)
@@ -185,42 +235,60 @@ def test_git_is_asked_about(store: Store, checkout: Checkout, asked: Callable[[]
         "\ufeffwords filter=hide",
     ],
 )
-def test_however_git_takes_an_attribute_to_be_written_the_filter_applies(plain: Store, main_checkout: Checkout, rules: str) -> None:
+def test_however_git_takes_an_attribute_to_be_written_the_filter_applies(
+    plain: Store, main_checkout: Checkout, rules: str
+) -> None:
     """Git needs no space behind a pattern in quotes, and takes a carriage return for one."""
     main_checkout.git("config", "filter.hide.clean", "tr a-z x")
     main_checkout.commit("rules", **{".gitattributes": rules})
     main_checkout.write("words", "password\n")
     assert saved(plain, main_checkout) == by_git(main_checkout)
     made = plain.list()[0].id
-    assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made}:files/words") == "xxxxxxxx"
+    assert (
+        main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made}:files/words") == "xxxxxxxx"
+    )
 
 
 @pytest.mark.parametrize("where", ["ignored/.gitattributes", "ignored/deep/.gitattributes"])
-def test_attributes_in_an_ignored_directory_hold_for_what_is_included(plain: Store, main_checkout: Checkout, where: str) -> None:
+def test_attributes_in_an_ignored_directory_hold_for_what_is_included(
+    plain: Store, main_checkout: Checkout, where: str
+) -> None:
     main_checkout.git("config", "filter.hide.clean", "tr a-z x")
     main_checkout.git("config", "ckpt.include", "words")
     main_checkout.commit("rules", **{".gitignore": "ignored/\n"})
     main_checkout.write(where, "words filter=hide\n")
     main_checkout.write("ignored/deep/words", "password\n")
     made = plain.save("a-complete", {})
-    assert main_checkout.git("cat-file", "blob", f"{made.tree}:files/ignored/deep/words") == "xxxxxxxx"
+    assert (
+        main_checkout.git("cat-file", "blob", f"{made.tree}:files/ignored/deep/words") == "xxxxxxxx"
+    )
 
 
 @pytest.mark.usefixtures("newer_git")
-def test_what_attributes_of_another_tree_hide_stays_hidden(plain: Store, main_checkout: Checkout) -> None:
+def test_what_attributes_of_another_tree_hide_stays_hidden(
+    plain: Store, main_checkout: Checkout
+) -> None:
     main_checkout.git("config", "filter.hide.clean", "tr a-z x")
     main_checkout.git("config", "attr.tree", "rules")
     main_checkout.write("words", "password\n")
-    for rules, stored in (("", "password"), ("words filter=hide\n", "xxxxxxxx"), ("words -filter\n", "password")):
+    for rules, stored in (
+        ("", "password"),
+        ("words filter=hide\n", "xxxxxxxx"),
+        ("words -filter\n", "password"),
+    ):
         blob = main_checkout.git("hash-object", "-w", "--stdin", data=rules)
         tree = main_checkout.git("mktree", data=f"100644 blob {blob}\t.gitattributes\n")
-        main_checkout.git("branch", "--force", "rules", main_checkout.git("commit-tree", "-m", "rules", tree))
+        main_checkout.git(
+            "branch", "--force", "rules", main_checkout.git("commit-tree", "-m", "rules", tree)
+        )
         found = saved(plain, main_checkout)
         assert found == by_git(main_checkout)
         assert main_checkout.git("cat-file", "blob", f"{found}:words") == stored
 
 
-def test_what_lies_behind_a_link_is_not_read(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_what_lies_behind_a_link_is_not_read(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     """The directory became a link after git had looked at it."""
     main_checkout.commit("deep", **{"d/e/f": "1\n"})
     (tmp_path / "elsewhere/e").mkdir(parents=True)
@@ -228,7 +296,10 @@ def test_what_lies_behind_a_link_is_not_read(plain: Store, main_checkout: Checko
     shutil.rmtree(main_checkout.path / "d")
     (main_checkout.path / "d").symlink_to(tmp_path / "elsewhere")
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
-    assert TreeWriter(inside(plain).repository, inside(plain).objects).tree(tree, (), [b"d/e/f"], []) is None
+    assert (
+        TreeWriter(inside(plain).repository, inside(plain).objects).tree(tree, (), [b"d/e/f"], [])
+        is None
+    )
 
 
 def test_the_time_is_over_though_git_had_ended_when_it_was_asked(
@@ -243,11 +314,15 @@ def test_the_time_is_over_though_git_had_ended_when_it_was_asked(
         return finish(index, child, **options)
 
     monkeypatch.setattr(PrivateIndex, "finish", wait)
-    assert plain.capture(Limits(timeout=0)).degraded == "capturing the files took more than 0 seconds"
+    assert (
+        plain.capture(Limits(timeout=0)).degraded == "capturing the files took more than 0 seconds"
+    )
 
 
 @pytest.mark.parametrize("where", ["loose", "packed"])
-def test_a_tree_that_is_there_and_damaged_is_written_anew(store: Store, checkout: Checkout, where: str) -> None:
+def test_a_tree_that_is_there_and_damaged_is_written_anew(
+    store: Store, checkout: Checkout, where: str
+) -> None:
     checkout.write("deep/er", "1\n")
     made = store.save("a-complete", {})
     tree = checkout.git("rev-parse", f"{made.tree}:files/deep")
@@ -255,7 +330,14 @@ def test_a_tree_that_is_there_and_damaged_is_written_anew(store: Store, checkout
         checkout.git("repack", "--quiet", "-a", "-d")
         (place,) = (checkout.main / ".git/objects/pack").glob("*.pack")
         data = place.read_bytes()
-        at = int(checkout.git("verify-pack", "-v", str(place)).partition(f"{tree} tree")[2].split()[2]) + 6
+        at = (
+            int(
+                checkout.git("verify-pack", "-v", str(place))
+                .partition(f"{tree} tree")[2]
+                .split()[2]
+            )
+            + 6
+        )
         damaged = data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :]
     else:
         place, damaged = checkout.main / ".git/objects" / tree[:2] / tree[2:], b""
@@ -266,7 +348,10 @@ def test_a_tree_that_is_there_and_damaged_is_written_anew(store: Store, checkout
 
 
 def test_of_very_many_files_git_makes_a_pack(
-    plain: Store, main_checkout: Checkout, asked: Callable[[], set[str]], monkeypatch: pytest.MonkeyPatch
+    plain: Store,
+    main_checkout: Checkout,
+    asked: Callable[[], set[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(capture, "_MANY", 20)
     for number in range(20):
@@ -285,10 +370,16 @@ def test_what_git_refuses_is_named_as_ever(plain: Store, main_checkout: Checkout
 
 
 @pytest.mark.long
-@settings(max_examples=examples(90), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=examples(90), deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
 @given(
     before=st.dictionaries(st.sampled_from(PATHS), st.sampled_from(CONTENTS), max_size=8),
-    after=st.dictionaries(st.sampled_from(PATHS), st.tuples(st.sampled_from(CONTENTS), st.sampled_from(["file", "link", "x"])), max_size=8),
+    after=st.dictionaries(
+        st.sampled_from(PATHS),
+        st.tuples(st.sampled_from(CONTENTS), st.sampled_from(["file", "link", "x"])),
+        max_size=8,
+    ),
 )
 def test_whatever_changes_comes_out_as_git_makes_it(
     make_store: MakeStore,
@@ -313,4 +404,8 @@ def test_whatever_changes_comes_out_as_git_makes_it(
 
 def _consistent(files: dict[str, T]) -> dict[str, T]:
     """Leaves out what would lie in a file."""
-    return {name: content for name, content in files.items() if not any(name.startswith(f"{other}/") for other in files)}
+    return {
+        name: content
+        for name, content in files.items()
+        if not any(name.startswith(f"{other}/") for other in files)
+    }

@@ -43,18 +43,32 @@ def strip(here: Checkout, attributes: str = "*.nb filter=strip\n") -> None:
 
 def seen(top: Path | str) -> tuple[str, dict[bytes, bytes]]:
     """Returns what `git status` says, without what it would write into the index, and the bytes of all files."""
-    status = Checkout(Path(top)).git("status", "--porcelain=v2", "--untracked-files=all", "-z", env={"GIT_OPTIONAL_LOCKS": "0"})
-    files = (path for path in Path(top).rglob("*") if path.is_file() and not {".git", ".ckpt"} & set(path.relative_to(top).parts))
+    status = Checkout(Path(top)).git(
+        "status", "--porcelain=v2", "--untracked-files=all", "-z", env={"GIT_OPTIONAL_LOCKS": "0"}
+    )
+    files = (
+        path
+        for path in Path(top).rglob("*")
+        if path.is_file() and not {".git", ".ckpt"} & set(path.relative_to(top).parts)
+    )
     return status, {os.fsencode(path.relative_to(top)): path.read_bytes() for path in files}
 
 
 def kept(here: Checkout, checkpoint_id: str) -> dict[str, bytes]:
     """Returns what a snapshot keeps byte for byte."""
-    names = here.git("ls-tree", "-r", "-z", "--name-only", f"refs/ckpt/trees/{checkpoint_id}:raw", ok=(0, 128)).split("\0")[:-1]
+    names = here.git(
+        "ls-tree", "-r", "-z", "--name-only", f"refs/ckpt/trees/{checkpoint_id}:raw", ok=(0, 128)
+    ).split("\0")[:-1]
     return {name: blob(here, f"refs/ckpt/trees/{checkpoint_id}:raw/{name}") for name in names}
 
 
-def there_and_back(store: Store, here: Checkout, names: list[str], place: Path, other: bytes = b"something else\r\n") -> None:
+def there_and_back(
+    store: Store,
+    here: Checkout,
+    names: list[str],
+    place: Path,
+    other: bytes = b"something else\r\n",
+) -> None:
     """Asserts that files come back after a restore over others, after undo and undo again, and in a new worktree."""
     before = seen(here.path)
     made = store.save("a-complete", {})
@@ -90,10 +104,19 @@ ENDS: dict[str, tuple[str, dict[str, str], dict[str, bytes]]] = {
 WHEN = ["committed", "changed", "untracked"]
 
 
-@pytest.mark.long(spare=[f"{when}-{case}" for at, when in enumerate(WHEN) for number, case in enumerate(ENDS) if number % 3 == at])
+@pytest.mark.long(
+    spare=[
+        f"{when}-{case}"
+        for at, when in enumerate(WHEN)
+        for number, case in enumerate(ENDS)
+        if number % 3 == at
+    ]
+)
 @pytest.mark.parametrize("case", ENDS)
 @pytest.mark.parametrize("when", WHEN)
-def test_line_ends(plain: Store, main_checkout: Checkout, tmp_path: Path, case: str, when: str) -> None:
+def test_line_ends(
+    plain: Store, main_checkout: Checkout, tmp_path: Path, case: str, when: str
+) -> None:
     attributes, settings, files = ENDS[case]
     here = main_checkout
     configured(here, **settings)
@@ -112,13 +135,17 @@ def test_line_ends(plain: Store, main_checkout: Checkout, tmp_path: Path, case: 
 def test_what_comes_back_by_itself_is_not_kept(plain: Store, main_checkout: Checkout) -> None:
     here = main_checkout
     configured(here, core__autocrlf="true")
-    here.write(".gitattributes", "*.bin -text\n*.enc working-tree-encoding=UTF-16LE eol=lf\n*.c ident\n")
+    here.write(
+        ".gitattributes", "*.bin -text\n*.enc working-tree-encoding=UTF-16LE eol=lf\n*.c ident\n"
+    )
     here.write("crlf", CRLF)
     here.write("binary", b"\0\n")
     here.write("a.bin", MIXED)
     here.write("a.enc", "grün\n".encode("utf-16-le"))
     here.write("a.c", "int a;\r\n")
-    here.write(".gitattributes", (here.path / ".gitattributes").read_bytes().replace(b"\n", b"\r\n"))
+    here.write(
+        ".gitattributes", (here.path / ".gitattributes").read_bytes().replace(b"\n", b"\r\n")
+    )
     here.write("README", (here.path / "README").read_bytes().replace(b"\n", b"\r\n"))
     made = plain.save("a-complete", {})
     assert made.worktree is not None
@@ -129,7 +156,9 @@ def test_what_comes_back_by_itself_is_not_kept(plain: Store, main_checkout: Chec
 
 
 @pytest.mark.parametrize("state", ["committed", "changed", "untracked", "staged"])
-def test_a_filter_that_leaves_something_out(store: Store, checkout: Checkout, tmp_path: Path, state: str) -> None:
+def test_a_filter_that_leaves_something_out(
+    store: Store, checkout: Checkout, tmp_path: Path, state: str
+) -> None:
     strip(checkout)
     name = "new.nb" if state == "untracked" else "a.nb"
     if state != "committed":
@@ -160,7 +189,9 @@ def test_only_what_the_filter_leaves_out_differs(store: Store, checkout: Checkou
     assert path.read_bytes() == b"source\n"
 
 
-def test_what_git_writes_by_itself_comes_back_as_well(plain: Store, main_checkout: Checkout) -> None:
+def test_what_git_writes_by_itself_comes_back_as_well(
+    plain: Store, main_checkout: Checkout
+) -> None:
     strip(main_checkout)
     path = main_checkout.write("a.nb", "source\n")
     main_checkout.git("add", "a.nb")
@@ -175,19 +206,29 @@ def test_what_git_writes_by_itself_comes_back_as_well(plain: Store, main_checkou
     ("attributes", "name", "content"),
     [
         ("*.c ident\n", "a.c", b"/* $Id: whatever stood here $ */\n"),
-        ("*.txt working-tree-encoding=UTF-16\n", "a.txt", b"\xff\xfe" + "grün\n".encode("utf-16-le")),
+        (
+            "*.txt working-tree-encoding=UTF-16\n",
+            "a.txt",
+            b"\xff\xfe" + "grün\n".encode("utf-16-le"),
+        ),
         ("*.txt text working-tree-encoding=ISO-8859-1\n", "a.txt", "grün\r\n".encode("latin-1")),
     ],
 )
-def test_ident_and_encodings(store: Store, checkout: Checkout, tmp_path: Path, attributes: str, name: str, content: bytes) -> None:
+def test_ident_and_encodings(
+    store: Store, checkout: Checkout, tmp_path: Path, attributes: str, name: str, content: bytes
+) -> None:
     checkout.commit("rules", **{".gitattributes": attributes})
     checkout.write(name, content)
     other = content.replace(b"g", b"G") if name == "a.txt" else b"something else\r\n"
     there_and_back(store, checkout, [name], tmp_path / "there", other)
 
 
-@pytest.mark.parametrize("name", ["with space", " first", "\tfirst", 'new\nline "quoted"', "caf\udce9", "d/e/f"])
-def test_names_of_every_kind(plain: Store, main_checkout: Checkout, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["with space", " first", "\tfirst", 'new\nline "quoted"', "caf\udce9", "d/e/f"]
+)
+def test_names_of_every_kind(
+    plain: Store, main_checkout: Checkout, tmp_path: Path, name: str
+) -> None:
     strip(main_checkout, "* filter=strip\n")
     main_checkout.write(name, "source\nout 1\n")
     there_and_back(plain, main_checkout, [name], tmp_path / "there")
@@ -205,7 +246,13 @@ def test_many(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["info", "core.attributesFile", "below", "XDG"])
-def test_attributes_elsewhere(plain: Store, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_attributes_elsewhere(
+    plain: Store,
+    main_checkout: Checkout,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
     here = main_checkout
     files = {"info": here.path / ".git/info/attributes", "below": here.path / "d/.gitattributes"}
     path = files.get(place, tmp_path / "config/git/attributes")
@@ -234,7 +281,9 @@ def test_attributes_that_came_after_the_checkpoint(store: Store, checkout: Check
         assert seen(checkout.path) == there
 
 
-def test_attributes_beyond_the_snapshot_that_came_later(plain: Store, main_checkout: Checkout) -> None:
+def test_attributes_beyond_the_snapshot_that_came_later(
+    plain: Store, main_checkout: Checkout
+) -> None:
     main_checkout.commit("before", **{".gitattributes": "a text=auto\n"})
     main_checkout.write("a", MIXED)
     made = plain.save("a-complete", {})
@@ -245,7 +294,9 @@ def test_attributes_beyond_the_snapshot_that_came_later(plain: Store, main_check
         assert (main_checkout.path / "a").read_bytes() == MIXED
 
 
-def test_attributes_alone_differ_by_which_git_writes_a_file(plain: Store, main_checkout: Checkout) -> None:
+def test_attributes_alone_differ_by_which_git_writes_a_file(
+    plain: Store, main_checkout: Checkout
+) -> None:
     """Git stores the same of it, and neither snapshot keeps its bytes: they are what the attributes of each make of it."""
     here = main_checkout
     made = []
@@ -283,7 +334,9 @@ def test_some_paths_only(store: Store, checkout: Checkout) -> None:
 
 def test_line_ends_that_differ_by_size_alone(store: Store, checkout: Checkout) -> None:
     """Git calls such a file changed though it would store the same again; once it has come back, git may call it unchanged."""
-    checkout.commit("rules", **{".gitattributes": "* text=auto\n", "known": "1\n2\n", "unknown": "1\n2\n"})
+    checkout.commit(
+        "rules", **{".gitattributes": "* text=auto\n", "known": "1\n2\n", "unknown": "1\n2\n"}
+    )
     for name in ("known", "unknown"):
         checkout.write(name, CRLF)
     checkout.git("add", "known")
@@ -299,7 +352,9 @@ def test_line_ends_that_differ_by_size_alone(store: Store, checkout: Checkout) -
     assert [(checkout.path / name).read_bytes() for name in ("known", "unknown")] == [CRLF, CRLF]
 
 
-def test_a_file_with_other_names_and_a_mode(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_a_file_with_other_names_and_a_mode(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     strip(main_checkout)
     path = main_checkout.path / "a.nb"
     path.chmod(0o750)
@@ -317,7 +372,9 @@ def test_a_file_that_changes_before_it_is_replaced(plain: Store, main_checkout: 
     made = plain.save("a-complete", {})
     path = main_checkout.write("a.nb", "source\nout 2\n")
     now = plain.save("b-complete", {})
-    wanted, found = (manifest.contents_of(each, store.repository, store.objects) for each in (made, now))
+    wanted, found = (
+        manifest.contents_of(each, store.repository, store.objects) for each in (made, now)
+    )
     planned = exactness.plan(store.repository, found, wanted, [], lambda path: True)
     with store.private_index() as index:
         assert exactness.prepare(index, planned, Configured(), wanted.files)
@@ -327,7 +384,9 @@ def test_a_file_that_changes_before_it_is_replaced(plain: Store, main_checkout: 
 
 
 def test_a_sparse_checkout(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
-    main_checkout.commit("rules", **{".gitattributes": "* text=auto\n", "in/a": "1\n", "out/b": "1\n"})
+    main_checkout.commit(
+        "rules", **{".gitattributes": "* text=auto\n", "in/a": "1\n", "out/b": "1\n"}
+    )
     main_checkout.git("sparse-checkout", "set", "in")
     main_checkout.write("in/a", MIXED)
     before = seen(main_checkout.path)
@@ -375,26 +434,38 @@ def forge(plain: Store, main_checkout: Checkout) -> Forge:
             raw = b"40000 %s\0" % directory.encode() + bytes.fromhex(tree)
             tree = here.git("hash-object", "-t", "tree", "--literally", "-w", "--stdin", data=raw)
         entries = here.git("ls-tree", f"refs/ckpt/trees/{made.id}").splitlines()
-        lines = [line for line in entries if not line.endswith("\traw")] + [f"040000 tree {tree}\traw"]
+        lines = [line for line in entries if not line.endswith("\traw")] + [
+            f"040000 tree {tree}\traw"
+        ]
         whole = here.git("mktree", data="".join(f"{line}\n" for line in lines))
         text = plain.raw(made.id).decode().replace(str(made.tree), whole)
         document = here.git("hash-object", "-w", "--stdin", data=text)
         here.git("update-ref", f"refs/checkpoints/{made.id}", document)
         here.git("update-ref", f"refs/ckpt/trees/{made.id}", whole)
-        os.unlink(os.path.join(inside(plain).repository.private_dir, roster.FILE))  # as where it was fetched
+        os.unlink(
+            os.path.join(inside(plain).repository.private_dir, roster.FILE)
+        )  # as where it was fetched
         return made.id
 
     return make
 
 
 @pytest.mark.parametrize("mode", ["120000", "160000"])
-def test_links_and_submodules_are_refused(plain: Store, main_checkout: Checkout, forge: Forge, tmp_path: Path, mode: str) -> None:
+def test_links_and_submodules_are_refused(
+    plain: Store, main_checkout: Checkout, forge: Forge, tmp_path: Path, mode: str
+) -> None:
     strip(main_checkout)
-    oid = main_checkout.git("hash-object", "-w", "--stdin", data="/etc/passwd") if mode == "120000" else main_checkout.head()
+    oid = (
+        main_checkout.git("hash-object", "-w", "--stdin", data="/etc/passwd")
+        if mode == "120000"
+        else main_checkout.head()
+    )
     made = plain.read(forge(mode, oid, "a.nb"))
     main_checkout.write("a.nb", "something else\n")
     before = seen(main_checkout.path)
-    with pytest.raises(WorktreeError, match=r"^the snapshot keeps b'a.nb' byte for byte, which is no file$"):
+    with pytest.raises(
+        WorktreeError, match=r"^the snapshot keeps b'a.nb' byte for byte, which is no file$"
+    ):
         restore(inside(plain), made)
     with pytest.raises(WorktreeError, match="which is no file"):
         resume(inside(plain), made, str(tmp_path / "there"))
@@ -409,28 +480,47 @@ def test_what_the_snapshot_has_no_file_for_is_passed_over(
     main_checkout.write("d/x", "x\n")
     (main_checkout.path / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").mkdir()
-    made = plain.read(forge("100644", main_checkout.git("hash-object", "-w", "--stdin", data="hostile\n"), path))
+    made = plain.read(
+        forge("100644", main_checkout.git("hash-object", "-w", "--stdin", data="hostile\n"), path)
+    )
     main_checkout.write("a.nb", "something else\n")
     restore(inside(plain), made)
     resume(inside(plain), made, str(tmp_path / "there"))
-    assert [found for found in tmp_path.rglob("*") if found.is_file() and b"hostile" in found.read_bytes()] == []
+    assert [
+        found
+        for found in tmp_path.rglob("*")
+        if found.is_file() and b"hostile" in found.read_bytes()
+    ] == []
 
 
 @pytest.mark.parametrize("path", ["../outside", ".git/hooks/post-commit"])
-def test_a_way_out_of_the_worktree_is_refused(plain: Store, main_checkout: Checkout, forge: Forge, tmp_path: Path, path: str) -> None:
+def test_a_way_out_of_the_worktree_is_refused(
+    plain: Store, main_checkout: Checkout, forge: Forge, tmp_path: Path, path: str
+) -> None:
     strip(main_checkout)
-    made = plain.read(forge("100644", main_checkout.git("hash-object", "-w", "--stdin", data="hostile\n"), path))
+    made = plain.read(
+        forge("100644", main_checkout.git("hash-object", "-w", "--stdin", data="hostile\n"), path)
+    )
     main_checkout.write("a.nb", "something else\n")
     before = seen(main_checkout.path)
-    with pytest.raises(UnsoundSnapshot, match=f"it has an entry named b'{re.escape(path.split('/', maxsplit=1)[0])}'"):
+    with pytest.raises(
+        UnsoundSnapshot,
+        match=f"it has an entry named b'{re.escape(path.split('/', maxsplit=1)[0])}'",
+    ):
         restore(inside(plain), made)
     with pytest.raises(UnsoundSnapshot, match="it has an entry named"):
         resume(inside(plain), made, str(tmp_path / "there"))
     assert (seen(main_checkout.path), (tmp_path / "there").exists()) == (before, False)
-    assert [found for found in tmp_path.rglob("*") if found.is_file() and b"hostile" in found.read_bytes()] == []
+    assert [
+        found
+        for found in tmp_path.rglob("*")
+        if found.is_file() and b"hostile" in found.read_bytes()
+    ] == []
 
 
-def test_a_link_on_the_way_is_not_followed(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_a_link_on_the_way_is_not_followed(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     """Where a directory is, somebody puts a link while the files are brought back."""
     from gitckpt.git.contents import raw_files
 

@@ -32,10 +32,17 @@ def converted(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
-def test_nothing_goes_around_a_filter_that_is_required(plain: Store, main_checkout: Checkout, ends: str) -> None:
+def test_nothing_goes_around_a_filter_that_is_required(
+    plain: Store, main_checkout: Checkout, ends: str
+) -> None:
     """Those of git-crypt and LFS are: what they keep out of the repository stays out. What git says of line ends is passed on."""
     here = main_checkout
-    configured(here, filter__turn__clean="tr A-Z N-ZA-M | tr -d 0-9", filter__turn__smudge="tr A-Z N-ZA-M", filter__turn__required="true")
+    configured(
+        here,
+        filter__turn__clean="tr A-Z N-ZA-M | tr -d 0-9",
+        filter__turn__smudge="tr A-Z N-ZA-M",
+        filter__turn__required="true",
+    )
     here.write(".gitattributes", "*.hid filter=turn text\n")
     here.write("a.hid", "PLAIN 1\n")
     here.git("add", "--all")
@@ -52,10 +59,15 @@ def test_nothing_goes_around_a_filter_that_is_required(plain: Store, main_checko
     assert b"PLAIN" not in stored(here)
 
 
-def test_what_looks_like_a_secret_is_not_kept_where_a_filter_leaves_it_out(plain: Store, main_checkout: Checkout) -> None:
+def test_what_looks_like_a_secret_is_not_kept_where_a_filter_leaves_it_out(
+    plain: Store, main_checkout: Checkout
+) -> None:
     here = main_checkout
     configured(here, filter__strip__clean="sed s/=.*/=/", filter__strip__smudge="cat")
-    here.write(".gitattributes", "".join(f"{name} filter=strip\n" for name in (".env", "id_rsa.txt", "page")))
+    here.write(
+        ".gitattributes",
+        "".join(f"{name} filter=strip\n" for name in (".env", "id_rsa.txt", "page")),
+    )
     here.commit("template", **{".env": "KEY=hidden\n", "id_rsa.txt": "a=1\n", "page": "a=1\n"})
     made = plain.save("a-complete", {})
     assert (kept(here, made.id), converted(made)) == ({"page": b"a=1\n"}, (".env", "id_rsa.txt"))
@@ -73,7 +85,9 @@ def test_line_ends_of_what_looks_like_a_secret(plain: Store, main_checkout: Chec
 
 
 @pytest.mark.parametrize("attributes", ["* text=auto\n", "*.nb filter=strip\n"])
-def test_what_is_too_large_is_not_kept(plain: Store, main_checkout: Checkout, attributes: str) -> None:
+def test_what_is_too_large_is_not_kept(
+    plain: Store, main_checkout: Checkout, attributes: str
+) -> None:
     here = main_checkout
     strip(here, attributes)
     here.write("a.nb", b"source\r\nout 1\r\n" * 50)
@@ -89,7 +103,9 @@ def test_what_is_too_large_is_not_kept(plain: Store, main_checkout: Checkout, at
 
 
 @pytest.mark.long
-def test_what_is_not_kept_is_nevertheless_before_it_is_replaced(plain: Store, main_checkout: Checkout) -> None:
+def test_what_is_not_kept_is_nevertheless_before_it_is_replaced(
+    plain: Store, main_checkout: Checkout
+) -> None:
     """Whoever restores is about to lose it."""
     here = main_checkout
     strip(here, "* filter=strip\n")
@@ -118,7 +134,9 @@ def test_a_restore_says_what_comes_back_otherwise(plain: Store, main_checkout: C
     assert (here.path / "credentials").read_bytes() == b"source\n"
 
 
-def test_a_filter_that_fails_on_the_way_back_is_no_reason_to_keep_what_it_hides(plain: Store, main_checkout: Checkout) -> None:
+def test_a_filter_that_fails_on_the_way_back_is_no_reason_to_keep_what_it_hides(
+    plain: Store, main_checkout: Checkout
+) -> None:
     here = main_checkout
     configured(here, filter__turn__clean="tr A-Z N-ZA-M", filter__turn__smudge="false")
     here.write(".gitattributes", "*.hid filter=turn\n")
@@ -129,18 +147,25 @@ def test_a_filter_that_fails_on_the_way_back_is_no_reason_to_keep_what_it_hides(
     assert b"PLAIN" not in stored(here)
 
 
-def test_a_file_that_changes_while_it_is_captured(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_a_file_that_changes_while_it_is_captured(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     """What is kept belongs to what git stores: here, the filter changes the file once that is written."""
     here = main_checkout
     strip(here)
     script = tmp_path / "smudge"
-    script.write_text(f"#!/bin/sh\ncat\nmkdir '{tmp_path}/once' && printf 'another source\\nout 2\\n' > '{here.path}/b.nb'; true\n")
+    script.write_text(
+        f"#!/bin/sh\ncat\nmkdir '{tmp_path}/once' && printf 'another source\\nout 2\\n' > '{here.path}/b.nb'; true\n"
+    )
     script.chmod(0o755)
     here.write("b.nb", "source\nout 1\n")
     configured(here, filter__strip__smudge=str(script))
     made = plain.save("a-complete", {})
     assert here.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/b.nb") == "source"
-    assert kept(here, made.id) in ({"a.nb": b"source\nout 1\n"}, {"a.nb": b"source\nout 1\n", "b.nb": b"source\nout 1\n"})
+    assert kept(here, made.id) in (
+        {"a.nb": b"source\nout 1\n"},
+        {"a.nb": b"source\nout 1\n", "b.nb": b"source\nout 1\n"},
+    )
     made = plain.save("b-complete", {})
     assert kept(here, made.id)["b.nb"] == b"another source\nout 2\n"
 
@@ -160,7 +185,11 @@ class Started:
         begin = Child.__init__
 
         def note(child: Child, argv: list[str], *args: object, **options: object) -> None:
-            plain = (word for at, word in enumerate(argv) if at and not word.startswith("-") and argv[at - 1] not in ("-c", "-C"))
+            plain = (
+                word
+                for at, word in enumerate(argv)
+                if at and not word.startswith("-") and argv[at - 1] not in ("-c", "-C")
+            )
             self.names.append(next(plain))
             begin(child, argv, *args, **options)  # type: ignore[arg-type]
 
@@ -171,7 +200,9 @@ class Started:
         return sorted(found)
 
 
-@pytest.mark.parametrize("attributes", ["", "*.png binary diff=exif\n*.text -text\n# text eol=crlf\n"])
+@pytest.mark.parametrize(
+    "attributes", ["", "*.png binary diff=exif\n*.text -text\n# text eol=crlf\n"]
+)
 def test_where_nothing_converts_no_process_starts_for_it(
     make_store: MakeStore, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, attributes: str
 ) -> None:
@@ -188,14 +219,18 @@ def test_where_nothing_converts_no_process_starts_for_it(
     assert not (main_checkout.path / ".git/ckpt-exact").exists()
 
 
-def test_a_file_is_looked_at_once(make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_looked_at_once(
+    make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = main_checkout
     strip(here)
     log = tmp_path / "log"
     configured(here, filter__strip__smudge=f"tee -a '{log}'")
     here.commit("another one", **{"b.nb": "other source\n"})
     long_ago = 1_700_000_000
-    monkeypatch.setattr("time.time_ns", lambda: os.stat(here.path / "b.nb").st_ctime_ns + 3_000_000_000)
+    monkeypatch.setattr(
+        "time.time_ns", lambda: os.stat(here.path / "b.nb").st_ctime_ns + 3_000_000_000
+    )
     for name in ("a.nb", "b.nb"):
         os.utime(here.path / name, (long_ago, long_ago))
     store = make_store(here)
@@ -205,17 +240,24 @@ def test_a_file_is_looked_at_once(make_store: MakeStore, main_checkout: Checkout
     assert log.read_text() == "source\nother source\n"
     assert [kept(here, each.id) for each in made] == [{"a.nb": b"source\nout 1\n"}] * 3
     here.write("b.nb", "other source\nout 2\n")
-    assert kept(here, store.save("d-complete", {}).id) == {"a.nb": b"source\nout 1\n", "b.nb": b"other source\nout 2\n"}
+    assert kept(here, store.save("d-complete", {}).id) == {
+        "a.nb": b"source\nout 1\n",
+        "b.nb": b"other source\nout 2\n",
+    }
     assert log.read_text() == "source\n" + "other source\n" * 2
     here.write(".gitattributes", "a.nb filter=strip\n")  # all is looked at again
     assert kept(here, store.save("e-complete", {}).id) == {"a.nb": b"source\nout 1\n"}
     assert log.read_text() == "source\n" + "other source\n" * 2 + "source\n"
 
 
-def test_what_a_gc_took_is_written_again(make_store: MakeStore, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_gc_took_is_written_again(
+    make_store: MakeStore, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = main_checkout
     strip(here)
-    monkeypatch.setattr("time.time_ns", lambda: os.stat(here.path / "a.nb").st_ctime_ns + 3_000_000_000)
+    monkeypatch.setattr(
+        "time.time_ns", lambda: os.stat(here.path / "a.nb").st_ctime_ns + 3_000_000_000
+    )
     store = make_store(here)
     store.remove([store.save("a-complete", {}).id])
     here.git("prune", "--expire=now")
@@ -245,7 +287,9 @@ def converted_then(here: Checkout, store: Store, rules: str) -> Checkpoint:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("later", ["", "*.nothing filter=turn\n", "* text=auto\n", "a.txt text\n"])
 @pytest.mark.parametrize("rules", ["* text eol=crlf\n", "*.txt filter=turn\n"])
-def test_files_that_rules_no_longer_convert(plain: Store, main_checkout: Checkout, rules: str, later: str) -> None:
+def test_files_that_rules_no_longer_convert(
+    plain: Store, main_checkout: Checkout, rules: str, later: str
+) -> None:
     here = main_checkout
     configured(here, **TURN)
     first = converted_then(here, plain, rules)
@@ -272,7 +316,9 @@ def test_files_that_settings_no_longer_convert(plain: Store, main_checkout: Chec
     assert (kept(here, made.id), converted(made)) == ({"b.txt": b"three\r\n"}, ("a.txt",))
 
 
-def test_what_was_behind_a_filter_that_is_required_is_not_kept_then_either(plain: Store, main_checkout: Checkout) -> None:
+def test_what_was_behind_a_filter_that_is_required_is_not_kept_then_either(
+    plain: Store, main_checkout: Checkout
+) -> None:
     here = main_checkout
     configured(here, **TURN, filter__turn__required="true")
     converted_then(here, plain, "a.txt filter=turn\n")
@@ -289,7 +335,9 @@ def test_what_a_filter_left_out_of_a_secret_is_not_kept_then_either(
     configured(here, filter__strip__clean="sed s/=.*/=/", filter__strip__smudge="cat")
     here.write(".gitattributes", ".env filter=strip\n")
     here.commit("template", **{".env": "KEY=hidden\n"})
-    monkeypatch.setattr("time.time_ns", lambda: os.stat(here.path / ".env").st_ctime_ns + 3_000_000_000)
+    monkeypatch.setattr(
+        "time.time_ns", lambda: os.stat(here.path / ".env").st_ctime_ns + 3_000_000_000
+    )
     os.utime(here.path / ".env", (1_700_000_000, 1_700_000_000))
     here.git("update-index", "--refresh")
     plain.save("a-complete", {})
@@ -299,7 +347,9 @@ def test_what_a_filter_left_out_of_a_secret_is_not_kept_then_either(
     assert b"hidden" not in stored(here)
 
 
-def test_once_git_has_looked_nothing_is_remembered(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_once_git_has_looked_nothing_is_remembered(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = main_checkout
     memory = here.path / ".git/ckpt-exact"
     converted_then(here, plain, "* text eol=crlf\n")
@@ -307,12 +357,16 @@ def test_once_git_has_looked_nothing_is_remembered(plain: Store, main_checkout: 
     here.write(".gitattributes", "")
     here.git("add", "--renormalize", "--all")
     here.git("commit", "--quiet", "--all", "--message", "as they are")
-    monkeypatch.setattr("time.time_ns", lambda: os.stat(here.path / ".gitattributes").st_ctime_ns + 3_000_000_000)
+    monkeypatch.setattr(
+        "time.time_ns", lambda: os.stat(here.path / ".gitattributes").st_ctime_ns + 3_000_000_000
+    )
     made = plain.save("b-complete", {})
     assert (kept(here, made.id), memory.exists()) == ({}, False)
 
 
-def test_a_path_that_comes_back_under_other_rules_is_not_called_changed(plain: Store, main_checkout: Checkout) -> None:
+def test_a_path_that_comes_back_under_other_rules_is_not_called_changed(
+    plain: Store, main_checkout: Checkout
+) -> None:
     """Git goes by the size that it knows, and does not look: that of the file as it was converted before."""
     here = main_checkout
     here.commit("a file", **{"a.txt": "one\n"})
@@ -339,7 +393,10 @@ def test_a_clean_worktree_has_a_snapshot_then(plain: Store, main_checkout: Check
     main_checkout.git("add", "--all")
     made = plain.save("a-complete", {})
     assert made.worktree is not None
-    assert (made.worktree.dirty, kept(main_checkout, made.id)) == (False, {"a.nb": b"source\nout 1\n"})
+    assert (made.worktree.dirty, kept(main_checkout, made.id)) == (
+        False,
+        {"a.nb": b"source\nout 1\n"},
+    )
     again = plain.save("b-complete", {})
     assert again.worktree == made.worktree
 
@@ -356,7 +413,11 @@ def test_diff(plain: Store, main_checkout: Checkout) -> None:
     here.write("a.nb", "source, changed\nout 2\n")
 
     def lines(*sides: Checkpoint) -> list[str]:
-        return [line for line in plain.diff(*sides).decode().splitlines() if line[:1] in "+-o" and line[:3] not in ("+++", "---")]
+        return [
+            line
+            for line in plain.diff(*sides).decode().splitlines()
+            if line[:1] in "+-o" and line[:3] not in ("+++", "---")
+        ]
 
     assert lines(first, second) == ["old mode 100644", "-out 1", "+out 2"]
     assert lines(second, third) == ["-out 2"]
@@ -375,12 +436,19 @@ def test_verify_names_lost_bytes(plain: Store, main_checkout: Checkout) -> None:
     whole = path.read_bytes()
     path.unlink()
     report = verify(inside(plain))
-    assert [(finding.code, finding.object) for finding in report.findings] == [("objects-missing", f"refs/checkpoints/{made.id}")]
+    assert [(finding.code, finding.object) for finding in report.findings] == [
+        ("objects-missing", f"refs/checkpoints/{made.id}")
+    ]
     path.write_bytes(whole[:-5])
-    assert [finding.code for finding in verify(inside(plain), contents=True).findings] == ["objects-missing", "object-damaged"]
+    assert [finding.code for finding in verify(inside(plain), contents=True).findings] == [
+        "objects-missing",
+        "object-damaged",
+    ]
 
 
-def test_a_restore_of_bytes_that_are_gone_changes_nothing(plain: Store, main_checkout: Checkout) -> None:
+def test_a_restore_of_bytes_that_are_gone_changes_nothing(
+    plain: Store, main_checkout: Checkout
+) -> None:
     here = main_checkout
     strip(here)
     made = plain.save("a-complete", {})
@@ -389,19 +457,29 @@ def test_a_restore_of_bytes_that_are_gone_changes_nothing(plain: Store, main_che
     here.write("a.nb", "something else\n")
     before = seen(here.path)
     for dry_run in (True, False):
-        with pytest.raises(WorktreeError, match=r"^checkpoint .* lacks what was in a\.nb \(blob [0-9a-f]+\)$"):
+        with pytest.raises(
+            WorktreeError, match=r"^checkpoint .* lacks what was in a\.nb \(blob [0-9a-f]+\)$"
+        ):
             restore(inside(plain), made, dry_run=dry_run)
         assert seen(here.path) == before
 
 
 @pytest.mark.parametrize("paths", [[], [b".gitattributes"]])
-def test_bytes_that_are_here_already_stay_when_other_attributes_come_back(store: Store, checkout: Checkout, paths: list[bytes]) -> None:
+def test_bytes_that_are_here_already_stay_when_other_attributes_come_back(
+    store: Store, checkout: Checkout, paths: list[bytes]
+) -> None:
     """By either attributes git would write it otherwise, and by both its bytes are kept."""
     checkout.commit("more", **{"t.txt": "one\n"})
     checkout.write(".gitattributes", "*.txt text=auto eol=crlf\n")
     made = store.save("a-complete")
     checkout.write(".gitattributes", "*.txt text eol=crlf\n")
     restore(inside(store), made, paths)
-    assert [(checkout.path / name).read_bytes() for name in ("t.txt", ".gitattributes")] == [b"one\n", b"*.txt text=auto eol=crlf\n"]
+    assert [(checkout.path / name).read_bytes() for name in ("t.txt", ".gitattributes")] == [
+        b"one\n",
+        b"*.txt text=auto eol=crlf\n",
+    ]
     undo(inside(store))
-    assert [(checkout.path / name).read_bytes() for name in ("t.txt", ".gitattributes")] == [b"one\n", b"*.txt text eol=crlf\n"]
+    assert [(checkout.path / name).read_bytes() for name in ("t.txt", ".gitattributes")] == [
+        b"one\n",
+        b"*.txt text eol=crlf\n",
+    ]

@@ -97,7 +97,11 @@ class TestJson:
         git_sha="9" * 40,
         trigger="manual",
         errors=("one",),
-        worktree=Worktree(dirty=True, tree="8" * 40, omitted=(Omitted("dump", "larger than 50 MB", 60_000_000, unknown={"x": 1}),)),
+        worktree=Worktree(
+            dirty=True,
+            tree="8" * 40,
+            omitted=(Omitted("dump", "larger than 50 MB", 60_000_000, unknown={"x": 1}),),
+        ),
         progress=Progress(current_phase=2),
         state={
             "raw": b"\xff",
@@ -125,11 +129,20 @@ class TestJson:
             "worktree": {
                 "dirty": True,
                 "tree": "8" * 40,
-                "omitted": [{"path": "dump", "reason": "larger than 50 MB", "size": 60_000_000, "x": 1}],
+                "omitted": [
+                    {"path": "dump", "reason": "larger than 50 MB", "size": 60_000_000, "x": 1}
+                ],
             },
             "progress": {"current_phase": 2},
             "later": {"x": [1]},
-            "types": {"/raw": "bytes", "/a~1b/0": "float", "/a~1b/1": "float", "/when": "datetime", "/day": "date", "/hour": "time"},
+            "types": {
+                "/raw": "bytes",
+                "/a~1b/0": "float",
+                "/a~1b/1": "float",
+                "/when": "datetime",
+                "/day": "date",
+                "/hour": "time",
+            },
             "state": {
                 "raw": "/w==",
                 "a/b": ["nan", "-inf"],
@@ -146,7 +159,14 @@ class TestJson:
         assert jsonable.state(self.CHECKPOINT) == jsonable.document(self.CHECKPOINT)["state"]
 
     def test_what_json_knows_has_no_types(self) -> None:
-        plain = Checkpoint(id="x", label="a-b", timestamp="t", git_sha="", trigger="manual", state={"a": [1, 2.5, True, None, "s", {}]})
+        plain = Checkpoint(
+            id="x",
+            label="a-b",
+            timestamp="t",
+            git_sha="",
+            trigger="manual",
+            state={"a": [1, 2.5, True, None, "s", {}]},
+        )
         assert jsonable.document(plain) == {
             "version": 1,
             "id": "x",

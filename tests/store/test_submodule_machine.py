@@ -36,9 +36,15 @@ class SubmoduleMachine(ReturnMachine):
 
     @rule(options=st.sampled_from([(), ("--force",), ("--merge",), ("--rebase",)]))
     def update(self, options: tuple[str, ...]) -> None:
-        self._places[TOP].git("submodule", "--quiet", "update", "--init", "--recursive", *options, ok=())
+        self._places[TOP].git(
+            "submodule", "--quiet", "update", "--init", "--recursive", *options, ok=()
+        )
 
-    @rule(how=st.sampled_from(["add", "add", "add", "foreach", "foreach", "deinit", "delete", "skip", "unskip"]))
+    @rule(
+        how=st.sampled_from(
+            ["add", "add", "add", "foreach", "foreach", "deinit", "delete", "skip", "unskip"]
+        )
+    )
     def handle(self, how: str) -> None:
         top = self._places[TOP]
         if how == "add":
@@ -50,7 +56,14 @@ class SubmoduleMachine(ReturnMachine):
         elif how in ("skip", "unskip"):
             top.skip(LIB, "--skip-worktree" if how == "skip" else "--no-skip-worktree")
         else:
-            top.git("submodule", "--quiet", "foreach", "--recursive", "git stash push --quiet || :", ok=())
+            top.git(
+                "submodule",
+                "--quiet",
+                "foreach",
+                "--recursive",
+                "git stash push --quiet || :",
+                ok=(),
+            )
 
 
 def with_submodules(make_checkout: Callable[..., Checkout]) -> None:
@@ -75,8 +88,19 @@ def with_submodules(make_checkout: Callable[..., Checkout]) -> None:
 @pytest.mark.parametrize("adapter", ["plumbing", "libgit2"])
 @pytest.mark.parametrize("place", ["main", "linked"])
 def test_what_was_there_comes_back(
-    make_checkout: Callable[..., Checkout], tmp_path: Path, request: pytest.FixtureRequest, place: str, adapter: str
+    make_checkout: Callable[..., Checkout],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    place: str,
+    adapter: str,
 ) -> None:
     with_submodules(make_checkout)
     long = bool(request.config.getoption("--long"))
-    run_machine(SubmoduleMachine, (STEPS, LONG_STEPS), place=place, adapter=adapter, scratch=tmp_path, long=long)
+    run_machine(
+        SubmoduleMachine,
+        (STEPS, LONG_STEPS),
+        place=place,
+        adapter=adapter,
+        scratch=tmp_path,
+        long=long,
+    )

@@ -32,7 +32,9 @@ def places(top: Path) -> list[Checkout]:
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_a_kill_at_every_git_call(main_checkout: Checkout, lib: Checkout, inner: Checkout, tmp_path: Path, share: int) -> None:
+def test_a_kill_at_every_git_call(
+    main_checkout: Checkout, lib: Checkout, inner: Checkout, tmp_path: Path, share: int
+) -> None:
     """Each copy is looked at in one of two ways, in turn: the restore is run again, or taken back."""
     dirty(lib, inner)
     with opened(main_checkout) as store:
@@ -71,7 +73,9 @@ def test_a_kill_at_every_git_call(main_checkout: Checkout, lib: Checkout, inner:
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_a_kill_at_every_git_call_of_a_resume(main_checkout: Checkout, lib: Checkout, inner: Checkout, tmp_path: Path, share: int) -> None:
+def test_a_kill_at_every_git_call_of_a_resume(
+    main_checkout: Checkout, lib: Checkout, inner: Checkout, tmp_path: Path, share: int
+) -> None:
     dirty(lib, inner)
     wanted = settled(main_checkout, lib, inner)
     with opened(main_checkout) as store:

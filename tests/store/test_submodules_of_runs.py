@@ -29,7 +29,9 @@ def begin(store: Store) -> tuple[Checkout, Checkout, Checkout]:
 
 
 @pytest.mark.long
-def test_what_it_begins_with(plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
+def test_what_it_begins_with(
+    plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout
+) -> None:
     clean = settled(main_checkout, lib, inner)
     dirty(lib, inner)
     before = settled(main_checkout, lib, inner)
@@ -46,7 +48,9 @@ def test_the_same_checkpoint_serves_each_run(plain: Store, lib: Checkout, inner:
     assert (len(names(lib)), len(names(inner))) == (1, 1)
 
 
-def test_what_is_not_checked_out_stays_so_and_what_lies_there_is_named(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_what_is_not_checked_out_stays_so_and_what_lies_there_is_named(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     main_checkout.git("submodule", "--quiet", "deinit", "--force", "lib")
     top, there, _ = begin(plain)
     assert list(there.path.iterdir()) == []
@@ -68,46 +72,72 @@ def test_a_commit_that_is_not_here(plain: Store, main_checkout: Checkout, lib: C
 
 @pytest.mark.long
 @pytest.mark.parametrize("value", ["none", "all"])
-def test_the_settings_can_switch_it_off(plain: Store, main_checkout: Checkout, lib: Checkout, value: str) -> None:
+def test_the_settings_can_switch_it_off(
+    plain: Store, main_checkout: Checkout, lib: Checkout, value: str
+) -> None:
     main_checkout.git("config", "ckpt.submodules", value)
     _, there, _ = begin(plain)
     assert (there.path / "l").exists() == (value == "all")
 
 
 @pytest.mark.long
-def test_a_checkpoint_that_has_none_is_opened_with_them(plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
+def test_a_checkpoint_that_has_none_is_opened_with_them(
+    plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout
+) -> None:
     """As that of a hook, which waits for nobody."""
     made = plain.record("commit-complete", {}, trigger="post-commit")
     assert made.worktree is None
     clean = settled(main_checkout, lib, inner)
     dirty(lib, inner)
     top = Path(resume(inside(plain), made).path)
-    assert [seen[1:] for seen in settled(*map(Checkout, (top, top / "lib", top / "lib/inner")))] == [seen[1:] for seen in clean]
+    assert [
+        seen[1:] for seen in settled(*map(Checkout, (top, top / "lib", top / "lib/inner")))
+    ] == [seen[1:] for seen in clean]
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("setting", ["transfer.hideRefs", "uploadpack.hideRefs"])
-def test_a_submodule_that_hides_its_refs_from_others(plain: Store, lib: Checkout, inner: Checkout, setting: str) -> None:
+def test_a_submodule_that_hides_its_refs_from_others(
+    plain: Store, lib: Checkout, inner: Checkout, setting: str
+) -> None:
     for one in (lib, inner):
         one.git("config", setting, "refs/checkpoints")
     dirty(lib, inner)
     top = Path(resume(inside(plain), plain.save("a-complete", {})).path)
-    assert [seen[1:] for seen in settled(*map(Checkout, (top / "lib", top / "lib/inner")))] == [seen[1:] for seen in settled(lib, inner)]
+    assert [seen[1:] for seen in settled(*map(Checkout, (top / "lib", top / "lib/inner")))] == [
+        seen[1:] for seen in settled(lib, inner)
+    ]
 
 
-def test_a_run_does_not_go_on_unasked_without_one_that_was_lost(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_a_run_does_not_go_on_unasked_without_one_that_was_lost(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     with Run.start(plain, "build") as run:
-        run.phase("one", lambda: dirty(Checkout(Path(run.path, "lib")), Checkout(Path(run.path, "lib", "inner"))))
+        run.phase(
+            "one",
+            lambda: dirty(
+                Checkout(Path(run.path, "lib")), Checkout(Path(run.path, "lib", "inner"))
+            ),
+        )
         run.pause()
-    main_checkout.git("worktree", "remove", "--force", "--force", run.path)  # with its repositories of submodules
-    with pytest.raises(WorktreeError, match="the submodule lib did not come back: no repository of it is here") as raised:
+    main_checkout.git(
+        "worktree", "remove", "--force", "--force", run.path
+    )  # with its repositories of submodules
+    with pytest.raises(
+        WorktreeError, match="the submodule lib did not come back: no repository of it is here"
+    ) as raised:
         Run.resume(plain, run.id)
-    assert raised.value.hint == f"do that in {run.path}; then, or to go on without: git ckpt resume {run.id}"
+    assert (
+        raised.value.hint
+        == f"do that in {run.path}; then, or to go on without: git ckpt resume {run.id}"
+    )
     with Run.resume(plain, run.id) as again:
         assert list(Path(again.path, "lib").iterdir()) == []
 
 
-def test_nor_where_others_have_gone_on_with_one_of_theirs(plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path) -> None:
+def test_nor_where_others_have_gone_on_with_one_of_theirs(
+    plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path
+) -> None:
     with Run.start(plain, "build") as run:
         run.pause()
     other = Checkout(tmp_path / "other")
@@ -119,16 +149,32 @@ def test_nor_where_others_have_gone_on_with_one_of_theirs(plain: Store, main_che
         with pytest.raises(WorktreeError, match="the submodule lib did not come back"):
             Run.resume(theirs, run.id, trust=True)
         there = Run.resume(theirs, run.id)
-        Checkout(Path(there.path)).git("-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init", "--", "lib")
+        Checkout(Path(there.path)).git(
+            "-c",
+            "protocol.file.allow=always",
+            "submodule",
+            "--quiet",
+            "update",
+            "--init",
+            "--",
+            "lib",
+        )
         there.phase("one", lambda: Path(there.path, "lib", "more").write_text("from there\n"))
         there.phase("two", lambda: Path(there.path, "more").write_text("from there\n"))
         there.close()
     main_checkout.git("fetch", "--quiet", str(other.path), *refs)
-    with pytest.raises(WorktreeError, match="all else came back, but not every submodule: lib") as raised:
+    with pytest.raises(
+        WorktreeError, match="all else came back, but not every submodule: lib"
+    ) as raised:
         Run.resume(plain, run.id, trust=True)
-    assert str(raised.value.hint).endswith(f"in {run.path}; then, or to go on without: git ckpt resume {run.id}")
+    assert str(raised.value.hint).endswith(
+        f"in {run.path}; then, or to go on without: git ckpt resume {run.id}"
+    )
     with Run.resume(plain, run.id) as again:
-        assert (Path(again.path, "more").exists(), Path(again.path, "lib", "more").exists()) == (True, False)
+        assert (Path(again.path, "more").exists(), Path(again.path, "lib", "more").exists()) == (
+            True,
+            False,
+        )
 
 
 def test_what_changed_in_one_since_a_failure_is_not_reset(plain: Store, lib: Checkout) -> None:
@@ -152,7 +198,9 @@ def test_what_changed_in_one_since_a_failure_is_not_reset(plain: Store, lib: Che
     assert found == [(False, False), (False, False), (True, True)]
 
 
-def test_a_phase_that_changes_one_has_changed_files(plain: Store, lib: Checkout, inner: Checkout) -> None:
+def test_a_phase_that_changes_one_has_changed_files(
+    plain: Store, lib: Checkout, inner: Checkout
+) -> None:
     def changed(*names: str) -> bool:
         for name in names:
             Path(run.path, "lib", name).write_text("x\n")

@@ -34,7 +34,9 @@ def work(plain: Store, make_store: MakeStore, lib: Checkout) -> Work:
     return Work(str(first.run), Checkout(Path(path)), newest)
 
 
-def test_its_checkpoints_stay(plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout, work: Work) -> None:
+def test_its_checkpoints_stay(
+    plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout, work: Work
+) -> None:
     theirs = [Checkout(work.worktree.path / name) for name in ("", "lib", "lib/inner")]
     before = [(commit, status, contents) for _, commit, status, contents in settled(*theirs)]
     assert reason_to_stay(inside(plain), work.run) is None
@@ -46,7 +48,9 @@ def test_its_checkpoints_stay(plain: Store, main_checkout: Checkout, lib: Checko
     lib.git("gc", "--quiet", "--prune=now")
     opened = resume(inside(plain), work.newest)
     assert opened.remarks == ()
-    assert [(commit, status, contents) for _, commit, status, contents in settled(*theirs)] == before
+    assert [
+        (commit, status, contents) for _, commit, status, contents in settled(*theirs)
+    ] == before
 
 
 def change(lib: Checkout, _: Checkout) -> None:
@@ -86,7 +90,9 @@ def branch_within(_: Checkout, inner: Checkout) -> None:
         (branch_within, "lone ("),
     ],
 )
-def test_what_nobody_else_has_keeps_it(plain: Store, work: Work, do: Callable[[Checkout, Checkout], None], reason: str) -> None:
+def test_what_nobody_else_has_keeps_it(
+    plain: Store, work: Work, do: Callable[[Checkout, Checkout], None], reason: str
+) -> None:
     do(Checkout(work.worktree.path / "lib"), Checkout(work.worktree.path / "lib" / "inner"))
     said = remove_worktree(inside(plain), work.run)
     assert said is not None

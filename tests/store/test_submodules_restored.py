@@ -42,7 +42,9 @@ def disturb(main: Checkout, lib: Checkout, inner: Checkout) -> None:
     inner.git("reset", "--quiet", "--hard")
 
 
-def test_there_and_back(plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> None:
+def test_there_and_back(
+    plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout
+) -> None:
     dirty(lib, inner)
     before = settled(main_checkout, lib, inner)
     made = plain.save("a-complete", {})
@@ -71,12 +73,18 @@ def test_there_and_back(plain: Store, main_checkout: Checkout, lib: Checkout, in
     assert restore(plain, made).safety is None
 
 
-def test_a_commit_that_only_head_had_is_kept_by_the_safety_checkpoint(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_a_commit_that_only_head_had_is_kept_by_the_safety_checkpoint(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     made = plain.save("a-complete", {})
     lib.git("checkout", "--quiet", "--detach")
     lone = lib.commit("nobody else has it", more="x\n")
     done = restore(plain, made)
-    assert [remark for remark in done.remarks if remark.startswith("HEAD of the submodule lib goes from ")]
+    assert [
+        remark
+        for remark in done.remarks
+        if remark.startswith("HEAD of the submodule lib goes from ")
+    ]
     lib.git("reflog", "expire", "--expire=now", "--all")
     lib.git("gc", "--quiet", "--prune=now")
     restorer.undo(inside(plain))
@@ -93,7 +101,9 @@ def test_only_what_is_asked_for(plain: Store, main_checkout: Checkout, lib: Chec
     assert (lib.path / "l").read_text() == "other\n"
 
 
-def test_what_is_in_the_way_is_said_before_anything_changes(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_what_is_in_the_way_is_said_before_anything_changes(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     lib.write("new", "new\n")
     made = plain.save("a-complete", {})
     (lib.path / "new").unlink()
@@ -115,7 +125,10 @@ def test_one_that_is_gone_comes_back_from_what_git_keeps(
         shutil.rmtree(lib.path)
     else:
         main_checkout.git("submodule", "--quiet", "deinit", "--force", "lib")
-    assert (b"lib" in [path for _, path in changes(restore(plain, made, dry_run=True))], lib.path.exists()) == (True, how != "deleted")
+    assert (
+        b"lib" in [path for _, path in changes(restore(plain, made, dry_run=True))],
+        lib.path.exists(),
+    ) == (True, how != "deleted")
     restore(plain, made)
     main_checkout.git("submodule", "--quiet", "init")
     assert settled(main_checkout, lib, inner) == before
@@ -124,8 +137,14 @@ def test_one_that_is_gone_comes_back_from_what_git_keeps(
 
 def everything(top: Path) -> dict[str, str]:
     """Returns each file and directory of a worktree."""
-    paths = (path for path in top.rglob("*") if not {".git", ".ckpt"} & set(path.relative_to(top).parts[:1]))
-    return {str(path.relative_to(top)): path.read_text() if path.is_file() else "" for path in paths}
+    paths = (
+        path
+        for path in top.rglob("*")
+        if not {".git", ".ckpt"} & set(path.relative_to(top).parts[:1])
+    )
+    return {
+        str(path.relative_to(top)): path.read_text() if path.is_file() else "" for path in paths
+    }
 
 
 def head_of(git_dir: str) -> str:
@@ -133,7 +152,13 @@ def head_of(git_dir: str) -> str:
 
 
 @pytest.fixture(params=["deleted", "deinitialized"])
-def gone(request: pytest.FixtureRequest, plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout) -> Checkpoint:
+def gone(
+    request: pytest.FixtureRequest,
+    plain: Store,
+    main_checkout: Checkout,
+    lib: Checkout,
+    inner: Checkout,
+) -> Checkpoint:
     """A checkpoint of submodules that are not there any more, with work in them; their HEAD has moved since."""
     dirty(lib, inner)
     made = plain.save("a-complete", {})
@@ -145,7 +170,9 @@ def gone(request: pytest.FixtureRequest, plain: Store, main_checkout: Checkout, 
     return made
 
 
-def test_undo_takes_away_what_a_restore_has_checked_out(plain: Store, main_checkout: Checkout, lib: Checkout, gone: Checkpoint) -> None:
+def test_undo_takes_away_what_a_restore_has_checked_out(
+    plain: Store, main_checkout: Checkout, lib: Checkout, gone: Checkpoint
+) -> None:
     git_dir = str(main_checkout.path / ".git" / "modules" / "lib")
     before = everything(main_checkout.path), head_of(git_dir)
     restore(plain, gone)
@@ -154,7 +181,10 @@ def test_undo_takes_away_what_a_restore_has_checked_out(plain: Store, main_check
     looked = restorer.undo(inside(plain), dry_run=True)
     assert ("delete", b"lib") in changes(looked)
     done = restorer.undo(inside(plain))
-    assert (changes(done), everything(main_checkout.path), head_of(git_dir)) == (changes(looked), *before)
+    assert (changes(done), everything(main_checkout.path), head_of(git_dir)) == (
+        changes(looked),
+        *before,
+    )
     restorer.redo(inside(plain))
     assert (everything(main_checkout.path), head_of(git_dir)) == after
     lib.commit("later", l="later\n")
@@ -168,7 +198,12 @@ def test_undo_takes_away_what_a_restore_has_checked_out(plain: Store, main_check
 
 @pytest.mark.parametrize("what", ["lib/x.o", "lib/inner/x.o", "lib/large"])
 def test_undo_leaves_a_submodule_with_something_that_no_checkpoint_holds(
-    plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout, gone: Checkpoint, what: str
+    plain: Store,
+    main_checkout: Checkout,
+    lib: Checkout,
+    inner: Checkout,
+    gone: Checkpoint,
+    what: str,
 ) -> None:
     restore(plain, gone)
     for one in (lib, inner):
@@ -183,15 +218,22 @@ def test_undo_leaves_a_submodule_with_something_that_no_checkpoint_holds(
     assert everything(main_checkout.path) == there
 
 
-def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     made = plain.save("a-complete", {})
     lib.git("update-ref", "-d", f"refs/checkpoints/{named(made)[0]}")
     main_checkout.write("README", "other\n")
     lib.write("l", "other\n")
-    with pytest.raises(_Incomplete, match=f"lib: no repository of it has the checkpoint {named(made)[0]}") as caught:
+    with pytest.raises(
+        _Incomplete, match=f"lib: no repository of it has the checkpoint {named(made)[0]}"
+    ) as caught:
         restore(plain, made)
     assert (caught.value.exit_code, "git ckpt undo" in str(caught.value.hint)) == (14, True)
-    assert ((main_checkout.path / "README").read_text(), (lib.path / "l").read_text()) == ("hello\n", "other\n")
+    assert ((main_checkout.path / "README").read_text(), (lib.path / "l").read_text()) == (
+        "hello\n",
+        "other\n",
+    )
     with pytest.raises(_Incomplete):  # also where there is nothing else to do
         restore(plain, made)
 
@@ -200,7 +242,11 @@ def hint_of(store: Store, made: Checkpoint, message: str) -> str:
     """Returns what is advised where a submodule does not come back."""
     with pytest.raises(_Incomplete, match=message) as caught:
         restore(store, made)
-    back = ", or go back: git ckpt undo" if caught.value.message.startswith("all else came back") else ""
+    back = (
+        ", or go back: git ckpt undo"
+        if caught.value.message.startswith("all else came back")
+        else ""
+    )
     assert str(caught.value.hint).endswith(f"; then run the command again{back}")
     return str(caught.value.hint)
 
@@ -216,14 +262,18 @@ def test_what_is_advised_brings_back_a_checkpoint_that_is_gone(
         lib.git("update-ref", "-d", f"{space}/{named(made)[0]}")
     lib.git("checkout", "--quiet", "l")
     hint = hint_of(plain, made, "no repository of it has the checkpoint")
-    words = shlex.split(hint.partition(": ")[2].partition(";")[0].replace("CLONE", str(tmp_path / "CLONE")))
+    words = shlex.split(
+        hint.partition(": ")[2].partition(";")[0].replace("CLONE", str(tmp_path / "CLONE"))
+    )
     main_checkout.git(*words[1:])
     restore(plain, made)
     assert (lib.path / "l").read_text() == "work\n"
 
 
 @pytest.mark.parametrize("what", ["file", "commit"])
-def test_what_is_advised_finds_what_is_missing(plain: Store, make_store: MakeStore, lib: Checkout, what: str) -> None:
+def test_what_is_advised_finds_what_is_missing(
+    plain: Store, make_store: MakeStore, lib: Checkout, what: str
+) -> None:
     commit = lib.commit("second", l="second\n")
     lib.write("l", "work\n")
     made = plain.save("a-complete", {})
@@ -239,7 +289,9 @@ def test_what_is_advised_finds_what_is_missing(plain: Store, make_store: MakeSto
 
 
 @pytest.mark.parametrize("path", ["lib", "lib/inner"])
-def test_one_that_is_none_any_more_fails_though_all_else_is_there(plain: Store, lib: Checkout, inner: Checkout, path: str) -> None:
+def test_one_that_is_none_any_more_fails_though_all_else_is_there(
+    plain: Store, lib: Checkout, inner: Checkout, path: str
+) -> None:
     """As it was captured, so that there is nothing to undo: an earlier restore would be taken back."""
     made = plain.save("a-complete", {})
     broken = lib if path == "lib" else inner
@@ -250,7 +302,11 @@ def test_one_that_is_none_any_more_fails_though_all_else_is_there(plain: Store, 
     assert caught.value.message.startswith(
         f"all else is as it was captured, but not every submodule: {where}something else is in its place"
     )
-    advice = "move it away: lib; then run" if path == "lib" else "after cd lib: move it away: inner; then, back here, run"
+    advice = (
+        "move it away: lib; then run"
+        if path == "lib"
+        else "after cd lib: move it away: inner; then, back here, run"
+    )
     assert caught.value.hint == f"{advice} the command again"
     looked = restore(plain, made, dry_run=True)
     assert [each.partition(", and not the checkpoint")[0] for each in looked.remarks] == [
@@ -285,18 +341,29 @@ def test_one_in_whose_place_is_a_file(plain: Store, main_checkout: Checkout, lib
         restore(plain, made)
 
 
-def test_the_settings_can_switch_it_off(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_the_settings_can_switch_it_off(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     made = plain.save("a-complete", {})
     lib.write("l", "other\n")
     main_checkout.git("config", "ckpt.submodules", "none")
     assert (restore(plain, made).safety, (lib.path / "l").read_text()) == (None, "other\n")
 
 
-@pytest.mark.parametrize(("path", "reason"), [("link/lib", "something else is in its place"), ("fresh/lib", "no submodule in the files")])
-def test_a_path_that_somebody_made_up(plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path, path: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("link/lib", "something else is in its place"), ("fresh/lib", "no submodule in the files")],
+)
+def test_a_path_that_somebody_made_up(
+    plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path, path: str, reason: str
+) -> None:
     made = plain.save("a-complete", {})
     document = plain.raw(made.id).replace(b'path = "lib"', f'path = "{path}"'.encode())
-    main_checkout.git("update-ref", f"refs/checkpoints/{made.id}", main_checkout.git("hash-object", "-w", "--stdin", data=document))
+    main_checkout.git(
+        "update-ref",
+        f"refs/checkpoints/{made.id}",
+        main_checkout.git("hash-object", "-w", "--stdin", data=document),
+    )
     (main_checkout.path / ".git/ckpt" / roster.FILE).unlink()  # as if it was fetched
     (tmp_path / "elsewhere").mkdir()
     (main_checkout.path / "link").symlink_to(tmp_path / "elsewhere")
@@ -304,10 +371,15 @@ def test_a_path_that_somebody_made_up(plain: Store, main_checkout: Checkout, lib
     shutil.rmtree(lib.path)
     with pytest.raises(_Incomplete, match=reason):
         restore(plain, plain.read(made.id))
-    assert (list((tmp_path / "elsewhere").iterdir()), (main_checkout.path / "fresh").exists()) == ([], False)
+    assert (list((tmp_path / "elsewhere").iterdir()), (main_checkout.path / "fresh").exists()) == (
+        [],
+        False,
+    )
 
 
-def test_a_removal_reaches_what_is_not_checked_out(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_a_removal_reaches_what_is_not_checked_out(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     made = plain.save("a-complete", {})
     git_dir = lib.git("rev-parse", "--absolute-git-dir")
     shutil.rmtree(lib.path)
@@ -316,7 +388,9 @@ def test_a_removal_reaches_what_is_not_checked_out(plain: Store, main_checkout: 
     assert names(Checkout(Path(git_dir))) == []
 
 
-def test_one_that_the_branch_here_does_not_have(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_one_that_the_branch_here_does_not_have(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     """Git leaves its files there, in a repository of which the index knows nothing: they are in the safety checkpoint."""
     main_checkout.git("branch", "without", "HEAD~1")
     lib.write("l", "changed\n")
@@ -335,7 +409,9 @@ def test_one_that_the_branch_here_does_not_have(plain: Store, main_checkout: Che
     assert settled(main_checkout, lib) == after
 
 
-def test_a_repository_in_its_place_that_has_nothing_to_do_with_it(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_a_repository_in_its_place_that_has_nothing_to_do_with_it(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     made = plain.save("a-complete", {})
     shutil.rmtree(lib.path)
     main_checkout.git("init", "--quiet", "lib")
@@ -359,7 +435,9 @@ def test_one_that_there_was_not_stays_and_that_is_said(
     assert (main_checkout.path / "lib/l").exists()
 
 
-def test_its_empty_directory_stays_where_a_sparse_checkout_had_none(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_its_empty_directory_stays_where_a_sparse_checkout_had_none(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     main_checkout.git("submodule", "--quiet", "deinit", "--force", "lib")
     main_checkout.git("sparse-checkout", "set", "--no-cone", "/README")
     made = plain.save("a-complete", {})
@@ -370,7 +448,9 @@ def test_its_empty_directory_stays_where_a_sparse_checkout_had_none(plain: Store
 
 
 @pytest.mark.parametrize("is_changed", [False, True])
-def test_one_that_is_made_again_where_its_repository_is_sparse_by_now(plain: Store, lib: Checkout, *, is_changed: bool) -> None:
+def test_one_that_is_made_again_where_its_repository_is_sparse_by_now(
+    plain: Store, lib: Checkout, *, is_changed: bool
+) -> None:
     """Its repository has kept the patterns: they decide, as when git makes it again; what the entry does not hold comes all the same."""
     lib.commit("one more", more="more\n")
     if is_changed:
@@ -425,7 +505,12 @@ def test_renamed_submodule_goes_back_with_restore_and_undo(
     (lib.path / "x.o").unlink()
     assert settled(lib, inner) == wanted
     lib.write("x.o", "built\n")
-    assert {entry.name for entry in main_checkout.path.iterdir()} == {".git", ".gitmodules", "README", "lib"}
+    assert {entry.name for entry in main_checkout.path.iterdir()} == {
+        ".git",
+        ".gitmodules",
+        "README",
+        "lib",
+    }
     main_checkout.git("submodule", "--quiet", "status", "--recursive")
     restorer.undo(inside(plain))
     assert settled(main_checkout, vendor, deep) == before
@@ -437,7 +522,9 @@ def test_renamed_submodule_goes_back_with_restore_and_undo(
     main_checkout.git("submodule", "--quiet", "status", "--recursive")
 
 
-def test_renamed_submodule_stays_where_paths_do_not_name_it(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_renamed_submodule_stays_where_paths_do_not_name_it(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     lib.write("l", "work\n")
     made = plain.save("a-complete", {})
     lib.git("reset", "--quiet", "--hard")
@@ -453,7 +540,9 @@ def test_renamed_submodule_stays_where_paths_do_not_name_it(plain: Store, main_c
     assert main_checkout.git("status", "--porcelain") == ""
 
 
-def test_undo_where_git_has_checked_a_submodule_out_twice(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+def test_undo_where_git_has_checked_a_submodule_out_twice(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
     """`git submodule update` lets two places share one repository, which knows the last one."""
     lib.write("l", "work\n")
     made = plain.save("a-complete", {})

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import AmbiguousError, Extras, NotFoundError, Pipelines, Run, Store, Untrusted, UsageError
+from gitckpt import (
+    AmbiguousError,
+    Extras,
+    NotFoundError,
+    Pipelines,
+    Run,
+    Store,
+    Untrusted,
+    UsageError,
+)
 from tests.conftest import Checkout
 from tests.store.conftest import THREE
 
@@ -19,7 +28,15 @@ def fetched(plain: Store, main_checkout: Checkout, tmp_path: Path) -> Store:
         run.phase("one", lambda: 1)
     clone = tmp_path / "clone"
     main_checkout.git("clone", "--quiet", ".", str(clone))
-    main_checkout.git("-C", str(clone), "fetch", "--quiet", "origin", "refs/checkpoints/*:refs/checkpoints/*", "refs/ckpt/*:refs/ckpt/*")
+    main_checkout.git(
+        "-C",
+        str(clone),
+        "fetch",
+        "--quiet",
+        "origin",
+        "refs/checkpoints/*:refs/checkpoints/*",
+        "refs/ckpt/*:refs/ckpt/*",
+    )
     return Store.open(clone, adapter="plumbing")
 
 
@@ -41,7 +58,9 @@ def test_a_head_that_lags_is_moved_up(plain: Store, main_checkout: Checkout) -> 
     second = plain.record("more", run=first.run)
     main_checkout.git("update-ref", ref, before)
     assert plain.newest(str(first.run)).id == second.id
-    assert main_checkout.git("rev-parse", ref) == main_checkout.git("rev-parse", f"refs/checkpoints/{second.id}")
+    assert main_checkout.git("rev-parse", ref) == main_checkout.git(
+        "rev-parse", f"refs/checkpoints/{second.id}"
+    )
 
 
 def test_a_run_is_meant_or_a_checkpoint(plain: Store) -> None:
@@ -50,7 +69,12 @@ def test_a_run_is_meant_or_a_checkpoint(plain: Store) -> None:
     for text in (first.id, first.id[:8], "latest", "HEAD", "nothing"):
         assert plain.run_named(text) is None
     assert plain.run_named(str(first.run)) == first.run
-    assert plain.run_named(str(second.run)[:-1] if str(second.run)[:-1] != first.run else str(second.run)) == second.run
+    assert (
+        plain.run_named(
+            str(second.run)[:-1] if str(second.run)[:-1] != first.run else str(second.run)
+        )
+        == second.run
+    )
     with pytest.raises(AmbiguousError) as several:
         plain.run_named(str(first.run)[:10])
     assert set(several.value.candidates) == {first.run, second.run}
@@ -104,7 +128,11 @@ def test_what_git_cannot_hold(plain: Store, main_checkout: Checkout) -> None:
     os.chmod(main_checkout.path / "key", 0o600)
     os.makedirs(main_checkout.path / "void/deep")
     saved = plain.save("plan")
-    assert plain.extras(saved) == plain.extras(saved.id) == Extras([b"d/mixed.txt"], [b"void/deep"], {b"key": 0o600})
+    assert (
+        plain.extras(saved)
+        == plain.extras(saved.id)
+        == Extras([b"d/mixed.txt"], [b"void/deep"], {b"key": 0o600})
+    )
 
 
 def test_of_a_record_without_files_there_is_nothing_besides(plain: Store) -> None:
@@ -112,12 +140,16 @@ def test_of_a_record_without_files_there_is_nothing_besides(plain: Store) -> Non
     assert plain.masked(plain.record("plan")) == []
 
 
-def test_what_was_masked_beside_the_worktree(plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_masked_beside_the_worktree(
+    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(main_checkout.path)
     main_checkout.write("task.md", "use ghp_" + "aB3dE5fG7hI9jK1lM2nO4pQ6rS8tU0vW1xY2" + "\n")
     main_checkout.write("other.md", "nothing\n")
     names = 'inputs = { task = "", other = "" }\nfiles = ["task", "other"]\n'
-    main_checkout.write("gitckpt.toml", f'[pipelines.ci]\n{names}phases = [{{ name = "one", run = "true" }}]\n')
+    main_checkout.write(
+        "gitckpt.toml", f'[pipelines.ci]\n{names}phases = [{{ name = "one", run = "true" }}]\n'
+    )
     newest = plain.find(Pipelines(plain).run("ci", {"task": "task.md", "other": "other.md"}).run)
     assert set(plain.beside(newest)) >= {"input/task", "input/other"}
     assert plain.masked(newest) == ["input/task"]
@@ -139,7 +171,9 @@ def test_links_of_a_tag_and_of_a_commit_that_is_gone(plain: Store, main_checkout
     main_checkout.git("tag", "--annotate", "--message", "v1", "v1")
     tag = main_checkout.git("rev-parse", "v1")
     assert tag != gone
-    assert [[each.id for each in plain.links(name)] for name in ("HEAD", gone, "v1", tag)] == [[saved.id]] * 4
+    assert [[each.id for each in plain.links(name)] for name in ("HEAD", gone, "v1", tag)] == [
+        [saved.id]
+    ] * 4
     main_checkout.git("tag", "--delete", "v1")
     main_checkout.git("reset", "--quiet", "--hard", "HEAD~1")
     ref = main_checkout.git("for-each-ref", "--format=%(refname)", "--points-at", gone, "refs/keep")

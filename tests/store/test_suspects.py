@@ -91,7 +91,9 @@ def test_what_a_filter_hides_is_no_suspect(plain: Store, main_checkout: Checkout
 
 
 @pytest.mark.parametrize("obstacle", ["secret-key", "settled-secrets"])
-def test_what_cannot_be_kept_about_suspects_keeps_nobody_from_a_checkpoint(plain: Store, main_checkout: Checkout, obstacle: str) -> None:
+def test_what_cannot_be_kept_about_suspects_keeps_nobody_from_a_checkpoint(
+    plain: Store, main_checkout: Checkout, obstacle: str
+) -> None:
     (main_checkout.path / ".git/ckpt" / obstacle).mkdir(parents=True)
     main_checkout.write("config.py", f"y = '{TOKEN}'\n")
     made = plain.save("a-complete")
@@ -106,7 +108,10 @@ def test_a_file_with_a_secret_is_captured_and_named(plain: Store, main_checkout:
     assert made.worktree is not None
     [suspect] = made.worktree.suspects
     assert (suspect.path, suspect.rule, suspect.line) == ("config.py", "github-pat", 2)
-    assert main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/config.py") == f"x = 1\ny = '{TOKEN}'"
+    assert (
+        main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/config.py")
+        == f"x = 1\ny = '{TOKEN}'"
+    )
     assert TOKEN not in main_checkout.git("cat-file", "blob", f"refs/checkpoints/{made.id}")
     read = plain.read(made.id)
     assert read.worktree == made.worktree
@@ -136,10 +141,16 @@ def test_a_settled_one_is_named_no_more(plain: Store, main_checkout: Checkout, h
     after = plain.save("b-complete")
     assert after.worktree is not None
     left = [(suspect.path, suspect.rule) for suspect in after.worktree.suspects]
-    assert left == ([("b.py", "github-pat"), ("b.py", "gitlab-pat")] if how == "path" else [("b.py", "gitlab-pat")])
+    assert left == (
+        [("b.py", "github-pat"), ("b.py", "gitlab-pat")]
+        if how == "path"
+        else [("b.py", "gitlab-pat")]
+    )
 
 
-def test_a_digest_is_of_this_clone_and_its_key_for_nobody_else(plain: Store, main_checkout: Checkout) -> None:
+def test_a_digest_is_of_this_clone_and_its_key_for_nobody_else(
+    plain: Store, main_checkout: Checkout
+) -> None:
     repository = inside(plain).repository
     one = Settled(repository).digest(b"hunter2")
     assert Settled(repository).digest(b"hunter2") == one
@@ -149,7 +160,9 @@ def test_a_digest_is_of_this_clone_and_its_key_for_nobody_else(plain: Store, mai
     assert Settled(repository).digest(b"hunter2") != one
 
 
-def test_a_key_that_a_power_cut_has_emptied_is_made_anew(plain: Store, main_checkout: Checkout) -> None:
+def test_a_key_that_a_power_cut_has_emptied_is_made_anew(
+    plain: Store, main_checkout: Checkout
+) -> None:
     """By an empty one, whoever is pushed to could try passwords on a digest."""
     key = main_checkout.main / ".git/ckpt/secret-key"
     key.parent.mkdir(exist_ok=True)

@@ -34,7 +34,9 @@ def reasons(store: Store, rules: Policy = ALL_AGES, *, dry_run: bool = False) ->
     return {int(entry.id[:8], 16): decision.reason for entry, decision in found if decision.expires}
 
 
-def agent_saves(store: Store, checkout: Checkout, clock: Clock, *instants: int, path: str = "work") -> None:
+def agent_saves(
+    store: Store, checkout: Checkout, clock: Clock, *instants: int, path: str = "work"
+) -> None:
     """An agent writes over a file and saves, at each of some instants."""
     for number, instant in enumerate(instants):
         clock.instant = instant
@@ -43,7 +45,9 @@ def agent_saves(store: Store, checkout: Checkout, clock: Clock, *instants: int, 
 
 
 def test_an_hour_then_a_day(store: Store, checkout: Checkout, clock: Clock) -> None:
-    agent_saves(store, checkout, clock, *(NOON + minutes * MINUTE for minutes in (1, 2, 59, 60, 61, 300)))
+    agent_saves(
+        store, checkout, clock, *(NOON + minutes * MINUTE for minutes in (1, 2, 59, 60, 61, 300))
+    )
     clock.instant = NOON + 20 * HOUR
     assert reasons(store) == {}
     clock.instant = NOON + DAY + 30 * MINUTE
@@ -79,7 +83,9 @@ def test_the_newest_stay(plain: Store, main_checkout: Checkout, clock: Clock) ->
     assert sorted(reasons(plain, Policy(keep_last=3))) == [1, 2]
 
 
-def test_what_people_saved_stays_and_stands_for_nothing(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_what_people_saved_stays_and_stands_for_nothing(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     agent_saves(plain, main_checkout, clock, NOON)
     clock.instant = NOON + MINUTE
     plain.save("mine-complete")
@@ -111,7 +117,9 @@ def test_a_file_that_no_later_one_has(store: Store, checkout: Checkout, clock: C
     assert (checkout.path / "notes").read_text() == "somebody's\n"
 
 
-def test_a_change_that_was_taken_back_stays(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_a_change_that_was_taken_back_stays(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     main_checkout.commit("tracked", tracked="1\n")
     agent_saves(plain, main_checkout, clock, NOON, path="tracked")
     main_checkout.git("rm", "--quiet", "--force", "tracked")
@@ -120,7 +128,9 @@ def test_a_change_that_was_taken_back_stays(plain: Store, main_checkout: Checkou
     assert reasons(plain) == {}
 
 
-def test_a_change_that_was_put_back_stays(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_a_change_that_was_put_back_stays(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     """The file is there in later ones, as committed: what the agent had made of it is not."""
     main_checkout.commit("tracked", tracked="1\n")
     agent_saves(plain, main_checkout, clock, NOON, NOON + 1, path="tracked")
@@ -130,7 +140,9 @@ def test_a_change_that_was_put_back_stays(plain: Store, main_checkout: Checkout,
     assert sorted(reasons(plain)) == [1, 3]
 
 
-def test_a_mode_that_was_put_back_stays(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_a_mode_that_was_put_back_stays(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     clock.instant = NOON
     (main_checkout.path / "README").chmod(0o755)
     plain.save("turn-complete", agent="claude")
@@ -153,7 +165,9 @@ def test_without_a_branch_another_version_may_be_of_another_worktree(
     assert sorted(reasons(plain)) == [1]
 
 
-def test_a_file_that_was_committed_since(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_a_file_that_was_committed_since(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     agent_saves(plain, main_checkout, clock, NOON)
     main_checkout.git("add", ".")
     main_checkout.commit("work")
@@ -162,7 +176,9 @@ def test_a_file_that_was_committed_since(plain: Store, main_checkout: Checkout, 
     assert sorted(reasons(plain)) == [1]
 
 
-def test_a_commit_that_nothing_else_holds(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_a_commit_that_nothing_else_holds(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     clock.instant = NOON
     main_checkout.commit("on its own", alone="1\n")
     plain.record("commit-complete", trigger="post-commit")  # 1: its commit goes, and is not amended
@@ -181,13 +197,19 @@ def test_a_commit_that_nothing_else_holds(plain: Store, main_checkout: Checkout,
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ["commit", "document", "annotated"])
-def test_what_is_tagged_stays(plain: Store, main_checkout: Checkout, clock: Clock, what: str) -> None:
+def test_what_is_tagged_stays(
+    plain: Store, main_checkout: Checkout, clock: Clock, what: str
+) -> None:
     clock.instant = NOON
     main_checkout.commit("one", one="1")
     plain.record("commit-complete", trigger="post-commit")
     main_checkout.commit("two", two="2")
     plain.record("commit-complete", trigger="post-commit")
-    options = {"commit": ["v1", "HEAD^"], "document": ["v1", layout.CHECKPOINTS + nth(1)], "annotated": ["-m", "x", "v1", "HEAD^"]}[what]
+    options = {
+        "commit": ["v1", "HEAD^"],
+        "document": ["v1", layout.CHECKPOINTS + nth(1)],
+        "annotated": ["-m", "x", "v1", "HEAD^"],
+    }[what]
     main_checkout.git("tag", *options)
     clock.instant = NOON + 2 * DAY
     assert reasons(plain) == {}
@@ -205,14 +227,18 @@ def test_of_another_branch(plain: Store, main_checkout: Checkout, clock: Clock) 
     assert reasons(plain) == {}
 
 
-def test_what_a_run_was_forked_from_stays(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_what_a_run_was_forked_from_stays(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     agent_saves(plain, main_checkout, clock, NOON, NOON + 1, NOON + 2)
     plain.record("run-started", start="it", forked_from=nth(1))
     clock.instant = NOON + 2 * DAY
     assert sorted(reasons(plain)) == [2]
 
 
-def test_what_a_worktree_was_made_from_stays(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_what_a_worktree_was_made_from_stays(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     agent_saves(plain, main_checkout, clock, NOON, NOON + 1, NOON + 2)
     plain.resume(nth(1))
     clock.instant = NOON + 2 * DAY
@@ -237,10 +263,14 @@ def fetch_forged(checkout: Checkout, store: Store, change: Callable[[str], str])
     checkout.git("update-ref", layout.CHECKPOINTS + nth(99), oid)
 
 
-def test_what_was_fetched_stands_for_nothing_of_ours(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_what_was_fetched_stands_for_nothing_of_ours(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     agent_saves(plain, main_checkout, clock, NOON)
     stamp = times.to_text(NOON)
-    fetch_forged(main_checkout, plain, lambda text: text.replace(stamp, times.to_text(NOON + MINUTE)))
+    fetch_forged(
+        main_checkout, plain, lambda text: text.replace(stamp, times.to_text(NOON + MINUTE))
+    )
     clock.instant = NOON + 2 * DAY
     assert reasons(plain) == {}
     assert len(plain.list()) == 2
@@ -249,15 +279,23 @@ def test_what_was_fetched_stands_for_nothing_of_ours(plain: Store, main_checkout
     assert sorted(reasons(plain)) == [1]
 
 
-def test_a_fetched_one_of_a_hook_stands_for_nothing_of_ours(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_a_fetched_one_of_a_hook_stands_for_nothing_of_ours(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     clock.instant = NOON
     plain.record("commit-complete", trigger="post-commit")
-    fetch_forged(main_checkout, plain, lambda text: text.replace(times.to_text(NOON), times.to_text(NOON + MINUTE)))
+    fetch_forged(
+        main_checkout,
+        plain,
+        lambda text: text.replace(times.to_text(NOON), times.to_text(NOON + MINUTE)),
+    )
     clock.instant = NOON + 9 * DAY
     assert reasons(plain) == {}
 
 
-def test_what_is_not_known_to_be_ours_stays(plain: Store, main_checkout: Checkout, clock: Clock, make_store: MakeStore) -> None:
+def test_what_is_not_known_to_be_ours_stays(
+    plain: Store, main_checkout: Checkout, clock: Clock, make_store: MakeStore
+) -> None:
     agent_saves(plain, main_checkout, clock, NOON, NOON + 1)
     plain.write_notes()
     os.unlink(main_checkout.path / ".git/ckpt" / roster.FILE)
@@ -265,7 +303,9 @@ def test_what_is_not_known_to_be_ours_stays(plain: Store, main_checkout: Checkou
     assert reasons(plain) == {}
 
 
-def test_files_that_cannot_be_read_are_nowhere_else(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_files_that_cannot_be_read_are_nowhere_else(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     agent_saves(plain, main_checkout, clock, NOON, NOON + 1)
     tree = plain.read(nth(1)).tree
     clock.instant = NOON + 2 * DAY
@@ -290,11 +330,16 @@ def test_a_pipe_in_its_place(plain: Store, main_checkout: Checkout, clock: Clock
     os.mkfifo(path)
     agent_saves(plain, main_checkout, clock, NOON + DAY)
     plain.write_notes()
-    assert (set(Roster.read(inside(plain).repository)), (main_checkout.path / ".git/ckpt/links").read_text()) == (set(), "")
+    assert (
+        set(Roster.read(inside(plain).repository)),
+        (main_checkout.path / ".git/ckpt/links").read_text(),
+    ) == (set(), "")
 
 
 @pytest.mark.long
-def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
+def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
+    plain: Store, main_checkout: Checkout, clock: Clock
+) -> None:
     """What is chosen by the index equals what the rules say of all that there is."""
     chance = random.Random(20270120)
     for _ in range(60):
@@ -304,27 +349,60 @@ def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(plain: Store, m
     clock.instant = NOON + 61 * DAY
     everything = list(plain.list())
     for _ in range(40):
-        ages = {name: chance.randrange(60) * DAY for name in ("older_than", "rewritten_older_than", "safety_older_than")}
-        numbers = {name: chance.choice([0, 1, 5, 100]) for name in ("keep_last", "safety_keep_last")}
-        rules = Policy(**ages, **numbers, hourly_after=400 * DAY, daily_after=400 * DAY, everything=chance.random() < 0.3)
+        ages = {
+            name: chance.randrange(60) * DAY
+            for name in ("older_than", "rewritten_older_than", "safety_older_than")
+        }
+        numbers = {
+            name: chance.choice([0, 1, 5, 100]) for name in ("keep_last", "safety_keep_last")
+        }
+        rules = Policy(
+            **ages,
+            **numbers,
+            hourly_after=400 * DAY,
+            daily_after=400 * DAY,
+            everything=chance.random() < 0.3,
+        )
         candidates = [
-            Candidate(each.id, each.time, each.trigger, each.run, rewritten=False, agent=each.agent is not None) for each in everything
+            Candidate(
+                each.id,
+                each.time,
+                each.trigger,
+                each.run,
+                rewritten=False,
+                agent=each.agent is not None,
+            )
+            for each in everything
         ]
         decided = policy.apply(candidates, rules, newest(candidates, rules), now=clock.instant)
-        assert [entry.id for entry, _ in plain.expire(rules, dry_run=True).checkpoints] == [each.id for each in decided if each.expires]
+        assert [entry.id for entry, _ in plain.expire(rules, dry_run=True).checkpoints] == [
+            each.id for each in decided if each.expires
+        ]
 
 
 @pytest.mark.parametrize(
     ("who", "cure"),
     [
-        ("agent", "git ckpt expire, with shorter ages in [retention] of gitckpt.toml if that leaves too many"),
-        ("person", "git ckpt expire --all --older-than 90d --dry-run, and without --dry-run if that is meant"),
+        (
+            "agent",
+            "git ckpt expire, with shorter ages in [retention] of gitckpt.toml if that leaves too many",
+        ),
+        (
+            "person",
+            "git ckpt expire --all --older-than 90d --dry-run, and without --dry-run if that is meant",
+        ),
         ("run", "git ckpt runs, and of those that nobody needs: git ckpt remove RUN"),
     ],
 )
-def test_the_doctor_says_what_many_cost(plain: Store, monkeypatch: pytest.MonkeyPatch, who: str, cure: str) -> None:
+def test_the_doctor_says_what_many_cost(
+    plain: Store, monkeypatch: pytest.MonkeyPatch, who: str, cure: str
+) -> None:
     def many() -> list[tuple[str, str | None]]:
-        return [(one.sentence, one.cure) for one in doctor.diagnose(inside(plain)).findings if one.code == "many-checkpoints"]
+        return [
+            (one.sentence, one.cure)
+            for one in doctor.diagnose(inside(plain)).findings
+            if one.code == "many-checkpoints"
+        ]
 
     run = plain.record("a-started", start="it").run if who == "run" else None
     for _ in range(2):
@@ -342,7 +420,9 @@ def test_the_doctor_says_what_many_cost(plain: Store, monkeypatch: pytest.Monkey
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_thinned_is_in_a_later_one_whatever_was_done(plain: Store, main_checkout: Checkout, clock: Clock, seed: int) -> None:
+def test_what_is_thinned_is_in_a_later_one_whatever_was_done(
+    plain: Store, main_checkout: Checkout, clock: Clock, seed: int
+) -> None:
     """Agents, hooks and people at work at random; then time passes, and each file of what goes is looked for in what stays."""
     chance = random.Random(seed)
     clock.instant = NOON
@@ -357,7 +437,11 @@ def test_what_is_thinned_is_in_a_later_one_whatever_was_done(plain: Store, main_
         elif deed == 4:
             path.unlink(missing_ok=True)
         elif deed == 5:
-            main_checkout.git("checkout", "--quiet", *(["--detach"] if chance.random() < 0.3 else ["-B", chance.choice("abc")]))
+            main_checkout.git(
+                "checkout",
+                "--quiet",
+                *(["--detach"] if chance.random() < 0.3 else ["-B", chance.choice("abc")]),
+            )
         else:
             main_checkout.git("add", "--all")
             amend = ["--amend"] if chance.random() < 0.3 else []
@@ -374,20 +458,30 @@ def test_what_is_thinned_is_in_a_later_one_whatever_was_done(plain: Store, main_
     held = {entry.id: (files(entry), files(replace(entry, tree=None))) for entry in before}
     for days in (2, 9):
         clock.instant = NOON + days * DAY
-        gone = plain.expire(Policy(keep_last=0, older_than=400 * DAY, rewritten_older_than=400 * DAY)).checkpoints
+        gone = plain.expire(
+            Policy(keep_last=0, older_than=400 * DAY, rewritten_older_than=400 * DAY)
+        ).checkpoints
         staying = {entry.id for entry in plain.list()}
         commits = {entry.git_sha for entry in before if entry.id in staying}
         reached = main_checkout.git("rev-list", "--branches", *commits).split()
         for entry, _ in gone:
             assert entry.agent is not None or entry.trigger == POST_COMMIT
-            later = [one for one in before if one.id in staying and one.branch == entry.branch and one.time > entry.time]
+            later = [
+                one
+                for one in before
+                if one.id in staying and one.branch == entry.branch and one.time > entry.time
+            ]
             kept = entry.git_sha in reached
             own, committed = held[entry.id]
-            wanted = {path for path, blob in own.items() if not (kept and committed.get(path) == blob)}
+            wanted = {
+                path for path, blob in own.items() if not (kept and committed.get(path) == blob)
+            }
 
             def has(one: Entry, path: str) -> bool:
                 then = held[one.id][0].get(path)
-                return then is not None and (then == own[path] or (one.branch is not None and then != committed.get(path)))  # noqa: B023
+                return then is not None and (
+                    then == own[path] or (one.branch is not None and then != committed.get(path))
+                )  # noqa: B023
 
             assert later
             assert any(all(has(one, path) for path in wanted) for one in later), (entry, wanted)

@@ -30,7 +30,9 @@ def all_at_once(path: str, adapter: str) -> tuple[list[str], list[str]]:
         begin = threading.Barrier(10)
 
         def extend() -> None:
-            recorded.update(store.record("a-complete", {"n": number}, run=run).id for number in range(ROUNDS))
+            recorded.update(
+                store.record("a-complete", {"n": number}, run=run).id for number in range(ROUNDS)
+            )
 
         def save() -> None:
             for number in range(ROUNDS):
@@ -79,11 +81,21 @@ def test_threads_share_a_store(checkout: Checkout, adapter: str) -> None:
     assert sorted(name for lines in notes(checkout).values() for name in lines) == sorted(there)
 
 
-def test_a_change_may_use_the_store_itself(make_store: MakeStore, main_checkout: Checkout, adapter: str) -> None:
+def test_a_change_may_use_the_store_itself(
+    make_store: MakeStore, main_checkout: Checkout, adapter: str
+) -> None:
     store = make_store(main_checkout, adapter)
     first = store.record("a-complete", {"n": 1}, start="nested")
 
     def change(before: dict[str, object]) -> dict[str, object]:
-        return {**before, "seen": store.read(first.id).state["n"], "links": len(store.links(first.git_sha))}
+        return {
+            **before,
+            "seen": store.read(first.id).state["n"],
+            "links": len(store.links(first.git_sha)),
+        }
 
-    assert inside(store).record("b-complete", run=first.run, change=change).state == {"n": 1, "seen": 1, "links": 1}
+    assert inside(store).record("b-complete", run=first.run, change=change).state == {
+        "n": 1,
+        "seen": 1,
+        "links": 1,
+    }

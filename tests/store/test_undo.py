@@ -44,11 +44,18 @@ class Desk:
     def steps(self) -> tuple[list[str], list[str]]:
         """Returns the text of the file at each step: back from here, and forward from here."""
         found = self.store.undo_steps()
-        return tuple([self._text(step.checkpoint.id) for step in found if step.kind == kind] for kind in ("undo", "redo"))  # type: ignore[return-value]
+        return tuple(
+            [self._text(step.checkpoint.id) for step in found if step.kind == kind]
+            for kind in ("undo", "redo")
+        )  # type: ignore[return-value]
 
     def _text(self, checkpoint: str) -> str:
         entry = self.store.read(checkpoint)
-        return self.checkout.git("cat-file", "blob", f"{entry.tree}:files/README" if entry.tree else f"{entry.git_sha}:README")
+        return self.checkout.git(
+            "cat-file",
+            "blob",
+            f"{entry.tree}:files/README" if entry.tree else f"{entry.git_sha}:README",
+        )
 
     def safeties(self) -> list[str]:
         return [entry.id for entry in self.store.list() if entry.trigger == SAFETY]
@@ -76,7 +83,10 @@ class TestBackAndForth:
         assert three.steps() == ([], ["one", "two"])
         with pytest.raises(NotFoundError) as caught:
             three.store.undo()
-        assert (caught.value.message, caught.value.hint) == ("there is nothing further back", "go forward again: git ckpt redo")
+        assert (caught.value.message, caught.value.hint) == (
+            "there is nothing further back",
+            "go forward again: git ckpt redo",
+        )
         assert [three.redo(), three.redo()] == ["one", "two"]
         with pytest.raises(NotFoundError) as caught:
             three.store.redo()
@@ -85,13 +95,22 @@ class TestBackAndForth:
             "see the steps: git ckpt undo --list",
         )
         assert three.steps() == (["one", "first"], [])
-        assert [three.undo(), three.undo(), three.redo(), three.undo()] == ["one", "first", "one", "first"]
+        assert [three.undo(), three.undo(), three.redo(), three.undo()] == [
+            "one",
+            "first",
+            "one",
+            "first",
+        ]
         assert len(three.safeties()) == 10
 
     def test_each_step_is_a_checkpoint_of_what_was_there(self, three: Desk) -> None:
         done = three.store.undo()
         made = three.store.read(str(done.safety))
-        assert (three._text(made.id), made.trigger, dict(made.state)["before"]) == ("two", SAFETY, three.safeties()[1])
+        assert (three._text(made.id), made.trigger, dict(made.state)["before"]) == (
+            "two",
+            SAFETY,
+            three.safeties()[1],
+        )
 
     def test_a_dry_run_moves_nothing(self, three: Desk) -> None:
         before = three.note.read_bytes()
@@ -129,7 +148,10 @@ class TestEdits:
         else:
             three.store.restore(three.store.list()[-1].id)
         assert [three.undo(), three.undo()] == ["first, edited", "first"]
-        assert three.steps() == ([], ["first, edited", "one", *(["two"] if forward == "redo" else [])])
+        assert three.steps() == (
+            [],
+            ["first, edited", "one", *(["two"] if forward == "redo" else [])],
+        )
 
     def test_between_two_undos_redo_brings_back_what_was_there(self, three: Desk) -> None:
         three.undo()
@@ -148,7 +170,12 @@ class TestEdits:
     def test_a_commit_in_between(self, three: Desk) -> None:
         head = three.checkout.git("rev-parse", "HEAD")
         three.checkout.git("commit", "--quiet", "--all", "--message", "in between")
-        assert [three.undo(), three.undo(), three.redo(), three.redo()] == ["one", "first", "one", "two"]
+        assert [three.undo(), three.undo(), three.redo(), three.redo()] == [
+            "one",
+            "first",
+            "one",
+            "two",
+        ]
         assert three.checkout.git("status", "--porcelain") == ""
         assert three.checkout.git("rev-parse", "HEAD~1") == head
 
@@ -183,7 +210,11 @@ class TestGone:
         if lost == "deleted":
             three.note.unlink()
         else:
-            three.note.write_text({"garbage": '{"undo": 7', "empty": ""}.get(lost, '{"undo": [7], "redo": {}, "here": [], "open": 1}'))
+            three.note.write_text(
+                {"garbage": '{"undo": 7', "empty": ""}.get(
+                    lost, '{"undo": [7], "redo": {}, "here": [], "open": 1}'
+                )
+            )
         assert three.steps() == (["two", "one", "first"], [])
         assert [three.undo(), three.undo(), three.undo()] == ["two", "one", "first"]
         assert three.redo() == "one"
@@ -200,8 +231,15 @@ class TestExpiry:
         assert desk.steps() == (["d", "c", "b", "a", "first"], [])
         clock.instant += 5 * DAY
         rules = Policy(older_than=0, keep_last=0, safety_keep_last=1)
-        told = {entry.id: decision.reason for entry, decision in desk.store.expire(rules, dry_run=True).checkpoints}
-        assert [told.get(each) for each in desk.safeties()] == [None, None, *["made for safety, 8d old, limit 7d"] * 3]
+        told = {
+            entry.id: decision.reason
+            for entry, decision in desk.store.expire(rules, dry_run=True).checkpoints
+        }
+        assert [told.get(each) for each in desk.safeties()] == [
+            None,
+            None,
+            *["made for safety, 8d old, limit 7d"] * 3,
+        ]
         desk.store.expire(rules)
         assert desk.steps() == (["d", "c"], [])
         assert [desk.undo(), desk.undo()] == ["d", "c"]
@@ -211,7 +249,9 @@ class TestExpiry:
 
 
 class TestWorktrees:
-    def test_each_has_a_stack_of_its_own(self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path) -> None:
+    def test_each_has_a_stack_of_its_own(
+        self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
         main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
         store = make_store(main_checkout)
         one, two = (Desk(store, main_checkout).saved(text) for text in ("one", "two"))
@@ -221,7 +261,13 @@ class TestWorktrees:
             desk.has(word)
             desk.store.restore(one)
             desk.store.restore(two)
-        assert [here.undo(), here.undo(), there.undo(), here.redo(), there.undo()] == ["one", "here", "one", "one", "there"]
+        assert [here.undo(), here.undo(), there.undo(), here.redo(), there.undo()] == [
+            "one",
+            "here",
+            "one",
+            "one",
+            "there",
+        ]
         assert (here.steps(), there.steps()) == ((["here"], ["two"]), ([], ["one", "two"]))
 
 
@@ -249,7 +295,9 @@ class TestCutOff:
             ("undo redo", ["one", "two"]),
         ],
     )
-    def test_an_undo(self, three: Desk, monkeypatch: pytest.MonkeyPatch, words: str, expected: list[str]) -> None:
+    def test_an_undo(
+        self, three: Desk, monkeypatch: pytest.MonkeyPatch, words: str, expected: list[str]
+    ) -> None:
         self.cut(three, monkeypatch, "undo")
         assert three.file.read_text() == "one"
         three.store.undo() if words == "undo" else None  # it has the files already: the step is taken, nothing is done
@@ -262,14 +310,18 @@ class TestCutOff:
         assert three.redo() == "two"
         assert three.steps() == (["typed since", "one", "first"], [])
 
-    def test_a_restore_after_an_undo_that_was_cut_off(self, three: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_restore_after_an_undo_that_was_cut_off(
+        self, three: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         three.has("two, edited")
         self.cut(three, monkeypatch, "undo")
         three.store.restore(three.store.list()[-2].id)
         assert three.steps() == (["two, edited", "one", "first"], [])
 
     @pytest.mark.parametrize("edited", [False, True])
-    def test_a_restore_is_done_again(self, desk: Desk, monkeypatch: pytest.MonkeyPatch, edited: bool) -> None:
+    def test_a_restore_is_done_again(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch, edited: bool
+    ) -> None:
         one, two = desk.saved("one"), desk.saved("two")
         desk.has("first")
         self.cut(desk, monkeypatch, "restore", one)

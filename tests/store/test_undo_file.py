@@ -28,7 +28,9 @@ def put(place: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["a pipe", "a link to itself", "a directory"])
-def test_what_lies_in_the_place_of_a_file(main_checkout: Checkout, make_store: MakeStore, what: str) -> None:
+def test_what_lies_in_the_place_of_a_file(
+    main_checkout: Checkout, make_store: MakeStore, what: str
+) -> None:
     main_checkout.write("new", "one\n")
     with make_store(main_checkout) as store:
         saved = store.save("one-complete")
@@ -38,7 +40,10 @@ def test_what_lies_in_the_place_of_a_file(main_checkout: Checkout, make_store: M
         if what == "a directory":
             with pytest.raises(WorktreeError) as caught:
                 restorer.restore(inside(store), saved)
-            assert caught.value.hint == f"move it out of the way: mv {main_checkout.path}/.git/{UNDO} {main_checkout.path}/.git/{UNDO}.old"
+            assert (
+                caught.value.hint
+                == f"move it out of the way: mv {main_checkout.path}/.git/{UNDO} {main_checkout.path}/.git/{UNDO}.old"
+            )
             assert (main_checkout.path / "new").read_text() == "two\n"
         else:
             restorer.restore(inside(store), saved)
@@ -46,7 +51,9 @@ def test_what_lies_in_the_place_of_a_file(main_checkout: Checkout, make_store: M
 
 
 @pytest.mark.parametrize("what", ["a pipe", "a link to itself", "a directory"])
-def test_what_lies_in_the_place_of_a_list_of_documents(main_checkout: Checkout, make_store: MakeStore, what: str) -> None:
+def test_what_lies_in_the_place_of_a_list_of_documents(
+    main_checkout: Checkout, make_store: MakeStore, what: str
+) -> None:
     with make_store(main_checkout) as store:
         run = str(store.record("run-started", start="Add login!").run)
         store.record("plan-complete")
@@ -60,7 +67,9 @@ def test_what_lies_in_the_place_of_a_list_of_documents(main_checkout: Checkout, 
         assert len(store.list()) == 4
 
 
-def test_what_was_fetched_is_no_step_back(main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+def test_what_was_fetched_is_no_step_back(
+    main_checkout: Checkout, make_store: MakeStore, tmp_path: Path
+) -> None:
     main_checkout.write("README", "one\n")
     with make_store(main_checkout) as store:
         saved = store.save("one-complete")
@@ -68,7 +77,13 @@ def test_what_was_fetched_is_no_step_back(main_checkout: Checkout, make_store: M
         restorer.restore(inside(store), saved)
     clone = Checkout(tmp_path / "clone")
     main_checkout.git("clone", "--quiet", str(main_checkout.path), str(clone.path))
-    clone.git("fetch", "--quiet", "origin", "refs/checkpoints/*:refs/checkpoints/*", "refs/ckpt/*:refs/ckpt/*")
+    clone.git(
+        "fetch",
+        "--quiet",
+        "origin",
+        "refs/checkpoints/*:refs/checkpoints/*",
+        "refs/ckpt/*:refs/ckpt/*",
+    )
     before = clone.fingerprint()
     with make_store(clone) as other:
         assert other.undo_steps() == []
@@ -83,7 +98,9 @@ def test_what_was_fetched_is_no_step_back(main_checkout: Checkout, make_store: M
     assert (clone.path / "README").read_text() == "three\n"
 
 
-def test_a_worktree_takes_no_step_of_an_earlier_one_with_its_name(main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+def test_a_worktree_takes_no_step_of_an_earlier_one_with_its_name(
+    main_checkout: Checkout, make_store: MakeStore, tmp_path: Path
+) -> None:
     linked = Checkout(tmp_path / "linked")
     for is_again in (False, True):
         main_checkout.git("worktree", "add", "--quiet", "--detach", str(linked.path))

@@ -28,7 +28,10 @@ def turned(here: Checkout) -> None:
     here.git("config", "filter.turn.clean", TURN)
     here.git("config", "filter.turn.smudge", TURN)
     here.git("config", "filter.turn.required", "true")
-    here.commit("rules", **{".gitattributes": "*.dat filter=turn\n", "b.dat": "secret\n", "same.dat": "kept\n"})
+    here.commit(
+        "rules",
+        **{".gitattributes": "*.dat filter=turn\n", "b.dat": "secret\n", "same.dat": "kept\n"},
+    )
 
 
 def saved(store: Store, here: Checkout) -> str:
@@ -77,10 +80,16 @@ def test_restore(store: Store, checkout: Checkout) -> None:
     again = restore(inside(store), store.read(made))
     assert (again.unfiltered, again.changes, again.safety) == ((b"b.dat",), [], None)
     works(checkout)
-    assert [change.path for change in restore(inside(store), store.read(made), dry_run=True).changes] == [b"b.dat"]
+    assert [
+        change.path for change in restore(inside(store), store.read(made), dry_run=True).changes
+    ] == [b"b.dat"]
     assert (checkout.path / "b.dat").read_text() == "punatrq o.qng\n"
     again = restore(inside(store), store.read(made))
-    assert (again.unfiltered, [change.path for change in again.changes], again.safety) == ((), [b"b.dat"], None)
+    assert (again.unfiltered, [change.path for change in again.changes], again.safety) == (
+        (),
+        [b"b.dat"],
+        None,
+    )
     assert view(checkout.path) == expected
     assert not (Path(checkout.git("rev-parse", "--absolute-git-dir")) / unfiltered.FILE).exists()
     undo(inside(store))
@@ -138,7 +147,9 @@ def test_resume(store: Store, checkout: Checkout, tmp_path: Path) -> None:
     assert view(there.path) == expected
 
 
-def test_resume_of_a_checkpoint_that_the_commit_stands_for(store: Store, checkout: Checkout, tmp_path: Path) -> None:
+def test_resume_of_a_checkpoint_that_the_commit_stands_for(
+    store: Store, checkout: Checkout, tmp_path: Path
+) -> None:
     turned(checkout)
     made = store.record("a-complete", {})
     fails(checkout)
@@ -164,7 +175,10 @@ def test_a_filter_that_is_not_there(store: Store, checkout: Checkout, tmp_path: 
     assert there.git("status", "--porcelain") == ""
     os.utime(there.path / "b.dat")
     with inside(store).seen_from(
-        inside(store).repository.__class__(there.git("rev-parse", "--absolute-git-dir"), str(there.path), "sha1"), "plumbing"
+        inside(store).repository.__class__(
+            there.git("rev-parse", "--absolute-git-dir"), str(there.path), "sha1"
+        ),
+        "plumbing",
     ) as seen:
         found = seen.capture()
     assert (found.dirty, found.omitted) == (False, ())
@@ -187,7 +201,9 @@ def test_it_is_not_taken_for_what_a_person_has_changed(store: Store, checkout: C
     assert (checkout.path / "b.dat").read_text() == "changed b.dat\n"
 
 
-def test_a_file_that_changes_meanwhile_stays(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_a_file_that_changes_meanwhile_stays(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     turned(main_checkout)
     made = saved(plain, main_checkout)
     later(main_checkout)
@@ -206,7 +222,9 @@ def test_a_run_waits_for_its_files(plain: Store, main_checkout: Checkout) -> Non
 
     turned(main_checkout)
     fails(main_checkout)
-    with pytest.raises(WorktreeError, match=r"only as git stores them, because a filter fails: b\.dat, same\.dat"):
+    with pytest.raises(
+        WorktreeError, match=r"only as git stores them, because a filter fails: b\.dat, same\.dat"
+    ):
         Run.start(plain, "work")
     run = plain.runs()[0].run
     works(main_checkout)
@@ -224,7 +242,9 @@ def test_lfs_without_the_content(store: Store, checkout: Checkout, tmp_path: Pat
     made = store.save("a-complete", {})
     expected = view(checkout.path)
     storage = Path(checkout.git("rev-parse", "--path-format=absolute", "--git-common-dir")) / "lfs"
-    pointers = {number: checkout.git("cat-file", "blob", f"HEAD:{number}.bin") for number in range(6)}
+    pointers = {
+        number: checkout.git("cat-file", "blob", f"HEAD:{number}.bin") for number in range(6)
+    }
     hidden = {}
     for number in (1, 2, 4):
         oid = pointers[number].split("sha256:")[1].split()[0]
@@ -233,7 +253,9 @@ def test_lfs_without_the_content(store: Store, checkout: Checkout, tmp_path: Pat
     opened = resume(inside(store), made, str(tmp_path / "there"))
     assert opened.unfiltered == (b"1.bin", b"2.bin", b"4.bin")
     there = Checkout(Path(opened.path))
-    assert [(there.path / f"{number}.bin").read_text().startswith("version") for number in range(6)] == [
+    assert [
+        (there.path / f"{number}.bin").read_text().startswith("version") for number in range(6)
+    ] == [
         False,
         True,
         True,

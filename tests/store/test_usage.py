@@ -30,13 +30,19 @@ OURS = (*layout.OWN, layout.NOTES)
 def everything_in(top: Path) -> dict[str, tuple[int, bytes | None]]:
     """Returns time stamp and content of all there is below a directory."""
     paths = [top, *top.rglob("*")]
-    return {str(path): (path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else None) for path in paths}
+    return {
+        str(path): (path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
+        for path in paths
+    }
 
 
 def asked(store: Store) -> Usage:
     """Returns what the store says, after a look that it has changed nothing."""
     repository = inside(store).repository
-    places = [Path(place) for place in {repository.common_dir, repository.worktree or repository.common_dir}]
+    places = [
+        Path(place)
+        for place in {repository.common_dir, repository.worktree or repository.common_dir}
+    ]
     before = [everything_in(place) for place in places]
     found = store.usage()
     assert [everything_in(place) for place in places] == before
@@ -45,7 +51,12 @@ def asked(store: Store) -> Usage:
 
 def on_disk(*paths: Path) -> int:
     """Returns what files and directories take, as `du` has it."""
-    said = subprocess.run(["du", "--summarize", "--total", "--block-size=1", *paths], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["du", "--summarize", "--total", "--block-size=1", *paths],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     return int(said.splitlines()[-1].split()[0])
 
 
@@ -89,15 +100,22 @@ class TestObjects:
         checkout.git("prune", "--expire=now")
         found = asked(store)
         before = loose(checkout)
-        sizes = [each.bytes or 0 for each in (found.checkpoints, found.files, found.leases, found.links)]
+        sizes = [
+            each.bytes or 0 for each in (found.checkpoints, found.files, found.leases, found.links)
+        ]
         assert (found.loose.bytes, found.is_complete) == (sum(sizes), True)
         drop(checkout)
         after = loose(checkout)
-        assert (found.loose.number, found.loose.bytes) == (before[0] - after[0], before[1] - after[1])
+        assert (found.loose.number, found.loose.bytes) == (
+            before[0] - after[0],
+            before[1] - after[1],
+        )
         assert (found.checkpoints.number, found.leases.number, found.links.number) == (4, 2, 3)
         assert all(size > 0 for size in sizes)
         rest = asked(store)
-        assert (rest.checkpoints, rest.files, rest.leases, rest.links, rest.loose) == (Amount(0, 0),) * 5
+        assert (rest.checkpoints, rest.files, rest.leases, rest.links, rest.loose) == (
+            Amount(0, 0),
+        ) * 5
 
     @pytest.mark.parametrize("options", [["--object-format=sha256"], []])
     def test_are_those_of_a_walk_without_a_short_cut(
@@ -118,7 +136,10 @@ class TestObjects:
             sizes = checkout.git("cat-file", "--batch-check=%(objectsize:disk)", data=data).split()
             found = asked(store)
             if packed:
-                bytes_ = [each.bytes or 0 for each in (found.checkpoints, found.files, found.leases, found.links)]
+                bytes_ = [
+                    each.bytes or 0
+                    for each in (found.checkpoints, found.files, found.leases, found.links)
+                ]
                 assert (sum(bytes_), found.loose) == (sum(map(int, sizes)), Amount(0, 0))
             else:
                 assert found.loose.number == len(sizes)
@@ -128,7 +149,12 @@ class TestObjects:
         saved = plain.save("a-complete", {})
         assert plain.usage().files.number == 3  # the snapshot, its files, and what is new
         tree = main_checkout.git("rev-parse", layout.TREES + saved.id)
-        for ref in ("refs/checkpoints/theirs", "refs/tags/theirs", "refs/remotes/origin/theirs", "refs/else"):
+        for ref in (
+            "refs/checkpoints/theirs",
+            "refs/tags/theirs",
+            "refs/remotes/origin/theirs",
+            "refs/else",
+        ):
             main_checkout.git("update-ref", ref, tree)
             found = asked(plain)
             assert (found.files, found.checkpoints.number) == (Amount(0, 0), 1), ref
@@ -136,14 +162,22 @@ class TestObjects:
         once = main_checkout.git("commit-tree", "-m", "once", f"{tree}:files")
         later = main_checkout.git("commit-tree", "-m", "later", "-p", once, "HEAD^{tree}")
         main_checkout.git("update-ref", "refs/checkpoints/theirs", later)
-        assert asked(plain).files.number == 1, "the snapshot is left, whose files are in the history of somebody's commit"
+        assert asked(plain).files.number == 1, (
+            "the snapshot is left, whose files are in the history of somebody's commit"
+        )
         main_checkout.git("update-ref", "-d", "refs/checkpoints/theirs")
-        main_checkout.git("worktree", "add", "--quiet", "--detach", str(main_checkout.path.parent / "other"))
+        main_checkout.git(
+            "worktree", "add", "--quiet", "--detach", str(main_checkout.path.parent / "other")
+        )
         other = Checkout(main_checkout.path.parent / "other", main_checkout.path)
         other.commit("of a detached HEAD", new="new\n")
-        assert asked(plain).files.number == 1, "the snapshot is left, whose files are those of the commit"
+        assert asked(plain).files.number == 1, (
+            "the snapshot is left, whose files are those of the commit"
+        )
 
-    def test_that_are_missing_or_damaged_are_no_reason_to_fail(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_that_are_missing_or_damaged_are_no_reason_to_fail(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         main_checkout.write("new", "new\n")
         plain.save("a-complete", {})
         plain.record("b-complete", {"n": 1})
@@ -162,7 +196,9 @@ class TestObjects:
     def test_are_counted_with_the_same_few_processes_for_any_number(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", 0)  # what is young would be asked for again
+        monkeypatch.setattr(
+            refs_stat, "_FINELY_SETTLED", 0
+        )  # what is young would be asked for again
         started: list[str] = []
         spawn = os.posix_spawnp
 
@@ -175,7 +211,10 @@ class TestObjects:
             for each in range(number):
                 main_checkout.write("new", f"{each}\n")
                 plain.save("a-complete", {"n": each}, start="work" if each % 3 == 0 else None)
-            with Store.open(main_checkout.path, adapter="plumbing") as fresh, monkeypatch.context() as patch:
+            with (
+                Store.open(main_checkout.path, adapter="plumbing") as fresh,
+                monkeypatch.context() as patch,
+            ):
                 patch.setattr(os, "posix_spawnp", note)
                 started.clear()
                 assert fresh.usage().checkpoints.number == (1 if number == 1 else 31)
@@ -186,7 +225,9 @@ class TestObjects:
 def walked(checkout: Checkout, refs: set[str]) -> set[str]:
     """Returns all that some refs lead to."""
     data = "".join(f"{ref}\n" for ref in refs)
-    return set(checkout.git("rev-list", "--objects", "--no-object-names", "--stdin", data=data).split())
+    return set(
+        checkout.git("rev-list", "--objects", "--no-object-names", "--stdin", data=data).split()
+    )
 
 
 class TestRefs:
@@ -195,9 +236,13 @@ class TestRefs:
         plain.record("b-complete", {}, start="work")
         plain.close()
         refs = main_checkout.refs(*OURS)
-        assert asked(plain).refs == Amount(len(refs), on_disk(*(main_checkout.path / ".git" / ref for ref in refs)))
+        assert asked(plain).refs == Amount(
+            len(refs), on_disk(*(main_checkout.path / ".git" / ref for ref in refs))
+        )
         main_checkout.git("pack-refs", "--all")
-        assert asked(plain).refs == Amount(len(refs), sum(len(f"{oid} {ref}\n") for ref, oid in refs.items()))
+        assert asked(plain).refs == Amount(
+            len(refs), sum(len(f"{oid} {ref}\n") for ref, oid in refs.items())
+        )
 
     def test_in_a_reftable_cannot_be_told_from_others(
         self, new_git: None, make_checkout: Callable[..., Checkout], make_store: MakeStore
@@ -210,23 +255,47 @@ class TestRefs:
         store.close()
         found = asked(store)
         assert found.refs == Amount(len(checkout.refs(*OURS)), None)
-        assert (found.checkpoints.number, found.files.number, found.links.number, found.is_complete) == (1, 3, 1, True)
+        assert (
+            found.checkpoints.number,
+            found.files.number,
+            found.links.number,
+            found.is_complete,
+        ) == (1, 3, 1, True)
         assert found.bytes >= (found.loose.bytes or 0) > 0
 
 
 @pytest.mark.parametrize("options", [[], ["--bare"]])
-def test_an_empty_repository_takes_nothing(make_checkout: Callable[..., Checkout], make_store: MakeStore, options: list[str]) -> None:
+def test_an_empty_repository_takes_nothing(
+    make_checkout: Callable[..., Checkout], make_store: MakeStore, options: list[str]
+) -> None:
     nothing = Amount(0, 0)
     found = asked(make_store(make_checkout("empty", *options)))
-    assert found == Usage(nothing, nothing, nothing, nothing, nothing, [], nothing, nothing, nothing, [], nothing, is_complete=True)
+    assert found == Usage(
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        [],
+        nothing,
+        nothing,
+        nothing,
+        [],
+        nothing,
+        is_complete=True,
+    )
     assert found.bytes == 0
 
 
-def test_a_bare_repository_has_all_but_a_worktree(plain: Store, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+def test_a_bare_repository_has_all_but_a_worktree(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore, tmp_path: Path
+) -> None:
     work(plain, main_checkout)
     plain.write_notes()
     plain.close()
-    main_checkout.git("clone", "--quiet", "--mirror", str(main_checkout.path), str(tmp_path / "bare.git"))
+    main_checkout.git(
+        "clone", "--quiet", "--mirror", str(main_checkout.path), str(tmp_path / "bare.git")
+    )
     bare = make_store(tmp_path / "bare.git")
     found, there = asked(bare), asked(plain)
     assert (found.checkpoints.number, found.leases.number, found.links.number) == (4, 2, 3)
@@ -252,7 +321,10 @@ class TestPlaces:
         (tmp_path / "a/file").write_bytes(b"x" * 5000)
         measure = Measure([str(tmp_path / "a/apart")])
         assert measure.of(str(tmp_path / "nothing")) == (0, 0)
-        assert measure.of(str(tmp_path / "a")) == (1, on_disk(tmp_path / "a") - on_disk(tmp_path / "a/apart"))
+        assert measure.of(str(tmp_path / "a")) == (
+            1,
+            on_disk(tmp_path / "a") - on_disk(tmp_path / "a/apart"),
+        )
 
 
 class TestWorktrees:
@@ -276,19 +348,32 @@ class TestWorktrees:
         plain.close()
         return runs
 
-    def test_are_told_by_what_they_belong_to_the_largest_first(self, plain: Store, opened: dict[str, Path]) -> None:
+    def test_are_told_by_what_they_belong_to_the_largest_first(
+        self, plain: Store, opened: dict[str, Path]
+    ) -> None:
         found = asked(plain).worktrees
         assert [(each.status, each.path) for each in found] == [
-            (name, str(opened[name])) for name in ("removed", "unfinished", "complete", "checkpoint", "forgotten")
+            (name, str(opened[name]))
+            for name in ("removed", "unfinished", "complete", "checkpoint", "forgotten")
         ]
-        assert [each.run for each in found] == [*(str(each.path).rpartition("/")[2] for each in found[:3]), None, None]
+        assert [each.run for each in found] == [
+            *(str(each.path).rpartition("/")[2] for each in found[:3]),
+            None,
+            None,
+        ]
         for each in found:
             path = opened[each.status]
-            kept = [] if each.status == "forgotten" else [Path((path / ".git").read_text().removeprefix("gitdir: ").strip())]
+            kept = (
+                []
+                if each.status == "forgotten"
+                else [Path((path / ".git").read_text().removeprefix("gitdir: ").strip())]
+            )
             assert each.bytes == on_disk(path, *kept)
             assert each.files == sum(file.is_file() for file in path.rglob("*"))
 
-    def test_are_found_wherever_they_are(self, plain: Store, tmp_path: Path, make_store: MakeStore) -> None:
+    def test_are_found_wherever_they_are(
+        self, plain: Store, tmp_path: Path, make_store: MakeStore
+    ) -> None:
         started = plain.record("run-started", {}, start="work", trigger=PHASE)
         there = plain.resume(started, tmp_path / "elsewhere").path
         plain.close()
@@ -303,20 +388,30 @@ class TestWorktrees:
         main_checkout.git("config", "ckpt.worktreeDir", str(place))
         path = Path(plain.resume(plain.record("run-started", {}, start="work", trigger=PHASE)).path)
         plain.close()
-        assert [(each.path, each.status) for each in asked(plain).worktrees] == [(str(path), "unfinished")]
+        assert [(each.path, each.status) for each in asked(plain).worktrees] == [
+            (str(path), "unfinished")
+        ]
         main_checkout.git("worktree", "unlock", str(path))
         (path / ".git").rename(tmp_path / "kept")
         main_checkout.git("worktree", "prune", "--expire=now")
         assert asked(plain).worktrees == []
         (tmp_path / "kept").rename(path / ".git")
-        assert [(each.path, each.status) for each in asked(plain).worktrees] == [(str(path), "forgotten")]
+        assert [(each.path, each.status) for each in asked(plain).worktrees] == [
+            (str(path), "forgotten")
+        ]
 
-    def test_that_git_or_somebody_else_made_are_not_ours(self, plain: Store, main_checkout: Checkout) -> None:
-        main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(main_checkout.path.parent / "side"))
+    def test_that_git_or_somebody_else_made_are_not_ours(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        main_checkout.git(
+            "worktree", "add", "--quiet", "-b", "side", str(main_checkout.path.parent / "side")
+        )
         assert asked(plain).worktrees == []
 
     def test_have_files_beside_them(self, plain: Store, opened: dict[str, Path]) -> None:
-        place = Path(run_files.of_run(inside(plain).repository, "20270115-080001-complete").path, "output")
+        place = Path(
+            run_files.of_run(inside(plain).repository, "20270115-080001-complete").path, "output"
+        )
         place.mkdir(parents=True)
         (place / "answer.md").write_text("42\n")
         found = asked(plain)
@@ -332,7 +427,9 @@ def test_derived_files_are_told_apart(plain: Store, main_checkout: Checkout) -> 
     found = asked(plain)
     index = [path for path in private.iterdir() if path.name.startswith("index.sqlite")]
     assert found.index == Amount(len(index), on_disk(*index))
-    assert found.private == Amount(len(list(private.iterdir())) - len(index), on_disk(private) - on_disk(*index))
+    assert found.private == Amount(
+        len(list(private.iterdir())) - len(index), on_disk(private) - on_disk(*index)
+    )
 
 
 class TestLeftovers:
@@ -340,7 +437,9 @@ class TestLeftovers:
     def dead(self) -> str:
         """The number of a process that has ended."""
         script = "import os; print(os.getpid())"
-        return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     def test_are_told_by_kind_with_what_the_next_maintenance_deletes(
         self, store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, dead: str
@@ -353,26 +452,47 @@ class TestLeftovers:
         (objects / "tmp_objdir-x").mkdir()
         for path in (
             *(git_dir / f"ckpt-undo.{pid}.ab" for pid in (dead, os.getpid())),
-            *(objects / name for name in ("tmp_objdir-x/tmp_obj_y", "tmp_obj_y", "pack/tmp_pack_z", "pack/tmp_idx_z")),
+            *(
+                objects / name
+                for name in (
+                    "tmp_objdir-x/tmp_obj_y",
+                    "tmp_obj_y",
+                    "pack/tmp_pack_z",
+                    "pack/tmp_idx_z",
+                )
+            ),
             private / f"index.{dead}.ab",
         ):
             path.write_bytes(b"x" * 5000)
         found = asked(store)
         one = 8192
         assert found.leftovers == [
-            Leftover("ckpt-undo.*", 2, 2 * one, 0, 0),  # young: in another container, its process may be alive
+            Leftover(
+                "ckpt-undo.*", 2, 2 * one, 0, 0
+            ),  # young: in another container, its process may be alive
             Leftover("ckpt/index.*", 1, one, 0, 0),
             Leftover("tmp_idx_*", 1, one, 1, one),
             Leftover("tmp_obj_*", 1, one, 1, one),
-            Leftover("tmp_objdir-*", 1, on_disk(objects / "tmp_objdir-x"), 1, on_disk(objects / "tmp_objdir-x")),
+            Leftover(
+                "tmp_objdir-*",
+                1,
+                on_disk(objects / "tmp_objdir-x"),
+                1,
+                on_disk(objects / "tmp_objdir-x"),
+            ),
             Leftover("tmp_pack_*", 1, one, 1, one),
         ]
         assert found.private == before, "what is counted as a leftover is not counted again"
         gone = sweep.sweep_files(repository)
         assert len(gone) == sum(each.due for each in found.leftovers)
-        assert [(each.kind, each.number, each.due) for each in asked(store).leftovers] == [("ckpt-undo.*", 2, 0), ("ckpt/index.*", 1, 0)]
+        assert [(each.kind, each.number, each.due) for each in asked(store).leftovers] == [
+            ("ckpt-undo.*", 2, 0),
+            ("ckpt/index.*", 1, 0),
+        ]
 
-    def test_beside_the_index_of_a_worktree_are_not_the_worktree_s_as_well(self, plain: Store, dead: str) -> None:
+    def test_beside_the_index_of_a_worktree_are_not_the_worktree_s_as_well(
+        self, plain: Store, dead: str
+    ) -> None:
         path = Path(plain.resume(plain.record("run-started", {}, start="work", trigger=PHASE)).path)
         plain.close()
         before = asked(plain)
@@ -382,14 +502,18 @@ class TestLeftovers:
         assert [(each.kind, each.number) for each in found.leftovers] == [("ckpt-undo.*", 1)]
         assert (found.worktrees, found.bytes) == (before.worktrees, before.bytes + 8192)
 
-    def test_that_keep_a_pack_are_of_one_kind(self, plain: Store, main_checkout: Checkout, dead: str) -> None:
+    def test_that_keep_a_pack_are_of_one_kind(
+        self, plain: Store, main_checkout: Checkout, dead: str
+    ) -> None:
         place = main_checkout.path / ".git/objects/pack"
         place.mkdir(exist_ok=True)
         for name in ("pack-1234.keep", "pack-5678.keep"):
             (place / name).write_text(f"gitckpt {dead}\n")
             os.utime(place / name, (1_000_000_000, 1_000_000_000))
         (place / "pack-9abc.keep").write_text("the user's own\n")
-        assert [(each.kind, each.number, each.due) for each in asked(plain).leftovers] == [("pack-*.keep", 2, 2)]
+        assert [(each.kind, each.number, each.due) for each in asked(plain).leftovers] == [
+            ("pack-*.keep", 2, 2)
+        ]
 
     @pytest.mark.parametrize(
         ("path", "kind"),
@@ -408,7 +532,9 @@ class TestLeftovers:
     def test_have_a_kind_by_their_names(self, path: str, kind: str) -> None:
         assert sweep.kind_of(path) == kind
 
-    def test_of_worktrees_half_made_and_half_removed(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_of_worktrees_half_made_and_half_removed(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         started = plain.record("run-started", {}, start="work", trigger=PHASE)
         root = Path(plain.resume(started).path).parent
         plain.close()
@@ -417,7 +543,11 @@ class TestLeftovers:
         for place in (making, going, parked):
             place.mkdir()
             (place / "file").write_bytes(b"x" * 5000)
-        note = {"git_dir": str(main_checkout.path / ".git/worktrees/x"), "path": str(root / "x"), "stage": str(going)}
+        note = {
+            "git_dir": str(main_checkout.path / ".git/worktrees/x"),
+            "path": str(root / "x"),
+            "stage": str(going),
+        }
         (parked / "ckpt-removal").write_text(json.dumps(note))
         found = asked(plain)
         assert found.leftovers == [
@@ -426,12 +556,20 @@ class TestLeftovers:
         ]
         assert [each.run for each in found.worktrees] == [started.run]
         plain.expire()
-        assert [(each.kind, each.number, each.due) for each in asked(plain).leftovers] == [(".making-*", 1, 0)]
+        assert [(each.kind, each.number, each.due) for each in asked(plain).leftovers] == [
+            (".making-*", 1, 0)
+        ]
 
-    def test_of_packs_worktrees_and_flushes_that_were_killed(self, plain: Store, main_checkout: Checkout, dead: str) -> None:
+    def test_of_packs_worktrees_and_flushes_that_were_killed(
+        self, plain: Store, main_checkout: Checkout, dead: str
+    ) -> None:
         plain.record("a-complete", {})
         git_dir = main_checkout.path / ".git"
-        keep, made, flush = git_dir / "objects/pack/pack-ab.keep", git_dir / "worktrees/x", git_dir / "objects/bulk_fsync_ab"
+        keep, made, flush = (
+            git_dir / "objects/pack/pack-ab.keep",
+            git_dir / "worktrees/x",
+            git_dir / "objects/bulk_fsync_ab",
+        )
         made.mkdir(parents=True)
         keep.parent.mkdir(exist_ok=True)
         keep.write_text(f"gitckpt {dead}\n")
@@ -446,7 +584,9 @@ class TestLeftovers:
         ]
 
 
-def test_asking_needs_no_settings_that_can_be_understood(plain: Store, main_checkout: Checkout) -> None:
+def test_asking_needs_no_settings_that_can_be_understood(
+    plain: Store, main_checkout: Checkout
+) -> None:
     plain.record("a-complete", {})
     main_checkout.write("gitckpt.toml", "[nonsense\n")
     assert asked(plain).checkpoints.number == 1

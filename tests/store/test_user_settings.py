@@ -180,7 +180,11 @@ def there_and_back(here: Checkout, make_store: MakeStore, submodules: tuple[str,
     made = store.save("a-complete", {})
     assert (kinds.kept(here), kinds.own_refs(here)) == (before, refs)
     assert made.worktree is not None
-    assert (made.worktree.degraded, made.worktree.converted, made.worktree.omitted) == (None, (), ())
+    assert (made.worktree.degraded, made.worktree.converted, made.worktree.omitted) == (
+        None,
+        (),
+        (),
+    )
     assert [each.path for each in made.worktree.submodules] == list(submodules)
     assert kinds.seen(here) == expected
     kinds.reset(here)
@@ -233,7 +237,9 @@ def test_settings(some: Sequence[str], tmp_path: Path, make_store: MakeStore) ->
 
 @pytest.mark.long
 @pytest.mark.parametrize("names", lots([*VARIABLES], 7), ids=" ".join)
-def test_variables(names: Sequence[str], tmp_path: Path, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables(
+    names: Sequence[str], tmp_path: Path, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here, submodules = build(tmp_path, has_submodules=True, place="linked")
     expected = kinds.seen(here)
 
@@ -261,19 +267,30 @@ def test_variables(names: Sequence[str], tmp_path: Path, make_store: MakeStore, 
 @pytest.mark.parametrize("number", range(4))
 def test_a_mix_of_them(number: int, tmp_path: Path, make_store: MakeStore) -> None:
     chance = random.Random(number)
-    here, submodules = build(tmp_path, has_submodules=number % 2 == 0, place="linked" if number % 3 == 0 else "main")
+    here, submodules = build(
+        tmp_path, has_submodules=number % 2 == 0, place="linked" if number % 3 == 0 else "main"
+    )
     for setting in chance.sample(SETTINGS, 15):
         apply(here, setting)
     there_and_back(here, make_store, submodules)
 
 
-HOOKS = ("post-checkout", "post-index-change", "pre-commit", "post-commit", "post-merge", "pre-auto-gc")
+HOOKS = (
+    "post-checkout",
+    "post-index-change",
+    "pre-commit",
+    "post-commit",
+    "post-merge",
+    "pre-auto-gc",
+)
 """Those that act on files. Each transaction of refs runs `reference-transaction`: whoever has that wants to know of all of them."""
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["directory", "core.hooksPath", "configuration"])
-def test_hooks_of_theirs_do_not_run(how: str, tmp_path: Path, make_store: MakeStore, request: pytest.FixtureRequest) -> None:
+def test_hooks_of_theirs_do_not_run(
+    how: str, tmp_path: Path, make_store: MakeStore, request: pytest.FixtureRequest
+) -> None:
     if how == "configuration":
         request.getfixturevalue("newer_git")
     here, submodules = build(tmp_path, has_submodules=False, place="main")
@@ -301,7 +318,9 @@ def test_hooks_of_theirs_do_not_run(how: str, tmp_path: Path, make_store: MakeSt
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("replaced", ["HEAD:README", "HEAD:d", "HEAD^{tree}", "HEAD", "HEAD~1"])
-def test_what_replaces_an_object_does_not_come_back(store: Store, checkout: Checkout, replaced: str) -> None:
+def test_what_replaces_an_object_does_not_come_back(
+    store: Store, checkout: Checkout, replaced: str
+) -> None:
     """git-replace(1): whoever reads an object gets another one."""
     checkout.commit("more", **{"d/x": "x\n", "other": "o\n"})
     checkout.write("other", "changed\n")
@@ -310,7 +329,11 @@ def test_what_replaces_an_object_does_not_come_back(store: Store, checkout: Chec
     kind = checkout.git("cat-file", "-t", replaced)
     blob = checkout.git("hash-object", "-w", "--stdin", data="another\n")
     tree = checkout.git("mktree", data=f"100644 blob {blob}\tREADME\n")
-    other = {"blob": blob, "tree": tree, "commit": checkout.git("commit-tree", "-m", "another", tree)}[kind]
+    other = {
+        "blob": blob,
+        "tree": tree,
+        "commit": checkout.git("commit-tree", "-m", "another", tree),
+    }[kind]
     checkout.git("replace", checkout.git("rev-parse", replaced), other)
     opened = resume(inside(store), made)
     assert kinds.files(Path(opened.path)) == expected
@@ -324,7 +347,9 @@ def test_what_replaces_an_object_does_not_come_back(store: Store, checkout: Chec
     assert store.verify().findings == []
 
 
-def test_where_git_is_not_to_make_links_those_that_are_there_come_back(checkout: Checkout, make_store: MakeStore) -> None:
+def test_where_git_is_not_to_make_links_those_that_are_there_come_back(
+    checkout: Checkout, make_store: MakeStore
+) -> None:
     """And so does the file that git has made in the place of one: by the blob of both nobody tells them apart."""
     for name in ("link", "file"):
         (checkout.path / name).symlink_to("README")
@@ -340,11 +365,21 @@ def test_where_git_is_not_to_make_links_those_that_are_there_come_back(checkout:
         (checkout.path / "link").symlink_to("elsewhere")
         second = store.save("a-complete", {})
         made = Path(resume(inside(store), first).path)
-        assert (os.readlink(made / "link"), (made / "file").is_symlink(), (made / "file").read_text()) == ("README", False, "README")
+        assert (
+            os.readlink(made / "link"),
+            (made / "file").is_symlink(),
+            (made / "file").read_text(),
+        ) == ("README", False, "README")
         assert Checkout(made).git("status", "--porcelain") == ""
         store.restore(first.id)
-        assert (os.readlink(checkout.path / "link"), (checkout.path / "file").is_symlink()) == ("README", False)
+        assert (os.readlink(checkout.path / "link"), (checkout.path / "file").is_symlink()) == (
+            "README",
+            False,
+        )
         assert checkout.git("status", "--porcelain") == ""
         store.undo()
-        assert (os.readlink(checkout.path / "link"), (checkout.path / "file").is_symlink()) == ("elsewhere", False)
+        assert (os.readlink(checkout.path / "link"), (checkout.path / "file").is_symlink()) == (
+            "elsewhere",
+            False,
+        )
         assert store.restore(second.id).changes == []

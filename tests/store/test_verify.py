@@ -69,7 +69,14 @@ def test_what_was_recorded_is_clean_and_counted(filled: Checkout, adapter: str) 
     report = look(filled, repair=True, adapter=adapter)
     assert told(report) == []
     assert report.is_clean
-    assert report.checked == {"checkpoints": 4, "refs": 9, "runs": 1, "links": 4, "leases": 0, "worktrees": 0}
+    assert report.checked == {
+        "checkpoints": 4,
+        "refs": 9,
+        "runs": 1,
+        "links": 4,
+        "leases": 0,
+        "worktrees": 0,
+    }
     assert filled.fingerprint() == before
 
 
@@ -96,19 +103,32 @@ def test_sha256(make_checkout: Callable[..., Checkout], make_store: MakeStore) -
     require_mended(checkout, before, [missing, *unlinked(checkout, ONE, TWO, THREE, FOUR)])
 
 
-def test_reftable(newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+def test_reftable(
+    newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore
+) -> None:
     checkout = make_checkout("reftable", "--ref-format=reftable")
     checkout.commit("first", README="hello\n")
     before = fill(checkout, make_store)
     checkout.git("update-ref", f"refs/ckpt/trees/{STRANGER}", "HEAD^{tree}")
     leftover = f"refs/ckpt/trees/{STRANGER}"
-    require_mended(checkout, before, [("ref-leftover", leftover, "keeps something for a checkpoint that does not exist")])
+    require_mended(
+        checkout,
+        before,
+        [("ref-leftover", leftover, "keeps something for a checkpoint that does not exist")],
+    )
 
 
 def unlinked(checkout: Checkout, *names: str) -> list[tuple[str, str, str]]:
     """Returns what is said of checkpoints of HEAD that no note lists."""
     commit = checkout.git("rev-parse", "HEAD")
-    return [("note-missing", f"refs/checkpoints/{name}", f"the note of its commit {commit} does not list it") for name in names]
+    return [
+        (
+            "note-missing",
+            f"refs/checkpoints/{name}",
+            f"the note of its commit {commit} does not list it",
+        )
+        for name in names
+    ]
 
 
 # Refs that keep something alive
@@ -122,11 +142,23 @@ def unlinked(checkout: Checkout, *names: str) -> list[tuple[str, str, str]]:
         ("refs/keep/ckpt-operations", "operation", "commit of its operation"),
     ],
 )
-def test_a_ref_that_keeps_something_is_made_anew(filled: Checkout, space: str, word: str, what: str) -> None:
+def test_a_ref_that_keeps_something_is_made_anew(
+    filled: Checkout, space: str, word: str, what: str
+) -> None:
     before = filled.refs()
     ref = f"{space}/{TWO}"
     filled.git("update-ref", "-d", ref)
-    require_mended(filled, before, [(f"{word}-ref-missing", ref, f"nothing keeps {before[ref]}, the {what} of its checkpoint")])
+    require_mended(
+        filled,
+        before,
+        [
+            (
+                f"{word}-ref-missing",
+                ref,
+                f"nothing keeps {before[ref]}, the {what} of its checkpoint",
+            )
+        ],
+    )
     other = filled.git("rev-parse", "HEAD~1" if word != "tree" else "HEAD~1^{tree}")
     filled.git("update-ref", ref, other)
     sentence = f"points to {other}, not to {before[ref]}, the {what} of its checkpoint"
@@ -138,9 +170,16 @@ def test_a_commit_that_nothing_keeps_is_kept_again(filled: Checkout) -> None:
     commit = filled.git("rev-parse", "HEAD")
     ref = f"refs/keep/ckpt/{commit}"
     filled.git("update-ref", "-d", ref)
-    require_mended(filled, before, [("commit-ref-missing", ref, f"nothing keeps {commit}, the linked commit of {ONE}")])
+    require_mended(
+        filled,
+        before,
+        [("commit-ref-missing", ref, f"nothing keeps {commit}, the linked commit of {ONE}")],
+    )
     below = filled.git("rev-parse", "HEAD~1")
-    for oid in (below, filled.commit("another")):  # though a child of it does, it should not by that name
+    for oid in (
+        below,
+        filled.commit("another"),
+    ):  # though a child of it does, it should not by that name
         filled.git("update-ref", ref, oid)
         sentence = f"points to {oid}, which does not keep {commit}, the linked commit of {ONE}"
         assert told(look(filled)) == [("commit-ref-wrong", ref, sentence)]
@@ -156,19 +195,29 @@ def test_a_commit_that_is_gone_is_left_to_a_person(main_checkout: Checkout) -> N
     sentence = f"{gone} is missing or damaged, which its files or history need"
     seen = require_left(main_checkout, [("objects-missing", f"refs/checkpoints/{ONE}", sentence)])
     fetch = "git fetch --no-tags --no-prune REMOTE 'refs/keep/ckpt/*:refs/keep/ckpt/*'"
-    assert seen.findings[0].cure == f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove 00000001"
+    assert (
+        seen.findings[0].cure
+        == f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove 00000001"
+    )
 
 
 def test_what_keeps_a_commit_for_nobody(filled: Checkout) -> None:
     before = filled.refs()
-    alone, wrong, nameless = filled.git("commit-tree", "HEAD^{tree}", "-m", "x"), "2" * 40, "refs/keep/ckpt/of-nobody"
+    alone, wrong, nameless = (
+        filled.git("commit-tree", "HEAD^{tree}", "-m", "x"),
+        "2" * 40,
+        "refs/keep/ckpt/of-nobody",
+    )
     refs = [f"refs/keep/ckpt/{alone}", f"refs/keep/ckpt/{wrong}", nameless]
     for ref, rev in zip(refs, (alone, "HEAD~1", "HEAD"), strict=True):
         filled.git("update-ref", ref, rev)
     assert told(look(filled, repair=True)) == []
     age(filled, *refs)
     unlike = "does not keep the commit that it is named after"
-    found = [("ref-leftover", refs[0], "keeps something for no checkpoint"), *(("ref-leftover", ref, unlike) for ref in refs[1:])]
+    found = [
+        ("ref-leftover", refs[0], "keeps something for no checkpoint"),
+        *(("ref-leftover", ref, unlike) for ref in refs[1:]),
+    ]
     assert sorted(told(look(filled))) == sorted(found)
     assert look(filled, repair=True).is_clean
     assert filled.refs() == before
@@ -183,7 +232,11 @@ def test_a_document_that_names_another_kind_of_object(main_checkout: Checkout) -
 
 def test_leftovers_are_reported_once_they_are_old(filled: Checkout) -> None:
     before = filled.refs()
-    commit, tree, extra = f"refs/keep/ckpt-operations/{STRANGER}", "refs/ckpt/trees/of-nobody", f"refs/ckpt/trees/{ONE}"
+    commit, tree, extra = (
+        f"refs/keep/ckpt-operations/{STRANGER}",
+        "refs/ckpt/trees/of-nobody",
+        f"refs/ckpt/trees/{ONE}",
+    )
     filled.git("update-ref", commit, "HEAD")
     filled.git("update-ref", tree, "HEAD^{tree}")
     filled.git("update-ref", extra, "HEAD^{tree}")
@@ -199,7 +252,9 @@ def test_leftovers_are_reported_once_they_are_old(filled: Checkout) -> None:
     require_mended(filled, before, found)
 
 
-def test_leftovers_stay_while_a_checkpoint_is_being_written(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_stay_while_a_checkpoint_is_being_written(
+    main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(layout, "PATIENCE", 0.0)
     ref = f"refs/ckpt/trees/{STRANGER}"
     main_checkout.git("update-ref", ref, "HEAD^{tree}")
@@ -228,7 +283,14 @@ def test_packed_refs_that_are_gone(main_checkout: Checkout, make_store: MakeStor
     before = path.read_bytes()
     path.write_bytes(b"")
     require_left(
-        main_checkout, [("broken-ref", str(path), "is empty, as a power cut leaves it: git takes all refs that were packed to be gone")]
+        main_checkout,
+        [
+            (
+                "broken-ref",
+                str(path),
+                "is empty, as a power cut leaves it: git takes all refs that were packed to be gone",
+            )
+        ],
     )
     with make_store(main_checkout) as store, pytest.raises(RepositoryError) as caught:
         store.save("more-complete")
@@ -246,7 +308,9 @@ def test_what_git_refuses_is_told(main_checkout: Checkout, make_store: MakeStore
     (main_checkout.path / ".git" / ref).mkdir(parents=True)
     (main_checkout.path / ".git" / ref / "in-the-way.lock").touch()
     report = look(main_checkout, repair=True)
-    assert told(report) == [("commit-ref-missing", ref, f"nothing keeps {commit}, the linked commit of {ONE}")]
+    assert told(report) == [
+        ("commit-ref-missing", ref, f"nothing keeps {commit}, the linked commit of {ONE}")
+    ]
     assert len(report.refused) == 1
     assert report.refused[0].startswith(f"{ref}: git update-ref failed: ")
     assert not report.is_clean
@@ -264,7 +328,12 @@ def test_notes_that_are_gone(filled: Checkout) -> None:
 
 def test_notes_whose_commit_is_gone(filled: Checkout) -> None:
     before = filled.refs()
-    tip = Path(discover(str(filled.path)).common_dir) / "objects" / before[NOTES][:2] / before[NOTES][2:]
+    tip = (
+        Path(discover(str(filled.path)).common_dir)
+        / "objects"
+        / before[NOTES][:2]
+        / before[NOTES][2:]
+    )
     tip.unlink()
     require_mended(filled, before, unlinked(filled, ONE, TWO, THREE, FOUR))
 
@@ -287,7 +356,11 @@ def test_stray_lines(filled: Checkout) -> None:
     lines = f"{wrong}\n{STRANGER} x-complete 2027-01-15T08:00:00.000000Z\nwritten by a person\n"
     filled.git("notes", "--ref=checkpoints", "add", "--force", "--file=-", "HEAD", data=lines)
     found = [
-        ("note-stray", NOTES, f"the note of {commit} says something else of {ONE} than its document"),
+        (
+            "note-stray",
+            NOTES,
+            f"the note of {commit} says something else of {ONE} than its document",
+        ),
         ("note-stray", NOTES, f"the note of {commit} lists {STRANGER}, which does not exist"),
     ]
     require_mended(filled, before, found)
@@ -301,7 +374,9 @@ def blob(id_: str) -> str:
 
 
 @pytest.mark.long
-def test_an_index_that_says_something_else(filled: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_says_something_else(
+    filled: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("_SETTLED", "_FINELY_SETTLED"):  # what is young would be read again
         monkeypatch.setattr(refs_stat, name, 0)
     with Store(Checkpoints(discover(str(filled.path)), adapter="plumbing")) as store:
@@ -318,7 +393,9 @@ def test_an_index_that_says_something_else(filled: Checkout, monkeypatch: pytest
         with connection:
             connection.execute(damage)
         connection.close()
-        require_mended(filled, before, [("index-stale", path, f"does not list {said} as their documents say")])
+        require_mended(
+            filled, before, [("index-stale", path, f"does not list {said} as their documents say")]
+        )
     with Store(Checkpoints(discover(str(filled.path)), adapter="plumbing")) as store:
         assert [(entry.id, entry.label) for entry in store.list()] == wanted
 
@@ -329,16 +406,32 @@ def test_an_index_that_says_something_else(filled: Checkout, monkeypatch: pytest
 DAMAGE: list[tuple[str, Callable[[bytes], bytes], str]] = [
     ("checkpoint-invalid", lambda data: data + b"[", "not TOML: "),
     ("checkpoint-invalid", lambda data: b"\xff" + data, "not UTF-8 (byte 0)"),
-    ("checkpoint-invalid", lambda data: data.replace(b'"manual"', b"7"), "trigger: must be a string, not 7"),
-    ("checkpoint-newer", lambda data: data.replace(b"version = 1", b"version = 2"), "cannot be judged: version: written by a newer"),
-    ("checkpoint-misnamed", lambda data: data.replace(ONE.encode(), TWO.encode()), f"id: {TWO} is not the ref's name"),
+    (
+        "checkpoint-invalid",
+        lambda data: data.replace(b'"manual"', b"7"),
+        "trigger: must be a string, not 7",
+    ),
+    (
+        "checkpoint-newer",
+        lambda data: data.replace(b"version = 1", b"version = 2"),
+        "cannot be judged: version: written by a newer",
+    ),
+    (
+        "checkpoint-misnamed",
+        lambda data: data.replace(ONE.encode(), TWO.encode()),
+        f"id: {TWO} is not the ref's name",
+    ),
 ]
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("code", "damage", "sentence"), DAMAGE)
 def test_a_document_that_is_damaged(
-    checkout: Checkout, make_store: MakeStore, code: str, damage: Callable[[bytes], bytes], sentence: str
+    checkout: Checkout,
+    make_store: MakeStore,
+    code: str,
+    damage: Callable[[bytes], bytes],
+    sentence: str,
 ) -> None:
     with make_store(checkout) as store:
         store.record("plan-complete")
@@ -350,7 +443,9 @@ def test_a_document_that_is_damaged(
     assert (found.code, found.object, found.sentence[: len(sentence)]) == (code, ref, sentence)
     require_left(checkout, [(code, ref, found.sentence)])
     remove = f"look at it: git cat-file -p {ref}; remove it: git ckpt remove {ONE}"
-    assert found.cure == ("upgrade gitckpt: pip install -U gitckpt" if code.endswith("newer") else remove)
+    assert found.cure == (
+        "upgrade gitckpt: pip install -U gitckpt" if code.endswith("newer") else remove
+    )
 
 
 def test_what_is_no_document_at_all(main_checkout: Checkout, make_store: MakeStore) -> None:
@@ -362,7 +457,11 @@ def test_what_is_no_document_at_all(main_checkout: Checkout, make_store: MakeSto
     path = main_checkout.path / ".git/objects" / oid[:2] / oid[2:]
     content = path.read_bytes()
     invalid = ("checkpoint-invalid", odd, "points to a commit, not to a blob")
-    unreadable = ("checkpoint-unreadable", f"refs/checkpoints/{ONE}", f"its object {oid} is missing or damaged")
+    unreadable = (
+        "checkpoint-unreadable",
+        f"refs/checkpoints/{ONE}",
+        f"its object {oid} is missing or damaged",
+    )
     path.unlink()
     seen = require_left(main_checkout, [unreadable, invalid])
     ref = f"refs/checkpoints/{ONE}"
@@ -401,7 +500,9 @@ def test_a_checkpoint_that_is_being_written_is_no_flaw(
     assert [code for code, _, _ in told(look(main_checkout))] == ["commit-ref-missing"]
 
 
-def test_what_changed_meanwhile_is_left_as_it_is(main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changed_meanwhile_is_left_as_it_is(
+    main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gitckpt.store.audit import verification
 
     with make_store(main_checkout) as store:
@@ -417,7 +518,10 @@ def test_what_changed_meanwhile_is_left_as_it_is(main_checkout: Checkout, make_s
 
     monkeypatch.setattr(verification, "mend", meanwhile)
     with make_store(main_checkout) as store:
-        assert [finding.code for finding in verify(inside(store), repair=True).findings] == ["commit-ref-missing", "commit-ref-wrong"]
+        assert [finding.code for finding in verify(inside(store), repair=True).findings] == [
+            "commit-ref-missing",
+            "commit-ref-wrong",
+        ]
     assert main_checkout.refs()[ref] == other
 
 
@@ -428,8 +532,14 @@ def test_a_checkpoint_that_is_removed_meanwhile_gets_no_refs(
 
     with make_store(main_checkout) as store:
         store.record("run-started", start="work")
-    main_checkout.git("update-ref", "-d", f"refs/keep/ckpt/{main_checkout.git('rev-parse', 'HEAD')}")
-    main_checkout.git("update-ref", "-d", f"refs/ckpt/runs/{next(iter(main_checkout.refs('refs/ckpt/runs'))).rpartition('/')[2]}")
+    main_checkout.git(
+        "update-ref", "-d", f"refs/keep/ckpt/{main_checkout.git('rev-parse', 'HEAD')}"
+    )
+    main_checkout.git(
+        "update-ref",
+        "-d",
+        f"refs/ckpt/runs/{next(iter(main_checkout.refs('refs/ckpt/runs'))).rpartition('/')[2]}",
+    )
     main_checkout.git("update-ref", "-d", NOTES)
     real = verification.mend
 
@@ -443,7 +553,9 @@ def test_a_checkpoint_that_is_removed_meanwhile_gets_no_refs(
     assert notes(main_checkout) == {}
 
 
-def test_a_snapshot_without_a_commit_is_clean(make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+def test_a_snapshot_without_a_commit_is_clean(
+    make_checkout: Callable[..., Checkout], make_store: MakeStore
+) -> None:
     checkout = make_checkout("unborn")
     checkout.write("new", "work\n")
     with make_store(checkout) as store:
@@ -454,7 +566,9 @@ def test_a_snapshot_without_a_commit_is_clean(make_checkout: Callable[..., Check
 
 
 @pytest.mark.parametrize("ref", ["refs/heads/side", "refs/tags/v1", "refs/remotes/origin/side"])
-def test_a_ref_whose_object_is_gone(main_checkout: Checkout, make_store: MakeStore, ref: str) -> None:
+def test_a_ref_whose_object_is_gone(
+    main_checkout: Checkout, make_store: MakeStore, ref: str
+) -> None:
     """Git loses it where it collects beside a commit; `git branch` then lists nothing at all, and every gc fails."""
     with make_store(main_checkout) as store:
         store.save("a-complete")
@@ -463,10 +577,18 @@ def test_a_ref_whose_object_is_gone(main_checkout: Checkout, make_store: MakeSto
         main_checkout.git("update-ref", ref, oid)
         assert told(look(main_checkout)) == []
         place_of(main_checkout, oid).unlink()
-        found = ("ref-target-missing", ref, f"points to {oid}, which is missing or damaged: every git gc fails")
+        found = (
+            "ref-target-missing",
+            ref,
+            f"points to {oid}, which is missing or damaged: every git gc fails",
+        )
         (finding,) = require_left(main_checkout, [found]).findings
-        assert [each for each in diagnose(inside(store)).findings if each.code == finding.code] == [finding]
-    fetch, _, back = str(finding.cure).partition("; or go back to where it was before, if the reflog has it: ")
+        assert [each for each in diagnose(inside(store)).findings if each.code == finding.code] == [
+            finding
+        ]
+    fetch, _, back = str(finding.cure).partition(
+        "; or go back to where it was before, if the reflog has it: "
+    )
     assert fetch == f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
     if ref.startswith("refs/heads/"):
         main_checkout.git(*shlex.split(back)[1:])
@@ -474,7 +596,9 @@ def test_a_ref_whose_object_is_gone(main_checkout: Checkout, make_store: MakeSto
 
 
 @pytest.mark.parametrize("place", ["main", "linked"])
-def test_a_detached_head_whose_commit_is_gone(main_checkout: Checkout, tmp_path: Path, place: str) -> None:
+def test_a_detached_head_whose_commit_is_gone(
+    main_checkout: Checkout, tmp_path: Path, place: str
+) -> None:
     there = main_checkout
     if place == "linked":
         main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
@@ -492,7 +616,9 @@ def test_a_detached_head_whose_commit_is_gone(main_checkout: Checkout, tmp_path:
 
 
 @pytest.mark.parametrize("lost", [[0], [0, 1], [0, 1, 2]])
-def test_stashes_that_are_gone_are_dropped_as_is_told(main_checkout: Checkout, lost: list[int]) -> None:
+def test_stashes_that_are_gone_are_dropped_as_is_told(
+    main_checkout: Checkout, lost: list[int]
+) -> None:
     """And no other one: no clone has them, and `git stash drop` fails."""
     for number in range(3):
         main_checkout.write("README", f"{number}\n")

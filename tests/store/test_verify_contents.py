@@ -18,12 +18,21 @@ from tests.store.verifying import look, told
 pytestmark = pytest.mark.long
 
 REPAIR = "git ckpt verify --repair"
-PLACES = ("files/new", "files/deep/changed", "files/deep/staged", "index/0/deep/staged", "files/link", "files/deep")
+PLACES = (
+    "files/new",
+    "files/deep/changed",
+    "files/deep/staged",
+    "index/0/deep/staged",
+    "files/link",
+    "files/deep",
+)
 
 
 def read_all(checkout: Checkout, *, repair: bool = False) -> Report:
     """Verifies the repository of a checkout, contents and all."""
-    with Store(Checkpoints(discover(str(checkout.path)), adapter="plumbing", clock=Clock())) as store:
+    with Store(
+        Checkpoints(discover(str(checkout.path)), adapter="plumbing", clock=Clock())
+    ) as store:
         return verify(inside(store), repair=repair, contents=True)
 
 
@@ -53,7 +62,11 @@ def oid_of(checkout: Checkout, path: str) -> str:
 
 
 def missing(oid: str) -> tuple[str, str, str]:
-    return "objects-missing", f"refs/checkpoints/{ONE}", f"{oid} is missing or damaged, which its files or history need"
+    return (
+        "objects-missing",
+        f"refs/checkpoints/{ONE}",
+        f"{oid} is missing or damaged, which its files or history need",
+    )
 
 
 @pytest.mark.long(but=some(PLACES, KINDS))
@@ -64,7 +77,9 @@ def test_it_is_found(saved: Checkout, path: str, how: str) -> None:
     oid = oid_of(saved, path)
     spoil(place_of(saved, oid), how)
     found = [each[:2] for each in told(read_all(saved))]
-    itself = ("object-empty", str(place_of(saved, oid))) if how == "empty" else ("object-damaged", oid)
+    itself = (
+        ("object-empty", str(place_of(saved, oid))) if how == "empty" else ("object-damaged", oid)
+    )
     assert found == [missing(oid)[:2], itself]
     quick = [each[:2] for each in told(look(saved))]
     assert quick == (found if how == "empty" else [found[0]] if path == "files/deep" else [])
@@ -79,7 +94,11 @@ def test_what_nobody_has(saved: Checkout) -> None:
     fetch = f"fetch from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
     assert [(finding.code, finding.repaired, finding.cure) for finding in report.findings] == [
         ("objects-missing", False, f"{fetch}; or give it up: git ckpt remove {ONE[:8]}"),
-        ("object-damaged", False, f"move its file away; then write it again: git hash-object -w FILE; or {fetch}"),
+        (
+            "object-damaged",
+            False,
+            f"move its file away; then write it again: git hash-object -w FILE; or {fetch}",
+        ),
     ]
     assert place_of(saved, oid).exists()
 
@@ -100,8 +119,13 @@ def test_the_cure_of_an_empty_file(saved: Checkout) -> None:
     content = (saved.path / "new").read_text()
     spoil(place_of(saved, oid), "empty")
     report = look(saved, repair=True)
-    assert [(finding.code, finding.repaired) for finding in report.findings] == [("objects-missing", False), ("object-empty", False)]
-    assert str(report.findings[1].cure).startswith(f"remove it: rm -f {place_of(saved, oid)}; then write it again: ")
+    assert [(finding.code, finding.repaired) for finding in report.findings] == [
+        ("objects-missing", False),
+        ("object-empty", False),
+    ]
+    assert str(report.findings[1].cure).startswith(
+        f"remove it: rm -f {place_of(saved, oid)}; then write it again: "
+    )
     place_of(saved, oid).unlink()
     saved.git("hash-object", "-w", "--stdin", data=content)
     assert told(read_all(saved)) == []
@@ -119,9 +143,20 @@ def test_what_a_pack_that_is_cut_off_had_is_missing(saved: Checkout, ending: str
 @pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    "ref", ["refs/checkpoints", "refs/ckpt/trees", "refs/ckpt/runs", "refs/ckpt/keys", "refs/notes", "refs/keep/ckpt", ""]
+    "ref",
+    [
+        "refs/checkpoints",
+        "refs/ckpt/trees",
+        "refs/ckpt/runs",
+        "refs/ckpt/keys",
+        "refs/notes",
+        "refs/keep/ckpt",
+        "",
+    ],
 )
-def test_what_is_past_mending_can_be_cleared(main_checkout: Checkout, make_store: MakeStore, ref: str) -> None:
+def test_what_is_past_mending_can_be_cleared(
+    main_checkout: Checkout, make_store: MakeStore, ref: str
+) -> None:
     """What a ref of ours points to is gone, or the linked commit: by the cures, git collects garbage again, and the rest is whole."""
     with make_store(main_checkout) as store:
         kept = store.save("one-complete").id
@@ -131,9 +166,21 @@ def test_what_is_past_mending_can_be_cleared(main_checkout: Checkout, make_store
         store.save("run-started", start="r", key="k")
     main_checkout.git("checkout", "--quiet", "main")
     (main_checkout.path / "new").unlink()
-    refs = {name: oid for name, oid in main_checkout.refs(*filter(None, [ref])).items() if name.startswith("refs/keep") or ref}
+    refs = {
+        name: oid
+        for name, oid in main_checkout.refs(*filter(None, [ref])).items()
+        if name.startswith("refs/keep") or ref
+    }
     oids = [oid for name, oid in refs.items() if kept not in name]
-    hit = oids[0] if ref else next(name.rpartition("/")[2] for name in refs if main_checkout.git("rev-parse", "main") not in name)
+    hit = (
+        oids[0]
+        if ref
+        else next(
+            name.rpartition("/")[2]
+            for name in refs
+            if main_checkout.git("rev-parse", "main") not in name
+        )
+    )
     place_of(main_checkout, hit).unlink()
     main_checkout.git("reflog", "expire", "--expire=now", "--all")
     assert main_checkout.git("gc", "--quiet", "--prune=now", ok=(0, 1, 128)) == ""
@@ -144,7 +191,13 @@ def test_what_is_past_mending_can_be_cleared(main_checkout: Checkout, make_store
             if "git ckpt remove " in cure:
                 prefix = cure.rpartition("git ckpt remove ")[2]
                 with make_store(main_checkout) as store:
-                    store.remove([name.rpartition("/")[2] for name in main_checkout.refs("refs/checkpoints") if f"/{prefix}" in name])
+                    store.remove(
+                        [
+                            name.rpartition("/")[2]
+                            for name in main_checkout.refs("refs/checkpoints")
+                            if f"/{prefix}" in name
+                        ]
+                    )
             elif "git update-ref -d " in cure:
                 main_checkout.git("update-ref", "-d", cure.rpartition(" ")[2])
     assert read_all(main_checkout).findings == []
@@ -157,7 +210,9 @@ def test_a_run_head_whose_document_is_gone_waits_for_nobody(main_checkout: Check
     oid = main_checkout.git("hash-object", "-w", "--stdin", data="a document\n")
     main_checkout.git("update-ref", "refs/ckpt/runs/r", oid)
     place_of(main_checkout, oid).unlink()
-    assert told(look(main_checkout, repair=True)) == [("run-head-orphan", "refs/ckpt/runs/r", "no checkpoint of the run exists")]
+    assert told(look(main_checkout, repair=True)) == [
+        ("run-head-orphan", "refs/ckpt/runs/r", "no checkpoint of the run exists")
+    ]
     main_checkout.git("gc", "--quiet", "--prune=now")
 
 

@@ -12,7 +12,13 @@ from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.verifying import look, told
 
-DATES = ["@100 +0000", "@1700000000 +0000", "@1800000000 +0000", "@1900000000 +0000", "@2000000000 +0000"]
+DATES = [
+    "@100 +0000",
+    "@1700000000 +0000",
+    "@1800000000 +0000",
+    "@1900000000 +0000",
+    "@2000000000 +0000",
+]
 
 
 def history(checkout: Checkout, store: Store, dice: random.Random) -> None:
@@ -41,7 +47,11 @@ def history(checkout: Checkout, store: Store, dice: random.Random) -> None:
 
 def damage(checkout: Checkout, dice: random.Random) -> None:
     """Deletes refs, and objects of any kind."""
-    there = sorted(ref for ref in checkout.refs(*layout.OWN) if not ref.startswith(layout.CHECKPOINTS) or dice.random() < 0.2)
+    there = sorted(
+        ref
+        for ref in checkout.refs(*layout.OWN)
+        if not ref.startswith(layout.CHECKPOINTS) or dice.random() < 0.2
+    )
     for ref in dice.sample(there, min(dice.choice([0, 0, 1, 3]), len(there))):
         checkout.git("update-ref", "-d", ref)
     objects = sorted(checkout.path.glob(".git/objects/??/*"))
@@ -53,7 +63,11 @@ def damage(checkout: Checkout, dice: random.Random) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_found_stays_the_same(
-    plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, seed: int
+    plain: Store,
+    main_checkout: Checkout,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    seed: int,
 ) -> None:
     dice = random.Random(seed)
     history(main_checkout, plain, dice)

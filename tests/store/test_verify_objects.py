@@ -22,7 +22,11 @@ def lacking(name: str, *oids: str) -> tuple[str, str, str]:
     """Returns what is said of a checkpoint that lacks objects."""
     names = ", ".join(sorted(oids))
     verb = "is" if len(oids) == 1 else "are"
-    return "objects-missing", f"refs/checkpoints/{name}", f"{names} {verb} missing or damaged, which its files or history need"
+    return (
+        "objects-missing",
+        f"refs/checkpoints/{name}",
+        f"{names} {verb} missing or damaged, which its files or history need",
+    )
 
 
 @pytest.fixture
@@ -64,7 +68,10 @@ def test_an_object_is_missing(filled: Checkout, tmp_path: Path, rev: str, whose:
     found = [lacking(name, oid) for name in whose]
     seen = require_left(filled, found)
     name, fetch = whose[0][:8], f"git fetch --refetch --no-tags REMOTE {oid}"
-    assert seen.findings[0].cure == f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {name}"
+    assert (
+        seen.findings[0].cure
+        == f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {name}"
+    )
     filled.git(*fetch.replace("REMOTE", str(tmp_path / "REMOTE")).split()[1:])
     assert told(look(filled)) == []
 
@@ -87,7 +94,11 @@ def test_the_linked_commit_is_missing_or_damaged(filled: Checkout, left: bytes |
         place_of(filled, oid).write_bytes(left)
     sentence = f"the file of an object is empty, as a power cut leaves it: git takes {oid} to be there, and never writes it again"
     empty = [("object-empty", str(place_of(filled, oid)), sentence)] if left == b"" else []
-    branch = ("ref-target-missing", "refs/heads/main", f"points to {oid}, which is missing or damaged: every git gc fails")
+    branch = (
+        "ref-target-missing",
+        "refs/heads/main",
+        f"points to {oid}, which is missing or damaged: every git gc fails",
+    )
     assert told(look(filled)) == [branch, lacking(TWO, oid), *empty]
 
 
@@ -96,29 +107,58 @@ def test_an_object_is_damaged(filled: Checkout, rev: str) -> None:
     oid = filled.git("rev-parse", rev)
     place_of(filled, oid).chmod(0o644)
     place_of(filled, oid).write_bytes(b"x")
-    assert told(look(filled)) == [lacking(name, oid) for name in ([ONE, TWO] if "HEAD" in rev else [TWO])]
+    assert told(look(filled)) == [
+        lacking(name, oid) for name in ([ONE, TWO] if "HEAD" in rev else [TWO])
+    ]
 
 
 def test_a_tree_that_was_never_one(main_checkout: Checkout) -> None:
-    oid = main_checkout.git("hash-object", "-t", "tree", "-w", "--literally", "--stdin", data=b"nonsense")
-    commit = main_checkout.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", data=f"tree {oid}\nparent of none\n\nx")
-    put(main_checkout, Checkpoint(ONE, "a-complete", "2027-01-15T08:00:00.000000Z", commit, "manual"))
+    oid = main_checkout.git(
+        "hash-object", "-t", "tree", "-w", "--literally", "--stdin", data=b"nonsense"
+    )
+    commit = main_checkout.git(
+        "hash-object",
+        "-t",
+        "commit",
+        "-w",
+        "--literally",
+        "--stdin",
+        data=f"tree {oid}\nparent of none\n\nx",
+    )
+    put(
+        main_checkout,
+        Checkpoint(ONE, "a-complete", "2027-01-15T08:00:00.000000Z", commit, "manual"),
+    )
     main_checkout.git("update-ref", f"refs/keep/ckpt/{commit}", commit)
-    main_checkout.git("notes", "--ref=checkpoints", "add", "-m", f"{ONE} a-complete 2027-01-15T08:00:00.000000Z", commit)
+    main_checkout.git(
+        "notes",
+        "--ref=checkpoints",
+        "add",
+        "-m",
+        f"{ONE} a-complete 2027-01-15T08:00:00.000000Z",
+        commit,
+    )
     assert told(look(main_checkout)) == [lacking(ONE, oid, "of none")]
 
 
-def test_many_missing_objects_are_named_in_part(main_checkout: Checkout, make_store: MakeStore) -> None:
+def test_many_missing_objects_are_named_in_part(
+    main_checkout: Checkout, make_store: MakeStore
+) -> None:
     for i in range(6):
         main_checkout.write(f"d/{i}", f"{i}\n")
     with make_store(main_checkout) as store:
         store.save("one-complete")
-    oids = main_checkout.git("ls-tree", "-r", "--format=%(objectname)", f"refs/ckpt/trees/{ONE}:files/d").splitlines()
+    oids = main_checkout.git(
+        "ls-tree", "-r", "--format=%(objectname)", f"refs/ckpt/trees/{ONE}:files/d"
+    ).splitlines()
     for oid in oids[:5]:
         place_of(main_checkout, oid).unlink()
     ((code, _, sentence),) = told(look(main_checkout))
     names, _, rest = sentence.partition(" and others")
-    assert (code, rest) == ("objects-missing", " are missing or damaged, which its files or history need")
+    assert (code, rest) == (
+        "objects-missing",
+        " are missing or damaged, which its files or history need",
+    )
     assert len(set(names.split(", ")) & set(oids[:5])) == 3
 
 
@@ -134,11 +174,16 @@ def test_submodules_are_other_repositories(main_checkout: Checkout, make_store: 
 
 
 def clone(origin: Checkout, path: Path, *options: str) -> Checkout:
-    subprocess.run([git_executable(), "clone", "--quiet", *options, f"file://{origin.path}", str(path)], check=True)
+    subprocess.run(
+        [git_executable(), "clone", "--quiet", *options, f"file://{origin.path}", str(path)],
+        check=True,
+    )
     return Checkout(path)
 
 
-def test_a_shallow_clone(make_checkout: Callable[..., Checkout], make_store: MakeStore, tmp_path: Path) -> None:
+def test_a_shallow_clone(
+    make_checkout: Callable[..., Checkout], make_store: MakeStore, tmp_path: Path
+) -> None:
     origin = make_checkout("origin")
     for i in range(4):
         origin.commit(f"{i}", README=f"{i}\n", other="same\n")
@@ -153,7 +198,9 @@ def test_a_shallow_clone(make_checkout: Callable[..., Checkout], make_store: Mak
 
 
 @pytest.fixture
-def partial(make_checkout: Callable[..., Checkout], make_store: MakeStore, tmp_path: Path) -> Checkout:
+def partial(
+    make_checkout: Callable[..., Checkout], make_store: MakeStore, tmp_path: Path
+) -> Checkout:
     """A clone without blobs and without a worktree's files, offline, with a checkpoint of a commit of its own and a new file."""
     origin = make_checkout("origin")
     origin.git("config", "uploadpack.allowFilter", "true")

@@ -35,14 +35,30 @@ class Walk:
 
     def step(self) -> None:
         self.dice.choice(
-            [self.record, self.save, self.start, self.proceed, self.proceed, self.proceed, self.commit, self.remove, self.expire]
+            [
+                self.record,
+                self.save,
+                self.start,
+                self.proceed,
+                self.proceed,
+                self.proceed,
+                self.commit,
+                self.remove,
+                self.expire,
+            ]
         )()
 
     def record(self) -> None:
-        self.store.record("plan-complete", {"n": self.dice.random()}, trigger=self.dice.choice(["manual", "post-commit"]))
+        self.store.record(
+            "plan-complete",
+            {"n": self.dice.random()},
+            trigger=self.dice.choice(["manual", "post-commit"]),
+        )
 
     def save(self) -> None:
-        self.checkout.write(self.dice.choice(["new", "deep/er", "README"]), f"{self.dice.random()}\n")
+        self.checkout.write(
+            self.dice.choice(["new", "deep/er", "README"]), f"{self.dice.random()}\n"
+        )
         self.store.save("work-partial")
 
     def start(self) -> None:
@@ -56,21 +72,40 @@ class Walk:
                 del self.runs[run]
                 return
             name = self.runs[run] or self.dice.choice(PHASES)
-            status = self.dice.choice(["progress", "progress", "failed", "complete"]) if self.runs[run] else "started"
+            status = (
+                self.dice.choice(["progress", "progress", "failed", "complete"])
+                if self.runs[run]
+                else "started"
+            )
             self.store.record(f"{name}-{status}", run=run)
             self.runs[run] = "" if status in ("failed", "complete") else name
 
     def commit(self) -> None:
         self.checkout.git("add", "--all")
-        self.checkout.git("commit", "--quiet", "--allow-empty", "-m", "x", *(["--amend"] if self.dice.random() < 0.5 else []))
+        self.checkout.git(
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "x",
+            *(["--amend"] if self.dice.random() < 0.5 else []),
+        )
 
     def remove(self) -> None:
         """Removes one that is alone, a whole run, the newest of one, or the progress of phases that are complete."""
         entries = self.store.list()
         alone = [[entry.id] for entry in entries if entry.run is None]
-        chains = [[entry for entry in entries if entry.run == run] for run in {entry.run for entry in entries if entry.run}]
-        squashed = [[entry.id for entry in chain if self._may_be_squashed(entry.label, chain)] for chain in chains]
-        chosen = self.dice.choice([*alone, *([entry.id for entry in chain] for chain in chains), *squashed, []])
+        chains = [
+            [entry for entry in entries if entry.run == run]
+            for run in {entry.run for entry in entries if entry.run}
+        ]
+        squashed = [
+            [entry.id for entry in chain if self._may_be_squashed(entry.label, chain)]
+            for chain in chains
+        ]
+        chosen = self.dice.choice(
+            [*alone, *([entry.id for entry in chain] for chain in chains), *squashed, []]
+        )
         self.store.remove(chosen)
         left = {entry.run for entry in self.store.list()}
         self.runs = {run: name for run, name in self.runs.items() if run in left}
@@ -82,12 +117,18 @@ class Walk:
         return status == "progress" and (name, "complete") in done
 
     def expire(self) -> None:
-        self.store.expire(replace(Policy(), older_than=0, rewritten_older_than=0, keep_last=self.dice.randrange(5)))
+        self.store.expire(
+            replace(
+                Policy(), older_than=0, rewritten_older_than=0, keep_last=self.dice.randrange(5)
+            )
+        )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
-def test_what_gitckpt_does_is_clean_and_what_is_lost_of_it_is_mended(checkout: Checkout, make_store: MakeStore, seed: int) -> None:
+def test_what_gitckpt_does_is_clean_and_what_is_lost_of_it_is_mended(
+    checkout: Checkout, make_store: MakeStore, seed: int
+) -> None:
     dice = random.Random(seed)
     checkout.git("config", "notes.rewriteRef", layout.NOTES)
     for _ in range(3):

@@ -11,7 +11,17 @@ from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
 from gitckpt.store.leases.leases import Lease, render
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore
-from tests.store.verifying import RUN, age, chain, look, number, put, require_left, require_mended, told
+from tests.store.verifying import (
+    RUN,
+    age,
+    chain,
+    look,
+    number,
+    put,
+    require_left,
+    require_mended,
+    told,
+)
 
 HEAD = f"refs/ckpt/runs/{RUN}"
 STAMP = "2027-01-15T08:00:00.000000Z"
@@ -26,8 +36,22 @@ STRANGER = "99999999-9999-4999-8999-999999999999"
         [(1, "run-started"), (2, "a-started"), (5, "a-complete"), (6, "b-started")],
         [(1, "run-started"), (2, "a-started"), (5, "a-skipped")],
         [(1, "run-started"), (2, "a-started"), (4, "a-progress"), (6, "a-complete")],
-        [(1, "run-started"), (2, "a-started"), (4, "a-failed"), (5, "a-started"), (8, "a-complete"), (9, "b-started"), (11, "b-complete")],
-        [(1, "run-started"), (2, "out-started"), (3, "in-started"), (4, "in-complete"), (7, "out-complete")],
+        [
+            (1, "run-started"),
+            (2, "a-started"),
+            (4, "a-failed"),
+            (5, "a-started"),
+            (8, "a-complete"),
+            (9, "b-started"),
+            (11, "b-complete"),
+        ],
+        [
+            (1, "run-started"),
+            (2, "out-started"),
+            (3, "in-started"),
+            (4, "in-complete"),
+            (7, "out-complete"),
+        ],
     ],
 )
 def test_a_chain_without_gaps_but_for_the_progress_of_phases_that_are_complete(
@@ -45,12 +69,30 @@ def test_a_chain_without_gaps_but_for_the_progress_of_phases_that_are_complete(
     [
         ([(2, "a-started"), (3, "a-complete")], ["number 1 is missing before 2"]),
         ([(1, "run-started"), (3, "a-complete")], ["number 2 is missing before 3"]),
-        ([(1, "run-started"), (2, "a-started"), (5, "a-failed")], ["numbers 3 to 4 are missing before 5"]),
-        ([(1, "run-started"), (2, "a-started"), (5, "a-progress")], ["numbers 3 to 4 are missing before 5"]),
-        ([(1, "run-started"), (2, "a-started"), (3, "a-complete"), (5, "b-started")], ["number 4 is missing before 5"]),
-        ([(1, "run-started"), (2, "a-started"), (4, "b-complete")], ["number 3 is missing before 4"]),
-        ([(1, "run-started"), (2, "a-complete"), (4, "run-complete")], ["number 3 is missing before 4"]),
-        ([(3, "a-started"), (5, "b-started"), (8, "b-complete")], ["numbers 1 to 2 are missing before 3", "number 4 is missing before 5"]),
+        (
+            [(1, "run-started"), (2, "a-started"), (5, "a-failed")],
+            ["numbers 3 to 4 are missing before 5"],
+        ),
+        (
+            [(1, "run-started"), (2, "a-started"), (5, "a-progress")],
+            ["numbers 3 to 4 are missing before 5"],
+        ),
+        (
+            [(1, "run-started"), (2, "a-started"), (3, "a-complete"), (5, "b-started")],
+            ["number 4 is missing before 5"],
+        ),
+        (
+            [(1, "run-started"), (2, "a-started"), (4, "b-complete")],
+            ["number 3 is missing before 4"],
+        ),
+        (
+            [(1, "run-started"), (2, "a-complete"), (4, "run-complete")],
+            ["number 3 is missing before 4"],
+        ),
+        (
+            [(3, "a-started"), (5, "b-started"), (8, "b-complete")],
+            ["numbers 1 to 2 are missing before 3", "number 4 is missing before 5"],
+        ),
     ],
 )
 def test_a_gap(main_checkout: Checkout, there: list[tuple[int, str]], missing: list[str]) -> None:
@@ -59,7 +101,9 @@ def test_a_gap(main_checkout: Checkout, there: list[tuple[int, str]], missing: l
     found = []
     for sentence in missing:
         words, _, after = sentence.rpartition(" ")
-        main_checkout.git("update-ref", f"refs/ckpt/trees/{number(int(after) - 1)}", "HEAD^{tree}")  # their refs alone are gone
+        main_checkout.git(
+            "update-ref", f"refs/ckpt/trees/{number(int(after) - 1)}", "HEAD^{tree}"
+        )  # their refs alone are gone
         found.append(("chain-gap", HEAD, f"{words} {number(int(after))}"))
     seen = require_left(main_checkout, found)
     assert seen.findings[0].cure == (
@@ -69,7 +113,9 @@ def test_a_gap(main_checkout: Checkout, there: list[tuple[int, str]], missing: l
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("gone", [[1], [2], [3], [2, 3], [1, 2, 3], [4], [3, 4]])
-def test_what_was_removed_by_name_is_no_gap(make_store: MakeStore, main_checkout: Checkout, gone: list[int]) -> None:
+def test_what_was_removed_by_name_is_no_gap(
+    make_store: MakeStore, main_checkout: Checkout, gone: list[int]
+) -> None:
     store = make_store(main_checkout)
     run = store.record("run-started", {}, start="r").run
     for name in "abc":
@@ -89,7 +135,9 @@ def test_what_lost_its_ref_alone_is_a_gap(make_store: MakeStore, main_checkout: 
     third = store.list()[1].id
     main_checkout.git("update-ref", "-d", f"refs/checkpoints/{third}")
     found = [finding for finding in look(main_checkout).findings if finding.code == "chain-gap"]
-    assert [finding.sentence for finding in found] == [f"number 3 is missing before {store.list()[0].id}"]
+    assert [finding.sentence for finding in found] == [
+        f"number 3 is missing before {store.list()[0].id}"
+    ]
 
 
 def test_what_is_being_removed_is_no_gap(main_checkout: Checkout) -> None:
@@ -114,14 +162,20 @@ def test_a_run_whose_expiry_was_interrupted(main_checkout: Checkout) -> None:
     main_checkout.git("update-ref", HEAD, f"refs/checkpoints/{number(9)}")
     for each in (1, 3, 8):
         main_checkout.git("update-ref", f"refs/ckpt/trees/{number(each)}", "HEAD^{tree}")
-    assert [code for code, _, _ in told(look(main_checkout))] == ["chain-gap", "chain-gap", "chain-gap"]
+    assert [code for code, _, _ in told(look(main_checkout))] == [
+        "chain-gap",
+        "chain-gap",
+        "chain-gap",
+    ]
 
 
 def test_what_cannot_be_judged_is_no_gap(main_checkout: Checkout) -> None:
     chain(main_checkout, (1, "run-started"), (2, "a-complete"), (3, "b-complete"))
     ref = f"refs/checkpoints/{number(2)}"
     data = main_checkout.git("cat-file", "blob", ref).replace("version = 1", "version = 2")
-    main_checkout.git("update-ref", ref, main_checkout.git("hash-object", "-w", "--stdin", data=data))
+    main_checkout.git(
+        "update-ref", ref, main_checkout.git("hash-object", "-w", "--stdin", data=data)
+    )
     assert [code for code, _, _ in told(look(main_checkout))] == ["checkpoint-newer"]
     oid = main_checkout.refs()[ref]
     main_checkout.git("update-ref", "-d", f"refs/checkpoints/{number(3)}")
@@ -136,15 +190,29 @@ def test_a_fork_and_wrong_parents(main_checkout: Checkout) -> None:
     put(main_checkout, Checkpoint(third, "c-complete", STAMP, "", "phase", RUN, other, 3))
     put(main_checkout, Checkpoint(fourth, "d-complete", STAMP, "", "phase", RUN, number(1), 4))
     put(main_checkout, Checkpoint(number(5), "e-complete", STAMP, "", "phase", RUN, None, 5))
-    oid = put(main_checkout, Checkpoint(number(6), "f-complete", STAMP, "", "phase", RUN, number(77), 6))
+    oid = put(
+        main_checkout, Checkpoint(number(6), "f-complete", STAMP, "", "phase", RUN, number(77), 6)
+    )
     main_checkout.git("update-ref", HEAD, oid)
     require_left(
         main_checkout,
         [
             ("chain-fork", HEAD, f"{other} and {number(2)} both are number 2 of the run"),
-            ("parent-wrong", f"refs/checkpoints/{fourth}", f"names {number(1)} as its parent, where {third} comes before it"),
-            ("parent-wrong", f"refs/checkpoints/{number(5)}", f"names no parent, though {fourth} comes before it"),
-            ("parent-missing", f"refs/checkpoints/{number(6)}", f"its parent {number(77)} does not exist"),
+            (
+                "parent-wrong",
+                f"refs/checkpoints/{fourth}",
+                f"names {number(1)} as its parent, where {third} comes before it",
+            ),
+            (
+                "parent-wrong",
+                f"refs/checkpoints/{number(5)}",
+                f"names no parent, though {fourth} comes before it",
+            ),
+            (
+                "parent-missing",
+                f"refs/checkpoints/{number(6)}",
+                f"its parent {number(77)} does not exist",
+            ),
         ],
     )
 
@@ -152,7 +220,9 @@ def test_a_fork_and_wrong_parents(main_checkout: Checkout) -> None:
 def test_the_first_of_a_run_has_no_parent(main_checkout: Checkout) -> None:
     chain(main_checkout, (1, "run-started"))
     run = f"{RUN}-2"
-    oid = put(main_checkout, Checkpoint(STRANGER, "run-started", STAMP, "", "phase", run, number(1), 1))
+    oid = put(
+        main_checkout, Checkpoint(STRANGER, "run-started", STAMP, "", "phase", run, number(1), 1)
+    )
     main_checkout.git("update-ref", f"refs/ckpt/runs/{run}", oid)
     sentence = f"names {number(1)} as its parent, though it is the first of its run"
     require_left(main_checkout, [("parent-wrong", f"refs/checkpoints/{STRANGER}", sentence)])
@@ -160,17 +230,31 @@ def test_the_first_of_a_run_has_no_parent(main_checkout: Checkout) -> None:
 
 def test_what_is_named_exists(main_checkout: Checkout) -> None:
     chain(main_checkout, (1, "run-started"), (2, "a-complete"))
-    second = codec.decode(main_checkout.git("cat-file", "blob", f"refs/checkpoints/{number(2)}").encode(), "")
+    second = codec.decode(
+        main_checkout.git("cat-file", "blob", f"refs/checkpoints/{number(2)}").encode(), ""
+    )
     gone = [number(90 + i) for i in range(4)]
     done = Pipeline(completed={"a": number(2), "b": gone[0]})
     begun = Attempt("c", began=gone[3])
     put(main_checkout, replace(second, pipeline=done, forked_from=gone[1], rewound_to=number(1)))
-    third = replace(second, id=number(3), sequence=3, parent=number(2), pipeline=done, rewound_to=gone[2], attempt=begun)
+    third = replace(
+        second,
+        id=number(3),
+        sequence=3,
+        parent=number(2),
+        pipeline=done,
+        rewound_to=gone[2],
+        attempt=begun,
+    )
     main_checkout.git("update-ref", HEAD, put(main_checkout, third))
     require_left(
         main_checkout,
         [
-            ("reference-missing", f"refs/checkpoints/{name}", f"{key} of run {RUN} names {named}, which does not exist")
+            (
+                "reference-missing",
+                f"refs/checkpoints/{name}",
+                f"{key} of run {RUN} names {named}, which does not exist",
+            )
             for name, key, named in (
                 (number(2), "forked_from", gone[1]),
                 (number(2), "pipeline.completed.b", gone[0]),
@@ -191,14 +275,20 @@ def test_what_is_named_exists(main_checkout: Checkout) -> None:
 def test_heads_are_moved_to_the_newest_checkpoint(main_checkout: Checkout) -> None:
     chain(main_checkout, (1, "run-started"), (2, "a-complete"), (3, "b-complete"))
     other = f"{RUN}-2"
-    foreign = put(main_checkout, Checkpoint(STRANGER, "run-started", STAMP, "", "phase", other, None, 1))
+    foreign = put(
+        main_checkout, Checkpoint(STRANGER, "run-started", STAMP, "", "phase", other, None, 1)
+    )
     main_checkout.git("update-ref", f"refs/ckpt/runs/{other}", foreign)
     gone = codec.encode(Checkpoint(number(4), "c-complete", STAMP, "", "phase", RUN, number(3), 4))
     before = main_checkout.refs()
     newest = f"the newest checkpoint of the run is {number(3)}"
     for head, code, sentence in (
         (None, "run-head-missing", f"the run has no head; its newest checkpoint is {number(3)}"),
-        (f"refs/checkpoints/{number(1)}", "run-head-lags", f"points to {number(1)}, number 1; {newest}"),
+        (
+            f"refs/checkpoints/{number(1)}",
+            "run-head-lags",
+            f"points to {number(1)}, number 1; {newest}",
+        ),
         (foreign, "run-head-wrong", f"points to {STRANGER}, which is none of this run; {newest}"),
         ("HEAD", "run-head-wrong", f"does not point to a checkpoint document; {newest}"),
         (
@@ -216,11 +306,15 @@ def test_the_head_of_a_run_without_checkpoints_goes_once_it_is_old(main_checkout
     main_checkout.git("update-ref", "-d", f"refs/checkpoints/{number(1)}")
     assert told(look(main_checkout)) == []
     age(main_checkout, HEAD)
-    require_mended(main_checkout, {}, [("run-head-orphan", HEAD, "no checkpoint of the run exists")])
+    require_mended(
+        main_checkout, {}, [("run-head-orphan", HEAD, "no checkpoint of the run exists")]
+    )
 
 
 @pytest.mark.parametrize("junk", ["junk = ", "HEAD", "of another run"])
-def test_a_head_without_checkpoints_that_holds_no_document_of_its_run_goes_at_once(main_checkout: Checkout, junk: str) -> None:
+def test_a_head_without_checkpoints_that_holds_no_document_of_its_run_goes_at_once(
+    main_checkout: Checkout, junk: str
+) -> None:
     other = f"{RUN}-other"
     if junk == "of another run":
         chain(main_checkout, (1, "run-started"))
@@ -228,12 +322,20 @@ def test_a_head_without_checkpoints_that_holds_no_document_of_its_run_goes_at_on
         main_checkout.git("update-ref", "-d", f"refs/checkpoints/{number(1)}")
         main_checkout.git("update-ref", "-d", HEAD)
     else:
-        head = junk if junk == "HEAD" else main_checkout.git("hash-object", "-w", "--stdin", data=junk)
+        head = (
+            junk if junk == "HEAD" else main_checkout.git("hash-object", "-w", "--stdin", data=junk)
+        )
     main_checkout.git("update-ref", f"refs/ckpt/runs/{other}", head)
-    require_mended(main_checkout, {}, [("run-head-orphan", f"refs/ckpt/runs/{other}", "no checkpoint of the run exists")])
+    require_mended(
+        main_checkout,
+        {},
+        [("run-head-orphan", f"refs/ckpt/runs/{other}", "no checkpoint of the run exists")],
+    )
 
 
-def test_what_a_kill_between_two_refs_leaves_is_mended(checkout: Checkout, make_store: MakeStore) -> None:
+def test_what_a_kill_between_two_refs_leaves_is_mended(
+    checkout: Checkout, make_store: MakeStore
+) -> None:
     with make_store(checkout) as store:
         run = str(store.record("run-started", start="Add login!").run)
         store.record("a-complete", run=run)
@@ -252,7 +354,21 @@ def lease(run: str, *, alive: bool) -> bytes:
     """Returns the document of a lease of another machine that lasts, or does not any more."""
     now = Clock()()
     end = times.to_text(now + 60 * times.MICRO) if alive else STAMP
-    return render(Lease(run, 3, "git ckpt run", "elsewhere", "its boot", "", 1, "1", STAMP, times.to_text(now) if alive else STAMP, end))
+    return render(
+        Lease(
+            run,
+            3,
+            "git ckpt run",
+            "elsewhere",
+            "its boot",
+            "",
+            1,
+            "1",
+            STAMP,
+            times.to_text(now) if alive else STAMP,
+            end,
+        )
+    )
 
 
 def hold(checkout: Checkout, run: str, data: bytes) -> str:
@@ -290,7 +406,11 @@ def test_what_is_no_lease(main_checkout: Checkout) -> None:
     )
     assert [finding.cure for finding in seen.findings] == [
         f"if nobody drives the run: {cure}"
-        for cure in (f"git ckpt resume {RUN} --take-over", f"git update-ref -d {other}", f"git update-ref -d {third}")
+        for cure in (
+            f"git ckpt resume {RUN} --take-over",
+            f"git update-ref -d {other}",
+            f"git update-ref -d {third}",
+        )
     ]
 
 

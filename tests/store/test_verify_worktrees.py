@@ -35,7 +35,11 @@ def opened(checkout: Checkout, make_store: MakeStore) -> Path:
 
 
 def admin(checkout: Checkout, path: Path) -> Path:
-    return Path(checkout.git("rev-parse", "--path-format=absolute", "--git-common-dir")) / "worktrees" / path.name
+    return (
+        Path(checkout.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
+        / "worktrees"
+        / path.name
+    )
 
 
 def test_the_worktree_of_a_run(checkout: Checkout, make_store: MakeStore) -> None:
@@ -49,7 +53,9 @@ def test_the_worktree_of_a_run(checkout: Checkout, make_store: MakeStore) -> Non
 
 
 @pytest.mark.parametrize("said", ["", "\0" * 41, "ref: ", "0123456"])
-def test_a_head_that_a_power_cut_has_emptied(checkout: Checkout, opened: Path, make_store: MakeStore, said: str) -> None:
+def test_a_head_that_a_power_cut_has_emptied(
+    checkout: Checkout, opened: Path, make_store: MakeStore, said: str
+) -> None:
     """Git takes such a directory for no worktree, and a phase would be run in it all the same."""
     head = admin(checkout, opened) / "HEAD"
     before = head.read_text()
@@ -58,15 +64,23 @@ def test_a_head_that_a_power_cut_has_emptied(checkout: Checkout, opened: Path, m
     seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
-        assert [each for each in doctor.diagnose(inside(store)).findings if each.code == "worktree-headless"] == list(seen.findings)
+        assert [
+            each
+            for each in doctor.diagnose(inside(store)).findings
+            if each.code == "worktree-headless"
+        ] == list(seen.findings)
         again = resume(inside(store), store.read(opened.name))
     where = f"detached at {before.strip()[:10]}"
-    assert again.remarks == (f"its HEAD was empty or broken, and is {where} now; what it was at before: git reflog",)
+    assert again.remarks == (
+        f"its HEAD was empty or broken, and is {where} now; what it was at before: git reflog",
+    )
     assert head.read_text() == before
     assert told(look(checkout)) == []
 
 
-def test_a_head_that_a_power_cut_has_taken(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
+def test_a_head_that_a_power_cut_has_taken(
+    checkout: Checkout, opened: Path, make_store: MakeStore
+) -> None:
     head = admin(checkout, opened) / "HEAD"
     before = head.read_text()
     head.unlink()
@@ -75,37 +89,53 @@ def test_a_head_that_a_power_cut_has_taken(checkout: Checkout, opened: Path, mak
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
         again = resume(inside(store), store.read(opened.name))
-    assert again.remarks == (f"its HEAD was gone, and is detached at {before[:10]} now; what it was at before: git reflog",)
+    assert again.remarks == (
+        f"its HEAD was gone, and is detached at {before[:10]} now; what it was at before: git reflog",
+    )
     assert [head.read_text(), told(look(checkout))] == [before, []]
 
 
 @pytest.mark.parametrize("said", [None, "", "\0" * 5, "/nowhere/at/all\n"])
-def test_a_worktree_that_does_not_say_whose_it_is(checkout: Checkout, opened: Path, make_store: MakeStore, said: str | None) -> None:
+def test_a_worktree_that_does_not_say_whose_it_is(
+    checkout: Checkout, opened: Path, make_store: MakeStore, said: str | None
+) -> None:
     """Git does nothing in it, and `git ckpt resume` failed with nothing to do about it."""
     file = admin(checkout, opened) / "commondir"
     file.unlink() if said is None else file.write_text(said)
-    sentence = "its commondir, which says whose it is, is gone, empty or broken: to git it is no worktree"
+    sentence = (
+        "its commondir, which says whose it is, is gone, empty or broken: to git it is no worktree"
+    )
     seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
-        assert [each for each in doctor.diagnose(inside(store)).findings if each.code == "worktree-headless"] == list(seen.findings)
+        assert [
+            each
+            for each in doctor.diagnose(inside(store)).findings
+            if each.code == "worktree-headless"
+        ] == list(seen.findings)
         assert resume(inside(store), store.read(opened.name)).remarks == ()
     assert (file.read_text(), told(look(checkout))) == ("../..\n", [])
 
 
 @pytest.mark.parametrize("said", [None, "", "\0" * 5])
-def test_a_worktree_that_git_does_not_find(checkout: Checkout, opened: Path, make_store: MakeStore, said: str | None) -> None:
+def test_a_worktree_that_git_does_not_find(
+    checkout: Checkout, opened: Path, make_store: MakeStore, said: str | None
+) -> None:
     file = admin(checkout, opened) / "gitdir"
     before = file.read_text()
     file.unlink() if said is None else file.write_text(said)
-    seen = require_left(checkout, [("worktree-unregistered", str(opened), "git knows no worktree there")])
+    seen = require_left(
+        checkout, [("worktree-unregistered", str(opened), "git knows no worktree there")]
+    )
     assert str(seen.findings[0].cure).startswith(f"git ckpt resume {opened.name}, if ")
     with make_store(checkout) as store:
         assert resume(inside(store), store.read(opened.name)).remarks == ()
     assert (file.read_text(), told(look(checkout))) == (before, [])
 
 
-def test_somebody_elses_worktree_that_does_not_say_whose_it_is(main_checkout: Checkout, tmp_path: Path) -> None:
+def test_somebody_elses_worktree_that_does_not_say_whose_it_is(
+    main_checkout: Checkout, tmp_path: Path
+) -> None:
     main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "theirs"))
     (main_checkout.path / ".git/worktrees/theirs/commondir").unlink()
     (finding,) = look(main_checkout).findings
@@ -142,8 +172,12 @@ def spoil(place: Path, what: str) -> None:
         table.write_bytes(b"" if what == "an empty table" else table.read_bytes()[:-5])
 
 
-@pytest.mark.parametrize("what", ["no table", "an empty table", "a table that is cut off", "no list"])
-def test_a_head_in_a_reftable(newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore, what: str) -> None:
+@pytest.mark.parametrize(
+    "what", ["no table", "an empty table", "a table that is cut off", "no list"]
+)
+def test_a_head_in_a_reftable(
+    newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore, what: str
+) -> None:
     """Each worktree has tables of its own; git takes one whose tables are broken to be at no commit."""
     checkout = make_checkout("tabled", "--ref-format=reftable")
     before = checkout.commit("first")
@@ -157,12 +191,19 @@ def test_a_head_in_a_reftable(newer_git: str, make_checkout: Callable[..., Check
     with make_store(checkout) as store:
         again = resume(inside(store), store.read(path.name))
     assert again.remarks == (f"its HEAD was empty or broken, and is detached at {before[:10]} now",)
-    assert [Checkout(path).git("rev-parse", "HEAD"), Checkout(path).git("symbolic-ref", "-q", "HEAD", ok=(1,))] == [before, ""]
+    assert [
+        Checkout(path).git("rev-parse", "HEAD"),
+        Checkout(path).git("symbolic-ref", "-q", "HEAD", ok=(1,)),
+    ] == [before, ""]
     assert told(look(checkout)) == []
 
 
-@pytest.mark.parametrize("where", ["symbolic-ref HEAD refs/heads/topic", "update-ref --no-deref HEAD topic"])
-def test_the_cure_of_a_head_in_a_reftable(newer_git: str, make_checkout: Callable[..., Checkout], tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize(
+    "where", ["symbolic-ref HEAD refs/heads/topic", "update-ref --no-deref HEAD topic"]
+)
+def test_the_cure_of_a_head_in_a_reftable(
+    newer_git: str, make_checkout: Callable[..., Checkout], tmp_path: Path, where: str
+) -> None:
     checkout = make_checkout("tabled", "--ref-format=reftable")
     before = checkout.commit("first")
     theirs = tmp_path / "their s"
@@ -170,11 +211,15 @@ def test_the_cure_of_a_head_in_a_reftable(newer_git: str, make_checkout: Callabl
     spoil(next(checkout.path.glob(".git/worktrees/*/reftable")), "an empty table")
     remove, _, rest = str(look(checkout).findings[0].cure).partition("; ")
     env = {**os.environ, "PATH": f"{os.path.dirname(newer_git)}:{os.environ['PATH']}"}
-    subprocess.run(f"{remove} && {rest.partition('symbolic-ref')[0]}{where}", shell=True, check=True, env=env)
+    subprocess.run(
+        f"{remove} && {rest.partition('symbolic-ref')[0]}{where}", shell=True, check=True, env=env
+    )
     assert [Checkout(theirs).git("rev-parse", "HEAD"), told(look(checkout))] == [before, []]
 
 
-def test_an_empty_head_beside_reftables(newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore) -> None:
+def test_an_empty_head_beside_reftables(
+    newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore
+) -> None:
     checkout = make_checkout("tabled", "--ref-format=reftable")
     before = checkout.commit("first")
     with make_store(checkout) as store:
@@ -215,23 +260,38 @@ def test_a_worktree_that_was_moved(checkout: Checkout, opened: Path, to: str) ->
 
 def test_a_worktree_in_whose_place_is_something_else(checkout: Checkout, opened: Path) -> None:
     (opened / ".git").unlink()
-    said = [("worktree-moved", str(opened), f"is not the worktree that git keeps {admin(checkout, opened)} for")]
+    said = [
+        (
+            "worktree-moved",
+            str(opened),
+            f"is not the worktree that git keeps {admin(checkout, opened)} for",
+        )
+    ]
     seen = require_left(checkout, said)
-    assert seen.findings[0].cure == "if it is, after all: git worktree repair; if not, move it elsewhere"
+    assert (
+        seen.findings[0].cure
+        == "if it is, after all: git worktree repair; if not, move it elsewhere"
+    )
     checkout.git("worktree", "repair")
     assert told(look(checkout)) == []
 
 
-def test_a_worktree_that_git_has_forgotten(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
+def test_a_worktree_that_git_has_forgotten(
+    checkout: Checkout, opened: Path, make_store: MakeStore
+) -> None:
     shutil.rmtree(admin(checkout, opened))
     (opened.parent / "by a person").mkdir()
     (opened.parent / ".making-1234").mkdir()
     (opened.parent / "file").touch()
     sentence = "git knows no worktree there"
-    found = [("worktree-unregistered", str(path), sentence) for path in (opened, opened.parent / "by a person")]
+    found = [
+        ("worktree-unregistered", str(path), sentence)
+        for path in (opened, opened.parent / "by a person")
+    ]
     seen = require_left(checkout, found)
     assert [finding.cure for finding in seen.findings] == [
-        f"git ckpt resume {name}, if it is the worktree of that; if not, move it elsewhere" for name in (ONE, "'by a person'")
+        f"git ckpt resume {name}, if it is the worktree of that; if not, move it elsewhere"
+        for name in (ONE, "'by a person'")
     ]
     (opened.parent / "by a person").rmdir()
     with make_store(checkout) as store:
@@ -242,12 +302,25 @@ def test_a_worktree_that_git_has_forgotten(checkout: Checkout, opened: Path, mak
 def test_a_worktree_of_nothing(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
     with make_store(checkout) as store:
         store.remove([ONE])
-    seen = require_left(checkout, [("worktree-orphan", str(opened), f"its checkpoint {ONE} does not exist any more")])
-    assert seen.findings[0].cure == f"save what you need of it, then: git worktree remove --force --force {opened}"
-    (admin(checkout, opened) / "ckpt-run").write_text(f'{{"checkpoint": "{ONE}", "run": "20270115-080000-gone"}}')
-    require_left(checkout, [("worktree-orphan", str(opened), "its run 20270115-080000-gone does not exist any more")])
+    seen = require_left(
+        checkout,
+        [("worktree-orphan", str(opened), f"its checkpoint {ONE} does not exist any more")],
+    )
+    assert (
+        seen.findings[0].cure
+        == f"save what you need of it, then: git worktree remove --force --force {opened}"
+    )
+    (admin(checkout, opened) / "ckpt-run").write_text(
+        f'{{"checkpoint": "{ONE}", "run": "20270115-080000-gone"}}'
+    )
+    require_left(
+        checkout,
+        [("worktree-orphan", str(opened), "its run 20270115-080000-gone does not exist any more")],
+    )
     (admin(checkout, opened) / "ckpt-run").unlink()
-    require_left(checkout, [("worktree-unclaimed", str(opened), "does not say what it was made for")])
+    require_left(
+        checkout, [("worktree-unclaimed", str(opened), "does not say what it was made for")]
+    )
     checkout.git("worktree", "remove", "--force", "--force", str(opened))
     assert told(look(checkout)) == []
 
@@ -258,12 +331,18 @@ def stage(checkout: Checkout, opened: Path) -> None:
 
 
 def commit(checkout: Checkout, opened: Path) -> None:
-    subprocess.run([git_executable(), "commit", "--quiet", "--allow-empty", "-m", "work"], cwd=opened, check=True)
+    subprocess.run(
+        [git_executable(), "commit", "--quiet", "--allow-empty", "-m", "work"],
+        cwd=opened,
+        check=True,
+    )
 
 
 def commit_and_go_back(checkout: Checkout, opened: Path) -> None:
     commit(checkout, opened)
-    subprocess.run([git_executable(), "reset", "--quiet", "--hard", "HEAD^"], cwd=opened, check=True)
+    subprocess.run(
+        [git_executable(), "reset", "--quiet", "--hard", "HEAD^"], cwd=opened, check=True
+    )
 
 
 def commit_and_go_back_without_reflogs(checkout: Checkout, opened: Path) -> None:
@@ -279,11 +358,17 @@ def intend_to_add(checkout: Checkout, opened: Path) -> None:
 
 def hide_a_staged_change(checkout: Checkout, opened: Path) -> None:
     stage(checkout, opened)
-    subprocess.run([git_executable(), "update-index", "--assume-unchanged", "--skip-worktree", "staged"], cwd=opened, check=True)
+    subprocess.run(
+        [git_executable(), "update-index", "--assume-unchanged", "--skip-worktree", "staged"],
+        cwd=opened,
+        check=True,
+    )
 
 
 def set_a_ref(checkout: Checkout, opened: Path) -> None:
-    subprocess.run([git_executable(), "update-ref", "refs/worktree/mine", "HEAD"], cwd=opened, check=True)
+    subprocess.run(
+        [git_executable(), "update-ref", "refs/worktree/mine", "HEAD"], cwd=opened, check=True
+    )
 
 
 def merge(checkout: Checkout, opened: Path) -> None:
@@ -333,13 +418,18 @@ def test_what_is_left_of_a_worktree_of_nothing_that_is_gone(
     sentence = f"its directory is gone, and its checkpoint {ONE} does not exist any more"
     seen = require_left(main_checkout, [("worktree-orphan", str(opened), sentence)])
     command = f"git worktree remove --force --force {opened}"
-    assert seen.findings[0].cure == f"{command}; what is staged there, or committed and on no branch, goes, too"
+    assert (
+        seen.findings[0].cure
+        == f"{command}; what is staged there, or committed and on no branch, goes, too"
+    )
     main_checkout.git(*command.split()[1:])
     assert told(look(main_checkout)) == []
 
 
 @pytest.mark.long
-def test_a_worktree_of_nothing_that_is_gone_and_with_which_nothing_goes(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
+def test_a_worktree_of_nothing_that_is_gone_and_with_which_nothing_goes(
+    checkout: Checkout, opened: Path, make_store: MakeStore
+) -> None:
     with make_store(checkout) as store:
         store.remove([ONE])
     shutil.rmtree(opened)
@@ -351,10 +441,16 @@ def test_a_worktree_of_nothing_that_is_gone_and_with_which_nothing_goes(checkout
     assert admin(checkout, opened).exists()
     mended = look(checkout, repair=True)
     assert [(one.code, one.repaired) for one in mended.findings] == [("worktree-orphan", True)]
-    assert (told(look(checkout)), checkout.refs(), admin(checkout, opened).exists()) == ([], before, False)
+    assert (told(look(checkout)), checkout.refs(), admin(checkout, opened).exists()) == (
+        [],
+        before,
+        False,
+    )
 
 
-def test_a_worktree_of_nothing_that_may_be_on_another_disk_is_left(main_checkout: Checkout, make_store: MakeStore, tmp_path: Path) -> None:
+def test_a_worktree_of_nothing_that_may_be_on_another_disk_is_left(
+    main_checkout: Checkout, make_store: MakeStore, tmp_path: Path
+) -> None:
     with make_store(main_checkout) as store:
         opened = resume(inside(store), store.save("plan-complete"), tmp_path / "disk/place").path
         store.remove([ONE])
@@ -364,21 +460,34 @@ def test_a_worktree_of_nothing_that_may_be_on_another_disk_is_left(main_checkout
 
 
 @pytest.mark.long
-def test_of_a_worktree_of_nothing_that_was_moved_the_old_path_is_no_cure(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
+def test_of_a_worktree_of_nothing_that_was_moved_the_old_path_is_no_cure(
+    checkout: Checkout, opened: Path, make_store: MakeStore
+) -> None:
     with make_store(checkout) as store:
         store.remove([ONE])
     new = opened.parent / "beside"
     opened.rename(new)
     require_left(checkout, [("worktree-moved", str(opened), f"is at {new} now")])
     checkout.git("worktree", "repair", str(new))
-    require_left(checkout, [("worktree-orphan", str(new), f"its checkpoint {ONE} does not exist any more")])
+    require_left(
+        checkout, [("worktree-orphan", str(new), f"its checkpoint {ONE} does not exist any more")]
+    )
 
 
 def test_a_worktree_of_nobody_that_is_gone(checkout: Checkout, opened: Path) -> None:
     (admin(checkout, opened) / "ckpt-run").unlink()
     stage(checkout, opened)
     shutil.rmtree(opened)
-    require_left(checkout, [("worktree-unclaimed", str(opened), "its directory is gone, and it does not say what it was made for")])
+    require_left(
+        checkout,
+        [
+            (
+                "worktree-unclaimed",
+                str(opened),
+                "its directory is gone, and it does not say what it was made for",
+            )
+        ],
+    )
 
 
 def test_worktrees_of_others_are_theirs(main_checkout: Checkout, tmp_path: Path) -> None:
@@ -388,7 +497,9 @@ def test_worktrees_of_others_are_theirs(main_checkout: Checkout, tmp_path: Path)
     assert (told(report), report.checked["worktrees"]) == ([], 0)
 
 
-def test_a_bare_repository_and_settings_that_cannot_be_read(main_checkout: Checkout, tmp_path: Path) -> None:
+def test_a_bare_repository_and_settings_that_cannot_be_read(
+    main_checkout: Checkout, tmp_path: Path
+) -> None:
     main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
     assert told(look(Checkout(tmp_path / "bare"))) == []
     main_checkout.write("gitckpt.toml", "nonsense")
@@ -398,7 +509,10 @@ def test_a_bare_repository_and_settings_that_cannot_be_read(main_checkout: Check
 @pytest.fixture
 def unfinished(checkout: Checkout, opened: Path) -> tuple[Path, Path]:
     """What git, killed at making a worktree for us, has left: the scaffold, and what git keeps, whose HEAD names no commit yet."""
-    scaffold, kept = opened.parent / ".making-0a1b2c3d", admin(checkout, opened).parent / "unfinished"
+    scaffold, kept = (
+        opened.parent / ".making-0a1b2c3d",
+        admin(checkout, opened).parent / "unfinished",
+    )
     (scaffold / "unfinished").mkdir(parents=True)
     kept.mkdir()
     for name, text in (
@@ -413,23 +527,38 @@ def unfinished(checkout: Checkout, opened: Path) -> tuple[Path, Path]:
 
 def collects(checkout: Checkout) -> bool:
     """Tells whether git can collect garbage."""
-    return subprocess.run([git_executable(), "gc", "--quiet"], cwd=checkout.path, capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(
+            [git_executable(), "gc", "--quiet"], cwd=checkout.path, capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
-def test_a_worktree_that_was_never_finished(checkout: Checkout, unfinished: tuple[Path, Path]) -> None:
+def test_a_worktree_that_was_never_finished(
+    checkout: Checkout, unfinished: tuple[Path, Path]
+) -> None:
     sentence = "whoever made a worktree there was killed; git gc may fail as long as git keeps it"
     assert not collects(checkout)
     assert told(look(checkout)) == [("worktree-unfinished", str(unfinished[0]), sentence)]
-    assert [(one.code, one.repaired) for one in look(checkout, repair=True).findings] == [("worktree-unfinished", True)]
+    assert [(one.code, one.repaired) for one in look(checkout, repair=True).findings] == [
+        ("worktree-unfinished", True)
+    ]
     assert told(look(checkout)) == []
     assert [path.exists() for path in unfinished] == [False, False]
     assert collects(checkout)
 
 
-def test_a_worktree_that_is_being_made_is_left_alone(checkout: Checkout, unfinished: tuple[Path, Path], make_store: MakeStore) -> None:
+def test_a_worktree_that_is_being_made_is_left_alone(
+    checkout: Checkout, unfinished: tuple[Path, Path], make_store: MakeStore
+) -> None:
     with Lock(f"{unfinished[0]}.lock", 0), make_store(checkout) as store:
         done = subprocess.run(
-            [sys.executable, "-m", "gitckpt", "verify", "--repair"], cwd=checkout.path, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "gitckpt", "verify", "--repair"],
+            cwd=checkout.path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert "worktree-unfinished" not in done.stdout
         store.expire()

@@ -40,7 +40,9 @@ def test_intent_to_add_over_a_file_of_the_commit(store: Store, checkout: Checkou
     assert view(resumption.resume(inside(store), store.save("a-complete", {})).path) == expected
 
 
-def test_a_cherry_pick_of_several_commits_after_a_reset_is_still_in_progress(store: Store, checkout: Checkout) -> None:
+def test_a_cherry_pick_of_several_commits_after_a_reset_is_still_in_progress(
+    store: Store, checkout: Checkout
+) -> None:
     conflicting_picks(checkout)
     before = store.save("a-complete", {})
     checkout.git("reset", "--quiet")
@@ -77,14 +79,23 @@ def test_a_directory_that_becomes_a_link_to_itself(store: Store, checkout: Check
 class TestIgnoredFiles:
     """What is ignored stays, whether before or after."""
 
-    def test_stay_where_the_snapshot_does_not_ignore_them(self, store: Store, checkout: Checkout) -> None:
+    def test_stay_where_the_snapshot_does_not_ignore_them(
+        self, store: Store, checkout: Checkout
+    ) -> None:
         made = store.save("a-complete", {})
         checkout.write(".gitignore", "*.o\n")
         checkout.write("a.o", "x")
         restorer.restore(inside(store), made)
-        assert [name for name in sorted(os.listdir(checkout.path)) if name != ".git"] == ["README", "a.o"]
+        assert [name for name in sorted(os.listdir(checkout.path)) if name != ".git"] == [
+            "README",
+            "a.o",
+        ]
         restorer.undo(inside(store))
-        assert [name for name in sorted(os.listdir(checkout.path)) if name != ".git"] == [".gitignore", "README", "a.o"]
+        assert [name for name in sorted(os.listdir(checkout.path)) if name != ".git"] == [
+            ".gitignore",
+            "README",
+            "a.o",
+        ]
 
     def test_outside_of_the_paths_are_not_missed(self, store: Store, checkout: Checkout) -> None:
         checkout.write("d/new", "x")
@@ -103,7 +114,9 @@ class TestIgnoredFiles:
         restorer.restore(inside(store), made, [b"d"])
         assert sorted(os.listdir(checkout.path / "d")) == ["gone", "new"]
 
-    def test_are_in_the_way_of_a_tracked_file_that_was_deleted(self, store: Store, checkout: Checkout) -> None:
+    def test_are_in_the_way_of_a_tracked_file_that_was_deleted(
+        self, store: Store, checkout: Checkout
+    ) -> None:
         checkout.write("a.o", "tracked")
         checkout.git("add", "a.o")
         (checkout.path / "a.o").unlink()
@@ -127,7 +140,9 @@ def test_a_file_that_was_touched_is_replaced(store: Store, checkout: Checkout) -
     assert (checkout.path / "README").read_text() == "saved\n"
 
 
-def test_an_entry_assumed_unchanged_becomes_one_in_conflict(store: Store, checkout: Checkout) -> None:
+def test_an_entry_assumed_unchanged_becomes_one_in_conflict(
+    store: Store, checkout: Checkout
+) -> None:
     conflicting_picks(checkout)
     made = store.save("a-complete", {})
     conflict = checkout.git("ls-files", "--stage")
@@ -151,7 +166,9 @@ def test_attributes_that_came_after_the_file(store: Store, checkout: Checkout) -
     assert (Path(opened.path) / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
 
 
-def test_a_worktree_that_another_process_makes_is_not_the_run_s_yet(store: Store, checkout: Checkout, tmp_path: Path) -> None:
+def test_a_worktree_that_another_process_makes_is_not_the_run_s_yet(
+    store: Store, checkout: Checkout, tmp_path: Path
+) -> None:
     made = store.save("a-complete", {})
     half = tmp_path / f"{ownership.BEING_MADE}0a1b2c3d" / "20261127-login"
     checkout.git("worktree", "add", "--quiet", "--detach", str(half))
@@ -162,4 +179,6 @@ def test_a_worktree_that_another_process_makes_is_not_the_run_s_yet(store: Store
     assert ownership.of_runs(inside(store).repository) == {}
     half.rename(tmp_path / half.name)
     administration.repair(inside(store).repository, str(tmp_path / half.name))
-    assert ownership.of_runs(inside(store).repository) == {"20261127-login": str(tmp_path / half.name)}
+    assert ownership.of_runs(inside(store).repository) == {
+        "20261127-login": str(tmp_path / half.name)
+    }

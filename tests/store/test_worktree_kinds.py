@@ -33,13 +33,27 @@ def here(cell: Cell, tmp_path: Path) -> Iterator[Checkout]:
     """The worktree of a cell."""
     made = kinds.build(cell, tmp_path)
     yield made
-    if cell.kind.name == "fsmonitor":  # git status has started a daemon in each worktree, where there is one for this system
+    if (
+        cell.kind.name == "fsmonitor"
+    ):  # git status has started a daemon in each worktree, where there is one for this system
         for line in made.git("worktree", "list", "--porcelain").splitlines():
             if line.startswith("worktree "):
-                Checkout(Path(line.removeprefix("worktree "))).git("fsmonitor--daemon", "stop", ok=(0, 1, 128))
+                Checkout(Path(line.removeprefix("worktree "))).git(
+                    "fsmonitor--daemon", "stop", ok=(0, 1, 128)
+                )
 
 
-WAITING = {"sparse no-cone", "sparse index", "untracked cache", "fsmonitor", "shallow", "autocrlf", "case ignored", "lfs", "submodules"}
+WAITING = {
+    "sparse no-cone",
+    "sparse index",
+    "untracked cache",
+    "fsmonitor",
+    "shallow",
+    "autocrlf",
+    "case ignored",
+    "lfs",
+    "submodules",
+}
 """Kinds that wait for the lane `long`: each of most has one beside it that is much like it, or richer, and two take long."""
 
 
@@ -70,7 +84,12 @@ def test_there_and_back(cell: Cell, here: Checkout, make_store: MakeStore) -> No
     assert (kinds.kept(here), kinds.own_refs(here)) == (before, refs)
     found = made.worktree
     assert found is not None
-    assert (found.dirty, found.degraded, found.converted, found.operation) == (True, None, (), "merge")
+    assert (found.dirty, found.degraded, found.converted, found.operation) == (
+        True,
+        None,
+        (),
+        "merge",
+    )
     assert [entry.path for entry in found.submodules] == list(submodules)
     assert kinds.seen(here) == expected
 
@@ -115,7 +134,9 @@ def test_many_files(make_store: MakeStore, tmp_path: Path) -> None:
     assert is_same(kinds.seen(Checkout(Path(resume(inside(store), made).path))), expected)
 
 
-def test_a_monitor_is_neither_believed_nor_run(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
+def test_a_monitor_is_neither_believed_nor_run(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
     """It says that nothing has changed, whatever it is asked; git believes it."""
     ran = tmp_path / "ran"
     hook = main_checkout.write(".git/monitor", f"#!/bin/sh\ntouch '{ran}'\nprintf 'token\\0'\n")
@@ -127,8 +148,13 @@ def test_a_monitor_is_neither_believed_nor_run(plain: Store, main_checkout: Chec
     main_checkout.write("README", "changed\n")
     main_checkout.write("new", "x")
     made = plain.save("a-complete", {})
-    listing = main_checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{made.id}").splitlines()
-    assert (listing, blob(main_checkout, f"refs/ckpt/trees/{made.id}:files/README")) == (["files/README", "files/new"], b"changed\n")
+    listing = main_checkout.git(
+        "ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{made.id}"
+    ).splitlines()
+    assert (listing, blob(main_checkout, f"refs/ckpt/trees/{made.id}:files/README")) == (
+        ["files/README", "files/new"],
+        b"changed\n",
+    )
     main_checkout.write("README", "changed once more\n")
     assert [change.path for change in restore(inside(plain), made).changes] == [b"README"]
     opened = Path(resume(inside(plain), made).path)
@@ -138,7 +164,9 @@ def test_a_monitor_is_neither_believed_nor_run(plain: Store, main_checkout: Chec
 
 
 @pytest.mark.long
-def test_a_submodule_that_is_left_alone_stays_where_it_is(make_store: MakeStore, tmp_path: Path) -> None:
+def test_a_submodule_that_is_left_alone_stays_where_it_is(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
     kind = next(kind for kind in kinds.KINDS if kind.name == "submodules")
     here = kinds.build(Cell(kind, "main", "sha1", "files"), tmp_path)
     here.git("config", "ckpt.submodules", "none")
@@ -153,9 +181,15 @@ def test_a_submodule_that_is_left_alone_stays_where_it_is(make_store: MakeStore,
     here.write("README", "changed once more\n")
     before = here.git("status", "--porcelain=v2")
     done = restore(inside(store), made)
-    assert [(change.kind, change.path) for change in done.changes] == [("change", b"README"), ("stage", b"sub/moved")]
+    assert [(change.kind, change.path) for change in done.changes] == [
+        ("change", b"README"),
+        ("stage", b"sub/moved"),
+    ]
     assert done.remarks == [f"the submodule sub/moved stays as it is; it was at {was}"]
-    assert (moved.git("rev-parse", "HEAD"), (moved.path / "inner").read_text()) == (head, "not committed\n")
+    assert (moved.git("rev-parse", "HEAD"), (moved.path / "inner").read_text()) == (
+        head,
+        "not committed\n",
+    )
     assert here.git("status", "--porcelain=v2").splitlines() == [
         here.git("status", "--porcelain=v2", "README"),
         f"1 .M SCM. 160000 160000 160000 {was} {was} sub/moved",
@@ -165,10 +199,14 @@ def test_a_submodule_that_is_left_alone_stays_where_it_is(make_store: MakeStore,
 
 
 @pytest.mark.parametrize("order", ["narrowed", "widened"])
-def test_sparse_patterns_that_have_changed(order: str, make_store: MakeStore, tmp_path: Path) -> None:
+def test_sparse_patterns_that_have_changed(
+    order: str, make_store: MakeStore, tmp_path: Path
+) -> None:
     """What equals its entry need not be there; what does not equal it comes back whatever the patterns say."""
     here = kinds.build(Cell(PLAIN, "main", "sha1", "files"), tmp_path)
-    here.git("sparse-checkout", "set", "--cone", *(["in", "out"] if order == "narrowed" else ["in"]))
+    here.git(
+        "sparse-checkout", "set", "--cone", *(["in", "out"] if order == "narrowed" else ["in"])
+    )
     here.write("in/text", "changed\n")
     if order == "narrowed":
         here.write("out/there", "changed, too\n")
@@ -176,9 +214,15 @@ def test_sparse_patterns_that_have_changed(order: str, make_store: MakeStore, tm
     store = make_store(here)
     made = store.save("a-complete", {})
     here.git("reset", "--quiet", "--hard")
-    here.git("sparse-checkout", "set", "--cone", *(["in"] if order == "narrowed" else ["in", "out"]))
+    here.git(
+        "sparse-checkout", "set", "--cone", *(["in"] if order == "narrowed" else ["in", "out"])
+    )
     restore(inside(store), made)
-    out = {name: content for name, (_, content) in kinds.files(here.path).items() if name.startswith(b"out/")}
+    out = {
+        name: content
+        for name, (_, content) in kinds.files(here.path).items()
+        if name.startswith(b"out/")
+    }
     flags = here.git("ls-files", "-v", "out").splitlines()
     status = here.git("status", "--short").splitlines()
     if order == "narrowed":

@@ -17,7 +17,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import Checkpoint
@@ -29,7 +35,16 @@ from gitckpt.store.restore.restorer import Restored
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids
-from tests.store.worktree_model import CONVERTED, Place, Seen, brings_operation, detached, expect, is_at_its_start, is_within
+from tests.store.worktree_model import (
+    CONVERTED,
+    Place,
+    Seen,
+    brings_operation,
+    detached,
+    expect,
+    is_at_its_start,
+    is_within,
+)
 
 pytestmark = pytest.mark.long
 
@@ -40,17 +55,45 @@ PER_EXAMPLE = 40
 
 PATHS = st.sampled_from(
     [
-        *(b"a", b"b", b"d", b"d/x", b"d/y", b"d/e/z", b"l/x", b"l", b"with space", b'new\nline/quo"te\\', b"caf\xe9", b"t.txt"),
+        *(
+            b"a",
+            b"b",
+            b"d",
+            b"d/x",
+            b"d/y",
+            b"d/e/z",
+            b"l/x",
+            b"l",
+            b"with space",
+            b'new\nline/quo"te\\',
+            b"caf\xe9",
+            b"t.txt",
+        ),
         *(b"u.o", b"out/x", b"out/y.o"),
     ]
 )
-CONTENTS = st.sampled_from([b"", b"one\n", b"two\n", b"no newline", b"one\r\ntwo\r\n", b"one\ntwo\r\n", b"#!/bin/sh\n", b"\0\xff"])
+CONTENTS = st.sampled_from(
+    [
+        b"",
+        b"one\n",
+        b"two\n",
+        b"no newline",
+        b"one\r\ntwo\r\n",
+        b"one\ntwo\r\n",
+        b"#!/bin/sh\n",
+        b"\0\xff",
+    ]
+)
 TARGETS = st.sampled_from([b"nowhere", b"a", b"d", b"l", b"out/x", b"/etc/hostname"])
-RULES = st.sampled_from([b"", b"*.o\n", b"out/\n", b"a\nd/e\n", b"*.o\nout\n", b"d/*\n!d/x\n", b"*\n", b"l\ncaf*\n"])
+RULES = st.sampled_from(
+    [b"", b"*.o\n", b"out/\n", b"a\nd/e\n", b"*.o\nout\n", b"d/*\n!d/x\n", b"*\n", b"l\ncaf*\n"]
+)
 RULES_OF_CONVERSION = (b"*.txt text eol=crlf\n", b"*.txt text=auto\n", b"*.txt filter=strip\n")
 Edit = tuple[Callable[..., None], tuple[Any, ...]]
 SIDES = st.sampled_from(["one", "two", "three"])
-SOME = st.sampled_from([(), (), (), (b"d",), (b"a",), (b"t.txt", b"out"), (b"d/x",), (b"l", b'new\nline/quo"te\\')])
+SOME = st.sampled_from(
+    [(), (), (), (b"d",), (b"a",), (b"t.txt", b"out"), (b"d/x",), (b"l", b'new\nline/quo"te\\')]
+)
 NUMBERS = st.integers(0, 20)
 EDITS = st.one_of(
     st.tuples(st.just(Place.write), st.tuples(PATHS, CONTENTS)),
@@ -62,18 +105,30 @@ EDITS = st.one_of(
     st.tuples(st.just(Place.make_directory), st.tuples(PATHS)),
     st.tuples(st.just(Place.ignore), st.tuples(st.sampled_from([b"", b"", b"d/"]), RULES)),
     st.tuples(st.just(Place.convert), st.tuples(st.sampled_from([b"", *RULES_OF_CONVERSION]))),
-    st.tuples(st.just(Place.add), st.tuples(PATHS, st.sampled_from(["--force", "--update", "--intent-to-add"]))),
+    st.tuples(
+        st.just(Place.add),
+        st.tuples(PATHS, st.sampled_from(["--force", "--update", "--intent-to-add"])),
+    ),
     st.tuples(st.just(Place.stage_in_part), st.tuples(PATHS, CONTENTS)),
-    st.tuples(st.just(Place.git_whatever), st.sampled_from([("add", "--all"), ("reset", "--quiet"), ("reset", "--quiet", "--hard")])),
+    st.tuples(
+        st.just(Place.git_whatever),
+        st.sampled_from([("add", "--all"), ("reset", "--quiet"), ("reset", "--quiet", "--hard")]),
+    ),
     st.tuples(st.just(Place.unstage), st.tuples(PATHS)),
-    st.tuples(st.just(Place.assume), st.tuples(PATHS, st.sampled_from(["--assume-unchanged", "--no-assume-unchanged"]))),
+    st.tuples(
+        st.just(Place.assume),
+        st.tuples(PATHS, st.sampled_from(["--assume-unchanged", "--no-assume-unchanged"])),
+    ),
 )
 """What a person does to one file or its entry: a method of `Place`, and its arguments."""
 
 
 def prepare(here: Checkout) -> None:
     """Makes branches that conflict with each other, and a stash."""
-    base = here.commit("base", **dict.fromkeys(("a", "b", "d/x", "d/y", "with space", "t.txt", "caf\udce9"), "base\n"))
+    base = here.commit(
+        "base",
+        **dict.fromkeys(("a", "b", "d/x", "d/y", "with space", "t.txt", "caf\udce9"), "base\n"),
+    )
     for name in ("one", "two", "three"):
         here.git("checkout", "--quiet", "-b", name, base)
         here.commit(f"{name} begins", a=f"{name}\n", **{"d/x": f"{name}\n", f"only {name}": "x\n"})
@@ -104,7 +159,11 @@ class WorktreeMachine(RuleBasedStateMachine):
             top = os.path.join(self._directory, "linked worktree")
             self._main.git("worktree", "add", "--quiet", "-b", "side", top)
             self.here = Place(top)
-        self.store = Store(Checkpoints(discover(os.fsdecode(self.here.top)), adapter=adapter, clock=Clock(), new_id=Ids()))
+        self.store = Store(
+            Checkpoints(
+                discover(os.fsdecode(self.here.top)), adapter=adapter, clock=Clock(), new_id=Ids()
+            )
+        )
         self.saved: list[tuple[Checkpoint, Seen]] = []
         self.seen: dict[str, Seen] = {}
         """By safety checkpoint, what it brings back."""
@@ -134,7 +193,11 @@ class WorktreeMachine(RuleBasedStateMachine):
     def commit(self, options: tuple[str, ...]) -> None:
         self.here.git("commit", "--quiet", "--message", "a change", *options, ok=())
 
-    @rule(side=SIDES, how=st.sampled_from(["merge", "merge", "cherry-pick", "revert", "rebase"]), is_tidy=st.booleans())
+    @rule(
+        side=SIDES,
+        how=st.sampled_from(["merge", "merge", "cherry-pick", "revert", "rebase"]),
+        is_tidy=st.booleans(),
+    )
     def begin(self, side: str, how: str, is_tidy: bool) -> None:
         if is_tidy:
             self.here.git("reset", "--quiet", "--hard", ok=())
@@ -171,13 +234,17 @@ class WorktreeMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.saved)
     @rule(edits=st.lists(EDITS, max_size=3), number=NUMBERS, paths=SOME, index=st.booleans())
-    def restore(self, edits: list[Edit], number: int, paths: tuple[bytes, ...], index: bool) -> None:
+    def restore(
+        self, edits: list[Edit], number: int, paths: tuple[bytes, ...], index: bool
+    ) -> None:
         for edit, arguments in edits:
             edit(self.here, *arguments)
         self._taken += len(edits)
         checkpoint, target = self._chosen(number)
         restore = functools.partial(restorer.restore, index=index)
-        self._bring_back(target, paths, lambda: restore(inside(self.store), checkpoint, paths), index=index)
+        self._bring_back(
+            target, paths, lambda: restore(inside(self.store), checkpoint, paths), index=index
+        )
 
     @precondition(lambda self: self.seen)
     @rule(step=st.sampled_from([undoing.UNDO, undoing.UNDO, undoing.REDO]))
@@ -195,14 +262,18 @@ class WorktreeMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.saved)
     @rule(edits=st.lists(EDITS, max_size=3), number=NUMBERS, paths=SOME, index=st.booleans())
-    def restore_and_go_back_and_forth(self, edits: list[Edit], number: int, paths: tuple[bytes, ...], index: bool) -> None:
+    def restore_and_go_back_and_forth(
+        self, edits: list[Edit], number: int, paths: tuple[bytes, ...], index: bool
+    ) -> None:
         for edit, arguments in edits:
             edit(self.here, *arguments)
         self._taken += len(edits)
         checkpoint, target = self._chosen(number)
         before = self.here.look()
         restore = functools.partial(restorer.restore, index=index)
-        if self._bring_back(target, paths, lambda: restore(inside(self.store), checkpoint, paths), index=index):
+        if self._bring_back(
+            target, paths, lambda: restore(inside(self.store), checkpoint, paths), index=index
+        ):
             after = self.here.look()
             self.take(undoing.UNDO)
             assert self.here.look().lasting() == before.lasting()
@@ -220,7 +291,11 @@ class WorktreeMachine(RuleBasedStateMachine):
         assert resumption.resume(inside(self.store), checkpoint, path).made
         seen = Place(path).look()
         assert self.here.look() == before
-        assert (seen.files, seen.entries, seen.operation) == (target.captured, target.entries, detached(target.operation, before.refs))
+        assert (seen.files, seen.entries, seen.operation) == (
+            target.captured,
+            target.entries,
+            detached(target.operation, before.refs),
+        )
         assert (seen.status, seen.commit) == (target.status, target.commit)
         if seen.is_converted_as(target) and CONVERTED in target.captured:
             assert seen.exact == target.exact
@@ -248,12 +323,18 @@ class WorktreeMachine(RuleBasedStateMachine):
         before = self.here.look()
         known = [name for seen in (before, target) for name in (*seen.captured, *seen.entries)]
         is_known = all(any(is_within(name, (path,)) for name in known) for path in paths)
-        is_step = written is not None  # `undo` or `redo`, which is taken though nothing is to be done
+        is_step = (
+            written is not None
+        )  # `undo` or `redo`, which is taken though nothing is to be done
         expected = expect(before, target, paths, written or frozenset(), index=index)
-        if brings_operation(before, target, paths) and not is_at_its_start(target.operation, before.refs):
+        if brings_operation(before, target, paths) and not is_at_its_start(
+            target.operation, before.refs
+        ):
             expected = replace(expected, operation=detached(target.operation, before.refs))
         if expected.refused:
-            with pytest.raises(WorktreeError, match=r"^in the way of the files, and in no checkpoint: "):
+            with pytest.raises(
+                WorktreeError, match=r"^in the way of the files, and in no checkpoint: "
+            ):
                 command()
             assert self.here.look() == before
             return False
@@ -269,19 +350,33 @@ class WorktreeMachine(RuleBasedStateMachine):
         stay = {path: before.files[path] for path in self.here.ignored_of(sorted(expected.unsure))}
         assert after.files == expected.files | stay
         assert after.entries == expected.entries
-        if CONVERTED in target.captured and is_within(CONVERTED, paths) and after.is_converted_as(target):
+        if (
+            CONVERTED in target.captured
+            and is_within(CONVERTED, paths)
+            and after.is_converted_as(target)
+        ):
             assert after.exact == target.exact
         assert after.operation == expected.operation
         assert (after.commit, after.head, after.refs) == (before.commit, before.head, before.refs)
-        same = [path for path, file in before.files.items() if after.files.get(path) == file and path != CONVERTED]
+        same = [
+            path
+            for path, file in before.files.items()
+            if after.files.get(path) == file and path != CONVERTED
+        ]
         assert [after.stats[path] for path in same] == [before.stats[path] for path in same]
         if before.commit == target.commit and not paths:
-            there = [path for path in target.captured if path in before.captured and path != CONVERTED]
-            assert {path: after.status.get(path) for path in there} == {path: target.status.get(path) for path in there}
+            there = [
+                path for path in target.captured if path in before.captured and path != CONVERTED
+            ]
+            assert {path: after.status.get(path) for path in there} == {
+                path: target.status.get(path) for path in there
+            }
         wanted = {path: file for path, file in target.captured.items() if is_within(path, paths)}
         if done.safety is not None:
             # ignored files that were replaced are in the safety checkpoint as well
-            kept = frozenset(path for path in before.ignored if path in after.files and path not in wanted)
+            kept = frozenset(
+                path for path in before.ignored if path in after.files and path not in wanted
+            )
             self.seen[done.safety] = replace(before, ignored=kept)
             self.saved.append((self.store.read(done.safety), self.seen[done.safety]))
         if done.safety is not None or is_step:
@@ -289,7 +384,15 @@ class WorktreeMachine(RuleBasedStateMachine):
         return done.safety is not None
 
 
-def run_machine(kind: type[RuleBasedStateMachine], steps: tuple[int, int], *, place: str, adapter: str, scratch: Path, long: bool) -> None:
+def run_machine(
+    kind: type[RuleBasedStateMachine],
+    steps: tuple[int, int],
+    *,
+    place: str,
+    adapter: str,
+    scratch: Path,
+    long: bool,
+) -> None:
     """Lets a machine take its steps.
 
     Args:
@@ -312,11 +415,15 @@ def run_machine(kind: type[RuleBasedStateMachine], steps: tuple[int, int], *, pl
         stateful_step_count=PER_EXAMPLE,
         database=None,
         phases=[Phase.generate],  # shrinking takes minutes
-        verbosity=Verbosity.debug if long else Verbosity.normal,  # shows the steps of a failure that does not come again, too
+        verbosity=Verbosity.debug
+        if long
+        else Verbosity.normal,  # shows the steps of a failure that does not come again, too
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(Machine if long else seed(f"{place} {adapter}")(Machine), settings=how)
+    run_state_machine_as_test(
+        Machine if long else seed(f"{place} {adapter}")(Machine), settings=how
+    )
     assert sum(taken) >= wanted
 
 
@@ -324,8 +431,19 @@ def run_machine(kind: type[RuleBasedStateMachine], steps: tuple[int, int], *, pl
 @pytest.mark.parametrize("adapter", ["plumbing", "libgit2"])
 @pytest.mark.parametrize("place", ["main", "linked"])
 def test_what_comes_back_is_what_was_there(
-    make_checkout: Callable[..., Checkout], tmp_path: Path, request: pytest.FixtureRequest, place: str, adapter: str
+    make_checkout: Callable[..., Checkout],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    place: str,
+    adapter: str,
 ) -> None:
     prepare(make_checkout("template"))
     long = bool(request.config.getoption("--long"))
-    run_machine(WorktreeMachine, (STEPS, LONG_STEPS), place=place, adapter=adapter, scratch=tmp_path, long=long)
+    run_machine(
+        WorktreeMachine,
+        (STEPS, LONG_STEPS),
+        place=place,
+        adapter=adapter,
+        scratch=tmp_path,
+        long=long,
+    )

@@ -28,7 +28,9 @@ def made(plain: Store, main_checkout: Checkout) -> Checkpoint:
 
 
 def resumed(store: Store, made: Checkpoint) -> Checkout:
-    return Checkout(Path(resume(inside(store), made).path), Path(str(inside(store).repository.worktree)))
+    return Checkout(
+        Path(resume(inside(store), made).path), Path(str(inside(store).repository.worktree))
+    )
 
 
 def safeties(store: Store) -> list[Checkpoint]:
@@ -39,11 +41,21 @@ def registered(checkout: Checkout) -> list[str]:
     """Returns where git believes linked worktrees to be, each with what it is locked for."""
     blocks = checkout.git("worktree", "list", "--porcelain").split("\n\n")[1:]
     lines = [block.strip().splitlines() for block in blocks]
-    return [" ".join([each[0].removeprefix("worktree "), *(line for line in each if line.startswith("locked"))]) for each in lines]
+    return [
+        " ".join(
+            [
+                each[0].removeprefix("worktree "),
+                *(line for line in each if line.startswith("locked")),
+            ]
+        )
+        for each in lines
+    ]
 
 
 class TestDeletedByHand:
-    def test_it_is_made_again(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
+    def test_it_is_made_again(
+        self, plain: Store, main_checkout: Checkout, made: Checkpoint
+    ) -> None:
         here = resumed(plain, made)
         expected = view(here.path)
         shutil.rmtree(here.path)
@@ -52,19 +64,29 @@ class TestDeletedByHand:
         assert registered(main_checkout) == [f"{here.path} locked gitckpt {made.run}"]
         assert safeties(plain) == []  # nothing was staged or committed there
 
-    def test_what_was_staged_is_in_a_safety_checkpoint(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
+    def test_what_was_staged_is_in_a_safety_checkpoint(
+        self, plain: Store, main_checkout: Checkout, made: Checkpoint
+    ) -> None:
         here = resumed(plain, made)
         here.write("staged", "precious\n")
         here.git("add", "staged")
         shutil.rmtree(here.path)
         resume(inside(plain), made)
         (safety,) = safeties(plain)
-        assert (safety.message, safety.git_sha) == (f"what was staged in {here.path}, which is gone", made.git_sha)
+        assert (safety.message, safety.git_sha) == (
+            f"what was staged in {here.path}, which is gone",
+            made.git_sha,
+        )
         assert safety.worktree is not None
-        listing = main_checkout.git("ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{safety.id}").splitlines()
+        listing = main_checkout.git(
+            "ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{safety.id}"
+        ).splitlines()
         assert listing == ["files/README", "files/staged", "index/0/README", "index/0/staged"]
         there = Checkout(Path(resume(inside(plain), safety).path))
-        assert ((there.path / "staged").read_text(), there.git("status", "--porcelain")) == ("precious\n", "A  staged")
+        assert ((there.path / "staged").read_text(), there.git("status", "--porcelain")) == (
+            "precious\n",
+            "A  staged",
+        )
 
     def test_a_conflict_is_in_a_safety_checkpoint(self, plain: Store, made: Checkpoint) -> None:
         here = resumed(plain, made)
@@ -79,9 +101,14 @@ class TestDeletedByHand:
         assert safety.worktree is not None
         assert safety.worktree.operation == "merge"
         there = Checkout(Path(resume(inside(plain), safety).path))
-        assert (there.git("ls-files", "--stage"), there.git("rev-parse", "MERGE_HEAD")) == (index, base)
+        assert (there.git("ls-files", "--stage"), there.git("rev-parse", "MERGE_HEAD")) == (
+            index,
+            base,
+        )
 
-    def test_commits_that_no_ref_reaches_are_kept(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
+    def test_commits_that_no_ref_reaches_are_kept(
+        self, plain: Store, main_checkout: Checkout, made: Checkpoint
+    ) -> None:
         here = resumed(plain, made)
         lost = here.commit("precious", precious="x\n")
         shutil.rmtree(here.path)
@@ -95,7 +122,9 @@ class TestDeletedByHand:
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("holder", ["branch", "tag", "checkpoint"])
-    def test_commits_that_are_held_need_none(self, plain: Store, make_store: MakeStore, made: Checkpoint, holder: str) -> None:
+    def test_commits_that_are_held_need_none(
+        self, plain: Store, make_store: MakeStore, made: Checkpoint, holder: str
+    ) -> None:
         here = resumed(plain, made)
         here.git("rm", "--quiet", "--cached", "new", ok=(0, 128))
         here.commit("work", work="x\n")
@@ -124,11 +153,17 @@ class TestDeletedByHand:
         before = main_checkout.fingerprint()
         with pytest.raises(WorktreeError) as caught:
             resume(inside(plain), made)
-        assert caught.value.message == f"the directory {here.path} is gone, and {git_dir} still holds repositories of its submodules"
+        assert (
+            caught.value.message
+            == f"the directory {here.path} is gone, and {git_dir} still holds repositories of its submodules"
+        )
         assert caught.value.hint == (
             f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f {here.path}"
         )
-        assert (os.path.isdir(f"{git_dir}/modules/sub"), main_checkout.fingerprint()) == (True, before)
+        assert (os.path.isdir(f"{git_dir}/modules/sub"), main_checkout.fingerprint()) == (
+            True,
+            before,
+        )
         main_checkout.git("worktree", "remove", "-f", "-f", str(here.path))
         assert resume(inside(plain), made) == Opened(str(here.path), made=True)
 
@@ -143,14 +178,22 @@ class TestMovedByHand:
         here.write("unsaved", "precious\n")
         here.git("add", "unsaved")
         expected = view(here.path)
-        new = {"sibling": here.path.parent, "top": main_checkout.path, "next to the repository": tmp_path}[place] / "moved here"
+        new = {
+            "sibling": here.path.parent,
+            "top": main_checkout.path,
+            "next to the repository": tmp_path,
+        }[place] / "moved here"
         here.path.rename(new)
-        assert resume(inside(plain), made) == Opened(str(new), made=False, remarks=(f"it was moved there from {here.path}",))
+        assert resume(inside(plain), made) == Opened(
+            str(new), made=False, remarks=(f"it was moved there from {here.path}",)
+        )
         assert view(new) == expected
         assert registered(main_checkout) == [f"{new} locked gitckpt {made.run}"]
         assert safeties(plain) == []
 
-    def test_far_away_it_is_made_again_and_the_other_stays_as_it_is(self, plain: Store, made: Checkpoint, tmp_path: Path) -> None:
+    def test_far_away_it_is_made_again_and_the_other_stays_as_it_is(
+        self, plain: Store, made: Checkpoint, tmp_path: Path
+    ) -> None:
         here = resumed(plain, made)
         here.write("unsaved", "precious\n")
         here.git("add", "unsaved")
@@ -159,11 +202,19 @@ class TestMovedByHand:
         here.path.rename(far)
         assert resume(inside(plain), made).made
         assert (far / "unsaved").read_text() == "precious\n"
-        assert [safety.message for safety in safeties(plain)] == [f"what was staged in {here.path}, which is gone"]
+        assert [safety.message for safety in safeties(plain)] == [
+            f"what was staged in {here.path}, which is gone"
+        ]
 
     @pytest.mark.parametrize("asked", ["from the main worktree", "from the worktree itself"])
     def test_with_the_whole_repository(
-        self, make_store: MakeStore, main_checkout: Checkout, made: Checkpoint, plain: Store, tmp_path: Path, asked: str
+        self,
+        make_store: MakeStore,
+        main_checkout: Checkout,
+        made: Checkpoint,
+        plain: Store,
+        tmp_path: Path,
+        asked: str,
     ) -> None:
         here = resumed(plain, made)
         here.write("unsaved", "precious\n")
@@ -185,9 +236,18 @@ class TestCopied:
 
     @pytest.mark.parametrize("how", ["as it is", "moved by hand"])
     def test_those_of_the_original_stay_its_own(
-        self, make_store: MakeStore, main_checkout: Checkout, made: Checkpoint, plain: Store, tmp_path: Path, how: str
+        self,
+        make_store: MakeStore,
+        main_checkout: Checkout,
+        made: Checkpoint,
+        plain: Store,
+        tmp_path: Path,
+        how: str,
     ) -> None:
-        theirs = [tmp_path / "by a person", Path(resume(inside(plain), made, tmp_path / "ours").path)]
+        theirs = [
+            tmp_path / "by a person",
+            Path(resume(inside(plain), made, tmp_path / "ours").path),
+        ]
         main_checkout.git("worktree", "add", "--quiet", "--detach", str(theirs[0]))
         before = [(path / ".git").read_text() for path in theirs]
         copy = tmp_path / "copy"
@@ -198,10 +258,17 @@ class TestCopied:
             here.path.rename(here.path.with_name("moved"))
         assert not resume(inside(store), store.read(here.path.name)).made
         assert [(path / ".git").read_text() for path in theirs] == before
-        assert {Checkout(path).git("rev-parse", "--git-common-dir") for path in theirs} == {str(main_checkout.path / ".git")}
+        assert {Checkout(path).git("rev-parse", "--git-common-dir") for path in theirs} == {
+            str(main_checkout.path / ".git")
+        }
 
     def test_one_of_the_original_is_said_to_be_that(
-        self, make_store: MakeStore, main_checkout: Checkout, made: Checkpoint, plain: Store, tmp_path: Path
+        self,
+        make_store: MakeStore,
+        main_checkout: Checkout,
+        made: Checkpoint,
+        plain: Store,
+        tmp_path: Path,
     ) -> None:
         path = resume(inside(plain), made, tmp_path / "ours").path
         copy = tmp_path / "copy"
@@ -211,15 +278,26 @@ class TestCopied:
         with pytest.raises(WorktreeError) as caught:
             resume(inside(store), made, path)
         assert caught.value.message == f"{path} is a worktree of {sentence}"
-        assert caught.value.hint == f"make one of this repository elsewhere: git ckpt resume {made.run} --into DIR"
+        assert (
+            caught.value.hint
+            == f"make one of this repository elsewhere: git ckpt resume {made.run} --into DIR"
+        )
         found = store.verify().findings[0]
-        assert (found.code, found.object, found.sentence) == ("worktree-moved", path, f"is of {sentence}")
-        assert str(found.cure).endswith(f"mv {copy / '.git/worktrees/ours'} {copy / '.git/ours.old'}")
+        assert (found.code, found.object, found.sentence) == (
+            "worktree-moved",
+            path,
+            f"is of {sentence}",
+        )
+        assert str(found.cure).endswith(
+            f"mv {copy / '.git/worktrees/ours'} {copy / '.git/ours.old'}"
+        )
         assert plain.verify().is_clean
 
 
 class TestForgotten:
-    def test_it_is_adopted_with_its_files_as_they_are(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
+    def test_it_is_adopted_with_its_files_as_they_are(
+        self, plain: Store, main_checkout: Checkout, made: Checkpoint
+    ) -> None:
         here = resumed(plain, made)
         here.write("README", "unsaved\n")
         (here.path / "new").unlink()
@@ -227,14 +305,18 @@ class TestForgotten:
         shutil.rmtree(main_checkout.path / ".git/worktrees" / str(made.run))
         said = "git had forgotten it; its files are as they were, and what is staged is as the checkpoint has it"
         assert resume(inside(plain), made) == Opened(str(here.path), made=False, remarks=(said,))
-        assert {path.name: path.read_text() for path in here.path.iterdir() if path.name != ".git"} == {
+        assert {
+            path.name: path.read_text() for path in here.path.iterdir() if path.name != ".git"
+        } == {
             "README": "unsaved\n",
             "newer": "precious\n",
         }
         assert here.git("status", "--porcelain") == " M README\n?? newer"
         assert here.git("rev-parse", "HEAD") == made.git_sha
         assert registered(main_checkout) == [f"{here.path} locked gitckpt {made.run}"]
-        assert ownership.owner_at(inside(plain).repository, str(here.path)) == Owner(made.id, made.run)
+        assert ownership.owner_at(inside(plain).repository, str(here.path)) == Owner(
+            made.id, made.run
+        )
         assert resume(inside(plain), made) == Opened(str(here.path), made=False)
         assert sorted(os.listdir(here.path.parent)) == [made.run]
 
@@ -243,10 +325,15 @@ class TestForgotten:
         places = [resumed(plain, one) for one in (made, other)]
         shutil.rmtree(main_checkout.path / ".git/worktrees")
         assert [resume(inside(plain), one).made for one in (made, other)] == [False, False]
-        expected = [f"{places[0].path} locked gitckpt {made.run}", f"{places[1].path} locked gitckpt {other.id}"]
+        expected = [
+            f"{places[0].path} locked gitckpt {made.run}",
+            f"{places[1].path} locked gitckpt {other.id}",
+        ]
         assert sorted(registered(main_checkout)) == sorted(expected)
 
-    def test_under_another_name_it_is_not_adopted(self, plain: Store, main_checkout: Checkout, made: Checkpoint, tmp_path: Path) -> None:
+    def test_under_another_name_it_is_not_adopted(
+        self, plain: Store, main_checkout: Checkout, made: Checkpoint, tmp_path: Path
+    ) -> None:
         place = tmp_path / "place"
         resume(inside(plain), made, str(place))
         shutil.rmtree(main_checkout.path / ".git/worktrees")
@@ -278,16 +365,29 @@ class TestTheBranchOfARun:
 
     @pytest.mark.parametrize("elsewhere", [False, True])
     def test_free_once_the_directory_that_had_it_was_deleted(
-        self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint, tmp_path: Path, elsewhere: bool
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        moved_on: Checkpoint,
+        tmp_path: Path,
+        elsewhere: bool,
     ) -> None:
         """The run's own worktree; what was staged there is kept."""
         old = Checkout(Path(resume(inside(plain), moved_on).path))
         old.write("staged", "work\n")
         old.git("add", "staged")
         shutil.rmtree(old.path)
-        opened = resume(inside(plain), moved_on, str(tmp_path / "new")) if elsewhere else resume(inside(plain), moved_on)
+        opened = (
+            resume(inside(plain), moved_on, str(tmp_path / "new"))
+            if elsewhere
+            else resume(inside(plain), moved_on)
+        )
         there = Checkout(Path(opened.path))
-        assert (opened.remarks, opened.made, there.git("branch", "--show-current")) == ((), True, "topic")
+        assert (opened.remarks, opened.made, there.git("branch", "--show-current")) == (
+            (),
+            True,
+            "topic",
+        )
         assert len(registered(main_checkout)) == 1
         (safety,) = (entry for entry in plain.list() if entry.trigger == RESCUE)
         assert main_checkout.git("show", f"refs/ckpt/trees/{safety.id}:files/staged") == "work"
@@ -298,16 +398,23 @@ class TestTheBranchOfARun:
         main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "theirs"), "topic")
         shutil.rmtree(tmp_path / "theirs")
         opened = resume(inside(plain), moved_on)
-        assert (opened.remarks, Checkout(Path(opened.path)).git("branch", "--show-current")) == ((), "topic")
+        assert (opened.remarks, Checkout(Path(opened.path)).git("branch", "--show-current")) == (
+            (),
+            "topic",
+        )
         assert any("theirs" in line for line in registered(main_checkout))
 
     def test_not_free_where_the_directory_went_along_with_the_repository(
         self, make_store: MakeStore, main_checkout: Checkout, moved_on: Checkpoint, tmp_path: Path
     ) -> None:
-        main_checkout.git("worktree", "add", "--quiet", str(main_checkout.path / "theirs/here"), "topic")
+        main_checkout.git(
+            "worktree", "add", "--quiet", str(main_checkout.path / "theirs/here"), "topic"
+        )
         main_checkout.path.rename(tmp_path / "elsewhere")
         opened = resume(inside(make_store(tmp_path / "elsewhere")), moved_on)
-        assert [each.partition(" in /")[0] for each in opened.remarks] == ["HEAD is detached: the branch topic is checked out"]
+        assert [each.partition(" in /")[0] for each in opened.remarks] == [
+            "HEAD is detached: the branch topic is checked out"
+        ]
 
     @pytest.mark.parametrize("why", ["moved", "locked"])
     def test_not_free_where_the_directory_is_elsewhere(
@@ -321,14 +428,28 @@ class TestTheBranchOfARun:
             main_checkout.git("worktree", "lock", str(theirs))
             shutil.rmtree(theirs)
         remarks = resume(inside(plain), moved_on).remarks
-        assert [each.partition(" in /")[0] for each in remarks] == ["HEAD is detached: the branch topic is checked out"]
+        assert [each.partition(" in /")[0] for each in remarks] == [
+            "HEAD is detached: the branch topic is checked out"
+        ]
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
         ("why", "said"),
-        [("checked out", "is checked out in "), ("moved", "is elsewhere by now"), ("deleted", "is gone")],
+        [
+            ("checked out", "is checked out in "),
+            ("moved", "is elsewhere by now"),
+            ("deleted", "is gone"),
+        ],
     )
-    def test_not_free(self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint, tmp_path: Path, why: str, said: str) -> None:
+    def test_not_free(
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        moved_on: Checkpoint,
+        tmp_path: Path,
+        why: str,
+        said: str,
+    ) -> None:
         if why == "checked out":
             main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "other"), "topic")
         elif why == "moved":
@@ -339,18 +460,28 @@ class TestTheBranchOfARun:
         opened = resume(inside(plain), moved_on)
         assert opened.remarks[0].startswith(f"HEAD is detached: the branch topic {said}")
         there = Checkout(Path(opened.path))
-        assert (there.git("branch", "--show-current"), there.git("rev-parse", "HEAD")) == ("", moved_on.git_sha)
+        assert (there.git("branch", "--show-current"), there.git("rev-parse", "HEAD")) == (
+            "",
+            moved_on.git_sha,
+        )
         assert main_checkout.refs("refs/heads") == before
 
-    def test_an_older_checkpoint_is_detached(self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint) -> None:
+    def test_an_older_checkpoint_is_detached(
+        self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint
+    ) -> None:
         there = Checkout(Path(resume(inside(plain), plain.read(str(moved_on.parent))).path))
         assert there.git("branch", "--show-current") == ""
 
-    def test_the_branch_that_the_run_was_started_on_is_the_users(self, plain: Store, main_checkout: Checkout) -> None:
+    def test_the_branch_that_the_run_was_started_on_is_the_users(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
         made = plain.record("a-started", {}, start="r")
         main_checkout.git("checkout", "--quiet", "--detach")
         opened = resume(inside(plain), made)
-        assert (opened.remarks, Checkout(Path(opened.path)).git("branch", "--show-current")) == ((), "")
+        assert (opened.remarks, Checkout(Path(opened.path)).git("branch", "--show-current")) == (
+            (),
+            "",
+        )
 
 
 @pytest.mark.parametrize("along", [False, True])
@@ -377,7 +508,9 @@ def test_a_repository_that_was_moved_finds_the_worktree_of_a_run(
     assert Checkout(here).git("status", "--porcelain") == "?? work"
 
 
-def test_worktrees_of_others_are_never_touched(plain: Store, main_checkout: Checkout, made: Checkpoint, tmp_path: Path) -> None:
+def test_worktrees_of_others_are_never_touched(
+    plain: Store, main_checkout: Checkout, made: Checkpoint, tmp_path: Path
+) -> None:
     for name in ("alive", "gone", "moved", "locked"):
         main_checkout.git("worktree", "add", "--quiet", "-b", name, str(tmp_path / name))
     main_checkout.git("worktree", "lock", "--reason", "theirs", str(tmp_path / "locked"))
@@ -389,7 +522,12 @@ def test_worktrees_of_others_are_never_touched(plain: Store, main_checkout: Chec
 
     def others() -> dict[str, bytes]:
         names = ("alive", "gone", "moved", "locked")
-        return {str(path): path.read_bytes() for name in names for path in sorted((administration / name).rglob("*")) if path.is_file()}
+        return {
+            str(path): path.read_bytes()
+            for name in names
+            for path in sorted((administration / name).rglob("*"))
+            if path.is_file()
+        }
 
     kept = others()
     here = resumed(plain, made)

@@ -30,8 +30,25 @@ from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids
 from tests.store import process_filter, test_user_settings
-from tests.store.test_worktree_machine import EDITS, NUMBERS, PATHS, RULES_OF_CONVERSION, SIDES, SOME, Edit, prepare, run_machine
-from tests.store.worktree_model import Place, Seen, brings_operation, detached, is_at_its_start, is_within
+from tests.store.test_worktree_machine import (
+    EDITS,
+    NUMBERS,
+    PATHS,
+    RULES_OF_CONVERSION,
+    SIDES,
+    SOME,
+    Edit,
+    prepare,
+    run_machine,
+)
+from tests.store.worktree_model import (
+    Place,
+    Seen,
+    brings_operation,
+    detached,
+    is_at_its_start,
+    is_within,
+)
 
 pytestmark = pytest.mark.long
 
@@ -45,16 +62,32 @@ BLIND = ("core.checkStat=minimal", "core.trustctime=false")
 CHOSEN = st.sampled_from(
     [
         *(each for each in test_user_settings.SETTINGS if each not in (*ACTING, *BLIND)),
-        *("core.autocrlf=input", "core.autocrlf=true", "core.autocrlf=false", "core.eol=crlf", "core.eol=lf"),
+        *(
+            "core.autocrlf=input",
+            "core.autocrlf=true",
+            "core.autocrlf=false",
+            "core.eol=crlf",
+            "core.eol=lf",
+        ),
     ]
 )
-RULES = [b"", *RULES_OF_CONVERSION, b"* text=auto\n", b"a text\nd/* eol=lf\n", b"* -text\n", b"*.txt text=auto eol=crlf\na filter=strip\n"]
+RULES = [
+    b"",
+    *RULES_OF_CONVERSION,
+    b"* text=auto\n",
+    b"a text\nd/* eol=lf\n",
+    b"* -text\n",
+    b"*.txt text=auto eol=crlf\na filter=strip\n",
+]
 RULES += [b"*.txt filter=turned\n", b"a filter=failing\nd/* filter=turned\n"]
 FURTHER = st.one_of(
     EDITS,
     EDITS,
     st.tuples(st.just(Place.convert), st.tuples(st.sampled_from(RULES))),
-    st.tuples(st.just(Place.skip), st.tuples(PATHS, st.sampled_from(["--skip-worktree", "--no-skip-worktree"]))),
+    st.tuples(
+        st.just(Place.skip),
+        st.tuples(PATHS, st.sampled_from(["--skip-worktree", "--no-skip-worktree"])),
+    ),
 )
 SPARSE = st.sampled_from(
     [
@@ -66,7 +99,9 @@ SPARSE = st.sampled_from(
         ("reapply",),
     ]
 )
-BISECT = st.sampled_from([("start",), ("bad",), ("good", "main~1"), ("good",), ("skip",), ("reset",)])
+BISECT = st.sampled_from(
+    [("start",), ("bad",), ("good", "main~1"), ("good",), ("skip",), ("reset",)]
+)
 
 
 @dataclass(frozen=True)
@@ -138,10 +173,17 @@ class ReturnMachine(RuleBasedStateMachine):
             top = Place(path, is_exact=True)
             if self.submodules:
                 top.git("submodule", "--quiet", "update", "--init", "--recursive")
-        within = ((path, os.path.join(os.fsdecode(top.top), os.fsdecode(path))) for path in self.submodules)
+        within = (
+            (path, os.path.join(os.fsdecode(top.top), os.fsdecode(path)))
+            for path in self.submodules
+        )
         self._places = {TOP: top, **{path: Place(whole, is_exact=True) for path, whole in within}}
         self._where = TOP
-        self.store = Store(Checkpoints(discover(os.fsdecode(top.top)), adapter=adapter, clock=Clock(), new_id=Ids()))
+        self.store = Store(
+            Checkpoints(
+                discover(os.fsdecode(top.top)), adapter=adapter, clock=Clock(), new_id=Ids()
+            )
+        )
         self.saved: list[tuple[Checkpoint, Look]] = []
 
     @property
@@ -153,8 +195,13 @@ class ReturnMachine(RuleBasedStateMachine):
         self._steps.append(self._taken)
         self.store.close()
         for git_dir in {self._main.git_dir, *(place.git_dir for place in self._places.values())}:
-            apart = {"GIT_DIR": os.fsdecode(git_dir), "GIT_WORK_TREE": os.fsdecode(self._main.top)}  # its own one may be gone
-            said = self._main.git("fsck", "--connectivity-only", "--no-dangling", "--no-reflogs", env=apart)
+            apart = {
+                "GIT_DIR": os.fsdecode(git_dir),
+                "GIT_WORK_TREE": os.fsdecode(self._main.top),
+            }  # its own one may be gone
+            said = self._main.git(
+                "fsck", "--connectivity-only", "--no-dangling", "--no-reflogs", env=apart
+            )
             assert said == b"", (git_dir, said)
         shutil.rmtree(self._directory)
 
@@ -180,7 +227,11 @@ class ReturnMachine(RuleBasedStateMachine):
     def commit(self, options: tuple[str, ...]) -> None:
         self.here.git("commit", "--quiet", "--message", "a change", *options, ok=())
 
-    @rule(side=SIDES, how=st.sampled_from(["checkout", "merge", "cherry-pick", "revert", "rebase", "rebase"]), is_tidy=st.booleans())
+    @rule(
+        side=SIDES,
+        how=st.sampled_from(["checkout", "merge", "cherry-pick", "revert", "rebase", "rebase"]),
+        is_tidy=st.booleans(),
+    )
     def begin(self, side: str, how: str, is_tidy: bool) -> None:
         if is_tidy:
             self.here.git("reset", "--quiet", "--hard", ok=())
@@ -222,17 +273,23 @@ class ReturnMachine(RuleBasedStateMachine):
         assert resumption.resume(inside(self.store), checkpoint, path).made
         assert changed(self._look(), before) == {}
         for submodule, state in target.items():
-            self._compare_resumed(os.path.join(path, os.fsdecode(submodule)), state, before.get(submodule, state))
+            self._compare_resumed(
+                os.path.join(path, os.fsdecode(submodule)), state, before.get(submodule, state)
+            )
         self._main.git("worktree", "remove", "--force", "--force", path)
 
     @precondition(lambda self: self.saved)
     @rule(edits=st.lists(FURTHER, max_size=3), number=NUMBERS, paths=SOME, index=st.booleans())
-    def restore(self, edits: list[Edit], number: int, paths: tuple[bytes, ...], index: bool) -> None:
+    def restore(
+        self, edits: list[Edit], number: int, paths: tuple[bytes, ...], index: bool
+    ) -> None:
         self._work(edits)
         checkpoint, target = self.saved[number % len(self.saved)]
         before = self._look()
         top, wanted = before[TOP], target[TOP]
-        known = [name for state in (top, wanted) for name in (*state.seen.captured, *state.seen.entries)]
+        known = [
+            name for state in (top, wanted) for name in (*state.seen.captured, *state.seen.entries)
+        ]
         if not all(any(is_within(name, (path,)) for name in known) for path in paths):
             return  # the other machine looks at what is said then
         try:
@@ -248,36 +305,67 @@ class ReturnMachine(RuleBasedStateMachine):
         if done.safety is None:
             assert changed(after, before) == {}
         assert (after[TOP].seen.commit, after[TOP].seen.head) == (top.seen.commit, top.seen.head)
-        assert [after[path].seen.refs for path in before] == [state.seen.refs for state in before.values()]
+        assert [after[path].seen.refs for path in before] == [
+            state.seen.refs for state in before.values()
+        ]
         if not paths:
             for path, state in target.items():
                 self._compare_restored(path, state, before.get(path), after[path])
         if done.safety is not None:
             self._back_and_forth(before, after)
-            held = {path: _held(state, after.get(path, state), target.get(path), paths) for path, state in before.items()}
+            held = {
+                path: _held(state, after.get(path, state), target.get(path), paths)
+                for path, state in before.items()
+            }
             self.saved.append((self.store.read(done.safety), held))
 
     def _compare_resumed(self, path: str, target: State, before: State) -> None:
         seen = Place(path, is_exact=True).look()
-        expected = replace(target.seen, files=target.seen.captured, operation=detached(target.seen.operation, before.seen.refs))
-        ours = {"files", "entries", "operation", "commit", *(["status"] if before.configured == target.configured else [])}
-        assert {key: value for key, value in differing(seen, expected).items() if key.partition(" ")[0] in ours} == {}
+        expected = replace(
+            target.seen,
+            files=target.seen.captured,
+            operation=detached(target.seen.operation, before.seen.refs),
+        )
+        ours = {
+            "files",
+            "entries",
+            "operation",
+            "commit",
+            *(["status"] if before.configured == target.configured else []),
+        }
+        assert {
+            key: value
+            for key, value in differing(seen, expected).items()
+            if key.partition(" ")[0] in ours
+        } == {}
 
-    def _compare_restored(self, path: bytes, target: State, before: State | None, after: State) -> None:
-        if target.sparse or (before or after).sparse:  # of a submodule that was not there, its repository has the settings
+    def _compare_restored(
+        self, path: bytes, target: State, before: State | None, after: State
+    ) -> None:
+        if (
+            target.sparse or (before or after).sparse
+        ):  # of a submodule that was not there, its repository has the settings
             return
-        files = {path: file for path, file in after.seen.files.items() if path in target.seen.captured}
+        files = {
+            path: file for path, file in after.seen.files.items() if path in target.seen.captured
+        }
         expected = replace(target.seen, files=target.seen.captured)
         ours = {"files", "entries", *(["commit"] if path else [])}
         found = differing(replace(after.seen, files=files), expected)
         assert {key: value for key, value in found.items() if key.partition(" ")[0] in ours} == {}
-        if before and brings_operation(before.seen, target.seen, ()) and is_at_its_start(target.seen.operation, before.seen.refs):
+        if (
+            before
+            and brings_operation(before.seen, target.seen, ())
+            and is_at_its_start(target.seen.operation, before.seen.refs)
+        ):
             assert after.seen.operation == target.seen.operation
 
     def _back_and_forth(self, before: Look, after: Look) -> None:
         undone = restorer.undo(inside(self.store))
         self._require(before)
-        if undone.safety is None:  # git had taken it back already, as the flag of an entry of which something is there
+        if (
+            undone.safety is None
+        ):  # git had taken it back already, as the flag of an entry of which something is there
             assert changed(after, before, lasting=True) == {}
             return
         restorer.redo(inside(self.store))
@@ -285,19 +373,27 @@ class ReturnMachine(RuleBasedStateMachine):
 
     def _require(self, wanted: Look) -> None:
         found = changed(self._look(), wanted, lasting=True)
-        assert {key: values for key, values in found.items() if not self._is_seen_at_last(key, values)} == {}
+        assert {
+            key: values for key, values in found.items() if not self._is_seen_at_last(key, values)
+        } == {}
 
     def _is_seen_at_last(self, key: object, values: object) -> bool:
         """Tells whether git calls a file changed now, and had not looked before, when the rules had changed under it (`docs/exact.md`)."""
         match key, values:
-            case ((bytes(top), str(what)), (bytes(line), None)) if what.startswith("status ") and line.startswith(b"1 .M "):
+            case ((bytes(top), str(what)), (bytes(line), None)) if what.startswith(
+                "status "
+            ) and line.startswith(b"1 .M "):
                 path = os.fsdecode(ast.literal_eval(what.removeprefix("status ")))
                 stored = self._places[top].git("hash-object", f"--path={path}", "--", path).strip()
                 return bool(stored != line.split(b" ")[7])
-            case ((bytes(top), str(what)), (bytes(line), bytes(before))) if line.replace(b" S.M", b" S..", 1) == before:
+            case ((bytes(top), str(what)), (bytes(line), bytes(before))) if (
+                line.replace(b" S.M", b" S..", 1) == before
+            ):
                 # What is changed in a submodule is compared there. That it is, the repository around it may have said without a look.
                 within = os.path.join(top, ast.literal_eval(what.removeprefix("status ")))
-                return within in self._places and b"1 .M " in self._places[within].git("status", "--porcelain=v2")
+                return within in self._places and b"1 .M " in self._places[within].git(
+                    "status", "--porcelain=v2"
+                )
         return False
 
     def _work(self, edits: list[Edit]) -> None:
@@ -324,8 +420,14 @@ class ReturnMachine(RuleBasedStateMachine):
 
 def _held(before: State, after: State, target: State | None, paths: tuple[bytes, ...]) -> State:
     """Returns what a safety checkpoint holds: ignored files that were replaced as well."""
-    wanted = {path for path in target.seen.captured if is_within(path, paths)} if target is not None else set()
-    kept = frozenset(path for path in before.seen.ignored if path in after.seen.files and path not in wanted)
+    wanted = (
+        {path for path in target.seen.captured if is_within(path, paths)}
+        if target is not None
+        else set()
+    )
+    kept = frozenset(
+        path for path in before.seen.ignored if path in after.seen.files and path not in wanted
+    )
     return replace(before, seen=replace(before.seen, ignored=kept))
 
 
@@ -352,20 +454,46 @@ def ready(here: Checkout) -> None:
 @pytest.mark.parametrize("adapter", ["plumbing", "libgit2"])
 @pytest.mark.parametrize("place", ["main", "linked"])
 def test_what_was_there_comes_back(
-    make_checkout: Callable[..., Checkout], tmp_path: Path, request: pytest.FixtureRequest, place: str, adapter: str
+    make_checkout: Callable[..., Checkout],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    place: str,
+    adapter: str,
 ) -> None:
     ready(make_checkout("template"))
     long = bool(request.config.getoption("--long"))
-    run_machine(ReturnMachine, (STEPS, LONG_STEPS), place=place, adapter=adapter, scratch=tmp_path, long=long)
+    run_machine(
+        ReturnMachine,
+        (STEPS, LONG_STEPS),
+        place=place,
+        adapter=adapter,
+        scratch=tmp_path,
+        long=long,
+    )
 
 
 @pytest.mark.parametrize("kind", ["sha256", "reftable"])
 @pytest.mark.parametrize("place", ["main", "linked"])
 def test_what_was_there_comes_back_in_other_repositories(
-    make_checkout: Callable[..., Checkout], tmp_path: Path, request: pytest.FixtureRequest, place: str, kind: str
+    make_checkout: Callable[..., Checkout],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    place: str,
+    kind: str,
 ) -> None:
     if kind == "reftable":
         request.getfixturevalue("newer_git")
-    ready(make_checkout("template", "--object-format=sha256" if kind == "sha256" else "--ref-format=reftable"))
+    ready(
+        make_checkout(
+            "template", "--object-format=sha256" if kind == "sha256" else "--ref-format=reftable"
+        )
+    )
     long = bool(request.config.getoption("--long"))
-    run_machine(ReturnMachine, (STEPS // 2, LONG_STEPS), place=place, adapter="plumbing", scratch=tmp_path, long=long)
+    run_machine(
+        ReturnMachine,
+        (STEPS // 2, LONG_STEPS),
+        place=place,
+        adapter="plumbing",
+        scratch=tmp_path,
+        long=long,
+    )

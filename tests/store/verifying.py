@@ -28,7 +28,9 @@ def told(report: Report) -> list[tuple[str, str, str]]:
     return [(finding.code, finding.object, finding.sentence) for finding in report.findings]
 
 
-def require_mended(checkout: Checkout, before: dict[str, str], found: list[tuple[str, str, str]]) -> None:
+def require_mended(
+    checkout: Checkout, before: dict[str, str], found: list[tuple[str, str, str]]
+) -> None:
     """Asserts that what was found can be repaired, all of it, and that the refs then are what they were before the damage."""
     seen = look(checkout)
     assert told(seen) == found
@@ -38,7 +40,9 @@ def require_mended(checkout: Checkout, before: dict[str, str], found: list[tuple
     assert (told(mended), mended.refused) == (found, [])
     assert all(finding.repaired for finding in mended.findings)
     assert told(look(checkout)) == []
-    assert checkout.refs(*layout.OWN) == {ref: oid for ref, oid in before.items() if ref.startswith(layout.OWN)}
+    assert checkout.refs(*layout.OWN) == {
+        ref: oid for ref, oid in before.items() if ref.startswith(layout.OWN)
+    }
 
 
 def require_left(checkout: Checkout, found: list[tuple[str, str, str]]) -> Report:
@@ -67,12 +71,23 @@ def put(checkout: Checkout, checkpoint: Checkpoint) -> str:
     return oid
 
 
-def chain(checkout: Checkout, *places: tuple[int, str], run: str = RUN, trigger: str = "phase") -> list[str]:
+def chain(
+    checkout: Checkout, *places: tuple[int, str], run: str = RUN, trigger: str = "phase"
+) -> list[str]:
     """Stores a run without commits, given sequence and phase label of each checkpoint that is there; returns the ids."""
     ids = []
     for sequence, phase in places:
         parent = None if sequence == 1 else number(sequence - 1)
-        made = Checkpoint(number(sequence), phase, "2027-01-15T08:00:00.000000Z", "", trigger, run, parent, sequence)
+        made = Checkpoint(
+            number(sequence),
+            phase,
+            "2027-01-15T08:00:00.000000Z",
+            "",
+            trigger,
+            run,
+            parent,
+            sequence,
+        )
         oid = put(checkout, made)
         checkout.git("update-ref", f"refs/ckpt/runs/{run}", oid)
         ids.append(made.id)

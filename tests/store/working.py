@@ -23,7 +23,14 @@ class Work:
     newest: Checkpoint
 
 
-def worked(store: Store, name: str, seen_from: Callable[[Checkout], Store], *, end: str = "run-complete", in_branch: bool = False) -> Work:
+def worked(
+    store: Store,
+    name: str,
+    seen_from: Callable[[Checkout], Store],
+    *,
+    end: str = "run-complete",
+    in_branch: bool = False,
+) -> Work:
     """Returns a run that made a file in its worktree, up to the label `end`; one that is committed to a branch as well, or not."""
     first = store.record("run-started", {}, start=name, trigger=PHASE)
     run = str(first.run)
@@ -44,7 +51,12 @@ def driven_elsewhere(store: Store, run: str) -> Lease:
     """Lets a run be driven on another machine, and returns its lease."""
     leases = inside(store).leases
     hold = leases.acquire(run, "a program")
-    lease = replace(hold.lease, host="elsewhere", boot="its boot", expires=times.to_text(inside(store).clock() + 10**8))
+    lease = replace(
+        hold.lease,
+        host="elsewhere",
+        boot="its boot",
+        expires=times.to_text(inside(store).clock() + 10**8),
+    )
     leases.swap(lease, hold.update().old)
     return lease
 

@@ -25,7 +25,9 @@ Entries = tuple[tuple[bytes, ...], ...]
 File = tuple[str, bytes]
 """A file as git knows it: "file", "tool" (executable) or "link", with its content."""
 
-_ENTRY = re.compile(rb"\S ([0-7]+) ([0-9a-f]+) ([0-3])\t([^\0]*)\0(?:  [^\n]*\n){4}  size: \d+\tflags: ([0-9a-f]+)\n")
+_ENTRY = re.compile(
+    rb"\S ([0-7]+) ([0-9a-f]+) ([0-3])\t([^\0]*)\0(?:  [^\n]*\n){4}  size: \d+\tflags: ([0-9a-f]+)\n"
+)
 _MEANT = 0x60008000
 """The flags of an entry that a person sets: added in intent, to be skipped, assumed to be unchanged."""
 
@@ -33,7 +35,15 @@ _OWN = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints
 _PASSING = ("ORIG_HEAD", "AUTO_MERGE")
 """Of no meaning for the operation in progress: the first outlives it, of the second a `gc` takes the object."""
 
-_MARKS = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "sequencer", "BISECT_LOG")
+_MARKS = (
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+    "BISECT_LOG",
+)
 _OF_OPERATIONS = ("refs/bisect/", "refs/rewritten/")
 
 
@@ -71,7 +81,10 @@ class Seen:
 
     def is_converted_as(self, other: Seen) -> bool:
         """Tells whether the attributes are the same."""
-        return (self.files.get(ATTRIBUTES), self.entries.get(ATTRIBUTES)) == (other.files.get(ATTRIBUTES), other.entries.get(ATTRIBUTES))
+        return (self.files.get(ATTRIBUTES), self.entries.get(ATTRIBUTES)) == (
+            other.files.get(ATTRIBUTES),
+            other.entries.get(ATTRIBUTES),
+        )
 
     def lasting(self) -> Seen:
         """Without what may differ when all that matters is the same: time stamps, and those that the index holds."""
@@ -92,10 +105,23 @@ class Place:
         self._is_exact = is_exact
         self.git_dir = self.git("rev-parse", "--absolute-git-dir").removesuffix(b"\n")
 
-    def git(self, *args: str | bytes, data: bytes = b"", ok: Sequence[int] = (0,), env: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    def git(
+        self,
+        *args: str | bytes,
+        data: bytes = b"",
+        ok: Sequence[int] = (0,),
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> bytes:
         """Runs git and returns what it printed; whatever the exit code, where `ok` is empty."""
         settings = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true", **env}
-        done = subprocess.run([git_executable(), *args], cwd=self.top, input=data, capture_output=True, env=settings, check=False)
+        done = subprocess.run(
+            [git_executable(), *args],
+            cwd=self.top,
+            input=data,
+            capture_output=True,
+            env=settings,
+            check=False,
+        )
         assert not ok or done.returncode in ok, (args, done.returncode, done.stderr)
         return done.stdout
 
@@ -180,7 +206,9 @@ class Place:
 
     def is_file(self, path: bytes) -> bool:
         whole = self.join(path)
-        return os.path.isfile(whole) and not os.path.islink(whole) and not self._is_behind_link(path)
+        return (
+            os.path.isfile(whole) and not os.path.islink(whole) and not self._is_behind_link(path)
+        )
 
     def look(self) -> Seen:
         files: dict[bytes, File] = {}
@@ -209,21 +237,35 @@ class Place:
             ignored=frozenset(ignored),
             entries=entries,
             status=status_lines,
-            operation=self._operation(line for line in refs if line.decode().startswith(_OF_OPERATIONS)),
+            operation=self._operation(
+                line for line in refs if line.decode().startswith(_OF_OPERATIONS)
+            ),
             commit=commit,
             head=_content(os.path.join(self.git_dir, b"HEAD")),
-            refs=tuple(line for line in refs if not line.decode().startswith((*_OWN, *_OF_OPERATIONS))),
+            refs=tuple(
+                line for line in refs if not line.decode().startswith((*_OWN, *_OF_OPERATIONS))
+            ),
             index=_content(os.path.join(self.git_dir, b"index")),
         )
 
     def ignored_of(self, paths: Iterable[bytes]) -> set[bytes]:
         """Returns those of the paths that the rules here ignore, tracked or not."""
         data = b"".join(path + b"\0" for path in paths)
-        return set(self.git("check-ignore", "--no-index", "-z", "--stdin", data=data, ok=(0, 1)).split(b"\0")[:-1]) if data else set()
+        return (
+            set(
+                self.git("check-ignore", "--no-index", "-z", "--stdin", data=data, ok=(0, 1)).split(
+                    b"\0"
+                )[:-1]
+            )
+            if data
+            else set()
+        )
 
     def _is_behind_link(self, path: bytes) -> bool:
         parts = path.split(b"/")
-        return any(os.path.islink(self.join(b"/".join(parts[:count]))) for count in range(1, len(parts)))
+        return any(
+            os.path.islink(self.join(b"/".join(parts[:count]))) for count in range(1, len(parts))
+        )
 
     def _walk(self) -> Iterable[bytes]:
         for parent, directories, names in os.walk(self.top):
@@ -233,11 +275,19 @@ class Place:
                 directories.clear()
                 continue
             links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
-            found = [os.path.relpath(os.path.join(parent, name), self.top) for name in [*names, *links]]
+            found = [
+                os.path.relpath(os.path.join(parent, name), self.top) for name in [*names, *links]
+            ]
             yield from (path for path in found if path != b".git")
 
     def _status(self) -> tuple[dict[bytes, bytes], list[bytes], bytes]:
-        options = ("--branch", "--no-renames", "--untracked-files=all", "--ignored=traditional", "-z")
+        options = (
+            "--branch",
+            "--no-renames",
+            "--untracked-files=all",
+            "--ignored=traditional",
+            "-z",
+        )
         seen: dict[bytes, bytes] = {}
         ignored = []
         commit = b""
@@ -254,17 +304,31 @@ class Place:
                 commit = record[13:]
         return seen, ignored, commit
 
-    def _unnoticed(self, status: Mapping[bytes, bytes], entries: Mapping[bytes, Entries]) -> dict[bytes, bytes]:
+    def _unnoticed(
+        self, status: Mapping[bytes, bytes], entries: Mapping[bytes, Entries]
+    ) -> dict[bytes, bytes]:
         """Returns what `git status` says of files once it looks: it does not where only rules of conversion changed, until it has to."""
-        if not os.path.lexists(self.join(ATTRIBUTES)) and not self.git("config", "core.autocrlf", ok=(0, 1)):
+        if not os.path.lexists(self.join(ATTRIBUTES)) and not self.git(
+            "config", "core.autocrlf", ok=(0, 1)
+        ):
             return {}
-        plain = {path: found[0] for path, found in entries.items() if len(found) == 1 and found[0][2:] == (b"0", b"0")}
+        plain = {
+            path: found[0]
+            for path, found in entries.items()
+            if len(found) == 1 and found[0][2:] == (b"0", b"0")
+        }
         if not plain:
             return {}
-        apart = {"GIT_INDEX_FILE": os.path.join(os.fsdecode(self.git_dir), "index without stat data")}
-        data = b"".join(b"%s %s\t%s\0" % (mode, oid, path) for path, (mode, oid, *_) in plain.items())
+        apart = {
+            "GIT_INDEX_FILE": os.path.join(os.fsdecode(self.git_dir), "index without stat data")
+        }
+        data = b"".join(
+            b"%s %s\t%s\0" % (mode, oid, path) for path, (mode, oid, *_) in plain.items()
+        )
         self.git("update-index", "-z", "--index-info", data=data, env=apart)
-        changed = self.git("diff", "--name-only", "--diff-filter=M", "--no-renames", "-z", env=apart).split(b"\0")[:-1]
+        changed = self.git(
+            "diff", "--name-only", "--diff-filter=M", "--no-renames", "-z", env=apart
+        ).split(b"\0")[:-1]
         os.unlink(apart["GIT_INDEX_FILE"])
         found = {}
         for path in changed:
@@ -275,7 +339,9 @@ class Place:
 
     def _entries(self) -> dict[bytes, Entries]:
         found: dict[bytes, list[tuple[bytes, ...]]] = {}
-        for mode, oid, stage, path, flags in _ENTRY.findall(self.git("ls-files", "-v", "--stage", "--debug", "-z")):
+        for mode, oid, stage, path, flags in _ENTRY.findall(
+            self.git("ls-files", "-v", "--stage", "--debug", "-z")
+        ):
             found.setdefault(path, []).append((mode, oid, stage, b"%x" % (int(flags, 16) & _MEANT)))
         return {path: tuple(entries) for path, entries in found.items()}
 
@@ -287,7 +353,11 @@ class Place:
         for directory in operation.DIRECTORIES:
             for parent, _, inside in os.walk(os.path.join(git_dir, directory)):
                 names += [os.path.relpath(os.path.join(parent, name), git_dir) for name in inside]
-        found = {name: _content(os.path.join(git_dir, name)) for name in names if os.path.isfile(os.path.join(git_dir, name))}
+        found = {
+            name: _content(os.path.join(git_dir, name))
+            for name in names
+            if os.path.isfile(os.path.join(git_dir, name))
+        }
         return found | {name.decode(): oid + b"\n" for name, oid in (line.split() for line in refs)}
 
 
@@ -306,25 +376,34 @@ class Expected:
 
 
 def _rebase(operation: Mapping[str, bytes]) -> str:
-    return next((name for name in ("rebase-merge", "rebase-apply") if f"{name}/head-name" in operation), "")
+    return next(
+        (name for name in ("rebase-merge", "rebase-apply") if f"{name}/head-name" in operation), ""
+    )
 
 
 def is_at_its_start(operation: Mapping[str, bytes], refs: Sequence[bytes]) -> bool:
     """Tells whether the branch of a rebase is where that would set it back to."""
     state = _rebase(operation)
     branch = operation.get(f"{state}/head-name", b"").strip()
-    return not branch.startswith(b"refs/heads/") or branch + b" " + operation[f"{state}/orig-head"].strip() in refs
+    return (
+        not branch.startswith(b"refs/heads/")
+        or branch + b" " + operation[f"{state}/orig-head"].strip() in refs
+    )
 
 
 def detached(operation: Mapping[str, bytes], refs: Sequence[bytes]) -> dict[str, bytes]:
     """Returns an operation that moves no branch and comes back to none; `refs` say where branches are when it is brought back."""
-    found = {name: content for name, content in operation.items() if name != "rebase-merge/update-refs"}
+    found = {
+        name: content for name, content in operation.items() if name != "rebase-merge/update-refs"
+    }
     state = _rebase(found)
     if found.get(f"{state}/head-name", b"").startswith(b"refs/heads/"):
         found[f"{state}/head-name"] = b"detached HEAD\n"
     if "rebase-merge/git-rebase-todo" in found:
         lines = found["rebase-merge/git-rebase-todo"].splitlines(keepends=True)
-        found["rebase-merge/git-rebase-todo"] = b"".join(line for line in lines if not line.startswith((b"update-ref ", b"u ")))
+        found["rebase-merge/git-rebase-todo"] = b"".join(
+            line for line in lines if not line.startswith((b"update-ref ", b"u "))
+        )
     branch = b"refs/heads/" + found.get("BISECT_START", b"").strip()
     for name, oid in (line.split() for line in refs):
         if name == branch:
@@ -334,7 +413,10 @@ def detached(operation: Mapping[str, bytes], refs: Sequence[bytes]) -> dict[str,
 
 def would_move(before: Seen, target: Seen) -> bool:
     """Tells whether the operation of a target, at the same commit, would move the branch here, which it was not begun on."""
-    moves = any(name.startswith(("rebase-merge/", "rebase-apply/", "sequencer/")) for name in target.operation)
+    moves = any(
+        name.startswith(("rebase-merge/", "rebase-apply/", "sequencer/"))
+        for name in target.operation
+    )
     return moves and before.head.startswith(b"ref: ") and before.head != target.head
 
 
@@ -379,19 +461,38 @@ def expect(
             refused |= below and path not in target.entries
             if not above and path not in target.entries:
                 files[path] = file
-        elif path not in before.entries and path not in target.entries and path not in written and not above and not below:
+        elif (
+            path not in before.entries
+            and path not in target.entries
+            and path not in written
+            and not above
+            and not below
+        ):
             unsure.add(path)
     entries = {path: entry for path, entry in before.entries.items() if not is_within(path, paths)}
     new = {path: entry for path, entry in target.entries.items() if is_within(path, paths)}
-    for path in list(entries):  # a stage of the index cannot hold a file and a directory of one name
-        taken = {entry[2] for one in new if one.startswith(path + b"/") or path.startswith(one + b"/") for entry in new[one]}
+    for path in list(
+        entries
+    ):  # a stage of the index cannot hold a file and a directory of one name
+        taken = {
+            entry[2]
+            for one in new
+            if one.startswith(path + b"/") or path.startswith(one + b"/")
+            for entry in new[one]
+        }
         entries[path] = tuple(entry for entry in entries[path] if entry[2] not in taken)
         if not entries[path]:
             del entries[path]
     brings = brings_operation(before, target, paths)
     if paths and not index:
         return Expected(files | wanted, dict(before.entries), before.operation, unsure, refused)
-    return Expected(files | wanted, entries | new, target.operation if brings else before.operation, unsure, refused)
+    return Expected(
+        files | wanted,
+        entries | new,
+        target.operation if brings else before.operation,
+        unsure,
+        refused,
+    )
 
 
 def _content(path: str | bytes) -> bytes:

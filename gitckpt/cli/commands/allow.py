@@ -16,10 +16,22 @@ if TYPE_CHECKING:
 
 
 def allow(
-    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what is looser.")] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Forget all that was allowed here; built-in values apply again.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Only print what is looser.")
+    ] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Forget all that was allowed here; built-in values apply again."
+        ),
+    ] = False,
     secret: Annotated[
-        str | None, typer.Option("--secret", metavar="PATH|DIGEST", help="Settle that what looks like a secret there is none.")
+        str | None,
+        typer.Option(
+            "--secret",
+            metavar="PATH|DIGEST",
+            help="Settle that what looks like a secret there is none.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -37,26 +49,42 @@ def allow(
     with open_store() as store:
         if forget:
             is_changed = store.disallow()
-            terminal.remark("built-in values apply again where gitckpt.toml is looser" if is_changed else "nothing was allowed here")
+            terminal.remark(
+                "built-in values apply again where gitckpt.toml is looser"
+                if is_changed
+                else "nothing was allowed here"
+            )
             return
         loosening = store.loosened()
         if loosening is not None and not loosening.is_allowed and not dry_run:
             store.allow(loosening)
     values = loosening.values if loosening is not None else {}
     if as_json:
-        listed = [{"key": key, "value": value, "instead": instead} for key, (value, instead) in values.items()]
-        terminal.out_json({"allowed": loosening is None or loosening.is_allowed or not dry_run, "loosened": listed})
+        listed = [
+            {"key": key, "value": value, "instead": instead}
+            for key, (value, instead) in values.items()
+        ]
+        terminal.out_json(
+            {
+                "allowed": loosening is None or loosening.is_allowed or not dry_run,
+                "loosened": listed,
+            }
+        )
         return
     for key, (value, instead) in values.items():
         terminal.out(f"{key}: {_difference(value, instead)}")
     if loosening is None:
-        terminal.remark("gitckpt.toml is not looser than what is built in: nothing is to be allowed")
+        terminal.remark(
+            "gitckpt.toml is not looser than what is built in: nothing is to be allowed"
+        )
     elif loosening.is_allowed:
         terminal.remark("all of it was allowed before")
     elif dry_run:
         terminal.remark("built-in values apply until you allow that: git ckpt allow")
     else:
-        terminal.remark("allowed in this clone until a value changes; to take it back: git ckpt allow --forget")
+        terminal.remark(
+            "allowed in this clone until a value changes; to take it back: git ckpt allow --forget"
+        )
 
 
 def _difference(value: object, instead: object) -> str:
@@ -65,7 +93,9 @@ def _difference(value: object, instead: object) -> str:
         return f"{value}, not {instead}"
     more = [pattern for pattern in value if pattern not in instead]
     less = [pattern for pattern in instead if pattern not in value]
-    return "; ".join(f"{word} {', '.join(names)}" for word, names in (("with", more), ("without", less)) if names)
+    return "; ".join(
+        f"{word} {', '.join(names)}" for word, names in (("with", more), ("without", less)) if names
+    )
 
 
 def _settle(secret: str, *, alone: bool) -> None:
@@ -74,8 +104,14 @@ def _settle(secret: str, *, alone: bool) -> None:
     from gitckpt.store.secrets import is_digest  # no other option needs it
 
     with open_store() as store:
-        if not is_digest(secret) and not os.path.lexists(os.path.join(store.worktree or "", secret)):
+        if not is_digest(secret) and not os.path.lexists(
+            os.path.join(store.worktree or "", secret)
+        ):
             hint = "give it relative to the top of the worktree; of a file that is gone, the digest: git ckpt show ID says which"
             raise UsageError(f"there is no file {secret!r}", hint=hint)
         is_new = store.settle(secret)
-    terminal.remark(f"{secret} is no suspect any more, on this machine" if is_new else f"{secret} was settled before")
+    terminal.remark(
+        f"{secret} is no suspect any more, on this machine"
+        if is_new
+        else f"{secret} was settled before"
+    )

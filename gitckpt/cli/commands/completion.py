@@ -49,22 +49,32 @@ complete -c git-ckpt -a '(__git_ckpt_complete)'
 _SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
-def completion(shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell that reads it.")]) -> None:
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell that reads it.")],
+) -> None:
     """Print a completion script; evaluate it in the shell's start-up file."""
     if shell not in _SCRIPTS:
-        raise UsageError(f"no completion for {shell!r}", hint=f"known shells: {', '.join(_SCRIPTS)}")
+        raise UsageError(
+            f"no completion for {shell!r}", hint=f"known shells: {', '.join(_SCRIPTS)}"
+        )
     terminal.out_bytes(_SCRIPTS[shell].encode())
 
 
-def complete(context: typer.Context, words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+def complete(
+    context: typer.Context, words: Annotated[list[str] | None, typer.Argument()] = None
+) -> None:
     """Print what could stand in place of the last word."""
     words = words or [""]
     *before, last = words
     program: Any = context.find_root().command
-    valued = {option for parameter in program.params if not parameter.is_flag for option in parameter.opts}
+    valued = {
+        option for parameter in program.params if not parameter.is_flag for option in parameter.opts
+    }
     if "--" in before or (before and before[-1] in valued):
         return  # a directory, or paths: the shell knows them
-    for candidate in _candidates(program, next(iter(before[command_of(before, valued) :]), None), last):
+    for candidate in _candidates(
+        program, next(iter(before[command_of(before, valued) :]), None), last
+    ):
         if candidate.startswith(last):
             terminal.out(candidate)
 
@@ -76,10 +86,18 @@ def _candidates(program: Any, name: str | None, last: str) -> list[str]:
         return []
     parameters = (program if name is None else program.commands[name]).params
     if last.startswith("-"):
-        return [option for parameter in parameters for option in parameter.opts if option.startswith("--")] + ["--help"]
+        return [
+            option
+            for parameter in parameters
+            for option in parameter.opts
+            if option.startswith("--")
+        ] + ["--help"]
     if name == "completion":
         return list(_SCRIPTS)
-    takes_ids = any(parameter.param_type_name == "argument" and parameter.name.startswith("id") for parameter in parameters)
+    takes_ids = any(
+        parameter.param_type_name == "argument" and parameter.name.startswith("id")
+        for parameter in parameters
+    )
     return _ids() if takes_ids else []
 
 
@@ -89,6 +107,11 @@ def _ids() -> list[str]:
 
     try:  # outside of a repository, there are none
         with open_store() as store:
-            return ["latest", "latest:any", *(run.run for run in store.runs()), *(entry.id for entry in store.list(Query(limit=_IDS)))]
+            return [
+                "latest",
+                "latest:any",
+                *(run.run for run in store.runs()),
+                *(entry.id for entry in store.list(Query(limit=_IDS))),
+            ]
     except CkptError:
         return []

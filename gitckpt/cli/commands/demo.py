@@ -52,7 +52,9 @@ _STATE = {"findings": "findings.md", "parts_done": 1}
 _UNFINISHED_FILE = "part_2.py"
 _FINISHED = "import part_1\nimport part_2\nimport part_3\n"
 _ENDED_BY_SIGKILL = -9
-_PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+_PACKAGE_DIR = os.path.dirname(
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+)
 
 
 def run_demo(directory: str | None = None) -> bool:
@@ -74,7 +76,9 @@ def _make_scratch(directory: str | None) -> str:
     try:
         os.makedirs(directory)
     except FileExistsError:
-        raise UsageError(f"{directory} exists already", hint="name a directory that is not there yet") from None
+        raise UsageError(
+            f"{directory} exists already", hint="name a directory that is not there yet"
+        ) from None
     except OSError as error:
         raise CkptError(f"cannot make {directory}: {error.strerror}") from None
     return os.path.realpath(directory)
@@ -97,15 +101,21 @@ class _Demo:
         self.show("git init --quiet --initial-branch=main project")
         self.enter(self.project)
         self.show("git config user.name Demo && git config user.email demo@example.org")
-        self.show("echo '# The app' > app.py && git add app.py && git commit --quiet --message='Begin the app'")
+        self.show(
+            "echo '# The app' > app.py && git add app.py && git commit --quiet --message='Begin the app'"
+        )
         self.show("git ckpt init")
-        self.say("A job of two phases that saves a checkpoint after each piece of work, and never does again what is saved:")
+        self.say(
+            "A job of two phases that saves a checkpoint after each piece of work, and never does again what is saved:"
+        )
         with open(os.path.join(self.project, "job.sh"), "w", encoding="utf-8") as file:
             file.write(JOB)
         self.show("cat job.sh")
         self.show("git add . && git commit --quiet --message='Add the job'")
         self.commit = self.ask("git rev-parse HEAD")
-        self.say("Work by hand that is not committed: part of it is staged, part of it is not even tracked.")
+        self.say(
+            "Work by hand that is not committed: part of it is staged, part of it is not even tracked."
+        )
         self.show("echo '# by hand' >> app.py && git add app.py && echo 'ask Ada' > todo.txt")
 
     def start_and_kill_job(self) -> None:
@@ -118,20 +128,34 @@ class _Demo:
             while line != _KILL_AT.encode():
                 line = job.read_line()
                 if not line:
-                    raise CkptError("the job of the demo ended early", hint=f"look at it: cd {shell_word(self.project)} && sh job.sh")
+                    raise CkptError(
+                        "the job of the demo ended early",
+                        hint=f"look at it: cd {shell_word(self.project)} && sh job.sh",
+                    )
                 terminal.out(line.decode("utf-8", "replace"))
         finally:
             code = job.kill_group()
-        self.say("… but a power cut, or somebody's kill -9, comes in between. Nothing of the job can react to that.")
+        self.say(
+            "… but a power cut, or somebody's kill -9, comes in between. Nothing of the job can react to that."
+        )
         self.print_command(f"kill -KILL -- -{job.pid}")
         self.prove("the job was killed while it worked", code == _ENDED_BY_SIGKILL)
         self.files = _files(self.project)
         lost = self.files.pop(_UNFINISHED_FILE, None)
-        self.status = [line for line in self.ask("git status --short").splitlines() if not line.endswith(f" {_UNFINISHED_FILE}")]
-        self.prove(f"all that is lost is {_UNFINISHED_FILE}, which no checkpoint holds yet", lost is not None)
+        self.status = [
+            line
+            for line in self.ask("git status --short").splitlines()
+            if not line.endswith(f" {_UNFINISHED_FILE}")
+        ]
+        self.prove(
+            f"all that is lost is {_UNFINISHED_FILE}, which no checkpoint holds yet",
+            lost is not None,
+        )
 
     def destroy_files(self) -> None:
-        self.say("It gets worse: somebody cleans up, and every file that was not committed is gone.")
+        self.say(
+            "It gets worse: somebody cleans up, and every file that was not committed is gone."
+        )
         self.show("git reset --quiet --hard && git clean --quiet --force -d")
         self.show("ls")
 
@@ -147,7 +171,9 @@ class _Demo:
         self.show(f"git ckpt diff --stat {self.checkpoint}")
 
     def rewrite_history(self) -> None:
-        self.say("History is rewritten, and git throws away whatever no ref holds. The checkpoint holds its commit.")
+        self.say(
+            "History is rewritten, and git throws away whatever no ref holds. The checkpoint holds its commit."
+        )
         self.show("git commit --quiet --amend --message='Add the job, reworded'")
         self.show("git reflog expire --expire=now --all && git gc --quiet --prune=now")
         self.prove("HEAD is another commit now", self.ask("git rev-parse HEAD") != self.commit)
@@ -155,13 +181,20 @@ class _Demo:
         self.prove("the amended commit is still there", survivor == "commit")
 
     def resume(self) -> None:
-        self.say("Back to the checkpoint, in a worktree of its own, so that nothing here is overwritten:")
+        self.say(
+            "Back to the checkpoint, in a worktree of its own, so that nothing here is overwritten:"
+        )
         path = self.show_and_ask(f"git ckpt resume {self.checkpoint}")
         state = json.loads(self.show_and_ask(f"git ckpt show {self.checkpoint} --state"))
         self.enter(path)
         status = self.show_and_ask("git status --short").splitlines()
-        self.prove(f"same files as before the crash ({', '.join(sorted(self.files))})", _files(path) == self.files)
-        self.prove("same status as before the crash: what was staged is staged", status == self.status)
+        self.prove(
+            f"same files as before the crash ({', '.join(sorted(self.files))})",
+            _files(path) == self.files,
+        )
+        self.prove(
+            "same status as before the crash: what was staged is staged", status == self.status
+        )
         self.prove("same state as before the crash", state == _STATE)
         self.prove("same commit as before the crash", self.ask("git rev-parse HEAD") == self.commit)
 
@@ -169,9 +202,19 @@ class _Demo:
         self.say("The same job again. It goes on at the first piece of work that is not done:")
         output = self.show_and_ask("sh job.sh 2>&1").splitlines()
         job_lines = [line for line in output if line.startswith("job: ")]
-        expected = ["research is complete: skipped", "build, part 2 of 3", "build, part 3 of 3", "finished"]
-        self.prove("research and part 1 were not done again", job_lines == [f"job: {line}" for line in expected])
-        self.prove("the work is whole", _files(self.cwd).get("app.py", b"").endswith(_FINISHED.encode()))
+        expected = [
+            "research is complete: skipped",
+            "build, part 2 of 3",
+            "build, part 3 of 3",
+            "finished",
+        ]
+        self.prove(
+            "research and part 1 were not done again",
+            job_lines == [f"job: {line}" for line in expected],
+        )
+        self.prove(
+            "the work is whole", _files(self.cwd).get("app.py", b"").endswith(_FINISHED.encode())
+        )
         self.show("git ckpt list")
 
     def conclude(self) -> bool:
@@ -194,7 +237,9 @@ class _Demo:
         sys.stdout.flush()
 
     def enter(self, path: str) -> None:
-        self.print_command(f"cd {shell_word(os.path.relpath(path, self.cwd) if self.cwd != path else path)}")
+        self.print_command(
+            f"cd {shell_word(os.path.relpath(path, self.cwd) if self.cwd != path else path)}"
+        )
         self.cwd = path
 
     def show(self, text: str) -> None:
@@ -219,7 +264,10 @@ class _Demo:
 
     def require(self, text: str, code: int) -> None:
         if code != 0:
-            raise CkptError(f"a command of the demo failed with exit code {code}: {text}", hint=f"look at it: cd {shell_word(self.cwd)}")
+            raise CkptError(
+                f"a command of the demo failed with exit code {code}: {text}",
+                hint=f"look at it: cd {shell_word(self.cwd)}",
+            )
 
     def prove(self, what: str, holds: bool) -> None:
         self.proofs.append(holds)
@@ -235,11 +283,17 @@ def _sealed_environment(scratch: str) -> dict[str, str]:
     inner = os.path.join(scratch, "environment")
     os.makedirs(os.path.join(inner, "bin"))
     program = os.path.join(inner, "bin", "git-ckpt")
-    with open(program, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o755)) as file:
+    with open(
+        program, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o755)
+    ) as file:
         file.write(f'#!/bin/sh\nexec {shell_word(sys.executable)} -m gitckpt "$@"\n')
     with open(os.path.join(inner, "gitconfig"), "w", encoding="utf-8") as file:
         file.write("[gc]\n\tauto = 0\n[advice]\n\tdetachedHead = false\n")
-    env = {name: value for name, value in environment().items() if not name.startswith("GIT_") or name == "GIT_EXEC_PATH"}
+    env = {
+        name: value
+        for name, value in environment().items()
+        if not name.startswith("GIT_") or name == "GIT_EXEC_PATH"
+    }
     env.pop("GITCKPT_SKIP", None)
     return env | {
         "PATH": os.path.join(inner, "bin") + os.pathsep + env.get("PATH", os.defpath),

@@ -23,8 +23,22 @@ if TYPE_CHECKING:
 _LONG = 60
 # A patch for `git apply`, whatever the user's settings are.
 _PATCH = (
-    *("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-relative"),
-    *("--src-prefix=a/", "--dst-prefix=b/", "--unified=3", "--inter-hunk-context=0", "--submodule=short", "--ignore-submodules=none"),
+    *(
+        "--binary",
+        "--full-index",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-renames",
+        "--no-relative",
+    ),
+    *(
+        "--src-prefix=a/",
+        "--dst-prefix=b/",
+        "--unified=3",
+        "--inter-hunk-context=0",
+        "--submodule=short",
+        "--ignore-submodules=none",
+    ),
 )
 
 _DASHES = "put paths behind two dashes: git ckpt diff ID -- PATH"
@@ -34,22 +48,41 @@ def diff(
     context: typer.Context,
     ids: Annotated[
         list[str],
-        typer.Argument(metavar="ID [ID] [-- PATH…]", help="One: from it to this worktree. Two: from the first to the second."),
+        typer.Argument(
+            metavar="ID [ID] [-- PATH…]",
+            help="One: from it to this worktree. Two: from the first to the second.",
+        ),
     ],
-    stat: Annotated[bool, typer.Option("--stat", help="Only how much changed in which file.")] = False,
+    stat: Annotated[
+        bool, typer.Option("--stat", help="Only how much changed in which file.")
+    ] = False,
     state: Annotated[bool, typer.Option("--state", help="Only the states.")] = False,
-    binary: Annotated[bool, typer.Option("--binary", help="Only the files, as a patch that git apply takes, binary ones as well.")] = False,
+    binary: Annotated[
+        bool,
+        typer.Option(
+            "--binary", help="Only the files, as a patch that git apply takes, binary ones as well."
+        ),
+    ] = False,
 ) -> None:
     """Show what changed between two checkpoints, or since one: git's own diff of the files, then a diff of the states."""
     paths: list[str] = context.obj or []
     if len(ids) > 2:
         raise UsageError(f"diff takes one or two ids, not {len(ids)}", hint=_DASHES)
     if state and len(ids) == 1:
-        raise UsageError("--state takes two ids: a worktree has no state", hint="see the state of one: git ckpt show ID --state")
+        raise UsageError(
+            "--state takes two ids: a worktree has no state",
+            hint="see the state of one: git ckpt show ID --state",
+        )
     if state and (stat or paths or binary):
-        raise UsageError("--state leaves the files out", hint="take --stat, --binary and the paths away, or --state")
+        raise UsageError(
+            "--state leaves the files out",
+            hint="take --stat, --binary and the paths away, or --state",
+        )
     if binary and stat:
-        raise UsageError("--stat and --binary exclude each other", hint="--binary makes a patch, --stat only says how much has changed")
+        raise UsageError(
+            "--stat and --binary exclude each other",
+            hint="--binary makes a patch, --stat only says how much has changed",
+        )
     with open_store() as store:
         old, *rest = (store.read(_find(store, text)) for text in ids)
         new = rest[0] if rest else None
@@ -81,9 +114,17 @@ def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
             terminal.out(f"+ {where} = {_literal(change.new)}")
         elif change.is_removed:
             terminal.out(f"- {where} = {_literal(change.old)}")
-        elif type(change.old) is str and type(change.new) is str and max(len(change.old), len(change.new)) > _LONG:
+        elif (
+            type(change.old) is str
+            and type(change.new) is str
+            and max(len(change.old), len(change.new)) > _LONG
+        ):
             terminal.out(f"~ {where}:")
-            for line in list(difflib.unified_diff(change.old.splitlines(), change.new.splitlines(), lineterm="", n=2))[2:]:
+            for line in list(
+                difflib.unified_diff(
+                    change.old.splitlines(), change.new.splitlines(), lineterm="", n=2
+                )
+            )[2:]:
                 terminal.out(f"    {line}")
         else:
             terminal.out(f"~ {where}: {_literal(change.old)} -> {_literal(change.new)}")
@@ -91,7 +132,9 @@ def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
 
 def _literal(value: Any) -> str:
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{_literal(key)}: {_literal(item)}' for key, item in value.items())}}}"
+        return (
+            f"{{{', '.join(f'{_literal(key)}: {_literal(item)}' for key, item in value.items())}}}"
+        )
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, bytes):

@@ -28,7 +28,11 @@ def doctor(
     findings, facts = diagnosis.findings, dict(diagnosis.facts)
     if as_json:
         keys = ("code", "object", "sentence", "cure")
-        report = {"gitckpt": __version__, **facts, "findings": [{key: getattr(one, key) for key in keys} for one in findings]}
+        report = {
+            "gitckpt": __version__,
+            **facts,
+            "findings": [{key: getattr(one, key) for key in keys} for one in findings],
+        }
         terminal.out_json(report)
     else:
         facts = _for_people(facts)
@@ -47,16 +51,35 @@ def doctor(
 def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | None]:
     shown = dict(facts)
     foreign, files, size, started, ended = (
-        shown.pop(name) for name in ("foreign_refs", "leftover_files", "leftover_bytes", "maintenance_started", "maintenance_ended")
+        shown.pop(name)
+        for name in (
+            "foreign_refs",
+            "leftover_files",
+            "leftover_bytes",
+            "maintenance_started",
+            "maintenance_ended",
+        )
     )
     outcome = shown.pop("maintenance_outcome")
     shown["maintenance"] = outcome
     if started is not None:
-        shown["maintenance"] = f"{started}, {outcome}" + (f" at {ended}" if ended is not None else "")
+        shown["maintenance"] = f"{started}, {outcome}" + (
+            f" at {ended}" if ended is not None else ""
+        )
     if foreign:
-        whose = "ref below refs/checkpoints belongs" if foreign == 1 else "refs below refs/checkpoints belong"
+        whose = (
+            "ref below refs/checkpoints belongs"
+            if foreign == 1
+            else "refs below refs/checkpoints belong"
+        )
         shown["foreign_refs"] = f"{foreign} {whose} to another tool"
     if files:
-        whose = "file of a process that was killed" if files == 1 else "files of processes that were killed"
-        shown["leftovers"] = f"{files} {whose}, {terminal.size(int(size or 0))}, which git ckpt expire deletes"
+        whose = (
+            "file of a process that was killed"
+            if files == 1
+            else "files of processes that were killed"
+        )
+        shown["leftovers"] = (
+            f"{files} {whose}, {terminal.size(int(size or 0))}, which git ckpt expire deletes"
+        )
     return shown

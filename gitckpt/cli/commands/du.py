@@ -42,11 +42,19 @@ _TEXTS = {
     "leftovers": "scratch files of processes",
     "total": "total",
 }
-_UNITS = {"files": "object", "worktree": "file", "run_files": "file", "index": "file", "private": "file"}
+_UNITS = {
+    "files": "object",
+    "worktree": "file",
+    "run_files": "file",
+    "index": "file",
+    "private": "file",
+}
 
 
 def du(
-    runs: Annotated[bool, typer.Option("--runs", help=f"Every worktree, not only the {_SHOWN} largest.")] = False,
+    runs: Annotated[
+        bool, typer.Option("--runs", help=f"Every worktree, not only the {_SHOWN} largest.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Show what checkpoints, runs and gitckpt's own files take on the disk, and what lies around. Changes nothing.
@@ -61,15 +69,27 @@ def du(
     if as_json:
         terminal.out_json(_as_json(usage))
         return
-    rows = list(_rows(usage, len(usage.worktrees) if runs or not terminal.is_terminal() else _SHOWN))
+    rows = list(
+        _rows(usage, len(usage.worktrees) if runs or not terminal.is_terminal() else _SHOWN)
+    )
     if terminal.is_terminal():
-        terminal.table(_COLUMNS, [_cells(row) for row in rows if row[2] != 0 or row[0] in ("checkpoints", "worktree")])
+        terminal.table(
+            _COLUMNS,
+            [_cells(row) for row in rows if row[2] != 0 or row[0] in ("checkpoints", "worktree")],
+        )
     else:
         for what, which, number, size, state in rows:
-            cells = (what, which, *("" if each is None else str(each) for each in (number, size)), state)
+            cells = (
+                what,
+                which,
+                *("" if each is None else str(each) for each in (number, size)),
+                state,
+            )
             terminal.out_row(cells)
     if not usage.is_complete:
-        terminal.warn("an object is damaged, so that some are not counted, or belong to others, too; see which: git ckpt verify --contents")
+        terminal.warn(
+            "an object is damaged, so that some are not counted, or belong to others, too; see which: git ckpt verify --contents"
+        )
     for line in _advice(usage):
         terminal.remark(line)
 
@@ -83,20 +103,46 @@ def _rows(usage: Usage, shown: int) -> Iterator[UsageRow]:
         yield "worktree", each.run or each.path, each.files, each.bytes, each.status
     rest = usage.worktrees[shown:]
     if rest:
-        yield "worktree", f"{len(rest)} more: git ckpt du --runs", sum(each.files for each in rest), sum(each.bytes for each in rest), ""
+        yield (
+            "worktree",
+            f"{len(rest)} more: git ckpt du --runs",
+            sum(each.files for each in rest),
+            sum(each.bytes for each in rest),
+            "",
+        )
     for name in ("run_files", "index", "private"):
         amount = getattr(usage, name)
         yield name, "", amount.number, amount.bytes, ""
-    yield "leftovers", "", sum(each.number for each in usage.leftovers), sum(each.bytes for each in usage.leftovers), ""
+    yield (
+        "leftovers",
+        "",
+        sum(each.number for each in usage.leftovers),
+        sum(each.bytes for each in usage.leftovers),
+        "",
+    )
     for left in usage.leftovers:
-        yield "leftover", left.kind, left.number, left.bytes, f"{left.due} left by killed processes" if left.due else ""
+        yield (
+            "leftover",
+            left.kind,
+            left.number,
+            left.bytes,
+            f"{left.due} left by killed processes" if left.due else "",
+        )
     yield "total", "", None, usage.bytes, ""
 
 
 def _cells(row: UsageRow) -> list[str]:
     what, which, number, size, state = row
-    label = f"  {terminal.near(which) if which.startswith('/') else which}" if which else _TEXTS[what]
-    amount = "" if number is None else terminal.count(number, _UNITS[what]) if what in _UNITS else str(number)
+    label = (
+        f"  {terminal.near(which) if which.startswith('/') else which}" if which else _TEXTS[what]
+    )
+    amount = (
+        ""
+        if number is None
+        else terminal.count(number, _UNITS[what])
+        if what in _UNITS
+        else str(number)
+    )
     return [label, amount, "in reftables" if size is None else terminal.size(size), state]
 
 
@@ -105,7 +151,10 @@ def _advice(usage: Usage) -> Iterator[str]:
     if due:
         size = terminal.size(sum(leftover.due_bytes for leftover in usage.leftovers))
         yield f"{terminal.count(due, 'file')} of killed processes, {size}, which git ckpt expire deletes"
-    if usage.checkpoints.number and sum(each.bytes or 0 for each in (usage.checkpoints, usage.files)) >= _WORTH:
+    if (
+        usage.checkpoints.number
+        and sum(each.bytes or 0 for each in (usage.checkpoints, usage.files)) >= _WORTH
+    ):
         yield "what is due to go, and why: git ckpt expire --dry-run; the disk has it back after: git gc"
     if usage.loose.bytes is not None and usage.loose.bytes >= _WORTH:
         yield f"{terminal.count(usage.loose.number, 'object')} not packed yet, {terminal.size(usage.loose.bytes)}; to pack them: git gc"
@@ -127,12 +176,28 @@ def _bytes_of(usage: Usage, status: str) -> int:
 
 
 def _as_json(usage: Usage) -> dict[str, Any]:
-    amounts = ("checkpoints", "files", "leases", "links", "refs", "run_files", "index", "private", "loose")
+    amounts = (
+        "checkpoints",
+        "files",
+        "leases",
+        "links",
+        "refs",
+        "run_files",
+        "index",
+        "private",
+        "loose",
+    )
     return {
         **{name: _amount(getattr(usage, name)) for name in amounts},
         "worktrees": [_worktree(each) for each in usage.worktrees],
         "leftovers": [
-            {"kind": each.kind, "number": each.number, "bytes": each.bytes, "due": each.due, "due_bytes": each.due_bytes}
+            {
+                "kind": each.kind,
+                "number": each.number,
+                "bytes": each.bytes,
+                "due": each.due,
+                "due_bytes": each.due_bytes,
+            }
             for each in usage.leftovers
         ],
         "bytes": usage.bytes,
@@ -145,4 +210,10 @@ def _amount(amount: Amount) -> dict[str, int | None]:
 
 
 def _worktree(each: WorktreeUse) -> dict[str, Any]:
-    return {"path": each.path, "run": each.run, "status": each.status, "files": each.files, "bytes": each.bytes}
+    return {
+        "path": each.path,
+        "run": each.run,
+        "status": each.status,
+        "files": each.files,
+        "bytes": each.bytes,
+    }

@@ -22,13 +22,26 @@ if TYPE_CHECKING:
 
 def expire(
     older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="AGE", help="What is older goes: 90s, 30m, 12h, 7d, 2w.")
+        str | None,
+        typer.Option(
+            "--older-than", metavar="AGE", help="What is older goes: 90s, 30m, 12h, 7d, 2w."
+        ),
     ] = None,
     keep_last: Annotated[
-        int | None, typer.Option("--keep-last", metavar="N", parser=options.count, help="So many of the newest stay.")
+        int | None,
+        typer.Option(
+            "--keep-last", metavar="N", parser=options.count, help="So many of the newest stay."
+        ),
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Not only those made by hooks: every checkpoint, and unfinished runs too.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would go, and why.")] = False,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Not only those made by hooks: every checkpoint, and unfinished runs too."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Only print what would go, and why.")
+    ] = False,
 ) -> int:
     """Remove checkpoints by policy: those made by hooks, once they are old; and runs that are complete, with their worktrees.
 
@@ -56,7 +69,9 @@ def expire(
         except KeyboardInterrupt:
             if not dry_run:
                 terminal.progress("")
-                terminal.warn("interrupted; what was begun is finished by the next: git ckpt expire; the rest goes with the same command")
+                terminal.warn(
+                    "interrupted; what was begun is finished by the next: git ckpt expire; the rest goes with the same command"
+                )
             raise
         finally:
             gc.enable()
@@ -69,7 +84,10 @@ def expire(
         for row in rows:
             terminal.out_row(row)
     elif rows:
-        shown = [(verb, id_[: ids.SHORT] if ids.is_id(id_) else id_, phase, why) for verb, id_, phase, why in rows]
+        shown = [
+            (verb, id_[: ids.SHORT] if ids.is_id(id_) else id_, phase, why)
+            for verb, id_, phase, why in rows
+        ]
         terminal.table(("WHAT", "ID", "PHASE", "WHY"), shown)
     terminal.remark(_summary(expired, "would expire" if dry_run else "expired"))
     for message, hint in {error.message: error.hint for _, error in expired.failed}.items():

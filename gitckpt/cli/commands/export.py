@@ -16,13 +16,34 @@ if TYPE_CHECKING:
 
 
 def export(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="A checkpoint: id, prefix, rev or latest. Or a run: id or prefix.")],
-    format_: Annotated[str, typer.Option("--format", metavar="F", help="rlm-act, workflow, forge, quasar or superpowers.")],
+    id_: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="A checkpoint: id, prefix, rev or latest. Or a run: id or prefix."
+        ),
+    ],
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="F", help="rlm-act, workflow, forge, quasar or superpowers."
+        ),
+    ],
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="PATH", help="The file; for a run as rlm-act a directory, which gets a file a checkpoint."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            help="The file; for a run as rlm-act a directory, which gets a file a checkpoint.",
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that holds something else than was imported or exported.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Replace a file that holds something else than was imported or exported.",
+        ),
+    ] = False,
 ) -> None:
     """Write a checkpoint or a run as another tool's file. What was imported and has not changed is the same bytes.
 
@@ -40,7 +61,10 @@ def export(
             if exporter.is_directory(id_, format_):
                 exporter.make_directory(output)
             elif output.endswith(os.sep) and not os.path.isdir(output):
-                raise UsageError(f"there is no directory {output}", hint="make it, or leave out the slash to name the file")
+                raise UsageError(
+                    f"there is no directory {output}",
+                    hint="make it, or leave out the slash to name the file",
+                )
             for file in exported:
                 path = os.path.join(output, file.name) if os.path.isdir(output) else output
                 exporter.write(path, file, force=force)

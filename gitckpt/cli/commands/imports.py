@@ -16,17 +16,40 @@ if TYPE_CHECKING:
 
 
 def import_(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH…", help="Files of other tools, or directories to be searched for them.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH…", help="Files of other tools, or directories to be searched for them."
+        ),
+    ],
     format_: Annotated[
         str | None,
-        typer.Option("--format", metavar="F", help="rlm-act, workflow, forge, quasar or superpowers; by default told by the content."),
+        typer.Option(
+            "--format",
+            metavar="F",
+            help="rlm-act, workflow, forge, quasar or superpowers; by default told by the content.",
+        ),
     ] = None,
     phases: Annotated[
-        str, typer.Option("--phases", metavar="P", help="quasar's files are from before it had this phase: linting or filtering.")
+        str,
+        typer.Option(
+            "--phases",
+            metavar="P",
+            help="quasar's files are from before it had this phase: linting or filtering.",
+        ),
     ] = "",
-    history: Annotated[bool, typer.Option("--history", help="Take over each version that git has of superpowers' files.")] = False,
-    fork: Annotated[bool, typer.Option("--fork", help="Make a second run of a file whose run has gone on here.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be imported; record nothing.")] = False,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history", help="Take over each version that git has of superpowers' files."
+        ),
+    ] = False,
+    fork: Annotated[
+        bool, typer.Option("--fork", help="Make a second run of a file whose run has gone on here.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be imported; record nothing.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Take over the files of rlm-act, forge, quasar and superpowers as runs and checkpoints.
@@ -39,12 +62,23 @@ def import_(
 
     with open_store() as store:
         work = importer.Importer(
-            store, format=format_, phases=phases, history=history, fork=fork, dry_run=dry_run, progress=terminal.progress
+            store,
+            format=format_,
+            phases=phases,
+            history=history,
+            fork=fork,
+            dry_run=dry_run,
+            progress=terminal.progress,
         )
         with terminal.Waiting("importing"):
             imported = work.take(paths)
     is_done = any(each.status in (importer.IMPORTED, importer.KNOWN) for each in imported)
-    code = 1 if not is_done or any(each.status in (importer.FAILED, importer.REFUSED) for each in imported) else 0
+    code = (
+        1
+        if not is_done
+        or any(each.status in (importer.FAILED, importer.REFUSED) for each in imported)
+        else 0
+    )
     if as_json:
         terminal.out_json({"dry_run": dry_run, "files": [_as_json(each) for each in imported]})
         return code
@@ -52,7 +86,9 @@ def import_(
         _tell(each, dry_run=dry_run)
     if work.left:
         count = terminal.count(len(work.left), "file")
-        terminal.remark(f"not looked into, as no snapshot captures it: {count}, such as {work.left[0]}")
+        terminal.remark(
+            f"not looked into, as no snapshot captures it: {count}, such as {work.left[0]}"
+        )
     _sum_up(imported, dry_run=dry_run)
     return code
 
@@ -68,7 +104,15 @@ def _tell(each: ImportedFile, *, dry_run: bool) -> None:
         verb = "would be imported" if dry_run and each.status == importer.IMPORTED else each.status
         terminal.out("; ".join([f"{each.path}: {each.format}, {verb}{short}", *clauses]))
     else:
-        cells = (each.path, each.status, each.format, each.run, each.checkpoint, each.label, each.timestamp)
+        cells = (
+            each.path,
+            each.status,
+            each.format,
+            each.run,
+            each.checkpoint,
+            each.label,
+            each.timestamp,
+        )
         terminal.out_row((*cells, "; ".join(clauses) or None))
 
 
@@ -80,7 +124,11 @@ def _sum_up(found: list[ImportedFile], *, dry_run: bool) -> None:
     runs = {each.run for each in fresh}
     if not fresh and not known:  # the reasons were printed per file
         why = "" if found else ": no file of one of the formats was found"
-        hint = None if found else "name the files, or the directory that they lie in; see docs/formats.md"
+        hint = (
+            None
+            if found
+            else "name the files, or the directory that they lie in; see docs/formats.md"
+        )
         terminal.fail(CkptError(f"nothing was imported{why}", hint=hint))
         return
     what = "nothing new"
@@ -89,7 +137,9 @@ def _sum_up(found: list[ImportedFile], *, dry_run: bool) -> None:
     before = f"; {terminal.count(known, 'file')} imported before" if known else ""
     terminal.remark(f"{'would import' if dry_run else 'imported'} {what}{before}")
     if fresh and not dry_run:
-        terminal.remark("see them: git ckpt runs; go on with one: git ckpt resume RUN --trust, which shows first what drives it")
+        terminal.remark(
+            "see them: git ckpt runs; go on with one: git ckpt resume RUN --trust, which shows first what drives it"
+        )
 
 
 def _as_json(each: ImportedFile) -> dict[str, object]:

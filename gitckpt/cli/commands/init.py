@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 def init(
     hooks: Annotated[
         str,
-        typer.Option("--hooks", metavar="MODE", help="How git calls gitckpt: auto, config, files, external (you add the lines) or none."),
+        typer.Option(
+            "--hooks",
+            metavar="MODE",
+            help="How git calls gitckpt: auto, config, files, external (you add the lines) or none.",
+        ),
     ] = "auto",
 ) -> None:
     """Record a checkpoint at every commit from now on: install hooks, settings and gitckpt.toml."""
@@ -51,7 +55,9 @@ def uninit() -> None:
 
 def hook(
     event: Annotated[str, typer.Argument(metavar="NAME", help=f"Its name: {files.ANY}.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARG]…", help="What git passed to the hook.")] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARG]…", help="What git passed to the hook.")
+    ] = None,
 ) -> None:
     """What the installed hooks call; also the line to add to another hook manager's file. Never fails."""
     from gitckpt.hook import main
@@ -61,7 +67,10 @@ def hook(
 
 def demo(
     directory: Annotated[
-        str | None, typer.Option("--dir", metavar="DIR", help="Make the scratch repository in DIR, which must not exist.")
+        str | None,
+        typer.Option(
+            "--dir", metavar="DIR", help="Make the scratch repository in DIR, which must not exist."
+        ),
     ] = None,
 ) -> None:
     """Show all of it in a scratch repository: commit, save, kill, list, resume."""

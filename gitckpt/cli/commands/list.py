@@ -29,15 +29,37 @@ _OUTLOOK = {
 
 
 def list_(
-    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only of this run; a unique prefix will do.")] = None,
-    commit: Annotated[str | None, typer.Option("--commit", metavar="REV", help="Only linked to this commit.")] = None,
-    phase: Annotated[str | None, typer.Option("--phase", metavar="P", help="Only of this phase, or with this whole label.")] = None,
-    status: Annotated[
-        str | None, typer.Option("--status", metavar="S", help=f"Only with this status: {', '.join(phases.STATUSES)}.")
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="RUN", help="Only of this run; a unique prefix will do."),
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="AGE", help="Only younger than, say, 90s, 30m, 12h, 7d or 2w.")] = None,
+    commit: Annotated[
+        str | None, typer.Option("--commit", metavar="REV", help="Only linked to this commit.")
+    ] = None,
+    phase: Annotated[
+        str | None,
+        typer.Option("--phase", metavar="P", help="Only of this phase, or with this whole label."),
+    ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            "--status", metavar="S", help=f"Only with this status: {', '.join(phases.STATUSES)}."
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", metavar="AGE", help="Only younger than, say, 90s, 30m, 12h, 7d or 2w."
+        ),
+    ] = None,
     number: Annotated[
-        int | None, typer.Option("-n", metavar="N", parser=options.count, help=f"At most so many; {_NEWEST} unless told otherwise.")
+        int | None,
+        typer.Option(
+            "-n",
+            metavar="N",
+            parser=options.count,
+            help=f"At most so many; {_NEWEST} unless told otherwise.",
+        ),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -46,9 +68,13 @@ def list_(
     from gitckpt.store.records.entry import Query
 
     if status is not None and status not in phases.STATUSES:
-        raise UsageError(f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}")
+        raise UsageError(
+            f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}"
+        )
     if commit == "":  # in the API an unborn branch, but here an unset variable of a script
-        raise NotFoundError("no commit goes by ''", hint="name a branch, a tag or a commit: git log --oneline --all")
+        raise NotFoundError(
+            "no commit goes by ''", hint="name a branch, a tag or a commit: git log --oneline --all"
+        )
     with open_store() as store:
         is_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
         limit = None if all_ else _NEWEST if number is None else number
@@ -79,7 +105,10 @@ def list_(
     else:
         _print(entries, changed, replaced, now)
         if not entries and limit != 0:
-            _explain_nothing(store, filtered=any(each is not None for each in (run, commit, phase, status, since)))
+            _explain_nothing(
+                store,
+                filtered=any(each is not None for each in (run, commit, phase, status, since)),
+            )
         elif len(found) > len(entries) and number is None:
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if replaced:
@@ -91,10 +120,21 @@ def list_(
         terminal.warn(f"not a valid checkpoint: {problems[0].sentence}{more}; see: git ckpt doctor")
 
 
-def _print(entries: Sequence[Entry], changed: Mapping[str, int], replaced: Collection[str], now: int) -> None:
+def _print(
+    entries: Sequence[Entry], changed: Mapping[str, int], replaced: Collection[str], now: int
+) -> None:
     if not terminal.is_terminal():
         for entry in entries:
-            cells = (entry.id, entry.timestamp, entry.run, entry.label, entry.git_sha, entry.branch, _files(entry, changed), entry.message)
+            cells = (
+                entry.id,
+                entry.timestamp,
+                entry.run,
+                entry.label,
+                entry.git_sha,
+                entry.branch,
+                _files(entry, changed),
+                entry.message,
+            )
             terminal.out_row(cells)
         return
     if not entries:
@@ -148,5 +188,10 @@ def _as_json(entry: Entry, changed: Mapping[str, int], replaced: Collection[str]
         "message": entry.message,
         "agent": entry.agent,
         "replaced": entry.id in replaced,
-        "files": {"captured": entry.examined, "changed": changed.get(entry.id), "operation": entry.operation, "tree": entry.tree},
+        "files": {
+            "captured": entry.examined,
+            "changed": changed.get(entry.id),
+            "operation": entry.operation,
+            "tree": entry.tree,
+        },
     }

@@ -21,9 +21,16 @@ if TYPE_CHECKING:
 
 def remove(
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID…", help="Checkpoints: ids, prefixes, revs or latest. Or runs: ids, prefixes.")
+        list[str] | None,
+        typer.Argument(
+            metavar="ID…",
+            help="Checkpoints: ids, prefixes, revs or latest. Or runs: ids, prefixes.",
+        ),
     ] = None,
-    rewritten: Annotated[bool, typer.Option("--rewritten", help="Those of commits that git filter-repo has rewritten.")] = False,
+    rewritten: Annotated[
+        bool,
+        typer.Option("--rewritten", help="Those of commits that git filter-repo has rewritten."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Remove without asking.")] = False,
 ) -> None:
     """Remove checkpoints by name, in the middle of a run too; or runs as a whole. Their objects are git's to collect.
@@ -51,7 +58,9 @@ def remove(
             if found:
                 store.remove(found)
         except KeyboardInterrupt:
-            terminal.warn("interrupted; what has begun to go goes with the next removal: git ckpt list shows what has not")
+            terminal.warn(
+                "interrupted; what has begun to go goes with the next removal: git ckpt list shows what has not"
+            )
             raise
         for checkpoint_id in found:
             terminal.out(checkpoint_id)
@@ -86,20 +95,27 @@ def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
     if not entries:
         terminal.remark("no checkpoint is of a commit that git filter-repo has rewritten")
         return [], []
-    lines = [f"{entry.id}  {entry.git_sha[:SHORT]}  {entry.run or entry.label}" for entry in entries]
+    lines = [
+        f"{entry.id}  {entry.git_sha[:SHORT]}  {entry.run or entry.label}" for entry in entries
+    ]
     if not force:
         count = terminal.count(len(entries), "checkpoint")
         if not terminal.may_ask():
             for line in lines:
                 terminal.remark(line)
-            raise UsageError(f"{count} would go, and nobody is here to be asked", hint="git ckpt remove --rewritten --force")
+            raise UsageError(
+                f"{count} would go, and nobody is here to be asked",
+                hint="git ckpt remove --rewritten --force",
+            )
         answer = terminal.ask(f"Remove {count}? [y/N] ", told=lines)
         if answer is None or answer.lower() not in ("y", "yes"):
             return [], []
     # A run whose checkpoints all go is removed as a whole.
     gone = {entry.id for entry in entries}
     named = {entry.run for entry in entries if entry.run is not None}
-    runs = {run for run in named if gone.issuperset(entry.id for entry in store.list(Query(run=run)))}
+    runs = {
+        run for run in named if gone.issuperset(entry.id for entry in store.list(Query(run=run)))
+    }
     return _in_order(store, runs), [entry.id for entry in entries if entry.run not in runs]
 
 
@@ -107,7 +123,9 @@ def tell_what_stays(store: Store, removed: Collection[str]) -> None:
     # Worktrees made from removed checkpoints may hold work, so they are not removed.
     for path, checkpoint_id in store.worktrees_made_from(removed).items():
         if _is_gone(store, checkpoint_id):
-            terminal.remark(f"the worktree made from {checkpoint_id[:SHORT]} stays; to remove that: {mounts.way_to_remove(path)}")
+            terminal.remark(
+                f"the worktree made from {checkpoint_id[:SHORT]} stays; to remove that: {mounts.way_to_remove(path)}"
+            )
 
 
 def _is_gone(store: Store, checkpoint_id: str) -> bool:
@@ -135,4 +153,12 @@ def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
 
 def _in_order(store: Store, runs: Collection[str]) -> list[str]:
     # The youngest first: a younger run may refer to an older one.
-    return [each.run for each in sorted(store.runs(), key=lambda each: -each.started) if each.run in runs] if runs else []
+    return (
+        [
+            each.run
+            for each in sorted(store.runs(), key=lambda each: -each.started)
+            if each.run in runs
+        ]
+        if runs
+        else []
+    )

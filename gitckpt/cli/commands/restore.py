@@ -25,7 +25,11 @@ _COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
 
 def restore(
     id_and_paths: Annotated[
-        list[str], typer.Argument(metavar="ID [-- PATH…]", help="Checkpoint, run, rev, or latest; then what to restrict it to.")
+        list[str],
+        typer.Argument(
+            metavar="ID [-- PATH…]",
+            help="Checkpoint, run, rev, or latest; then what to restrict it to.",
+        ),
     ],
     index: Annotated[
         bool,
@@ -35,7 +39,9 @@ def restore(
         bool,
         typer.Option("--trust", help="Restore a checkpoint whose document a fetch has replaced."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be done.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Put the files of a checkpoint into this worktree.
@@ -61,8 +67,12 @@ def restore(
 
 
 def undo(
-    list_: Annotated[bool, typer.Option("--list", help="Only list the steps back, and those forward.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Only list the steps back, and those forward.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be done.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Take back the newest restore in this worktree; given again, the one before it, up to the first.
@@ -70,7 +80,9 @@ def undo(
     What is here now is recorded first, with all that was edited since: git ckpt redo brings it back, until the next restore.
     """
     if list_ and dry_run:
-        raise UsageError("--list changes nothing, so --dry-run says nothing", hint="leave one of them out")
+        raise UsageError(
+            "--list changes nothing, so --dry-run says nothing", hint="leave one of them out"
+        )
     warn = _Warnings()
     with open_store(to_capture=not list_) as store:
         if not list_:
@@ -80,16 +92,23 @@ def undo(
             return
         steps, cut_off = store.undo_steps(), store.is_cut_off()
     if as_json:
-        sides = {kind: [_step_as_json(step) for step in steps if step.kind == kind] for kind in ("undo", "redo")}
+        sides = {
+            kind: [_step_as_json(step) for step in steps if step.kind == kind]
+            for kind in ("undo", "redo")
+        }
         terminal.out_json({**sides, "cut_off": cut_off})
     else:
         _print_steps(steps)
         if cut_off:
-            terminal.warn("the newest step was cut off, and some files may be of either side: take it back, or forward again")
+            terminal.warn(
+                "the newest step was cut off, and some files may be of either side: take it back, or forward again"
+            )
 
 
 def redo(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be done.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Bring back what was here before the newest undo; given again, what was here before the one that preceded it.
@@ -105,7 +124,10 @@ def redo(
 
 def _from_top(store: Store, path: str) -> bytes:
     if not path:  # an unset variable of a script; git refuses it as well
-        raise UsageError("a path is empty", hint="name . for all files from here on; leave paths out to restore all, with what is staged")
+        raise UsageError(
+            "a path is empty",
+            hint="name . for all files from here on; leave paths out to restore all, with what is staged",
+        )
     if store.worktree is None:
         return os.fsencode(path)
     # Follow links that lead to the top; links inside of it are paths of their own.
@@ -116,7 +138,9 @@ def _from_top(store: Store, path: str) -> bytes:
             return os.fsencode(os.sep.join([*parts[number:], last]))
     if os.path.realpath(os.sep.join([*parts, last])) == top:
         return b"."
-    raise UsageError(f"{path} is outside of the worktree {store.worktree}", hint="name paths inside of it")
+    raise UsageError(
+        f"{path} is outside of the worktree {store.worktree}", hint="name paths inside of it"
+    )
 
 
 # Prints each warning only once.
@@ -147,7 +171,9 @@ def _print(done: Restored, warn: _Warnings, way_back: str, *, dry_run: bool, as_
             terminal.remark("nothing to do: the worktree has these files")
     else:
         direction = "back" if way_back == "undo" else "forward again"
-        terminal.remark(f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go {direction}: git ckpt {way_back}")
+        terminal.remark(
+            f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go {direction}: git ckpt {way_back}"
+        )
     if done.kept:
         from gitckpt.store.restore.restorer import kept_failure
 
@@ -164,7 +190,9 @@ def _print(done: Restored, warn: _Warnings, way_back: str, *, dry_run: bool, as_
 def _as_json(done: Restored) -> dict[str, Any]:
     return {
         "checkpoint": done.checkpoint,
-        "changes": [{"kind": change.kind, "path": os.fsdecode(change.path)} for change in done.changes],
+        "changes": [
+            {"kind": change.kind, "path": os.fsdecode(change.path)} for change in done.changes
+        ],
         "safety": done.safety,
         "head": _position_as_json(done.head),
         "source": _position_as_json(done.source),
@@ -185,13 +213,21 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
         return
     now = times.now()
     sides = [[step for step in steps if step.kind == kind] for kind in ("redo", "undo")]
-    numbered = [(f"{step.kind} {number}", step.checkpoint) for side in sides for number, step in enumerate(side, 1)]
+    numbered = [
+        (f"{step.kind} {number}", step.checkpoint)
+        for side in sides
+        for number, step in enumerate(side, 1)
+    ]
     ahead = len(sides[0])
     for_person = terminal.is_terminal()
     rows = []  # newest first: what `redo` brings back, then what `undo` takes back
     for name, entry in [*reversed(numbered[:ahead]), *numbered[ahead:]]:
         if for_person:
-            cells = [entry.id[: ids.SHORT], times.age_text(max(now - entry.time, 0)), entry.git_sha[: ids.SHORT]]
+            cells = [
+                entry.id[: ids.SHORT],
+                times.age_text(max(now - entry.time, 0)),
+                entry.git_sha[: ids.SHORT],
+            ]
         else:
             cells = [entry.id, entry.timestamp, entry.git_sha or "-"]
         rest = [cell or ("" if for_person else "-") for cell in (entry.branch, entry.message)]
@@ -205,4 +241,10 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
 
 def _step_as_json(step: UndoStep) -> dict[str, Any]:
     entry = step.checkpoint
-    return {"id": entry.id, "timestamp": entry.timestamp, "git_sha": entry.git_sha, "branch": entry.branch, "message": entry.message}
+    return {
+        "id": entry.id,
+        "timestamp": entry.timestamp,
+        "git_sha": entry.git_sha,
+        "branch": entry.branch,
+        "message": entry.message,
+    }

@@ -27,34 +27,79 @@ if TYPE_CHECKING:
 def resume(
     id_: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="Checkpoint, run, rev, or latest; by default the unfinished run started in this worktree."),
+        typer.Argument(
+            metavar="[ID]",
+            help="Checkpoint, run, rev, or latest; by default the unfinished run started in this worktree.",
+        ),
     ] = None,
     no_run: Annotated[bool, typer.Option("--no-run", help="Only open the worktree.")] = False,
-    into: Annotated[str | None, typer.Option("--into", metavar="DIR", help="Make the worktree in DIR.")] = None,
-    from_: Annotated[str | None, typer.Option("--from", metavar="PHASE", help="Do this phase again, and all after it.")] = None,
-    fork: Annotated[bool, typer.Option("--fork", help="Go on in a new run; the old one stays as it is.")] = False,
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="DIR", help="Make the worktree in DIR.")
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="PHASE", help="Do this phase again, and all after it."),
+    ] = None,
+    fork: Annotated[
+        bool, typer.Option("--fork", help="Go on in a new run; the old one stays as it is.")
+    ] = False,
     rewind: Annotated[
-        bool, typer.Option("--rewind", help="Go back to an older checkpoint of the run; what is newer is saved first.")
+        bool,
+        typer.Option(
+            "--rewind",
+            help="Go back to an older checkpoint of the run; what is newer is saved first.",
+        ),
     ] = False,
     accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Go on though the pipeline, or what it was started with, has changed.")
+        bool,
+        typer.Option(
+            "--accept-changes",
+            help="Go on though the pipeline, or what it was started with, has changed.",
+        ),
     ] = False,
     autonomy: Annotated[
-        str | None, typer.Option("--autonomy", metavar="MODE", help="From now on pause as checkpoint, batch or fully_autonomous say.")
+        str | None,
+        typer.Option(
+            "--autonomy",
+            metavar="MODE",
+            help="From now on pause as checkpoint, batch or fully_autonomous say.",
+        ),
     ] = None,
-    timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="Give the whole run so much time from now on.")] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--timeout", metavar="AGE", help="Give the whole run so much time from now on."
+        ),
+    ] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Take a run of somebody else's for one of ours, as it stands; what decides is shown.")
+        bool,
+        typer.Option(
+            "--trust",
+            help="Take a run of somebody else's for one of ours, as it stands; what decides is shown.",
+        ),
     ] = False,
     take_over: Annotated[
         bool,
-        typer.Option("--take-over", help="Go on with a run that is stalled: its driver can write nothing more, and its command is ended."),
+        typer.Option(
+            "--take-over",
+            help="Go on with a run that is stalled: its driver can write nothing more, and its command is ended.",
+        ),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Go on though HEAD has diverged from the recorded work of a review; once.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Go on though HEAD has diverged from the recorded work of a review; once.",
+        ),
     ] = False,
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="From now on, another input; may be given again.")
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="NAME=VALUE",
+            help="From now on, another input; may be given again.",
+        ),
     ] = None,
 ) -> int:
     """Go on with a run at its first phase that is not complete; or open a worktree with the files of a checkpoint, and print its path.
@@ -63,7 +108,13 @@ def resume(
     To go there: cd "$(git ckpt resume --no-run ID)".
     """
     path = os.path.abspath(into) if into else None
-    how: Resumption = {"directory": path, "phase": from_, "accept_changes": accept_changes, "trust": trust, "holder": "git ckpt resume"}
+    how: Resumption = {
+        "directory": path,
+        "phase": from_,
+        "accept_changes": accept_changes,
+        "trust": trust,
+        "holder": "git ckpt resume",
+    }
     how["take_over"] = take_over
     how["inputs"] = _inputs([*(inputs or []), *(["force=yes"] if force else [])])
     if autonomy is not None:
@@ -73,7 +124,9 @@ def resume(
     if timeout is not None:
         how["timeout"] = times.parse_age(timeout)
     with open_store() as store:
-        checkpoint = store.read(store.find(id_)) if id_ is not None else _meant(store, no_run=no_run)
+        checkpoint = (
+            store.read(store.find(id_)) if id_ is not None else _meant(store, no_run=no_run)
+        )
         _require_sense(checkpoint, fork=fork, rewind=rewind, again=from_ is not None, no_run=no_run)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
             checkpoint = store.newest(checkpoint.run)  # a killed driver's hook may have added one
@@ -85,7 +138,9 @@ def resume(
             from gitckpt.durable.run.run import Run
 
             checkpoint = Run.begin_fork(store, checkpoint, trust=trust)
-            terminal.remark(f"run {checkpoint.run} goes on from {str(checkpoint.forked_from)[: ids.SHORT]}")
+            terminal.remark(
+                f"run {checkpoint.run} goes on from {str(checkpoint.forked_from)[: ids.SHORT]}"
+            )
         pipeline = checkpoint.pipeline
         if no_run or checkpoint.run is None or (pipeline is None or pipeline.name is None):
             if take_over and checkpoint.run is not None:
@@ -121,7 +176,9 @@ def _meant(store: Store, *, no_run: bool) -> Checkpoint:
     here = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.run) for run in here]
     candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)]
-    candidates = candidates or [checkpoint for checkpoint in newest if not _has_pipeline(checkpoint)]
+    candidates = candidates or [
+        checkpoint for checkpoint in newest if not _has_pipeline(checkpoint)
+    ]
     if not candidates:
         return _driven_here(store) or _latest(store)
     if len(candidates) > 1:
@@ -190,7 +247,9 @@ def _latest(store: Store) -> Checkpoint:
             others.append(_account(store, newest)[0] or run.run)
     if others:
         what = "no unfinished run was started in this worktree; in others"
-        hint = "name one: git ckpt resume RUN; for the newest checkpoint here: git ckpt resume latest"
+        hint = (
+            "name one: git ckpt resume RUN; for the newest checkpoint here: git ckpt resume latest"
+        )
         raise AmbiguousError(what, others, hint=hint)
     try:
         return store.read(store.find(finder.LATEST))
@@ -204,7 +263,11 @@ def _latest(store: Store) -> Checkpoint:
 
 def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:
     # A fork starts a run of this repository: the old one is not adopted.
-    wanted = [checkpoint] if fork or checkpoint.run is None else [store.newest(checkpoint.run), checkpoint]
+    wanted = (
+        [checkpoint]
+        if fork or checkpoint.run is None
+        else [store.newest(checkpoint.run), checkpoint]
+    )
     if all(store.is_ours(each) for each in wanted):
         return
     from gitckpt.durable.driver.pipelines import Pipelines
@@ -217,16 +280,26 @@ def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: 
     Pipelines(store).require_ours(wanted, trust=trusted, show=show, adopt=not fork)
 
 
-def _require_sense(checkpoint: Checkpoint, *, fork: bool, rewind: bool, again: bool, no_run: bool) -> None:
+def _require_sense(
+    checkpoint: Checkpoint, *, fork: bool, rewind: bool, again: bool, no_run: bool
+) -> None:
     if again and no_run:
-        raise UsageError("--no-run and --from exclude each other", hint="--no-run only opens the worktree")
+        raise UsageError(
+            "--no-run and --from exclude each other", hint="--no-run only opens the worktree"
+        )
     if again and checkpoint.run is None and not fork:
         message = f"checkpoint {checkpoint.id} belongs to no run, and has no phase to do again"
         raise UsageError(message, hint=f"open it: git ckpt resume {checkpoint.id}")
     if fork and rewind:
-        raise UsageError("--fork and --rewind exclude each other", hint="--fork leaves the run as it is, --rewind takes it back")
+        raise UsageError(
+            "--fork and --rewind exclude each other",
+            hint="--fork leaves the run as it is, --rewind takes it back",
+        )
     if rewind and checkpoint.run is None:
-        raise UsageError(f"checkpoint {checkpoint.id} belongs to no run", hint=f"open it: git ckpt resume {checkpoint.id}")
+        raise UsageError(
+            f"checkpoint {checkpoint.id} belongs to no run",
+            hint=f"open it: git ckpt resume {checkpoint.id}",
+        )
 
 
 def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
@@ -248,26 +321,45 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catche
     if is_brought:
         from gitckpt.durable.run.run import Run
 
-        with Run.resume(store, str(checkpoint.run), adapter="plumbing", holder="git ckpt resume", again=True, directory=directory) as run:
+        with Run.resume(
+            store,
+            str(checkpoint.run),
+            adapter="plumbing",
+            holder="git ckpt resume",
+            again=True,
+            directory=directory,
+        ) as run:
             run.pause()
         more = [each for each in run.remarks if each not in opened.remarks]
         opened = replace(opened, remarks=(*opened.remarks, *more), behind=None)
     what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({checkpoint.label})"
-    terminal.remark(f"made {what}" if opened.made else f"{what} was there already{'' if is_brought else ', and is as it was left'}")
+    terminal.remark(
+        f"made {what}"
+        if opened.made
+        else f"{what} was there already{'' if is_brought else ', and is as it was left'}"
+    )
     for remark in opened.remarks:
         terminal.warn(remark)
     if opened.behind is not None:
         # A complete run cannot be resumed.
         is_complete = store.history(str(checkpoint.run)).summary.status == COMPLETE
         there = f"{checkpoint.id} --rewind" if is_complete else checkpoint.run
-        terminal.warn(f"others have gone on with its run since; to have what they made, too: git ckpt resume {there}")
+        terminal.warn(
+            f"others have gone on with its run since; to have what they made, too: git ckpt resume {there}"
+        )
     target = None if opened.made else _cut_off(store, checkpoint)
     if target is not None:
         then = f"to have what was there before: git ckpt resume {checkpoint.id} --rewind"
-        terminal.warn(f"going back to {target[: ids.SHORT]} was cut off half-way; to do it: git ckpt resume {target} --rewind; {then}")
+        terminal.warn(
+            f"going back to {target[: ids.SHORT]} was cut off half-way; to do it: git ckpt resume {target} --rewind; {then}"
+        )
     terminal.out_path(opened.path)
     if checkpoint.imported is not None and checkpoint.pipeline is None:
-        way = f"git ckpt step next --run {checkpoint.run}" if "loop_state" in checkpoint.state else "whoever does it knows how"
+        way = (
+            f"git ckpt step next --run {checkpoint.run}"
+            if "loop_state" in checkpoint.state
+            else "whoever does it knows how"
+        )
         terminal.remark(f"nothing drives what {checkpoint.imported.path} tells of; to go on: {way}")
     if checkpoint.state:
         terminal.remark(f"its state: git ckpt show {checkpoint.id[: ids.SHORT]} --state")
@@ -287,7 +379,9 @@ def _cut_off(store: Store, checkpoint: Checkpoint) -> str | None:
     return target if is_left else None
 
 
-def _take_back(store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None) -> None:
+def _take_back(
+    store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None
+) -> None:
     """Rewind a run without a pipeline, or mark `phase` to be done again."""
     from gitckpt.durable.run.run import Run
 
@@ -295,7 +389,14 @@ def _take_back(store: Store, checkpoint: Checkpoint, directory: str | None, *, r
         hint = f"a step is done again after: git ckpt step reset {shell_word(phase)} --run {checkpoint.run}"
         raise UsageError(f"run {checkpoint.run} has steps, and no phase {phase!r}", hint=hint)
     holder = f"git ckpt resume --{'rewind' if rewind else 'from'}"
-    with Run.resume(store, str(checkpoint.run), adapter="plumbing", holder=holder, again=True, directory=directory) as run:
+    with Run.resume(
+        store,
+        str(checkpoint.run),
+        adapter="plumbing",
+        holder=holder,
+        again=True,
+        directory=directory,
+    ) as run:
         run.pause()
         for remark in run.remarks:
             terminal.warn(remark)
@@ -304,10 +405,14 @@ def _take_back(store: Store, checkpoint: Checkpoint, directory: str | None, *, r
         if phase is not None:
             run.redo(phase, record=True)
     if rewind:
-        terminal.remark(f"run {run.id} is back at {checkpoint.id[: ids.SHORT]} ({checkpoint.label})")
+        terminal.remark(
+            f"run {run.id} is back at {checkpoint.id[: ids.SHORT]} ({checkpoint.label})"
+        )
     if phase is not None:
         complete = ", ".join(run.completed) or "none"
-        terminal.remark(f"phase {phase!r} of run {run.id} is to be done again, with what was completed after it; complete: {complete}")
+        terminal.remark(
+            f"phase {phase!r} of run {run.id} is to be done again, with what was completed after it; complete: {complete}"
+        )
         if checkpoint.attempt is not None:  # else people or scripts do it
             terminal.remark("its program does it when it goes on: Run.resume(store, RUN)")
     terminal.out_path(run.path)

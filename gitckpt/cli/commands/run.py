@@ -20,20 +20,50 @@ PLAN_PIPELINE = "plan-to-pr"
 
 
 def run(
-    pipeline: Annotated[str, typer.Argument(metavar="PIPELINE|PLAN.md", help="A pipeline of gitckpt.toml, a preset, or a plan.")],
+    pipeline: Annotated[
+        str,
+        typer.Argument(
+            metavar="PIPELINE|PLAN.md", help="A pipeline of gitckpt.toml, a preset, or a plan."
+        ),
+    ],
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input of the pipeline; may be given again.")
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="NAME=VALUE",
+            help="An input of the pipeline; may be given again.",
+        ),
     ] = None,
-    base: Annotated[str, typer.Option("--base", metavar="REV", help="What the run's worktree begins with.")] = "HEAD",
+    base: Annotated[
+        str, typer.Option("--base", metavar="REV", help="What the run's worktree begins with.")
+    ] = "HEAD",
     autonomy: Annotated[
-        str | None, typer.Option("--autonomy", metavar="MODE", help="When it pauses: checkpoint, batch or fully_autonomous.")
+        str | None,
+        typer.Option(
+            "--autonomy",
+            metavar="MODE",
+            help="When it pauses: checkpoint, batch or fully_autonomous.",
+        ),
     ] = None,
-    timeout: Annotated[str | None, typer.Option("--timeout", metavar="AGE", help="How long the whole run may take.")] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option("--timeout", metavar="AGE", help="How long the whole run may take."),
+    ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="TEXT", help="Your own name for the run: where one has it, that one is gone on with.")
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="TEXT",
+            help="Your own name for the run: where one has it, that one is gone on with.",
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only print what would be done.")] = False,
-    print_: Annotated[bool, typer.Option("--print", help="Only print the preset, to be copied into gitckpt.toml.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Only print what would be done.")
+    ] = False,
+    print_: Annotated[
+        bool, typer.Option("--print", help="Only print the preset, to be copied into gitckpt.toml.")
+    ] = False,
 ) -> int:
     """Run the phases of a pipeline in a worktree of the run's own, with a checkpoint after each. Prints the id of the run.
 
@@ -65,8 +95,16 @@ def run(
         if dry_run:
             _print_plan(Pipelines(store).preview(name, said), mode)
             return 0
-        how: Wishes = {"autonomy": mode, "timeout": limit, "holder": f"git ckpt run {terminal.harmless(pipeline)}"}
-        return driver.drive(lambda person: Pipelines(store, person).run(name, said, about=about, base=base, key=key, **how))
+        how: Wishes = {
+            "autonomy": mode,
+            "timeout": limit,
+            "holder": f"git ckpt run {terminal.harmless(pipeline)}",
+        }
+        return driver.drive(
+            lambda person: Pipelines(store, person).run(
+                name, said, about=about, base=base, key=key, **how
+            )
+        )
 
 
 def _print_plan(plan: Preview, mode: str | None) -> None:

@@ -26,14 +26,23 @@ _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
 
 def runs(
     status: Annotated[
-        str | None, typer.Option("--status", metavar="S", help=f"Only with this status: {', '.join(runstate.STATUSES)}.")
+        str | None,
+        typer.Option(
+            "--status", metavar="S", help=f"Only with this status: {', '.join(runstate.STATUSES)}."
+        ),
     ] = None,
-    number: Annotated[int | None, typer.Option("-n", metavar="N", parser=options.count, help="At most so many, the newest.")] = None,
+    number: Annotated[
+        int | None,
+        typer.Option("-n", metavar="N", parser=options.count, help="At most so many, the newest."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List runs, the one with the newest checkpoint first. Piped, each line has tab-separated columns."""
     if status is not None and status not in runstate.STATUSES:
-        raise UsageError(f"{status!r} is not a status of runs", hint=f"it is one of {', '.join(runstate.STATUSES)}")
+        raise UsageError(
+            f"{status!r} is not a status of runs",
+            hint=f"it is one of {', '.join(runstate.STATUSES)}",
+        )
     with open_store() as store:
         shown = [each for each in store.runs() if status is None or each.status == status][:number]
         now = times.now()
@@ -42,16 +51,32 @@ def runs(
         return
     if not shown:
         terminal.remark(
-            "no runs yet; to start one: git ckpt run PIPELINE, or git ckpt start NAME" if status is None else "no run is like that"
+            "no runs yet; to start one: git ckpt run PIPELINE, or git ckpt start NAME"
+            if status is None
+            else "no run is like that"
         )
         return
     if not terminal.is_terminal():
         for each in shown:
-            cells = (each.run, each.status, each.label, times.to_text(each.time), each.branch, each.path)
+            cells = (
+                each.run,
+                each.status,
+                each.label,
+                times.to_text(each.time),
+                each.branch,
+                each.path,
+            )
             terminal.out_row(cells)
         return
     rows = [
-        (each.run, each.status, each.label, times.age_text(max(now - each.time, 0)), each.branch or "", terminal.near(each.path))
+        (
+            each.run,
+            each.status,
+            each.label,
+            times.age_text(max(now - each.time, 0)),
+            each.branch or "",
+            terminal.near(each.path),
+        )
         for each in shown
     ]
     terminal.table(_COLUMNS, rows)
@@ -59,14 +84,24 @@ def runs(
 
 def status(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="By default the run whose worktree this is, or the newest started here.")
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="By default the run whose worktree this is, or the newest started here.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until nobody drives the run.")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", "-w", help="Show it again and again, until nobody drives the run."),
+    ] = False,
 ) -> None:
     """Show what has become of a run: its phases with attempts, times and errors, who drives it, and what to do next."""
     if watch and (as_json or not terminal.is_terminal()):
-        raise UsageError("--watch is for people at a terminal", hint="leave it out, and ask again: git ckpt status --json")
+        raise UsageError(
+            "--watch is for people at a terminal",
+            hint="leave it out, and ask again: git ckpt status --json",
+        )
     with open_store() as store:
         name = _meant(store, run)
         if watch:
@@ -129,7 +164,12 @@ def _next_command(history: History) -> str | None:
         return _next_of_steps(history)
     if summary.status == runstate.BLOCKED and history.pipeline.name is not None:
         return f"git ckpt resume {name} --from {shell_word(phase)}"
-    if history.pipeline.name is None and summary.status not in (runstate.FAILED, runstate.BLOCKED, runstate.CRASHED, runstate.PAUSED):
+    if history.pipeline.name is None and summary.status not in (
+        runstate.FAILED,
+        runstate.BLOCKED,
+        runstate.CRASHED,
+        runstate.PAUSED,
+    ):
         return f"git ckpt finish {name}"
     return f"git ckpt resume {name}"
 
@@ -147,19 +187,38 @@ def _facts(history: History, now: int) -> list[tuple[str, str]]:
     from gitckpt.durable import progress
 
     summary, pipeline = history.summary, history.pipeline
-    age = "" if summary.status == runstate.RUNNING else f", {times.age_text(max(now - summary.time, times.MICRO))} ago"
+    age = (
+        ""
+        if summary.status == runstate.RUNNING
+        else f", {times.age_text(max(now - summary.time, times.MICRO))} ago"
+    )
     autonomy = f", {pipeline.autonomy}" if pipeline.autonomy else ""
     branch = f" on {summary.branch}" if summary.branch else ""
     facts = [
         ("run", summary.run),
         ("status", summary.status + age),
         ("pipeline", f"{pipeline.name}{autonomy}" if pipeline.name is not None else ""),
-        *(("input", f"{name} = {_brief(value)}") for name, value in pipeline.inputs.items() if value),
-        ("progress", f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete" if pipeline.phases else ""),
-        *((gauge.name, f"{_bar(gauge)}{gauge.text}") for gauge in progress.gauges(history.newest.state, history.newest.progress)),
+        *(
+            ("input", f"{name} = {_brief(value)}")
+            for name, value in pipeline.inputs.items()
+            if value
+        ),
+        (
+            "progress",
+            f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete"
+            if pipeline.phases
+            else "",
+        ),
+        *(
+            (gauge.name, f"{_bar(gauge)}{gauge.text}")
+            for gauge in progress.gauges(history.newest.state, history.newest.progress)
+        ),
         ("deadline", pipeline.deadline or ""),
         ("worktree", summary.path + branch if summary.path else ""),
-        ("driver" if summary.status in runstate.DRIVEN else "left by", summary.lease.sentence() if summary.lease is not None else ""),
+        (
+            "driver" if summary.status in runstate.DRIVEN else "left by",
+            summary.lease.sentence() if summary.lease is not None else "",
+        ),
     ]
     return [(label, value) for label, value in facts if value]
 
@@ -186,7 +245,9 @@ def _event_lines(history: History) -> list[str]:
         tries = f"{event.attempts} attempts" if event.attempts > 1 else ""
         saves = f"{event.saves} {'save' if event.saves == 1 else 'saves'}" if event.saves else ""
         notes = "  ".join(filter(None, [took, tries, saves]))
-        lines.append(f"{mark} {terminal.harmless(event.phase):{width}}  {event.status:8}  {notes}".rstrip())
+        lines.append(
+            f"{mark} {terminal.harmless(event.phase):{width}}  {event.status:8}  {notes}".rstrip()
+        )
         if event.status not in ("complete", "skipped"):
             lines += [f"      {error}" for error in event.errors]
     return lines
@@ -203,9 +264,14 @@ def _meant(store: Store, text: str | None) -> str:
     here = (each for each in ours if not store.made_elsewhere([each.run]))
     newest = next(here, ours[0] if ours else None)
     if newest is None and runs:
-        raise NotFoundError("every run was written elsewhere, and fetched", hint="name one of those that are there: git ckpt runs")
+        raise NotFoundError(
+            "every run was written elsewhere, and fetched",
+            hint="name one of those that are there: git ckpt runs",
+        )
     if newest is None:
-        raise NotFoundError("there are no runs yet", hint="start one: git ckpt run PIPELINE, or git ckpt start NAME")
+        raise NotFoundError(
+            "there are no runs yet", hint="start one: git ckpt run PIPELINE, or git ckpt start NAME"
+        )
     return newest.run
 
 

@@ -20,10 +20,19 @@ if TYPE_CHECKING:
 
 def save(
     message: Annotated[
-        str | None, typer.Option("--message", "-m", metavar="TEXT", help="One line about it, of at most 1,000 characters.")
+        str | None,
+        typer.Option(
+            "--message",
+            "-m",
+            metavar="TEXT",
+            help="One line about it, of at most 1,000 characters.",
+        ),
     ] = None,
     phase: Annotated[
-        str, typer.Option("--phase", metavar="NAME[-STATUS]", help="Its label; complete unless a status is given.")
+        str,
+        typer.Option(
+            "--phase", metavar="NAME[-STATUS]", help="Its label; complete unless a status is given."
+        ),
     ] = "manual",
     state: Annotated[
         str | None,
@@ -34,16 +43,34 @@ def save(
         ),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="NAME", help="Who saves, if no person does: such checkpoints are thinned as they age.")
+        str | None,
+        typer.Option(
+            "--agent",
+            metavar="NAME",
+            help="Who saves, if no person does: such checkpoints are thinned as they age.",
+        ),
     ] = None,
-    errors: Annotated[list[str] | None, typer.Option("--error", metavar="TEXT", help="What went wrong; may be given again.")] = None,
+    errors: Annotated[
+        list[str] | None,
+        typer.Option("--error", metavar="TEXT", help="What went wrong; may be given again."),
+    ] = None,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="The run that it extends; by default that of the worktree.")
+        str | None,
+        typer.Option(
+            "--run", metavar="RUN", help="The run that it extends; by default that of the worktree."
+        ),
     ] = None,
     track: Annotated[
-        str | None, typer.Option("--track", metavar="NAME", help="The open run about NAME, which is started where there is none.")
+        str | None,
+        typer.Option(
+            "--track",
+            metavar="NAME",
+            help="The open run about NAME, which is started where there is none.",
+        ),
     ] = None,
-    no_worktree: Annotated[bool, typer.Option("--no-worktree", help="Leave the files out: the commit stands for them.")] = False,
+    no_worktree: Annotated[
+        bool, typer.Option("--no-worktree", help="Leave the files out: the commit stands for them.")
+    ] = False,
 ) -> None:
     """Record a checkpoint now: files, state and commit. Prints its id."""
     from gitckpt.model import phase as phases
@@ -55,7 +82,9 @@ def save(
         line = " ".join(line.split())
     who = " ".join(agent.split()) if agent is not None else None
     if who == "":
-        raise UsageError("--agent is given without a name", hint="name who saves: git ckpt save --agent NAME")
+        raise UsageError(
+            "--agent is given without a name", hint="name who saves: git ckpt save --agent NAME"
+        )
     if run is not None and track is not None:
         raise UsageError("--run and --track both say which run", hint="give one of them")
     with open_store(to_capture=not no_worktree) as store:
@@ -91,7 +120,9 @@ def _settle(store: Checkpoints) -> None:
     try:
         store.remover().settle()
     except CkptError as error:
-        store.announce(f"what is below where history was cut off may not be kept yet: {error.message}")
+        store.announce(
+            f"what is below where history was cut off may not be kept yet: {error.message}"
+        )
 
 
 def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
@@ -123,8 +154,12 @@ def _parsed(data: bytes, source: str, *, as_toml: bool) -> dict[str, Any]:
         value = toml.loads(data.decode("utf-8")) if as_toml else json.loads(data)
     except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"{source} is not {'TOML' if as_toml else 'JSON'}: {error}", hint='a state is a map, such as {"step": 3}'
+            f"{source} is not {'TOML' if as_toml else 'JSON'}: {error}",
+            hint='a state is a map, such as {"step": 3}',
         ) from None
     if not isinstance(value, dict):
-        raise UsageError(f"{source} holds {type(value).__name__}, not a map", hint='a state is a map, such as {"step": 3}')
+        raise UsageError(
+            f"{source} holds {type(value).__name__}, not a map",
+            hint='a state is a map, such as {"step": 3}',
+        )
     return value

@@ -27,9 +27,16 @@ _KINDS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 
 
 def show(
-    id_: Annotated[str, typer.Argument(metavar="[ID]", help="Checkpoint, run, rev, or latest, which is the default.")] = "latest",
+    id_: Annotated[
+        str,
+        typer.Argument(
+            metavar="[ID]", help="Checkpoint, run, rev, or latest, which is the default."
+        ),
+    ] = "latest",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Print the stored document, byte for byte.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print the stored document, byte for byte.")
+    ] = False,
     state: Annotated[bool, typer.Option("--state", help="Print the state alone, as JSON.")] = False,
 ) -> None:
     """Show one checkpoint; the newest unless told otherwise."""
@@ -82,8 +89,16 @@ def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         "progress": _progress(checkpoint),
         "attempt": _attempt(checkpoint),
     }
-    facts = [(key.shown, worded.get(key.name, getattr(checkpoint, key.attribute))) for key in KEYS if key.shown]
-    return [(name, ", ".join(value) if isinstance(value, tuple) else str(value)) for name, value in facts if value]
+    facts = [
+        (key.shown, worded.get(key.name, getattr(checkpoint, key.attribute)))
+        for key in KEYS
+        if key.shown
+    ]
+    return [
+        (name, ", ".join(value) if isinstance(value, tuple) else str(value))
+        for name, value in facts
+        if value
+    ]
 
 
 def _attempt(checkpoint: Checkpoint) -> str | None:
@@ -92,7 +107,11 @@ def _attempt(checkpoint: Checkpoint) -> str | None:
         return None
     parts = [f"{attempt.number} at {attempt.phase}"]
     if attempt.exit_code is not None:
-        parts.append(f"exit code {attempt.exit_code}" if attempt.exit_code >= 0 else f"signal {-attempt.exit_code}")
+        parts.append(
+            f"exit code {attempt.exit_code}"
+            if attempt.exit_code >= 0
+            else f"signal {-attempt.exit_code}"
+        )
     if attempt.seconds is not None:
         parts.append(f"{attempt.seconds:.1f} s")
     if attempt.retry_at is not None:
@@ -123,9 +142,16 @@ def _progress(checkpoint: Checkpoint) -> str | None:
         return None
     parts = []
     if progress.current_phase is not None:
-        parts.append(f"phase {progress.current_phase}" + (f" of {progress.total_phases}" if progress.total_phases is not None else ""))
+        parts.append(
+            f"phase {progress.current_phase}"
+            + (f" of {progress.total_phases}" if progress.total_phases is not None else "")
+        )
     if progress.tasks_completed is not None:
-        parts.append(f"{progress.tasks_completed}" + (f" of {progress.tasks_total}" if progress.tasks_total is not None else "") + " tasks")
+        parts.append(
+            f"{progress.tasks_completed}"
+            + (f" of {progress.tasks_total}" if progress.tasks_total is not None else "")
+            + " tasks"
+        )
     if progress.current_task:
         parts.append(progress.current_task)
     return ", ".join(parts)
@@ -155,16 +181,22 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     # A damaged tree may be endless: do not list it.
     extras = _extras(store, checkpoint) if is_whole else None
     if extras is not None and extras.raw:
-        terminal.out(f"    byte for byte, as git would write them otherwise: {first_of(_readable(extras.raw))}")
+        terminal.out(
+            f"    byte for byte, as git would write them otherwise: {first_of(_readable(extras.raw))}"
+        )
     for path in files.converted:
         terminal.out(f"    comes back as git writes it: {path}")
     if extras is not None and extras.directories:
-        terminal.out(f"    directories without files: {first_of([f'{name}/' for name in _readable(extras.directories)])}")
+        terminal.out(
+            f"    directories without files: {first_of([f'{name}/' for name in _readable(extras.directories)])}"
+        )
     if extras is not None and extras.modes:
         modes = [f"{os.fsdecode(path)} ({mode:03o})" for path, mode in sorted(extras.modes.items())]
         terminal.out(f"    narrow modes: {first_of(modes)}")
     for suspect in files.suspects:
-        terminal.out(f"    looks like a secret: {suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})")
+        terminal.out(
+            f"    looks like a secret: {suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})"
+        )
     for entry in files.omitted:
         terminal.out(f"    not captured: {entry.path}: {entry.reason}")
 
@@ -172,14 +204,22 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
 def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
     """Print which files differ; False, with a warning, where they cannot be compared."""
     try:
-        stat = store.diff_commit(checkpoint, options=["--stat=100", "--no-ext-diff", "--no-relative"]).decode("utf-8", "replace")
+        stat = store.diff_commit(
+            checkpoint, options=["--stat=100", "--no-ext-diff", "--no-relative"]
+        ).decode("utf-8", "replace")
     except WorktreeError as error:
         is_whole = checkpoint.tree is not None and checkpoint.git_sha in error.message
-        what = "the files of the checkpoint come back without it" if is_whole else "git ckpt resume cannot bring them back"
+        what = (
+            "the files of the checkpoint come back without it"
+            if is_whole
+            else "git ckpt resume cannot bring them back"
+        )
         terminal.warn(f"{error.message}: {what}")
         return False
     except CkptError as error:  # git names the damaged object
-        terminal.warn(f"{error.message}: see what else is damaged, and what can be mended: git ckpt verify --contents")
+        terminal.warn(
+            f"{error.message}: see what else is damaged, and what can be mended: git ckpt verify --contents"
+        )
         return False
     for line in stat.rstrip("\n").split("\n"):
         terminal.out(f"    {line}")

@@ -17,10 +17,19 @@ if TYPE_CHECKING:
 
 
 def start(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="What the run is about; becomes part of its id.")] = "work",
-    base: Annotated[str, typer.Option("--base", metavar="REV", help="What its worktree begins with.")] = "HEAD",
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="What the run is about; becomes part of its id.")
+    ] = "work",
+    base: Annotated[
+        str, typer.Option("--base", metavar="REV", help="What its worktree begins with.")
+    ] = "HEAD",
     key: Annotated[
-        str | None, typer.Option("--key", metavar="TEXT", help="Your own name for it: where a run has it, that one is opened.")
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="TEXT",
+            help="Your own name for it: where a run has it, that one is opened.",
+        ),
     ] = None,
 ) -> None:
     """Open a run with a worktree of its own, and print its path; every commit and save in there extends the run.
@@ -35,13 +44,22 @@ def start(
         for remark in opened.remarks:
             terminal.warn(remark)
         terminal.out_path(opened.path)
-        terminal.remark(f"run {newest.run} has begun" if has_begun else f"run {newest.run} was there already")
+        terminal.remark(
+            f"run {newest.run} has begun" if has_begun else f"run {newest.run} was there already"
+        )
 
 
 def finish(
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run; by default the one whose worktree this is.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="The run; by default the one whose worktree this is."),
+    ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Though it failed or is blocked: it counts as complete then, and expires.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Though it failed or is blocked: it counts as complete then, and expires.",
+        ),
     ] = False,
 ) -> None:
     """Record that a run is complete, with its files as they are now. Prints the id of the checkpoint."""
@@ -61,7 +79,9 @@ def finish(
                 pass
         except CkptError as error:
             if finishing.unwritten:
-                raise error.but(hint=f"remove what is in the way, then: git ckpt finish {name}") from None
+                raise error.but(
+                    hint=f"remove what is in the way, then: git ckpt finish {name}"
+                ) from None
             raise
         terminal.out(finishing.newest.id)
         terminal.remark(f"run {finishing.id} is complete; its worktree: {finishing.path}")
@@ -72,7 +92,9 @@ def cancel(run: Annotated[str, typer.Argument(metavar="RUN", help="The run to st
     with open_store() as store:
         name = _run(store, run)
         if not store.cancel(name):
-            raise CkptError(f"run {name} is not running", hint=f"see what became of it: git ckpt status {name}")
+            raise CkptError(
+                f"run {name} is not running", hint=f"see what became of it: git ckpt status {name}"
+            )
         terminal.remark(f"run {name} has stopped; to go on: git ckpt resume {name}")
 
 

@@ -31,46 +31,130 @@ _HISTORY = ("#", "TIME", "STEP", "STATUS", "AGENT", "COMMIT", "PROGRESS", "NOTES
 
 
 def step(
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="start, progress, pass, fail, block, skip, reset; show, next.")],
-    name: Annotated[str | None, typer.Argument(metavar="[STEP]", help="The step that is reported, such as EXECUTE.")] = None,
+    action: Annotated[
+        str,
+        typer.Argument(
+            metavar="ACTION", help="start, progress, pass, fail, block, skip, reset; show, next."
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[STEP]", help="The step that is reported, such as EXECUTE."),
+    ] = None,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="The run; by default $CKPT_RUN, or the one of the worktree.")
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="RUN",
+            help="The run; by default $CKPT_RUN, or the one of the worktree.",
+        ),
     ] = None,
     track: Annotated[
-        str | None, typer.Option("--track", metavar="NAME", help="The open run about NAME; it is started where there is none.")
+        str | None,
+        typer.Option(
+            "--track",
+            metavar="NAME",
+            help="The open run about NAME; it is started where there is none.",
+        ),
     ] = None,
     graph: Annotated[
-        str | None, typer.Option("--graph", metavar="NAME", help="Of a new run: its steps, [steps.NAME] in gitckpt.toml.")
+        str | None,
+        typer.Option(
+            "--graph", metavar="NAME", help="Of a new run: its steps, [steps.NAME] in gitckpt.toml."
+        ),
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="WHO", help="Who does the step.")] = None,
-    notes: Annotated[str | None, typer.Option("--notes", "-m", metavar="TEXT", help="What happened; needed by fail and block.")] = None,
-    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="The task it is at: 2.3, or words.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="WHO", help="Who does the step.")
+    ] = None,
+    notes: Annotated[
+        str | None,
+        typer.Option(
+            "--notes", "-m", metavar="TEXT", help="What happened; needed by fail and block."
+        ),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="ID", help="The task it is at: 2.3, or words.")
+    ] = None,
     task_status: Annotated[
-        str | None, typer.Option("--task-status", metavar="S", help="What became of that task: PASSED, FAILED, BLOCKED, SKIPPED.")
+        str | None,
+        typer.Option(
+            "--task-status",
+            metavar="S",
+            help="What became of that task: PASSED, FAILED, BLOCKED, SKIPPED.",
+        ),
     ] = None,
-    worker: Annotated[str | None, typer.Option("--worker", metavar="WHO", help="Who is at that task, where several are at work.")] = None,
+    worker: Annotated[
+        str | None,
+        typer.Option(
+            "--worker", metavar="WHO", help="Who is at that task, where several are at work."
+        ),
+    ] = None,
     tasks_completed: Annotated[
-        int | None, typer.Option("--tasks-completed", metavar="N", parser=options.count, help="How many tasks are done.")
+        int | None,
+        typer.Option(
+            "--tasks-completed", metavar="N", parser=options.count, help="How many tasks are done."
+        ),
     ] = None,
-    tasks_total: Annotated[int | None, typer.Option("--tasks-total", metavar="N", parser=options.count, help="Of so many.")] = None,
+    tasks_total: Annotated[
+        int | None,
+        typer.Option("--tasks-total", metavar="N", parser=options.count, help="Of so many."),
+    ] = None,
     current_phase: Annotated[
-        int | None, typer.Option("--current-phase", metavar="N", parser=options.count, help="Which part of the step it is at.")
+        int | None,
+        typer.Option(
+            "--current-phase",
+            metavar="N",
+            parser=options.count,
+            help="Which part of the step it is at.",
+        ),
     ] = None,
-    total_phases: Annotated[int | None, typer.Option("--total-phases", metavar="N", parser=options.count, help="Of so many.")] = None,
-    output: Annotated[list[str] | None, typer.Option("--output", metavar="FILE", help="A file that was made; may be given again.")] = None,
-    verdict: Annotated[str | None, typer.Option("--verdict", metavar="PASS|FAIL", help="What a step that judges has found.")] = None,
-    commit: Annotated[str | None, typer.Option("--commit", metavar="REV", help="A commit that was made.")] = None,
+    total_phases: Annotated[
+        int | None,
+        typer.Option("--total-phases", metavar="N", parser=options.count, help="Of so many."),
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", metavar="FILE", help="A file that was made; may be given again."),
+    ] = None,
+    verdict: Annotated[
+        str | None,
+        typer.Option("--verdict", metavar="PASS|FAIL", help="What a step that judges has found."),
+    ] = None,
+    commit: Annotated[
+        str | None, typer.Option("--commit", metavar="REV", help="A commit that was made.")
+    ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=JSON", help="One more key of the step's record; may be given again.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=JSON",
+            help="One more key of the step's record; may be given again.",
+        ),
     ] = None,
     files: Annotated[bool, typer.Option("--files", help="Capture the files, too.")] = False,
     id_: Annotated[
-        str | None, typer.Option("--id", metavar="UUID", help="Of the checkpoint: a call that is made again records nothing twice.")
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="UUID",
+            help="Of the checkpoint: a call that is made again records nothing twice.",
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Record it though the run is at another step, or blocked.")] = False,
-    plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="With next: the plan whose tasks are done.")] = None,
-    resume_from: Annotated[str | None, typer.Option("--resume-from", metavar="ID", help="With next: the task to go on with.")] = None,
-    history: Annotated[bool, typer.Option("--history", help="With show: everything that was ever reported.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Record it though the run is at another step, or blocked."),
+    ] = False,
+    plan: Annotated[
+        str | None,
+        typer.Option("--plan", metavar="FILE", help="With next: the plan whose tasks are done."),
+    ] = None,
+    resume_from: Annotated[
+        str | None,
+        typer.Option("--resume-from", metavar="ID", help="With next: the task to go on with."),
+    ] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="With show: everything that was ever reported.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Report of a step, for agents and scripts that gitckpt did not start: each call is one checkpoint of the run. Prints its id.
@@ -96,7 +180,9 @@ def step(
         "--id": id_,
         "--force": force or None,
     }
-    _require_fitting(action, name, given, {"--plan": plan, "--resume-from": resume_from}, history=history)
+    _require_fitting(
+        action, name, given, {"--plan": plan, "--resume-from": resume_from}, history=history
+    )
     if run is not None and track is not None:
         raise UsageError("--run and --track exclude each other", hint="name the run by one of them")
     place = _Place(run, track)
@@ -130,12 +216,23 @@ def step(
             values=_values(set_ or []),
             force=force,
         )
-        _tell(steps.report(step_report, graph=graph, files=files, checkpoint_id=id_), step_report, place, as_json=as_json)
+        _tell(
+            steps.report(step_report, graph=graph, files=files, checkpoint_id=id_),
+            step_report,
+            place,
+            as_json=as_json,
+        )
 
 
 class _Place:
     def __init__(self, run: str | None, track: str | None) -> None:
-        self._word = f"--track {shell_word(track)} " if track is not None else f"--run {shell_word(run)} " if run is not None else ""
+        self._word = (
+            f"--track {shell_word(track)} "
+            if track is not None
+            else f"--run {shell_word(run)} "
+            if run is not None
+            else ""
+        )
 
     # Advised commands name the run as well: outside of its worktree, they would be refused.
     def advice(self, text: str) -> str:
@@ -149,14 +246,28 @@ class _Place:
             raise error.but(hint=error.hint and self.advice(error.hint)) from None
 
 
-def _require_fitting(action: str, name: str | None, told: Mapping[str, object], asked: Mapping[str, object], *, history: bool) -> None:
+def _require_fitting(
+    action: str,
+    name: str | None,
+    told: Mapping[str, object],
+    asked: Mapping[str, object],
+    *,
+    history: bool,
+) -> None:
     if action not in (*_REPORTS, _SHOW, _NEXT):
-        raise UsageError(f"step cannot {action!r}", hint=f"it is one of {', '.join((*_REPORTS, _SHOW, _NEXT))}")
+        raise UsageError(
+            f"step cannot {action!r}", hint=f"it is one of {', '.join((*_REPORTS, _SHOW, _NEXT))}"
+        )
     if action in _REPORTS and not (name or "").strip():
-        raise UsageError("STEP is missing", hint=f"name it: git ckpt step {action} EXECUTE; git ckpt step next says which one is next")
+        raise UsageError(
+            "STEP is missing",
+            hint=f"name it: git ckpt step {action} EXECUTE; git ckpt step next says which one is next",
+        )
     if action not in _REPORTS and name is not None:
         raise UsageError(f"{action} takes no step", hint=f"git ckpt step {action}")
-    wrong = [option for option, value in told.items() if value is not None and action not in _REPORTS]
+    wrong = [
+        option for option, value in told.items() if value is not None and action not in _REPORTS
+    ]
     wrong += [option for option, value in asked.items() if value is not None and action != _NEXT]
     wrong += ["--history"] if history and action != _SHOW else []
     if wrong:
@@ -173,15 +284,29 @@ def _tell(done: Reported, said: StepReport, place: _Place, *, as_json: bool) -> 
     status = str(record.get("status") or here.status)
     if as_json:
         following = {"step": here.step, "status": here.status, "blockers": list(here.reasons)}
-        _print_json({"checkpoint": done.checkpoint.id, "run": done.checkpoint.run, "step": name, "status": status, "next": following})
+        _print_json(
+            {
+                "checkpoint": done.checkpoint.id,
+                "run": done.checkpoint.run,
+                "step": name,
+                "status": status,
+                "next": following,
+            }
+        )
     else:
         terminal.out(done.checkpoint.id)
     if done.is_new:
         terminal.remark(f"run {done.checkpoint.run} has begun")
     _warn_of_files(done.checkpoint)
     progress = done.checkpoint.progress
-    if status == report.PASSED and progress is not None and (progress.tasks_completed or 0) < (progress.tasks_total or 0):
-        terminal.warn(f"{name} has passed with {progress.tasks_completed or 0} of {progress.tasks_total} tasks done")
+    if (
+        status == report.PASSED
+        and progress is not None
+        and (progress.tasks_completed or 0) < (progress.tasks_total or 0)
+    ):
+        terminal.warn(
+            f"{name} has passed with {progress.tasks_completed or 0} of {progress.tasks_total} tasks done"
+        )
     if here.status == report.BLOCKED:
         error = machine.blocked(here)
         terminal.warn(f"{error.message}; {place.advice(str(error.hint))}")
@@ -209,10 +334,14 @@ def _warn_of_files(checkpoint: Checkpoint) -> None:
     files = checkpoint.worktree
     terminal.warn_captured(checkpoint)
     if files and files.degraded:
-        terminal.warn(f"no files were captured: {files.degraded}; record them now: git ckpt save; {MORE_TIME}")
+        terminal.warn(
+            f"no files were captured: {files.degraded}; record them now: git ckpt save; {MORE_TIME}"
+        )
 
 
-def _next(steps: Steps, place: _Place, plan: str | None, resume_from: str | None, *, as_json: bool) -> None:
+def _next(
+    steps: Steps, place: _Place, plan: str | None, resume_from: str | None, *, as_json: bool
+) -> None:
     from gitckpt.durable.steps.graph import COMPLETE
 
     next_step = steps.next(plan=plan, resume_from=resume_from)
@@ -264,9 +393,15 @@ def _facts(graph: Graph, here: StepPosition, newest: Checkpoint) -> list[tuple[s
         ("run", str(newest.run)),
         ("steps", graph.name),
         ("at", here.step if here.step == COMPLETE else f"{here.step} ({here.status})"),
-        ("fix cycles", f"{loop.get('fix_cycle_count', 0)} of {loop.get('max_fix_cycles', graph.max_fix_cycles)}"),
+        (
+            "fix cycles",
+            f"{loop.get('fix_cycle_count', 0)} of {loop.get('max_fix_cycles', graph.max_fix_cycles)}",
+        ),
         ("iterations", f"{loop.get('iterations', 0)} of {graph.max_iterations}"),
-        *(("blocker", f"{each.get('blocked_step')}: {each.get('description')}") for each in machine.active_blockers(newest.state)),
+        *(
+            ("blocker", f"{each.get('blocked_step')}: {each.get('description')}")
+            for each in machine.active_blockers(newest.state)
+        ),
     ]
 
 
@@ -277,7 +412,12 @@ def _row(graph: Graph, here: StepPosition, state: Mapping[str, Any], name: str) 
 
     record = machine.record_of(graph, state, name)
     status = view.status_of(here, name, record)
-    cells = (record.get("agent"), _progress_text(progress_of(record)), _to_the_second(record.get("last_updated")), record.get("notes"))
+    cells = (
+        record.get("agent"),
+        _progress_text(progress_of(record)),
+        _to_the_second(record.get("last_updated")),
+        record.get("notes"),
+    )
     return [">" if name == here.step else " ", name, status, *(str(cell or "") for cell in cells)]
 
 
@@ -303,7 +443,14 @@ def _print_history(events: Sequence[StepEvent]) -> None:
     if not terminal.is_terminal():
         for event in events:
             notes = event.errors[0] if event.errors else event.message
-            cells = (str(event.sequence), event.timestamp, event.step, event.status, event.checkpoint, event.git_sha)
+            cells = (
+                str(event.sequence),
+                event.timestamp,
+                event.step,
+                event.status,
+                event.checkpoint,
+                event.git_sha,
+            )
             rest = (event.agent, _progress_text(event.progress), notes)
             terminal.out_row([*cells, *rest])
         return
@@ -340,5 +487,8 @@ def _values(words: Sequence[str]) -> dict[str, Any]:
                 raise ValueError("there is no key and no =")
             values[key] = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{word!r} is not KEY=JSON: {error}", hint="write --set fixed=3, or a text: --set 'goal=\"login\"'") from None
+            raise UsageError(
+                f"{word!r} is not KEY=JSON: {error}",
+                hint="write --set fixed=3, or a text: --set 'goal=\"login\"'",
+            ) from None
     return values

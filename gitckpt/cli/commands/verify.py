@@ -21,12 +21,16 @@ _SHOWN = 20
 
 
 def verify(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Only these checkpoints, or runs.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID…]", help="Only these checkpoints, or runs.")
+    ] = None,
     repair: Annotated[
         bool,
         typer.Option("--repair", help="Mend what is derived; no checkpoint is changed or deleted."),
     ] = False,
-    contents: Annotated[bool, typer.Option("--contents", help="Read every object of the repository, too.")] = False,
+    contents: Annotated[
+        bool, typer.Option("--contents", help="Read every object of the repository, too.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Look at every checkpoint and all it needs: documents, refs, objects, runs, links, leases, worktrees, the index.
@@ -35,7 +39,9 @@ def verify(
     Of the checkpoints and runs that are named, the history before their commits is not looked at.
     """
     if ids and contents:
-        raise UsageError("--contents reads all that the repository has", hint="leave it out, or the ids")
+        raise UsageError(
+            "--contents reads all that the repository has", hint="leave it out, or the ids"
+        )
     with open_store() as store, terminal.Waiting("looking at checkpoints, and what they need"):
         only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
         report = store.verify(repair=repair, contents=contents, only=only, progress=_show)
@@ -72,7 +78,10 @@ def _print(findings: Sequence[Finding]) -> None:
             terminal.out(f"    cure: {finding.cure}")
     for code, count in counts.items():
         if count > _SHOWN:
-            terminal.out(terminal.heading(code), f": {count - _SHOWN} more; all of them: git ckpt verify --json")
+            terminal.out(
+                terminal.heading(code),
+                f": {count - _SHOWN} more; all of them: git ckpt verify --json",
+            )
 
 
 def _summary(report: Report) -> str:

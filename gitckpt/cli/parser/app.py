@@ -35,7 +35,10 @@ class PlainCommand(TyperCommand):
     """A command whose arguments are shown by their metavars, verbatim: `[ID]`, `ID…`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return ["[OPTIONS]", *(_metavar(parameter) for parameter in self.get_params(ctx) if _is_argument(parameter))]
+        return [
+            "[OPTIONS]",
+            *(_metavar(parameter) for parameter in self.get_params(ctx) if _is_argument(parameter)),
+        ]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         arguments, options = [], []
@@ -54,8 +57,13 @@ class PlainCommand(TyperCommand):
 def require_command(words: Sequence[str], commands: Collection[str]) -> None:
     unknown = next(iter(words[quick.command_of(words) :]), None)
     if unknown is not None and unknown not in commands:
-        meant = next((name for name, others in _ALSO_CALLED.items() if unknown in others.split()), unknown)
-        raise UsageError(f"there is no command {unknown!r}", hint=_close("git ckpt ", meant, commands) or "see: git ckpt --help")
+        meant = next(
+            (name for name, others in _ALSO_CALLED.items() if unknown in others.split()), unknown
+        )
+        raise UsageError(
+            f"there is no command {unknown!r}",
+            hint=_close("git ckpt ", meant, commands) or "see: git ckpt --help",
+        )
 
 
 def wrong_usage(error: Any, words: Sequence[str], commands: Collection[str]) -> UsageError:
@@ -65,18 +73,39 @@ def wrong_usage(error: Any, words: Sequence[str], commands: Collection[str]) -> 
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")
     if message.startswith("No such option"):
-        before = next((each for each in context.find_root().command.params if option in each.opts), None) if command and context else None
+        before = (
+            next((each for each in context.find_root().command.params if option in each.opts), None)
+            if command and context
+            else None
+        )
         if before is not None:
             value = "" if before.is_flag else f"{_metavar(before)} "
-            return UsageError(f"{option} goes before the command", hint=f"git ckpt {option} {value}{command}")
-        known = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")] if context else []
+            return UsageError(
+                f"{option} goes before the command", hint=f"git ckpt {option} {value}{command}"
+            )
+        known = (
+            [
+                name
+                for parameter in context.command.params
+                for name in parameter.opts
+                if name.startswith("--")
+            ]
+            if context
+            else []
+        )
         return UsageError(f"there is no option {option}", hint=_close("", option, known) or help_)
     parameter = getattr(error, "param", None)
     if message.startswith("Missing parameter") and parameter is not None:
-        return UsageError(f"{_metavar(parameter).split('…')[0].split(' ')[0]} is missing", hint=help_)
+        return UsageError(
+            f"{_metavar(parameter).split('…')[0].split(' ')[0]} is missing", hint=help_
+        )
     if message.startswith("Got unexpected extra argument"):
         extra = _EXTRA.sub("", message).rstrip(")")
-        hint = f"a message is given by -m: git ckpt save -m {shell_word(extra)}" if command == "save" else help_
+        hint = (
+            f"a message is given by -m: git ckpt save -m {shell_word(extra)}"
+            if command == "save"
+            else help_
+        )
         return UsageError(f"too many arguments: {extra}", hint=hint)
     return UsageError(message[:1].lower() + message[1:], hint=help_)
 
@@ -107,7 +136,11 @@ def perform(words: Sequence[str]) -> int:
         return leaving.exit_code
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        if context is not None and quick.command_of(words) == len(words) and "command" in str(error).lower():
+        if (
+            context is not None
+            and quick.command_of(words) == len(words)
+            and "command" in str(error).lower()
+        ):
             terminal.explain(context.get_help())
             return UsageError.exit_code
         raise wrong_usage(error, words, COMMANDS) from None
@@ -129,7 +162,9 @@ def build(names: Iterable[str] = COMMANDS) -> Any:
         if summary:
             app.command(name, cls=PlainCommand, short_help=summary)(function)
         else:
-            app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})(function)
+            app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})(
+                function
+            )
     return typer.main.get_command(app)
 
 
@@ -140,9 +175,18 @@ def _leave_with_version(wanted: bool) -> None:
 
 
 def _options(
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
-    directory: Annotated[str | None, typer.Option("-C", metavar="DIR", help="Work as if started in DIR.")] = None,
-    version: Annotated[bool, typer.Option(options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print results and errors only.")
+    ] = False,
+    directory: Annotated[
+        str | None, typer.Option("-C", metavar="DIR", help="Work as if started in DIR.")
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option(
+            options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
 ) -> None:
     del version
     options.apply(quiet, directory)
@@ -150,7 +194,9 @@ def _options(
 
 def _annotated(function: Callable[..., int | None]) -> Callable[..., int | None]:
     # Annotations are strings that name Typer, which the module of a command does not import.
-    function.__annotations__ = get_type_hints(function, localns={"typer": typer, "Annotated": Annotated}, include_extras=True)
+    function.__annotations__ = get_type_hints(
+        function, localns={"typer": typer, "Annotated": Annotated}, include_extras=True
+    )
     return function
 
 
@@ -159,7 +205,11 @@ def _needed(words: Sequence[str]) -> Iterable[str]:
 
     index = quick.command_of(words)
     # Help and completion may be about any command.
-    if index == len(words) or words[index] == "complete" or quick.parse(BEFORE, words[:index]) is None:
+    if (
+        index == len(words)
+        or words[index] == "complete"
+        or quick.parse(BEFORE, words[:index]) is None
+    ):
         return COMMANDS
     return [words[index]]
 

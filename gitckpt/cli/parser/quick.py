@@ -70,7 +70,11 @@ def parse(syntax: options.Syntax, words: Sequence[str]) -> dict[str, Any] | None
             if value.startswith("-") and value != "-":
                 return None  # probably an option: the value is missing
             _note(parameters, syntax, word, value)
-        elif equals and option.startswith("--") and (option in syntax.values or option in syntax.lists):
+        elif (
+            equals
+            and option.startswith("--")
+            and (option in syntax.values or option in syntax.lists)
+        ):
             _note(parameters, syntax, option, value)
         else:
             return None
@@ -79,6 +83,9 @@ def parse(syntax: options.Syntax, words: Sequence[str]) -> dict[str, Any] | None
     if any(name not in parameters for name in syntax.arguments[: syntax.required]):
         return None
     try:
-        return {name: syntax.readers[name](value) if name in syntax.readers else value for name, value in parameters.items()}
+        return {
+            name: syntax.readers[name](value) if name in syntax.readers else value
+            for name, value in parameters.items()
+        }
     except UsageError:
         return None  # Typer reports errors in order

@@ -9,7 +9,18 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from gitckpt.durable.agent import clients
-from gitckpt.durable.agent.clients import DIALECTS, ERROR, KEPT, Client, Dialect, PlainText, one_line, session_id, uncolored, words
+from gitckpt.durable.agent.clients import (
+    DIALECTS,
+    ERROR,
+    KEPT,
+    Client,
+    Dialect,
+    PlainText,
+    one_line,
+    session_id,
+    uncolored,
+    words,
+)
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import Patience, Tail
 from gitckpt.durable.command.watchdog import Watchdog
@@ -82,7 +93,14 @@ class _Aider(_Text):
         tokens, cost = clients.usage(report.text)
         failure = clients.failure(report.text)
         error = one_line(failure, ERROR) if failure else None
-        return replace(report, tokens=tokens, cost_usd=cost, worked=bool(tokens), is_error=failure is not None, error=error)
+        return replace(
+            report,
+            tokens=tokens,
+            cost_usd=cost,
+            worked=bool(tokens),
+            is_error=failure is not None,
+            error=error,
+        )
 
 
 class _Messages:
@@ -193,7 +211,9 @@ def _parsed(text: bytes) -> list[dict[str, object]]:
         value = json.loads(text.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
         return []
-    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
+    return [
+        each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)
+    ]
 
 
 # Transcripts: raw output in files of bounded number and size, on disk from the first byte.
@@ -216,7 +236,11 @@ def set_aside(path: str) -> None:
         return
     named = re.compile(rf"{re.escape(stem)}-(\d{{1,9}}){re.escape(ending)}")
     try:
-        earlier = sorted((int(found[1]), found[0]) for found in map(named.fullmatch, os.listdir(directory)) if found)
+        earlier = sorted(
+            (int(found[1]), found[0])
+            for found in map(named.fullmatch, os.listdir(directory))
+            if found
+        )
         name = f"{stem}-{earlier[-1][0] + 1 if earlier else 1}{ending}"
         os.rename(path, os.path.join(directory, name))
         left = MOST_BYTES
@@ -226,7 +250,9 @@ def set_aside(path: str) -> None:
             if count >= MOST or (count and left < 0):
                 os.unlink(transcript)
     except OSError as error:
-        problem = f"cannot keep the output of the agent's last call in {directory}: {error.strerror}"
+        problem = (
+            f"cannot keep the output of the agent's last call in {directory}: {error.strerror}"
+        )
         raise CkptError(problem, hint="make room there: df") from None
 
 
@@ -298,7 +324,10 @@ class Transcript:
             raise self._failure(error) from None
 
     def _failure(self, error: OSError) -> CkptError:
-        return CkptError(f"cannot keep the output of the agent in {self.path}: {error.strerror}", hint="make room there: df")
+        return CkptError(
+            f"cannot keep the output of the agent in {self.path}: {error.strerror}",
+            hint="make room there: df",
+        )
 
 
 # Calls.
@@ -354,7 +383,9 @@ class Answer:
 class Agent:
     """A client with its whole environment; `files` gets prompt and raw output."""
 
-    def __init__(self, client: Client, directory: str, env: Mapping[str, str], watchdog: Watchdog, files: str) -> None:
+    def __init__(
+        self, client: Client, directory: str, env: Mapping[str, str], watchdog: Watchdog, files: str
+    ) -> None:
         self.client = client
         self._directory = directory
         self._env = env
@@ -389,12 +420,28 @@ class Agent:
         transcript = Transcript(place)
         try:
             line = self.client.line(path, known, budget)
-            answer = self._call(line, patience, output=output, tick=tick, transcript=transcript, resumed=known is not None)
+            answer = self._call(
+                line,
+                patience,
+                output=output,
+                tick=tick,
+                transcript=transcript,
+                resumed=known is not None,
+            )
             if known is not None and self._does_not_know(answer):
-                output(f"{self.client.name} does not know the conversation {known} any more: a new one begins\n".encode())
+                output(
+                    f"{self.client.name} does not know the conversation {known} any more: a new one begins\n".encode()
+                )
                 left = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
                 line = self.client.line(path, None, budget)
-                second = self._call(line, replace(patience, left=left), output=output, tick=tick, transcript=transcript, resumed=False)
+                second = self._call(
+                    line,
+                    replace(patience, left=left),
+                    output=output,
+                    tick=tick,
+                    transcript=transcript,
+                    resumed=False,
+                )
                 answer = replace(second, seconds=answer.seconds + second.seconds, patience=patience)
         finally:
             transcript.close()
@@ -448,7 +495,9 @@ class Agent:
         )
 
     def _priced(self, report: AgentReport) -> AgentReport:
-        if self.client.price is None or report.cost_usd or not report.tokens:  # a client without prices may report 0
+        if (
+            self.client.price is None or report.cost_usd or not report.tokens
+        ):  # a client without prices may report 0
             return report
         return replace(report, cost_usd=self.client.price.of(report.tokens))
 
@@ -462,12 +511,17 @@ class Agent:
 
     def _write(self, prompt: str) -> str:
         if "\0" in prompt:
-            raise UsageError("the prompt has a NUL in it, which no agent can be told", hint="take it out of the prompt")
+            raise UsageError(
+                "the prompt has a NUL in it, which no agent can be told",
+                hint="take it out of the prompt",
+            )
         data = prompt.encode("utf-8", "replace")
         if self.client.prompt == clients.ARGUMENT:
             if len(data) > MAX_ARGUMENT:
                 problem = f"the prompt has {len(data)} bytes, and an argument takes {MAX_ARGUMENT}"
-                raise UsageError(problem, hint=f'give it to {self.client.name} by prompt = "{clients.STDIN}"')
+                raise UsageError(
+                    problem, hint=f'give it to {self.client.name} by prompt = "{clients.STDIN}"'
+                )
             if data.startswith(b"-"):
                 data = b"\n" + data  # else it would be parsed as an option
         path = os.path.join(self._files, PROMPT)
@@ -476,17 +530,28 @@ class Agent:
             with open(path, "wb") as file:
                 file.write(data)
         except OSError as error:
-            raise CkptError(f"cannot write the prompt to {path}: {error.strerror}", hint="make room there: df") from None
+            raise CkptError(
+                f"cannot write the prompt to {path}: {error.strerror}", hint="make room there: df"
+            ) from None
         return path
 
 
 def _length(seconds: float | None) -> str:
-    return times.length_text(round((seconds or 0) * times.MICRO)) if (seconds or 0) >= 1 else f"{seconds or 0:g}s"
+    return (
+        times.length_text(round((seconds or 0) * times.MICRO))
+        if (seconds or 0) >= 1
+        else f"{seconds or 0:g}s"
+    )
 
 
 def _masked(report: AgentReport) -> AgentReport:
-    text, error = secrets.masked(report.text), secrets.masked(report.error) if report.error else None
-    return replace(report, text=text, error=error, denied=tuple(secrets.masked(each) for each in report.denied))
+    text, error = (
+        secrets.masked(report.text),
+        secrets.masked(report.error) if report.error else None,
+    )
+    return replace(
+        report, text=text, error=error, denied=tuple(secrets.masked(each) for each in report.denied)
+    )
 
 
 # Kinds of failures, by the output of clients, which is not a stable interface.
@@ -513,7 +578,9 @@ _TRANSIENT = re.compile(
     r"|temporarily unavailable|could not resolve host",
     re.IGNORECASE,
 )
-_STATUS = re.compile(r"\b(?:status(?:[_ -]?code)?|error|code|http)\b[^\n]{0,12}?\b([45]\d\d)\b", re.IGNORECASE)
+_STATUS = re.compile(
+    r"\b(?:status(?:[_ -]?code)?|error|code|http)\b[^\n]{0,12}?\b([45]\d\d)\b", re.IGNORECASE
+)
 # HTTP statuses of requests that never succeed, whatever the text says.
 _REFUSED = ("400", "401", "404", "413", "422")
 
@@ -600,4 +667,8 @@ def pause(told: float | None, times: int) -> float:
     to `FIRST_WAIT`: a client may name milliseconds again and again.
     """
     doubled = 2.0 ** min(max(times - 1, 0), _DOUBLINGS)
-    return min(FIRST_WAIT * doubled, LONGEST_WAIT) if told is None else max(told, min(doubled, FIRST_WAIT))
+    return (
+        min(FIRST_WAIT * doubled, LONGEST_WAIT)
+        if told is None
+        else max(told, min(doubled, FIRST_WAIT))
+    )

@@ -96,8 +96,14 @@ class Dialect(ABC):
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
         """Return whether `--output-format` makes the client print messages."""
-        said = [after for option, after in zip(options, [*options, ""][1:], strict=True) if option in ("--output-format", "-o")]
-        said += [option.partition("=")[2] for option in options if option.startswith("--output-format=")]
+        said = [
+            after
+            for option, after in zip(options, [*options, ""][1:], strict=True)
+            if option in ("--output-format", "-o")
+        ]
+        said += [
+            option.partition("=")[2] for option in options if option.startswith("--output-format=")
+        ]
         return bool(said) and said[-1] in _STRUCTURED
 
     @abstractmethod
@@ -114,7 +120,9 @@ def session_id(value: object) -> str | None:
 def _unknown(conversations: tuple[str, ...]) -> re.Pattern[str]:
     words = "|".join(f"{word}s?" for word in conversations)
     unknown = rf"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{{0,40}}\b({words})\b"
-    missing = rf"\b({words})\b[^\n]{{0,200}}\b(not found|does not exist|not exist|unknown|expired)\b"
+    missing = (
+        rf"\b({words})\b[^\n]{{0,200}}\b(not found|does not exist|not exist|unknown|expired)\b"
+    )
     return re.compile(f"{unknown}|{missing}", re.IGNORECASE)
 
 
@@ -167,10 +175,15 @@ def telling(inputs: object) -> str:
 
 NAME = "aider"
 # The prompt is the argument of `--message`.
-COMMAND = "aider --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes --message"
+COMMAND = (
+    "aider --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes --message"
+)
 
 _MESSAGE = ("--message", "--msg", "-m")
-_USAGE = re.compile(r"^Tokens: ([\d.,]+)([kM]?) sent,(?: [\d.,kM]+ cache (?:write|hit),)* ([\d.,]+)([kM]?) received\.(.*)$", re.MULTILINE)
+_USAGE = re.compile(
+    r"^Tokens: ([\d.,]+)([kM]?) sent,(?: [\d.,kM]+ cache (?:write|hit),)* ([\d.,]+)([kM]?) received\.(.*)$",
+    re.MULTILINE,
+)
 _COST = re.compile(r"\$(\d{1,6}(?:\.\d{1,9})?) message")
 _UNITS = {"": 1, "k": 1000, "M": 1_000_000}
 _FAILED = re.compile(r"^(litellm\.\w*Error: .+)$", re.MULTILINE)
@@ -242,10 +255,20 @@ class Claude(Dialect):
 
     def _assistant(self, message: Mapping[str, object]) -> str:
         # The client itself also writes assistant messages, such as about a failed call of its model.
-        self.worked = self.worked or (table(message.get("message")).get("model") != _SYNTHETIC and not message.get("error"))
+        self.worked = self.worked or (
+            table(message.get("message")).get("model") != _SYNTHETIC and not message.get("error")
+        )
         content = table(message.get("message")).get("content")
-        blocks = [table(block) for block in content] if isinstance(content, list) else [{"type": "text", "text": content}]
-        said = "\n".join(filter(None, (sound(block.get("text")) for block in blocks if block.get("type") == "text")))
+        blocks = (
+            [table(block) for block in content]
+            if isinstance(content, list)
+            else [{"type": "text", "text": content}]
+        )
+        said = "\n".join(
+            filter(
+                None, (sound(block.get("text")) for block in blocks if block.get("type") == "text")
+            )
+        )
         if said and not message.get("parent_tool_use_id"):  # ignore subagents
             self.text = said
         return "".join(_block(block) for block in blocks)
@@ -261,7 +284,9 @@ class Claude(Dialect):
         self.count(usage, _TOKENS)
         self.count(usage, {"cache_read_input_tokens": "cached"})
         denials = message.get("permission_denials")
-        self.denied = [_denial(table(each)) for each in denials[:_MOST]] if isinstance(denials, list) else []
+        self.denied = (
+            [_denial(table(each)) for each in denials[:_MOST]] if isinstance(denials, list) else []
+        )
         turns = message.get("num_turns")
         self.worked = self.worked or (
             not self.is_error if type(turns) is not int else turns > self.is_error
@@ -278,13 +303,20 @@ class Claude(Dialect):
 
 def _retry(message: Mapping[str, object]) -> str:
     attempt, most = message.get("attempt"), message.get("max_retries")
-    number = f", attempt {attempt}" + (f" of {most}" if type(most) is int else "") if type(attempt) is int else ""
+    number = (
+        f", attempt {attempt}" + (f" of {most}" if type(most) is int else "")
+        if type(attempt) is int
+        else ""
+    )
     why = one_line(sound(message.get("error")) or sound(table(message.get("error")).get("message")))
     return f"the model is called again{number}{': ' if why else ''}{why}\n"
 
 
 def _denial(denial: Mapping[str, object]) -> str:
-    return one_line(": ".join(filter(None, (sound(denial.get("tool_name")), telling(denial.get("tool_input"))))) or "a tool")
+    return one_line(
+        ": ".join(filter(None, (sound(denial.get("tool_name")), telling(denial.get("tool_input")))))
+        or "a tool"
+    )
 
 
 def _block(block: Mapping[str, object]) -> str:
@@ -303,7 +335,12 @@ class Codex(Dialect):
     name = "codex"
     command = "codex exec --json -"
     resume = f"resume {SESSION}"
-    conversations = ("rollout", "thread", "conversation", "session")  # no rollout found for thread id …
+    conversations = (
+        "rollout",
+        "thread",
+        "conversation",
+        "session",
+    )  # no rollout found for thread id …
 
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
@@ -317,7 +354,14 @@ class Codex(Dialect):
             self.session = session_id(message.get("thread_id")) or self.session
         elif kind == "turn.completed":
             self.complete, self.is_error, self.error = True, False, None
-            self.count(table(message.get("usage")), {"input_tokens": "input", "cached_input_tokens": "cached", "output_tokens": "output"})
+            self.count(
+                table(message.get("usage")),
+                {
+                    "input_tokens": "input",
+                    "cached_input_tokens": "cached",
+                    "output_tokens": "output",
+                },
+            )
         elif kind == "turn.failed":
             failure = one_line(sound(table(message.get("error")).get("message")), ERROR)
             self.complete, self.is_error, self.error = True, True, failure or self.error
@@ -339,7 +383,11 @@ class Codex(Dialect):
         what, began = item.get("type"), kind == "item.started"
         if what in ("command_execution", "mcp_tool_call", "collab_tool_call"):
             named = " ".join(filter(None, (sound(item.get("server")), sound(item.get("tool")))))
-            return tool_line(named, sound(item.get("command"))) if began else _exit_code(item.get("exit_code"))
+            return (
+                tool_line(named, sound(item.get("command")))
+                if began
+                else _exit_code(item.get("exit_code"))
+            )
         if kind != "item.completed":
             return ""
         if what == "agent_message":
@@ -347,11 +395,19 @@ class Codex(Dialect):
             return lines(sound(item.get("text")))
         if what == "file_change":
             changes = item.get("changes")
-            paths = [sound(table(change).get("path")) for change in changes] if isinstance(changes, list) else []
+            paths = (
+                [sound(table(change).get("path")) for change in changes]
+                if isinstance(changes, list)
+                else []
+            )
             return tool_line("files", ", ".join(filter(None, paths)))
         if what == "web_search":
             return tool_line("search", sound(item.get("query")))
-        return lines(f"error: {one_line(sound(item.get('message')), ERROR)}") if what == "error" else ""
+        return (
+            lines(f"error: {one_line(sound(item.get('message')), ERROR)}")
+            if what == "error"
+            else ""
+        )
 
 
 def _exit_code(code: object) -> str:
@@ -360,7 +416,12 @@ def _exit_code(code: object) -> str:
 
 # Gemini CLI: `--output-format json` and `stream-json`.
 
-_GEMINI_TOKENS = {"prompt": "input", "candidates": "output", "thoughts": "output", "cached": "cached"}
+_GEMINI_TOKENS = {
+    "prompt": "input",
+    "candidates": "output",
+    "thoughts": "output",
+    "cached": "cached",
+}
 _GEMINI_KINDS = ("init", "message", "tool_use", "tool_result", "error", "result")
 
 
@@ -377,7 +438,9 @@ class Gemini(Dialect):
 
     def take(self, message: Mapping[str, object]) -> str | None:
         kind = message.get("type")
-        is_whole = kind is None and (isinstance(message.get("response"), str) or isinstance(message.get("error"), dict))
+        is_whole = kind is None and (
+            isinstance(message.get("response"), str) or isinstance(message.get("error"), dict)
+        )
         if not is_whole and kind not in _GEMINI_KINDS:
             return None
         self.session = session_id(message.get("session_id")) or self.session
@@ -421,7 +484,10 @@ class Gemini(Dialect):
             return lines(f"error: {one_line(sound(message.get('message')), ERROR)}")
         if kind == "result":
             self.complete = True
-            self.count(table(message.get("stats")), {"input_tokens": "input", "output_tokens": "output", "cached": "cached"})
+            self.count(
+                table(message.get("stats")),
+                {"input_tokens": "input", "output_tokens": "output", "cached": "cached"},
+            )
             self._fail(message.get("error"), failed=message.get("status") == "error")
         return ""
 
@@ -450,7 +516,10 @@ class OpenCode(Dialect):
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
         pairs = zip(options, [*options, ""][1:], strict=True)
-        return any((option == "--format" and after == "json") or option == "--format=json" for option, after in pairs)
+        return any(
+            (option == "--format" and after == "json") or option == "--format=json"
+            for option, after in pairs
+        )
 
     def take(self, message: Mapping[str, object]) -> str | None:
         kind = message.get("type")
@@ -469,7 +538,9 @@ class OpenCode(Dialect):
             self.text = self._saying.text()
             return lines(self.text)
         if kind in ("tool_use", "tool"):
-            return tool_line(sound(part.get("tool")), telling(table(part.get("state")).get("input")))
+            return tool_line(
+                sound(part.get("tool")), telling(table(part.get("state")).get("input"))
+            )
         return ""
 
     def _finished(self, part: Mapping[str, object]) -> str:
@@ -487,7 +558,9 @@ class OpenCode(Dialect):
     def _error(self, error: Mapping[str, object]) -> str:
         data = table(error.get("data"))
         status, wait = data.get("statusCode"), table(data.get("responseHeaders")).get("retry-after")
-        words = sound(data.get("message")) or sound(error.get("message")) or sound(error.get("name"))
+        words = (
+            sound(data.get("message")) or sound(error.get("message")) or sound(error.get("name"))
+        )
         head = f"HTTP {status}: " if type(status) is int and words else ""
         after = f" (retry after {sound(wait)} seconds)" if head and sound(wait).isdecimal() else ""
         said = one_line(f"{head}{words}{after}", ERROR)
@@ -528,7 +601,9 @@ STDIN, ARGUMENT = "stdin", "argument"
 PROMPTS = (STDIN, ARGUMENT)
 
 # Clients that print messages, by name.
-DIALECTS: Mapping[str, type[Dialect]] = {each.name: each for each in (Claude, Codex, Gemini, OpenCode)}
+DIALECTS: Mapping[str, type[Dialect]] = {
+    each.name: each for each in (Claude, Codex, Gemini, OpenCode)
+}
 
 FORMATS = (*DIALECTS, NAME, TEXT)
 
@@ -542,7 +617,24 @@ _PROGRAM = re.compile(r"[A-Za-z0-9_./+-]+")
 # Shell builtins and keywords that need not exist as programs.
 _OF_THE_SHELL = frozenset(
     (
-        *(".", ":", "[", "cd", "command", "eval", "exec", "export", "set", "source", "test", "time", "trap", "ulimit", "umask", "unset"),
+        *(
+            ".",
+            ":",
+            "[",
+            "cd",
+            "command",
+            "eval",
+            "exec",
+            "export",
+            "set",
+            "source",
+            "test",
+            "time",
+            "trap",
+            "ulimit",
+            "umask",
+            "unset",
+        ),
         *("case", "exit", "for", "if", "until", "while"),
     )
 )
@@ -562,7 +654,9 @@ class Price:
         cached = min(tokens.get("cached", 0), tokens.get("input", 0))
         fresh = tokens.get("input", 0) - cached
         known = self.input if self.cached_input is None else self.cached_input
-        return (fresh * self.input + cached * known + tokens.get("output", 0) * self.output) / _MILLION
+        return (
+            fresh * self.input + cached * known + tokens.get("output", 0) * self.output
+        ) / _MILLION
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,7 +672,9 @@ class Client:
 
     @property
     def tells_cost(self) -> bool:
-        return self.price is not None or (self.format in DIALECTS and DIALECTS[self.format].tells_cost)
+        return self.price is not None or (
+            self.format in DIALECTS and DIALECTS[self.format].tells_cost
+        )
 
     def line(self, prompt: str, session: str | None = None, budget: float | None = None) -> str:
         """Return the shell command of a call; options that the client lacks are left out."""
@@ -586,13 +682,17 @@ class Client:
         added = []
         if session is not None and self.resume is not None:
             added.append(self.resume.replace(SESSION, shlex.quote(session)))
-        option = DIALECTS[self.format].budget if budget is not None and self.format in DIALECTS else ""
+        option = (
+            DIALECTS[self.format].budget if budget is not None and self.format in DIALECTS else ""
+        )
         if option and option not in command:
             added.append(f"{option} {max(budget or 0.0, _LEAST_USD):.4f}")
         if added:
             words = " ".join(added)
             reads_input = command.endswith(" -")
-            command = f"{command.removesuffix(' -').rstrip()} {words}" + (" -" if reads_input else "")
+            command = f"{command.removesuffix(' -').rstrip()} {words}" + (
+                " -" if reads_input else ""
+            )
         if self.prompt == ARGUMENT:
             return f'{command} "$(cat {shlex.quote(prompt)})"'
         return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
@@ -604,7 +704,11 @@ class Client:
         word = self.command.split(maxsplit=1)[0]
         if not _PROGRAM.fullmatch(word) or word in _OF_THE_SHELL:
             return None
-        found = os.path.exists(os.path.join(directory, word)) if "/" in word else shutil.which(word, path=env.get("PATH", os.defpath))
+        found = (
+            os.path.exists(os.path.join(directory, word))
+            if "/" in word
+            else shutil.which(word, path=env.get("PATH", os.defpath))
+        )
         return None if found else word
 
     def does_not_know(self, said: str) -> bool:
@@ -613,7 +717,10 @@ class Client:
         return _unknown(tuple(conversations)).search(said) is not None
 
 
-BUILT_IN = {name: Client(name, dialect.command, dialect.prompt, name, dialect.resume) for name, dialect in DIALECTS.items()}
+BUILT_IN = {
+    name: Client(name, dialect.command, dialect.prompt, name, dialect.resume)
+    for name, dialect in DIALECTS.items()
+}
 BUILT_IN[NAME] = Client(NAME, COMMAND, ARGUMENT, NAME)
 
 
@@ -627,10 +734,16 @@ def client_of(text: str, configured: Mapping[str, Client]) -> Client:
     if not name or "\0" in name:
         known = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))
         problem = "has a NUL in it" if name else "is empty"
-        raise UsageError(f"the command of the agent {problem}", hint=f"give a command, or one of: {known}")
+        raise UsageError(
+            f"the command of the agent {problem}", hint=f"give a command, or one of: {known}"
+        )
     found = configured.get(name) or BUILT_IN.get(name) or _recognized(name)
     priced = configured.get(found.name)
-    return replace(found, price=priced.price) if found.price is None and priced is not None and priced.price is not None else found
+    return (
+        replace(found, price=priced.price)
+        if found.price is None and priced is not None and priced.price is not None
+        else found
+    )
 
 
 def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
@@ -678,8 +791,12 @@ def _price(table: Table) -> Price | None:
     prices.only(_PRICES)
     for key in _PRICES[:2]:
         if key not in prices.values:
-            prices.complain(f"{prices.label} has no {key}", hint=f"add {key} = USD, for a million tokens")
-    amounts = {key: prices.number(key, 0.0, 0.0, _MOST_USD) for key in _PRICES if key in prices.values}
+            prices.complain(
+                f"{prices.label} has no {key}", hint=f"add {key} = USD, for a million tokens"
+            )
+    amounts = {
+        key: prices.number(key, 0.0, 0.0, _MOST_USD) for key in _PRICES if key in prices.values
+    }
     return Price(amounts.get("input", 0.0), amounts.get("output", 0.0), amounts.get("cached_input"))
 
 

@@ -39,7 +39,11 @@ class EnvTag:
 
     @property
     def variables(self) -> dict[str, str]:
-        return {RUN_VARIABLE: self.run, FENCE_VARIABLE: str(self.token), REPOSITORY_VARIABLE: self.repository}
+        return {
+            RUN_VARIABLE: self.run,
+            FENCE_VARIABLE: str(self.token),
+            REPOSITORY_VARIABLE: self.repository,
+        }
 
     @property
     def repository(self) -> str:
@@ -81,7 +85,9 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
     deadline = time.monotonic() + _DYING
     while any(leftovers):
         if time.monotonic() > deadline:
-            raise cannot_end(leftovers.tools or leftovers.supervisors)  # a supervisor ends after its tools
+            raise cannot_end(
+                leftovers.tools or leftovers.supervisors
+            )  # a supervisor ends after its tools
         for process in leftovers.tools:
             process_tree.send_signal(process, signal.SIGKILL)
         time.sleep(_PAUSE)
@@ -94,7 +100,10 @@ def cannot_end(processes: Sequence[Process]) -> BusyError:
     names = ", ".join(process_tree.describe(process) for process in processes[:_NAMED]) + more
     numbers = " ".join(str(process.pid) for process in processes[:_NAMED])
     message = f"what a phase started cannot be ended, and would write into the files of the next attempt: process {names}"
-    return BusyError(message, hint=f"end it as the user that it belongs to: sudo kill -9 {numbers}; then: git ckpt resume")
+    return BusyError(
+        message,
+        hint=f"end it as the user that it belongs to: sudo kill -9 {numbers}; then: git ckpt resume",
+    )
 
 
 def _wait(tag: EnvTag, known: dict[int, str], seconds: float, *, older: bool) -> _Leftovers:
@@ -112,20 +121,30 @@ def _scan(tag: EnvTag, known: dict[int, str], *, older: bool) -> _Leftovers:
         return _Leftovers([], [])
     processes = process_tree.table()
     repository = tag.repository
-    tools = {pid for pid, start in known.items() if pid in processes and processes[pid].start == start}
+    tools = {
+        pid for pid, start in known.items() if pid in processes and processes[pid].start == start
+    }
     drivers: dict[int, str] = {}
     for process in (processes[pid] for pid in tagged & processes.keys()):
-        found = process_tree.variables(process, (RUN_VARIABLE, FENCE_VARIABLE, REPOSITORY_VARIABLE, WATCHDOG_VARIABLE))
+        found = process_tree.variables(
+            process, (RUN_VARIABLE, FENCE_VARIABLE, REPOSITORY_VARIABLE, WATCHDOG_VARIABLE)
+        )
         if found.get(REPOSITORY_VARIABLE) == repository and _is_meant(found, tag, older=older):
             if WATCHDOG_VARIABLE in found:
                 drivers[process.pid] = found[WATCHDOG_VARIABLE]
             else:
                 tools.add(process.pid)
-    tools |= {process.pid for process in process_tree.descendants(tools | drivers.keys(), processes)}
+    tools |= {
+        process.pid for process in process_tree.descendants(tools | drivers.keys(), processes)
+    }
     tools -= drivers.keys() | process_tree.ancestors(os.getpid(), processes)
     known.update((pid, processes[pid].start) for pid in tools)
-    waiting = [pid for pid, driver in drivers.items() if not process_tree.is_running(driver, processes)]
-    return _Leftovers([processes[pid] for pid in sorted(tools)], [processes[pid] for pid in sorted(waiting)])
+    waiting = [
+        pid for pid, driver in drivers.items() if not process_tree.is_running(driver, processes)
+    ]
+    return _Leftovers(
+        [processes[pid] for pid in sorted(tools)], [processes[pid] for pid in sorted(waiting)]
+    )
 
 
 def _is_meant(variables: Mapping[str, str], tag: EnvTag, *, older: bool) -> bool:

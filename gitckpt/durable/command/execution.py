@@ -36,7 +36,9 @@ _ERRORS = ("error:", "fatal:")
 _CHUNK = 65536
 _TICK = 1.0
 _LONG_IDLE = 2.0
-_LINGER = 0.1  # in `… > >(tee log)`, tee ends a moment after the shell and needs time to read everything
+_LINGER = (
+    0.1  # in `… > >(tee log)`, tee ends a moment after the shell and needs time to read everything
+)
 _LEFTOVER_GRACE = 0.5
 _DYING = 3.0
 
@@ -55,7 +57,10 @@ def last_line(tail: str) -> str:
     If advice follows an error, as with git, it is the line with the error. At most 200 characters.
     """
     lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
-    line = next((line for line in reversed(lines) if line.lower().startswith(_ERRORS)), lines[-1] if lines else "")
+    line = next(
+        (line for line in reversed(lines) if line.lower().startswith(_ERRORS)),
+        lines[-1] if lines else "",
+    )
     return f": {line[:_SHOWN]}" if line else ""
 
 
@@ -95,7 +100,10 @@ def run_command(
     """
     if not os.path.isdir(directory) or not os.access(directory, os.X_OK):
         state = "cannot be entered" if os.path.isdir(directory) else "is not there"
-        raise WorktreeError(f"cannot run a command in {directory}: it {state}", hint="open the worktree again: git ckpt resume")
+        raise WorktreeError(
+            f"cannot run a command in {directory}: it {state}",
+            hint="open the worktree again: git ckpt resume",
+        )
     if tick is not None and watchdog.idle_seconds > _LONG_IDLE:
         tick(0.0)  # this process may have been stopped and the run taken over
     running = None
@@ -211,7 +219,10 @@ class _Running:
             (self._heard, patience.idle_timeout, IDLE_TIMEOUT),
             (self._started, patience.left, DEADLINE),
         )
-        return min(((since + seconds, name) for since, seconds, name in limits if seconds is not None), default=(math.inf, EXIT))
+        return min(
+            ((since + seconds, name) for since, seconds, name in limits if seconds is not None),
+            default=(math.inf, EXIT),
+        )
 
     def _step(self, until: float) -> None:
         now = time.monotonic()
@@ -280,4 +291,6 @@ def _end_without(watchdog: Watchdog) -> NoReturn:
     watchdog.close()
     env_tag.end_leftovers(watchdog.tag, older=False)
     hint = "see what kills processes, the system perhaps when memory runs out: dmesg; then: git ckpt resume"
-    raise CkptError("the watchdog of the command was killed, and the command ended with it", hint=hint) from None
+    raise CkptError(
+        "the watchdog of the command was killed, and the command ended with it", hint=hint
+    ) from None

@@ -109,7 +109,10 @@ def holders(path: str) -> list[Process]:
     found = []
     for pid, process in sorted(processes.items()):
         try:
-            is_open = any(os.path.samestat(os.stat(f"/proc/{pid}/fd/{fd}"), wanted) for fd in os.listdir(f"/proc/{pid}/fd"))
+            is_open = any(
+                os.path.samestat(os.stat(f"/proc/{pid}/fd/{fd}"), wanted)
+                for fd in os.listdir(f"/proc/{pid}/fd")
+            )
         except OSError:
             continue  # it has ended, or belongs to another user
         if is_open and pid != os.getpid():
@@ -167,7 +170,9 @@ def describe(process: Process) -> str:
                 line = os.fsdecode(file.read())
         except OSError:
             pass  # it has ended
-    words = " ".join("".join(character if character.isprintable() else " " for character in line).split())
+    words = " ".join(
+        "".join(character if character.isprintable() else " " for character in line).split()
+    )
     return f"{process.pid} ({words[:_SHOWN]})" if words else str(process.pid)
 
 
@@ -185,7 +190,9 @@ def works_in(program: str, directory: str) -> bool | None:
             with open(f"/proc/{number}/stat", encoding="utf-8", errors="replace") as file:
                 head, _, rest = file.read().rpartition(")")
             name = head.partition("(")[2]
-            is_meant = (name == program or name.startswith(f"{program}-")) and int(rest.split()[1]) != os.getpid()
+            is_meant = (name == program or name.startswith(f"{program}-")) and int(
+                rest.split()[1]
+            ) != os.getpid()
             path = os.readlink(f"/proc/{number}/cwd") if is_meant else ""
         except OSError:
             continue  # it has ended, or belongs to another user
@@ -257,7 +264,9 @@ class ProcessTree:
             except (ProcessLookupError, PermissionError):
                 pass
         for process in self.members():
-            if not self._has_leader or process.group != self._leader:  # many programs stop cleaning up at a second SIGTERM
+            if (
+                not self._has_leader or process.group != self._leader
+            ):  # many programs stop cleaning up at a second SIGTERM
                 send_signal(process, number)
 
     def reap(self) -> list[tuple[int, int]]:
@@ -279,7 +288,9 @@ class ProcessTree:
             self._has_leader = self._has_leader and pid != self._leader
 
     def _is_member(self, process: Process) -> bool:
-        if self._known.get(process.pid) == process.start or (self._leader and process.group == self._leader):
+        if self._known.get(process.pid) == process.start or (
+            self._leader and process.group == self._leader
+        ):
             return True  # a known process may have lost its parent since
         return bool(self._tag) and variables(process, self._tag) == self._tag
 
@@ -287,7 +298,9 @@ class ProcessTree:
 def _read(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()  # proc(5): the name in parentheses may contain anything
+            fields = (
+                file.read().rpartition(b")")[2].split()
+            )  # proc(5): the name in parentheses may contain anything
     except (FileNotFoundError, ProcessLookupError):
         return None
     if len(fields) < 20 or fields[0].decode() in _ENDED:
@@ -305,5 +318,7 @@ def _from_ps() -> dict[int, Process]:
         words = line.split(None, 9)
         if len(words) == 10 and words[3][0] not in _ENDED and int(words[0]) != child.pid:
             pid = int(words[0])
-            processes[pid] = Process(pid, int(words[1]), int(words[2]), " ".join(words[4:9]), words[9])
+            processes[pid] = Process(
+                pid, int(words[1]), int(words[2]), " ".join(words[4:9]), words[9]
+            )
     return processes

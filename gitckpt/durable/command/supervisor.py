@@ -83,7 +83,9 @@ class Supervisor:
         """Run until the driver is dead and no descendant is left."""
         while self._is_at_work or not self._is_driver_dead:
             pause = self._pause_now()
-            ready = [fd for fd, _ in self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)]
+            ready = [
+                fd for fd, _ in self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
+            ]
             if ORDERS in ready:
                 self._read_orders()
             if SHOWN in ready:
@@ -119,7 +121,9 @@ class Supervisor:
             self._obey()
             return
         self._poll.unregister(ORDERS)  # pending orders are obsolete
-        self._poll.register(SHOWN, select.POLLIN)  # else SIGPIPE would kill commands that print during cleanup
+        self._poll.register(
+            SHOWN, select.POLLIN
+        )  # else SIGPIPE would kill commands that print during cleanup
         self._is_driver_dead = True
         if self._is_at_work:
             self._end()
@@ -160,9 +164,13 @@ class Supervisor:
             os.chdir(directory)
             where = "command"
             argv = [os.fsencode(SHELL), b"-c", command]
-            self._shell = os.posix_spawn(SHELL, argv, env, file_actions=actions, setpgroup=0, setsigdef=_RESET, setsigmask=[])
+            self._shell = os.posix_spawn(
+                SHELL, argv, env, file_actions=actions, setpgroup=0, setsigdef=_RESET, setsigmask=[]
+            )
         except (OSError, ValueError) as error:
-            code, text = (error.errno, error.strerror) if isinstance(error, OSError) else (0, str(error))
+            code, text = (
+                (error.errno, error.strerror) if isinstance(error, OSError) else (0, str(error))
+            )
             self._report(f"error {where} {code} {text}")
             return
         finally:

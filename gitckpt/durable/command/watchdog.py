@@ -117,7 +117,12 @@ class Watchdog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def _has_ended(self) -> bool:
@@ -165,11 +170,21 @@ class Watchdog:
         argv = supervisor.arguments(tag)
         try:
             # A group of its own: Ctrl-C is for the driver. The driver's session: ssh asks on its terminal.
-            self.pid = os.posix_spawn(argv[0], argv, env, file_actions=actions, setpgroup=0, setsigdef=_DEFAULT, setsigmask=[])
+            self.pid = os.posix_spawn(
+                argv[0],
+                argv,
+                env,
+                file_actions=actions,
+                setpgroup=0,
+                setsigdef=_DEFAULT,
+                setsigmask=[],
+            )
         except OSError as error:
             for fd in (orders, output, reports):
                 os.close(fd)
-            message = f"cannot start the watchdog of a command, {argv[0] or 'Python'}: {error.strerror}"
+            message = (
+                f"cannot start the watchdog of a command, {argv[0] or 'Python'}: {error.strerror}"
+            )
             raise CkptError(message, hint="see what runs: ps") from None
         finally:
             for fd in (theirs_orders, theirs_output, theirs_reports):
@@ -198,7 +213,10 @@ def _make_pipe() -> tuple[int, int]:
     # With closed standard streams, a pipe would get their numbers, and be overwritten in a child
     # that gets it as a stream: use numbers above those of the supervisor.
     fds = os.pipe()
-    reading, writing = (fd if fd >= _FIRST_FREE else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for fd in fds)
+    reading, writing = (
+        fd if fd >= _FIRST_FREE else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
+        for fd in fds
+    )
     for fd in {*fds} - {reading, writing}:
         os.close(fd)
     return reading, writing
@@ -206,7 +224,10 @@ def _make_pipe() -> tuple[int, int]:
 
 def _start_order(command: str, directory: str, env: Mapping[str, str]) -> bytes:
     # The supervisor has another current directory, so the path must be absolute.
-    parts = [command, directory if os.path.isabs(directory) else os.path.join(os.getcwd(), directory)]
+    parts = [
+        command,
+        directory if os.path.isabs(directory) else os.path.join(os.getcwd(), directory),
+    ]
     parts += [f"{name}={value}" for name, value in env.items() if name not in ("PWD", "OLDPWD")]
     if any("\0" in part for part in parts):
         _cannot_start(0, "embedded null byte")
@@ -221,8 +242,18 @@ def _start_order(command: str, directory: str, env: Mapping[str, str]) -> bytes:
 
 def _cannot_start(code: int, text: str, directory: str = "") -> NoReturn:
     if directory:
-        raise CkptError(f"cannot run a command in {directory}: {text}", hint="open the worktree again: git ckpt resume")
+        raise CkptError(
+            f"cannot run a command in {directory}: {text}",
+            hint="open the worktree again: git ckpt resume",
+        )
     if not code:
-        raise CkptError(f"cannot start the command: {text}", hint="take that out of the command or its environment")
-    hint = "put the command into a script, and call that" if code == errno.E2BIG else "see what runs already: ps"
+        raise CkptError(
+            f"cannot start the command: {text}",
+            hint="take that out of the command or its environment",
+        )
+    hint = (
+        "put the command into a script, and call that"
+        if code == errno.E2BIG
+        else "see what runs already: ps"
+    )
     raise CkptError(f"cannot start the command: {text}", hint=hint)

@@ -14,7 +14,12 @@ from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.phases.command import CommandPhase
 from gitckpt.durable.phases.options import PLAN, generate_branch, read_plan
 from gitckpt.durable.pipeline import file, launch
-from gitckpt.durable.pipeline.definition import BATCH, CHECKPOINT, PhaseDefinition, PipelineDefinition
+from gitckpt.durable.pipeline.definition import (
+    BATCH,
+    CHECKPOINT,
+    PhaseDefinition,
+    PipelineDefinition,
+)
 from gitckpt.durable.pipeline.file import PRESET
 from gitckpt.durable.pipeline.launch import Context, Given, filled, plain
 from gitckpt.durable.run import attempts
@@ -88,7 +93,10 @@ def _ask_agent(context: Context) -> Ended:
 
 def _require_plan(given: Given, _: Callable[[str], str]) -> None:
     if not given.inputs.get(PLAN):
-        raise UsageError("there is no plan", hint="name it: git ckpt run PLAN.md; or as an input: -i plan=PLAN.md")
+        raise UsageError(
+            "there is no plan",
+            hint="name it: git ckpt run PLAN.md; or as an input: -i plan=PLAN.md",
+        )
 
 
 def _require_loop(given: Given, said: Callable[[str], str]) -> None:
@@ -120,7 +128,17 @@ class Step:
 
 
 _LOOP_OPTIONS = (
-    *("plan", "issues", "epic", "agent", "prompt", "conversation", "tests", "done", "until_tests_pass"),
+    *(
+        "plan",
+        "issues",
+        "epic",
+        "agent",
+        "prompt",
+        "conversation",
+        "tests",
+        "done",
+        "until_tests_pass",
+    ),
     *("max_iterations", "max_budget", "pause", "agent_timeout", "idle_timeout", "test_timeout"),
 )
 
@@ -158,7 +176,10 @@ def require_sense(definition: PipelineDefinition, given: Given) -> None:
         if step.require is not None:
             step.require(given, lambda name, said=said: said.get(name, ""))  # type: ignore[misc]
         if at == 0 and step.needs and not said.get(step.needs):
-            raise UsageError(f"there is no {step.needs}: phase {phase.name!r} needs it", hint=f"name it: -i {step.needs}=PATH")
+            raise UsageError(
+                f"there is no {step.needs}: phase {phase.name!r} needs it",
+                hint=f"name it: -i {step.needs}=PATH",
+            )
 
 
 _RLM = "rlm-act"
@@ -182,11 +203,16 @@ def skipped(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     return found
 
 
-def require_question(definition: PipelineDefinition, given: Given, skips: Mapping[str, str]) -> None:
+def require_question(
+    definition: PipelineDefinition, given: Given, skips: Mapping[str, str]
+) -> None:
     """Raise UsageError if the research phase of rlm-act has no question."""
     is_asked = definition.name == _RLM and definition.source == PRESET and "research" not in skips
     if is_asked and not given.inputs.get("question"):
-        raise UsageError("there is no question: the phase 'research' needs it", hint='ask it: -i question="how does it work?"')
+        raise UsageError(
+            "there is no question: the phase 'research' needs it",
+            hint='ask it: -i question="how does it work?"',
+        )
 
 
 def _rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
@@ -201,7 +227,10 @@ def _rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     try:
         found = _has_criteria(json.loads(hierarchy), is_child=False)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{given.inputs[name]}, the input {name}, is not JSON: {error}", hint="correct it, then start again") from None
+        raise UsageError(
+            f"{given.inputs[name]}, the input {name}, is not JSON: {error}",
+            hint="correct it, then start again",
+        ) from None
     if not found:
         return {}
     return dict.fromkeys(names[:2], "requirements with acceptance criteria are given")
@@ -214,7 +243,10 @@ def _has_criteria(node: Any, *, is_child: bool) -> bool:
         return False
     if is_child and any(node.get(key) for key in _CRITERIA):
         return True
-    return any(_has_criteria(inner, is_child=is_child or key in ("children", "requirements")) for key, inner in node.items())
+    return any(
+        _has_criteria(inner, is_child=is_child or key in ("children", "requirements"))
+        for key, inner in node.items()
+    )
 
 
 # Trust: a run that was not written here needs approval before it continues.
@@ -224,7 +256,12 @@ _CUT = ", cut)"
 
 
 def require_trust(
-    store: Checkpoints, wanted: Sequence[Checkpoint], *, trusted: bool, show: Callable[[str, Sequence[str]], None], adopts: bool = True
+    store: Checkpoints,
+    wanted: Sequence[Checkpoint],
+    *,
+    trusted: bool,
+    show: Callable[[str, Sequence[str]], None],
+    adopts: bool = True,
 ) -> None:
     """Adopt the run of checkpoints that were not written here, if trusted.
 
@@ -254,9 +291,16 @@ def _commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     except CkptError as error:
         return [f"cannot be told: {error.message}"]
     left = [phase for phase in definition.phases if phase.name not in pipeline.completed]
-    commands = [f"{phase.name}: {_brief(phase.run if phase.run is not None else str(phase.use))}" for phase in left]
+    commands = [
+        f"{phase.name}: {_brief(phase.run if phase.run is not None else str(phase.use))}"
+        for phase in left
+    ]
     if any(command.endswith(_CUT) for command in commands):
-        place = f"git ckpt run --print {definition.name}" if definition.source == file.PRESET else f"see {definition.source}"
+        place = (
+            f"git ckpt run --print {definition.name}"
+            if definition.source == file.PRESET
+            else f"see {definition.source}"
+        )
         commands.append(f"the whole of them: {place}")
     return commands
 
@@ -275,31 +319,49 @@ _ROLES = ("agent", "coder", "reviewer")
 _STEPS = ("agent", "loop", "review")  # those that call an agent
 
 
-def known_to(newest: Checkpoint, definition: PipelineDefinition, inputs: Mapping[str, str]) -> dict[str, str]:
+def known_to(
+    newest: Checkpoint, definition: PipelineDefinition, inputs: Mapping[str, str]
+) -> dict[str, str]:
     """Return the values for placeholders in options: state and inputs of a run."""
     given = newest.pipeline.inputs if newest.pipeline is not None else {}
     return {**plain(newest.state), **definition.inputs, **given, **inputs}
 
 
-def note(repository: Repository, definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]) -> None:
+def note(
+    repository: Repository,
+    definition: PipelineDefinition,
+    known: Mapping[str, str],
+    clients: Mapping[str, Client],
+) -> None:
     """Record on this machine the agents that a person started or accepted a run with."""
-    digests = {_digest(client) for client in _called(definition, known, clients)} - settings.approved(repository)
+    digests = {
+        _digest(client) for client in _called(definition, known, clients)
+    } - settings.approved(repository)
     if digests:
         settings.note(repository, digests)
 
 
 def require_noted(
-    repository: Repository, run: str, definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]
+    repository: Repository,
+    run: str,
+    definition: PipelineDefinition,
+    known: Mapping[str, str],
+    clients: Mapping[str, Client],
 ) -> None:
     """Raise `Changed` if a run calls an agent that is not recorded; see `note`."""
     approved = settings.approved(repository)
-    new = dict.fromkeys(client for client in _called(definition, known, clients) if _digest(client) not in approved)
+    new = dict.fromkeys(
+        client for client in _called(definition, known, clients) if _digest(client) not in approved
+    )
     if new:
         raise Changed(run, [f"the agent {client.name} is {client.command}" for client in new])
 
 
 def require_there(
-    definition: PipelineDefinition, skipped: Collection[str], known: Mapping[str, str], clients: Mapping[str, Client]
+    definition: PipelineDefinition,
+    skipped: Collection[str],
+    known: Mapping[str, str],
+    clients: Mapping[str, Client],
 ) -> None:
     """Raise AgentUnusable before the start if the program of an agent is missing.
 
@@ -319,11 +381,18 @@ def require_there(
             except (KeyError, UsageError):
                 continue  # the state is known when the phase begins; the phase reports a bad command
             if missing is not None and (os.sep not in missing or os.path.isabs(missing)):
-                options = f"--{role} CLIENT of git ckpt loop and review, -i {role}=CLIENT of git ckpt run"
-                raise AgentUnusable(f"the {role} is not there: {missing}", hint=f"install it, or name another one: {options}")
+                options = (
+                    f"--{role} CLIENT of git ckpt loop and review, -i {role}=CLIENT of git ckpt run"
+                )
+                raise AgentUnusable(
+                    f"the {role} is not there: {missing}",
+                    hint=f"install it, or name another one: {options}",
+                )
 
 
-def _called(definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]) -> Iterator[Client]:
+def _called(
+    definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]
+) -> Iterator[Client]:
     for phase in definition.phases:
         for role in _ROLES if phase.use and clients else ():
             name = _filled(phase.options.get(role, ""), known)
@@ -331,7 +400,9 @@ def _called(definition: PipelineDefinition, known: Mapping[str, str], clients: M
                 yield clients[name]
 
 
-def named(definition: PipelineDefinition, completed: Collection[str], known: Mapping[str, str]) -> list[str]:
+def named(
+    definition: PipelineDefinition, completed: Collection[str], known: Mapping[str, str]
+) -> list[str]:
     """Return the agents, or else the steps, that the remaining phases call."""
     found: dict[str, None] = {}
     for phase in definition.phases:
@@ -350,7 +421,9 @@ def _filled(text: str, known: Mapping[str, str]) -> str:
 
 
 def _digest(client: Client) -> str:
-    return settings.digest_of("agents", [getattr(client, name) for name in client.__match_args__ if name != PRICE])
+    return settings.digest_of(
+        "agents", [getattr(client, name) for name in client.__match_args__ if name != PRICE]
+    )
 
 
 # The answers to a pause.
@@ -435,7 +508,9 @@ class Driver:
     def drive(self) -> Result:
         run = self._run
         try:
-            with Watchdog(EnvTag(run.id, run.hold.lease.token, run.store.repository.common_dir)) as watchdog:
+            with Watchdog(
+                EnvTag(run.id, run.hold.lease.token, run.store.repository.common_dir)
+            ) as watchdog:
                 return self._drive(watchdog)
         finally:
             self._tell()
@@ -464,11 +539,17 @@ class Driver:
 
     def _is_followed(self, phase: PhaseDefinition, at: int) -> bool:
         coming = self._definition.phases[at + 1 : at + 2]
-        return bool(coming) and not self._pauses_after(phase) and coming[0].name not in (*self._run.completed, *self._skipped)
+        return (
+            bool(coming)
+            and not self._pauses_after(phase)
+            and coming[0].name not in (*self._run.completed, *self._skipped)
+        )
 
     def _pauses_after(self, phase: PhaseDefinition) -> bool:
         autonomy = self._run.pipeline.autonomy or self._definition.autonomy
-        return autonomy == CHECKPOINT or (autonomy == BATCH and self._definition.ends_group(phase.name))
+        return autonomy == CHECKPOINT or (
+            autonomy == BATCH and self._definition.ends_group(phase.name)
+        )
 
     def _again(self, phase: PhaseDefinition, answer: str, revision: str) -> None:
         if answer == RESTART:
@@ -478,7 +559,9 @@ class Driver:
 
     def _do(self, phase: PhaseDefinition, at: int, watchdog: Watchdog) -> bool:
         # Returns False if the phase asks to be retried later.
-        conduct = Conduct(phase.retries, (PhaseFailed,), phase.autosave, phase.max_recoveries, phase.on_resume)
+        conduct = Conduct(
+            phase.retries, (PhaseFailed,), phase.autosave, phase.max_recoveries, phase.on_resume
+        )
 
         def action(attempt: Attempt) -> Ended:
             self._tell()
@@ -487,7 +570,11 @@ class Driver:
             observer.begins(phase.name, attempt.number, at + 1, len(self._definition.phases))
             told = (observer.output, observer.tick, self._agents, self._announce)
             context = Context(self._run, self._definition, phase, attempt, watchdog, *told)
-            return STEPS[phase.use].action(context) if phase.use is not None else CommandPhase(context).perform()
+            return (
+                STEPS[phase.use].action(context)
+                if phase.use is not None
+                else CommandPhase(context).perform()
+            )
 
         self._require_not_blocked(phase)
         watchdog.prepare()  # ready when the start of the phase is recorded
@@ -520,7 +607,11 @@ class Driver:
 
     def _warn_of_suspects(self) -> None:
         files = self._run.newest.worktree
-        first = {suspect.path: suspect for suspect in reversed(files.suspects)} if files is not None else {}
+        first = (
+            {suspect.path: suspect for suspect in reversed(files.suspects)}
+            if files is not None
+            else {}
+        )
         fresh = [suspect for path, suspect in sorted(first.items()) if path not in self._suspects]
         if fresh:
             self._suspects.update(first)

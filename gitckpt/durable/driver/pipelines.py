@@ -149,18 +149,32 @@ class Pipelines:
             driver.note(self._store.repository, plan.definition, known, clients)
             timeout = wishes.get("timeout")
             first = launch.start(
-                self._store, plan.definition, plan.given, name=about or name, base=base, autonomy=mode, timeout=timeout, key=key
+                self._store,
+                plan.definition,
+                plan.given,
+                name=about or name,
+                base=base,
+                autonomy=mode,
+                timeout=timeout,
+                key=key,
             )
         except RunExists as error:
             newest = self._store.heads.catch_up(error.run)
-            driver.require_trust(self._store, [newest], trusted=False, show=lambda *_: None)  # the key may have been fetched
+            driver.require_trust(
+                self._store, [newest], trusted=False, show=lambda *_: None
+            )  # the key may have been fetched
             launch.require_same_start(newest, plan.definition, plan.given)
             if newest.label == layout.RUN_COMPLETE:
                 settle(self._store, error.run)
                 return self._was_complete(error.run, plan.definition)
             return self.resume(error.run, **wishes)
         plan.given.tell(self._store, self._observer.warn)
-        run = ActiveRun.resume(self._store, str(first.run), adapter="plumbing", holder=wishes.get("holder", "a program"))
+        run = ActiveRun.resume(
+            self._store,
+            str(first.run),
+            adapter="plumbing",
+            holder=wishes.get("holder", "a program"),
+        )
         return self._drive(run, plan.definition, plan.skipped)
 
     def resume(self, run: str, **how: Unpack[Resumption]) -> Outcome:
@@ -179,19 +193,26 @@ class Pipelines:
         mode = _autonomy(how, Resumption)
         newest = self._store.heads.catch_up(run)
         if newest.pipeline is None or newest.pipeline.name is None:
-            raise UsageError(f"no pipeline drives run {run}", hint=f"open its worktree: git ckpt resume --no-run {run}")
+            raise UsageError(
+                f"no pipeline drives run {run}",
+                hint=f"open its worktree: git ckpt resume --no-run {run}",
+            )
         definition = file.read_of_run(self._file(), newest.pipeline.name, OPTIONS, run)
         phase = how.get("phase")
         again = definition.phase(phase) if phase is not None else None
         back = how.get("rewind")
         wanted = [newest, *([back] if back is not None else [])]
-        driver.require_trust(self._store, wanted, trusted=how.get("trust", False), show=lambda *_: None)
+        driver.require_trust(
+            self._store, wanted, trusted=how.get("trust", False), show=lambda *_: None
+        )
         if again is None and back is None and settle(self._store, run):
             return self._was_complete(run, definition)
         settings.read(self._store.repository).require_correct()
         if not (how.get("trust", False) or how.get("accept_changes", False)):
             known = driver.known_to(newest, definition, how.get("inputs", {}))
-            driver.require_noted(self._store.repository, run, definition, known, self._clients(definition))
+            driver.require_noted(
+                self._store.repository, run, definition, known, self._clients(definition)
+            )
         opened = ActiveRun.resume(
             self._store,
             run,
@@ -248,15 +269,24 @@ class Pipelines:
             NotFoundError: unknown run.
             UsageError: the run is not an open review, or the task is empty.
         """
-        from gitckpt.durable.phases.review import phase as review  # two dozen modules, only for reviews
+        from gitckpt.durable.phases.review import (
+            phase as review,
+        )  # two dozen modules, only for reviews
 
         require_text("task", task)
         if not task.strip():
             raise UsageError("there is no task", hint="say what the task has become")
         status = summary.summary_of(self._store, run).status
         newest = self._store.heads.read(run)
-        if status == runstate.COMPLETE or newest.pipeline is None or newest.pipeline.name != "review":
-            raise UsageError(f"run {run} is no review that goes on", hint="see which runs there are: git ckpt runs")
+        if (
+            status == runstate.COMPLETE
+            or newest.pipeline is None
+            or newest.pipeline.name != "review"
+        ):
+            raise UsageError(
+                f"run {run} is no review that goes on",
+                hint="see which runs there are: git ckpt runs",
+            )
         review.refactor(run_files.of_run(self._store.repository, run).path, task)
 
     def _file(self) -> str:
@@ -267,12 +297,18 @@ class Pipelines:
         return read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
 
     def _definition(self, name: str) -> PipelineDefinition:
-        settings.read(self._store.repository)  # checks the whole file: finds [pipeline.NAME], a likely typo
+        settings.read(
+            self._store.repository
+        )  # checks the whole file: finds [pipeline.NAME], a likely typo
         return file.read(self._file(), name, OPTIONS)
 
-    def _bring_up_to_date(self, run: ActiveRun, definition: PipelineDefinition, how: Resumption, mode: str | None) -> None:
+    def _bring_up_to_date(
+        self, run: ActiveRun, definition: PipelineDefinition, how: Resumption, mode: str | None
+    ) -> None:
         accepts = how.get("accept_changes", False)
-        pipeline, contents = launch.require_same(self._store, run.newest, definition, accept=accepts)
+        pipeline, contents = launch.require_same(
+            self._store, run.newest, definition, accept=accepts
+        )
         launch.take_in(run, contents, accepted=accepts)
         if accepts:
             pipeline = launch.with_copies(run, pipeline, definition)
@@ -285,7 +321,9 @@ class Pipelines:
             pipeline = replace(pipeline, deadline=times.to_text(self._store.clock() + timeout))
         run.change(pipeline)
 
-    def _drive(self, run: ActiveRun, definition: PipelineDefinition, skips: Mapping[str, str]) -> Outcome:
+    def _drive(
+        self, run: ActiveRun, definition: PipelineDefinition, skips: Mapping[str, str]
+    ) -> Outcome:
         try:
             self._observer.started(run.id)
             for remark in run.remarks:
@@ -294,7 +332,12 @@ class Pipelines:
             if redefined is not None:
                 self._observer.warn(redefined)
             clients = self._clients(definition)
-            driver.note(run.store.repository, definition, driver.known_to(run.newest, definition, {}), clients)
+            driver.note(
+                run.store.repository,
+                definition,
+                driver.known_to(run.newest, definition, {}),
+                clients,
+            )
             result = Driver(run, definition, self._observer, skips, clients).drive()
             if result.is_complete:
                 run.finish()
@@ -310,21 +353,32 @@ class Pipelines:
     def _outcome(self, run: ActiveRun, definition: PipelineDefinition, result: Result) -> Outcome:
         if run.unwritten:
             hint = f"git ckpt resume {run.id}"
-            raise CkptError(f"not every checkpoint of run {run.id} could be written: {run.unwritten[-1]}", hint=hint)
+            raise CkptError(
+                f"not every checkpoint of run {run.id} could be written: {run.unwritten[-1]}",
+                hint=hint,
+            )
         if result.is_complete:
             return self._retired(run.id, definition, run.path)
         is_deferred = run.last_attempt is not None and run.last_attempt.ended == attempts.PARTIAL
         return Outcome(run.id, DEFERRED if is_deferred else PAUSED, run.path, result.after)
 
     def _was_complete(self, run: str, definition: PipelineDefinition) -> Outcome:
-        return replace(self._retired(run, definition, summary.summary_of(self._store, run).path), was_complete=True)
+        return replace(
+            self._retired(run, definition, summary.summary_of(self._store, run).path),
+            was_complete=True,
+        )
 
     def _retired(self, run: str, definition: PipelineDefinition, path: str | None) -> Outcome:
         from gitckpt.store.retention import worktree
 
         files = self._store.heads.read(run).worktree
         is_clean = files is not None and not files.dirty  # uncommitted files were not pushed
-        if path is None or definition.worktree != REMOVE_WHEN_PUSHED or not is_clean or not worktree.is_pushed(self._store, run):
+        if (
+            path is None
+            or definition.worktree != REMOVE_WHEN_PUSHED
+            or not is_clean
+            or not worktree.is_pushed(self._store, run)
+        ):
             return Outcome(run, COMPLETE, path)
         stays = worktree.remove_worktree(self._store, run)
         return Outcome(run, COMPLETE, path if stays else None, removed=not stays, stays=stays)
@@ -351,11 +405,15 @@ class Pipelines:
         try:
             run.close()
         except CkptError as error:
-            self._observer.warn(f"the lease of run {run.id} could not be given back: {error.message}")
+            self._observer.warn(
+                f"the lease of run {run.id} could not be given back: {error.message}"
+            )
         for sentence in run.unwritten:
             self._observer.warn(sentence)
         if not run.unwritten:
-            run_files.note(run.store.repository, run.id, [])  # later checkpoints replace the unwritten ones of earlier drivers
+            run_files.note(
+                run.store.repository, run.id, []
+            )  # later checkpoints replace the unwritten ones of earlier drivers
 
 
 def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:

@@ -46,7 +46,9 @@ class Beads:
         issues: list[Any] = said if isinstance(said, list) else []
         found = {}
         for issue in issues:
-            title, bead = (issue.get(key) if isinstance(issue, dict) else None for key in ("title", "id"))
+            title, bead = (
+                issue.get(key) if isinstance(issue, dict) else None for key in ("title", "id")
+            )
             if isinstance(title, str) and isinstance(bead, str) and options.is_issue(bead):
                 found[title.partition(":")[0]] = bead
         return found
@@ -55,7 +57,15 @@ class Beads:
         """Create an issue and return its id. `word` identifies the issue; it has no colon."""
         line = " ".join(title.replace("\0", " ").split())
         short = line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
-        words = [f"{word}: {short}", "--parent", self._parent, "--type", "task", "--labels", self._label]
+        words = [
+            f"{word}: {short}",
+            "--parent",
+            self._parent,
+            "--type",
+            "task",
+            "--labels",
+            self._label,
+        ]
         words.append("--description=" + description.replace("\0", " "))
         said = self._ask(f"create {' '.join(map(shlex.quote, words))}")
         issue = said[0] if isinstance(said, list) and said else said

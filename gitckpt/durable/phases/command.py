@@ -13,7 +13,13 @@ from gitckpt.durable.command.execution import DEADLINE, Ending, Patience
 from gitckpt.durable.pipeline.definition import PhaseDefinition
 from gitckpt.durable.pipeline.launch import Context
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempts import DeadlineReached, Ended, PhaseBlocked, PhaseDeferred, PhaseFailed
+from gitckpt.durable.run.attempts import (
+    DeadlineReached,
+    Ended,
+    PhaseBlocked,
+    PhaseDeferred,
+    PhaseFailed,
+)
 from gitckpt.git.files import premises, regular
 from gitckpt.model import ids, jsonable, times
 from gitckpt.model.errors import CkptError, WorktreeError
@@ -52,7 +58,11 @@ class CommandPhase:
             )
             self._require_success(phase, outcome)
             if phase.must_change and not self._run.has_changed_files(self._context.attempt):
-                raise PhaseFailed(f"phase {phase.name!r} produced no file changes", code=outcome.code, output=outcome.tail)
+                raise PhaseFailed(
+                    f"phase {phase.name!r} produced no file changes",
+                    code=outcome.code,
+                    output=outcome.tail,
+                )
             self._run.state = files.state(outcome)
         finally:
             files.clear()
@@ -62,7 +72,9 @@ class CommandPhase:
         def seconds(length: int | None) -> float | None:
             return None if length is None else length / times.MICRO
 
-        return Patience(seconds(phase.timeout), seconds(phase.idle_timeout), self._run.seconds_left())
+        return Patience(
+            seconds(phase.timeout), seconds(phase.idle_timeout), self._run.seconds_left()
+        )
 
     def _require_success(self, phase: PhaseDefinition, outcome: Ending) -> None:
         if outcome.ended_by == execution.EXIT and outcome.code == 0:
@@ -74,9 +86,15 @@ class CommandPhase:
         if outcome.ended_by != execution.EXIT:
             limit = phase.timeout if outcome.ended_by == execution.TIMEOUT else phase.idle_timeout
             how = "it took" if outcome.ended_by == execution.TIMEOUT else "it printed nothing for"
-            raise PhaseFailed(f"{what} was ended: {how} more than {times.length_text(limit or 0)}", code=code, output=outcome.tail)
+            raise PhaseFailed(
+                f"{what} was ended: {how} more than {times.length_text(limit or 0)}",
+                code=code,
+                output=outcome.tail,
+            )
         ending = {BLOCKED: PhaseBlocked, RETRY_LATER: PhaseDeferred}.get(code, PhaseFailed)
-        verb = {BLOCKED: "is blocked", RETRY_LATER: "asks to be tried again later"}.get(code, "failed")
+        verb = {BLOCKED: "is blocked", RETRY_LATER: "asks to be tried again later"}.get(
+            code, "failed"
+        )
         cause = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise ending(f"{what} {verb}: {cause}{said}", code=code, output=outcome.tail)
 
@@ -94,11 +112,20 @@ class _Exchange:
 
     @property
     def variables(self) -> dict[str, str]:
-        return {"CKPT_STATE": self.state_path, "CKPT_SET": self.set_path, "CKPT_OUTPUT": self.output_path}
+        return {
+            "CKPT_STATE": self.state_path,
+            "CKPT_SET": self.set_path,
+            "CKPT_OUTPUT": self.output_path,
+        }
 
     def prepare(self) -> None:
         run_files.make_directory(self.output_path)
-        self._before = json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        self._before = (
+            json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False).encode(
+                "utf-8", "surrogatepass"
+            )
+            + b"\n"
+        )
         for path, data in ((self.state_path, self._before), (self.set_path, b"")):
             try:
                 if os.path.islink(path):
@@ -120,14 +147,20 @@ class _Exchange:
         except WorktreeError as error:
             raise self._failed(error.message, outcome) from None
         except OSError as error:
-            raise self._failed(f"{error.filename} cannot be read: {error.strerror}", outcome) from None
+            raise self._failed(
+                f"{error.filename} cannot be read: {error.strerror}", outcome
+            ) from None
         if after != self._before:
             try:
                 state = json.loads(after)
             except (ValueError, RecursionError) as error:
-                raise self._failed(f"what it left in CKPT_STATE is not JSON: {error}", outcome) from None
+                raise self._failed(
+                    f"what it left in CKPT_STATE is not JSON: {error}", outcome
+                ) from None
             if not isinstance(state, dict):
-                raise self._failed(f"what it left in CKPT_STATE is {type(state).__name__}, not a map", outcome)
+                raise self._failed(
+                    f"what it left in CKPT_STATE is {type(state).__name__}, not a map", outcome
+                )
         state = dict(state)
         for line in lines:
             found = _SET.fullmatch(line)
@@ -136,9 +169,14 @@ class _Exchange:
             try:
                 state[found[1].strip()] = self._value(found[2], found[3])
             except OSError as error:
-                raise self._failed(f"{line!r:.100} in CKPT_SET: {error.filename} cannot be read: {error.strerror}", outcome) from None
+                raise self._failed(
+                    f"{line!r:.100} in CKPT_SET: {error.filename} cannot be read: {error.strerror}",
+                    outcome,
+                ) from None
             except (ValueError, RecursionError) as error:
-                raise self._failed(f"{line!r:.100} in CKPT_SET is not key:=JSON: {error}", outcome) from None
+                raise self._failed(
+                    f"{line!r:.100} in CKPT_SET is not key:=JSON: {error}", outcome
+                ) from None
         return state
 
     def _value(self, how: str, text: str) -> Any:
@@ -164,13 +202,17 @@ class _Exchange:
             os.rmdir(self.output_path)
 
     def _failed(self, problem: str, outcome: Ending) -> PhaseFailed:
-        return PhaseFailed(f"phase {self._phase.name!r} failed: {problem}", code=outcome.code, output=outcome.tail)
+        return PhaseFailed(
+            f"phase {self._phase.name!r} failed: {problem}", code=outcome.code, output=outcome.tail
+        )
 
 
 # Other commands of a phase: tests, linters, filters and trackers, each with a timeout.
 
 
-def run(context: Context, line: str, seconds: float, *, show: bool = False, name: str = "") -> Ending:
+def run(
+    context: Context, line: str, seconds: float, *, show: bool = False, name: str = ""
+) -> Ending:
     """Run a command in the worktree of a run; `seconds` is its timeout."""
     outcome = execution.run_command(
         line,
@@ -182,7 +224,9 @@ def run(context: Context, line: str, seconds: float, *, show: bool = False, name
         tick=context.look,
     )
     if outcome.ended_by == DEADLINE:
-        raise DeadlineReached(f"{name or line} was ended: the run took longer than it may", output=outcome.tail)
+        raise DeadlineReached(
+            f"{name or line} was ended: the run took longer than it may", output=outcome.tail
+        )
     return outcome
 
 

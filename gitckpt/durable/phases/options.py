@@ -64,7 +64,9 @@ def limit(name: str, text: str, usual: float) -> float:
     """Return a timeout in seconds, as `pause` does; it must not be 0."""
     seconds = pause(name, text, usual)
     if not seconds:
-        raise UsageError(f"{name}: {text!r:.60} is no time at all", hint="write as much as it may take: 30m")
+        raise UsageError(
+            f"{name}: {text!r:.60} is no time at all", hint="write as much as it may take: 30m"
+        )
     return seconds
 
 
@@ -84,7 +86,11 @@ def read_plan(context: Context) -> Ended:
         raise PhaseFailed("the run has no plan", hint="start another run: git ckpt run PLAN.md")
     data = context.content(path, "the plan")
     title = title_of(data.decode("utf-8", "replace"), path)
-    run.state |= {"plan_path": path, "plan_title": title, "plan_hash": hashlib.sha256(data).hexdigest()}
+    run.state |= {
+        "plan_path": path,
+        "plan_title": title,
+        "plan_hash": hashlib.sha256(data).hexdigest(),
+    }
     return Ended(result=title, output=f"{title}\n")
 
 
@@ -107,7 +113,10 @@ def title_of(text: str, path: str) -> str:
     if text.startswith("---\n"):
         head, end, _ = text[4:].partition("\n---")
         if not end and not text[4:].startswith("---"):
-            raise PhaseFailed(f"the front matter of {path} has no end", hint="close it with a line ---, then start another run")
+            raise PhaseFailed(
+                f"the front matter of {path} has no end",
+                hint="close it with a line ---, then start another run",
+            )
         for line in head.split("\n"):
             key, colon, value = line.partition(":")
             if colon and key.strip() == "title" and value.strip():

@@ -59,7 +59,9 @@ class PhaseDefinition:
     max_recoveries: int = attempts.MAX_RECOVERIES  # more crashes within the phase block the run
     group: str | None = None
     needs: tuple[str, ...] = ()  # phases that must come before this one
-    on_resume: str = attempts.KEEP  # files of an unfinished attempt: `keep`, or `reset` to the start
+    on_resume: str = (
+        attempts.KEEP
+    )  # files of an unfinished attempt: `keep`, or `reset` to the start
     must_change: bool = False  # an attempt that changes no file fails
     aliases: tuple[str, ...] = ()
     skip_with: tuple[str, ...] = ()  # skip the phase if any of these inputs is given
@@ -94,13 +96,19 @@ class PipelineDefinition:
         for phase in self.phases:
             if phase.name == text:
                 return phase
-        known = {folded(name): phase for phase in self.phases for name in (phase.name, *phase.aliases)}
+        known = {
+            folded(name): phase for phase in self.phases for name in (phase.name, *phase.aliases)
+        }
         found = known.get(folded(text))
         if found is not None:
             return found
         names = ", ".join(phase.name for phase in self.phases)
         close = closest(folded(text), known)
-        hint = f"did you mean {known[close].name}? Its phases: {names}" if close else f"its phases: {names}"
+        hint = (
+            f"did you mean {known[close].name}? Its phases: {names}"
+            if close
+            else f"its phases: {names}"
+        )
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
 
     def ends_group(self, name: str) -> bool:
@@ -115,7 +123,10 @@ class PipelineDefinition:
 
         Omits the keys in `FREE` and `FREE_IN_PHASES` and those with their default.
         """
-        digest = {key: _hash(value) for key, value in _said(self, PipelineDefinition("", ()), FREE).items()}
+        digest = {
+            key: _hash(value)
+            for key, value in _said(self, PipelineDefinition("", ()), FREE).items()
+        }
         digest["order"] = _hash([phase.name for phase in self.phases])
         for phase in self.phases:
             for key, value in _said(phase, PhaseDefinition(""), FREE_IN_PHASES).items():
@@ -123,14 +134,18 @@ class PipelineDefinition:
         return digest
 
 
-def _said(definition: PipelineDefinition | PhaseDefinition, usual: object, free: Collection[str]) -> dict[str, object]:
+def _said(
+    definition: PipelineDefinition | PhaseDefinition, usual: object, free: Collection[str]
+) -> dict[str, object]:
     said: dict[str, object] = {}
     for key in definition.__match_args__:
         value = getattr(definition, key)
         if key in free or value == getattr(usual, key):
             continue
         value = sorted(value) if key in _UNORDERED else value
-        said["with" if key == "options" else key] = dict(value) if isinstance(value, Mapping) else value
+        said["with" if key == "options" else key] = (
+            dict(value) if isinstance(value, Mapping) else value
+        )
     return said
 
 
@@ -138,7 +153,9 @@ def _hash(value: object) -> str:
     import hashlib
     import json
 
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()[:16]
 
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
@@ -154,7 +171,11 @@ def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
             found.append(f"phase {name!r} is new")
             continue
         keys = dict.fromkeys(key for key in (*new, *old) if key.rpartition(".")[0] == name)
-        found += [f"phase {name!r}: {key.rpartition('.')[2]}" for key in keys if old.get(key) != new.get(key)]
+        found += [
+            f"phase {name!r}: {key.rpartition('.')[2]}"
+            for key in keys
+            if old.get(key) != new.get(key)
+        ]
     return found + [f"phase {name!r} is gone" for name in before if name not in after]
 
 

@@ -16,26 +16,46 @@ from gitckpt.store.config.settings import FILE, PIPELINES
 
 # Parsing. All mistakes are reported before any definition is returned.
 
-_PIPELINE_KEYS = (*(name for name in PipelineDefinition.__match_args__ if name not in ("name", "phases", "source")), "phases")
-_PHASE_KEYS = tuple("with" if name == "options" else name for name in PhaseDefinition.__match_args__)
+_PIPELINE_KEYS = (
+    *(
+        name
+        for name in PipelineDefinition.__match_args__
+        if name not in ("name", "phases", "source")
+    ),
+    "phases",
+)
+_PHASE_KEYS = tuple(
+    "with" if name == "options" else name for name in PhaseDefinition.__match_args__
+)
 _RETRIES_KEYS = Retries.__match_args__
 _USUAL, _USUAL_PHASE, _USUAL_RETRIES = PipelineDefinition("", ()), PhaseDefinition(""), Retries()
 
 
-def parse(text: str, path: str, known_steps: Mapping[str, Collection[str]], *, source: str | None = None) -> dict[str, PipelineDefinition]:
+def parse(
+    text: str, path: str, known_steps: Mapping[str, Collection[str]], *, source: str | None = None
+) -> dict[str, PipelineDefinition]:
     """Return the pipelines in a text by name, in order; raise ConfigError for any mistake.
 
     `known_steps` are the steps that `use` may name, with their options.
     """
-    return ConfigFile(text, path).each(PIPELINES, "pipeline", lambda name, table: _pipeline(name, table, known_steps, source or path))
+    return ConfigFile(text, path).each(
+        PIPELINES,
+        "pipeline",
+        lambda name, table: _pipeline(name, table, known_steps, source or path),
+    )
 
 
-def _pipeline(name: str, table: Table, known_steps: Mapping[str, Collection[str]], source: str) -> PipelineDefinition:
+def _pipeline(
+    name: str, table: Table, known_steps: Mapping[str, Collection[str]], source: str
+) -> PipelineDefinition:
     table.only(_PIPELINE_KEYS)
     inputs = table.inputs("inputs")
     phases = [(each, _phase(each, known_steps, inputs)) for each in table.tables("phases", "phase")]
     if table.values.get("phases", []) == []:
-        table.complain(f"{table.label} has no phases", hint=f"add [[pipelines.{name}.phases]] with name and run")
+        table.complain(
+            f"{table.label} has no phases",
+            hint=f"add [[pipelines.{name}.phases]] with name and run",
+        )
     _names_differ(phases)
     return PipelineDefinition(
         name=name,
@@ -61,7 +81,9 @@ def _autonomy(table: Table) -> str:
         return _USUAL.autonomy
 
 
-def _phase(table: Table, known_steps: Mapping[str, Collection[str]], inputs: Collection[str]) -> PhaseDefinition:
+def _phase(
+    table: Table, known_steps: Mapping[str, Collection[str]], inputs: Collection[str]
+) -> PhaseDefinition:
     table.only(_PHASE_KEYS)
     run, use = _command(table, known_steps)
     return PhaseDefinition(
@@ -84,7 +106,9 @@ def _phase(table: Table, known_steps: Mapping[str, Collection[str]], inputs: Col
     )
 
 
-def _command(table: Table, known_steps: Mapping[str, Collection[str]]) -> tuple[str | None, str | None]:
+def _command(
+    table: Table, known_steps: Mapping[str, Collection[str]]
+) -> tuple[str | None, str | None]:
     if "run" in table.values and "use" in table.values:
         table.complain(f"{table.label} has both run and use", "use", hint="keep one of them")
     elif "run" not in table.values and "use" not in table.values:
@@ -92,16 +116,32 @@ def _command(table: Table, known_steps: Mapping[str, Collection[str]]) -> tuple[
     run, use = table.text("run"), table.text("use")
     if use is not None and use not in known_steps:
         close = closest(use, known_steps)
-        hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(sorted(known_steps))}" if known_steps else None
-        table.complain(f"use in {table.label} names {use!r}, which is no step that gitckpt knows", "use", hint=hint)
+        hint = (
+            f"did you mean {close!r}?"
+            if close
+            else f"there are: {', '.join(sorted(known_steps))}"
+            if known_steps
+            else None
+        )
+        table.complain(
+            f"use in {table.label} names {use!r}, which is no step that gitckpt knows",
+            "use",
+            hint=hint,
+        )
     return run, use
 
 
-def _options(table: Table, use: str | None, known_steps: Mapping[str, Collection[str]]) -> dict[str, str]:
+def _options(
+    table: Table, use: str | None, known_steps: Mapping[str, Collection[str]]
+) -> dict[str, str]:
     if "with" not in table.values:
         return {}
     if use is None:
-        table.complain(f"{table.label} has with, but no use", "with", hint="only what gitckpt does itself has options")
+        table.complain(
+            f"{table.label} has with, but no use",
+            "with",
+            hint="only what gitckpt does itself has options",
+        )
         return {}
     inner = table.inner("with", f"with of {table.label}")
     if inner is not None and use in known_steps:
@@ -138,8 +178,16 @@ def _names_differ(phases: list[tuple[Table, PhaseDefinition]]) -> None:
         if folded(name) in taken:
             other, where, place = taken[folded(name)]
             line = where.line(*place)
-            same = f"is that of line {line}" if other == name else f"cannot be told from {other!r} in line {line}"
-            table.complain(f"{what} {name!r} {same}", *path, hint="names differ by more than case, hyphens and underscores")
+            same = (
+                f"is that of line {line}"
+                if other == name
+                else f"cannot be told from {other!r} in line {line}"
+            )
+            table.complain(
+                f"{what} {name!r} {same}",
+                *path,
+                hint="names differ by more than case, hyphens and underscores",
+            )
             return
         taken[folded(name)] = (name, table, path)
 
@@ -151,7 +199,9 @@ def _names_differ(phases: list[tuple[Table, PhaseDefinition]]) -> None:
             take(table, alias, "the alias", "aliases", i)
 
 
-def _in_order(label: str, phases: list[tuple[Table, PhaseDefinition]]) -> tuple[PhaseDefinition, ...]:
+def _in_order(
+    label: str, phases: list[tuple[Table, PhaseDefinition]]
+) -> tuple[PhaseDefinition, ...]:
     # Keeps the order of the file, but moves each phase behind those it needs.
     names = [definition.name for _, definition in phases]
     for table, definition in phases:
@@ -180,7 +230,9 @@ def _complain_of_cycle(waiting: list[tuple[Table, PhaseDefinition]]) -> list[str
     cycle = walked[walked.index(name) :]
     first = min(range(len(cycle)), key=lambda i: by_name[cycle[i]][0].line())
     cycle = cycle[first:] + cycle[:first]
-    by_name[cycle[0]][0].complain(f"phases need each other in a circle: {' → '.join([*cycle, cycle[0]])}", "needs")
+    by_name[cycle[0]][0].complain(
+        f"phases need each other in a circle: {' → '.join([*cycle, cycle[0]])}", "needs"
+    )
     return cycle
 
 
@@ -203,14 +255,22 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
         return found[name]
     if name in PRESETS:
         return preset(name, known_steps)
-    kinds = dict.fromkeys(found, "") | {other: " (preset)" for other in PRESETS if other not in found}
+    kinds = dict.fromkeys(found, "") | {
+        other: " (preset)" for other in PRESETS if other not in found
+    }
     close = closest(name, kinds)
     known = ", ".join(other + kind for other, kind in kinds.items())
-    hint = f"did you mean {close}? There are: {known}" if close else f"there are: {known}; others go into {os.path.basename(path)}"
+    hint = (
+        f"did you mean {close}? There are: {known}"
+        if close
+        else f"there are: {known}; others go into {os.path.basename(path)}"
+    )
     raise NotFoundError(f"no pipeline goes by {name!r}", hint=hint)
 
 
-def read_of_run(path: str, name: str, known_steps: Mapping[str, Collection[str]], run: str) -> PipelineDefinition:
+def read_of_run(
+    path: str, name: str, known_steps: Mapping[str, Collection[str]], run: str
+) -> PipelineDefinition:
     """Return the pipeline of a run; if it is gone, the hint names the ways out."""
     try:
         return read(path, name, known_steps)

@@ -62,7 +62,11 @@ class Context:
         pipeline = self.run.pipeline
         found = {**self.definition.inputs, **pipeline.inputs}
         for name in self.definition.files:
-            found[name] = os.path.join(self.run.files.path, run_files.INPUT, name) if name in pipeline.contents else ""
+            found[name] = (
+                os.path.join(self.run.files.path, run_files.INPUT, name)
+                if name in pipeline.contents
+                else ""
+            )
         return found
 
     def content(self, path: str, what: str) -> bytes:
@@ -71,7 +75,11 @@ class Context:
         Raises PhaseFailed, which names the file `what`, if it is missing or cannot be read.
         """
         run = self.run
-        names = [name for name in self.definition.files if run.pipeline.inputs.get(name) == path and name in run.pipeline.contents]
+        names = [
+            name
+            for name in self.definition.files
+            if run.pipeline.inputs.get(name) == path and name in run.pipeline.contents
+        ]
         copies = [os.path.join(run.files.path, run_files.INPUT, name) for name in names]
         for place in (*copies, os.path.join(run.path, path)):
             is_copy = place in copies or os.path.isabs(path)
@@ -81,7 +89,9 @@ class Context:
                 continue
             except OSError as error:
                 hint = f"make it a file that can be read, then: git ckpt resume {run.id}"
-                raise PhaseFailed(f"{what} cannot be read: {place}: {error.strerror}", hint=hint) from None
+                raise PhaseFailed(
+                    f"{what} cannot be read: {place}: {error.strerror}", hint=hint
+                ) from None
         hint = f"put it there, then: git ckpt resume {run.id} --accept-changes"
         raise PhaseFailed(f"{what} is not there: {path}", hint=hint)
 
@@ -93,16 +103,25 @@ class Context:
         """
         given = {**self.definition.inputs, **self.run.pipeline.inputs}
         # An empty input does not hide a result of an earlier phase.
-        known = {**given, **plain(self.run.state), **{key: value for key, value in given.items() if value}}
+        known = {
+            **given,
+            **plain(self.run.state),
+            **{key: value for key, value in given.items() if value},
+        }
         try:
             return filled(self.phase.options.get(name, ""), known)
         except KeyError as error:
             place = f"{{{error.args[0]}}}"
-            raise PhaseFailed(f"{name} of phase {self.phase.name!r} names {place}, and there is no such input or state") from None
+            raise PhaseFailed(
+                f"{name} of phase {self.phase.name!r} names {place}, and there is no such input or state"
+            ) from None
 
     def client(self, role: str) -> Client:
         """Return the agent that an option names; raise UsageError if it is empty or invalid."""
-        from gitckpt.durable.agent.clients import client_of, redefinition  # most phases are commands
+        from gitckpt.durable.agent.clients import (
+            client_of,
+            redefinition,
+        )  # most phases are commands
 
         wanted = self.option(role)
         redefined = redefinition(wanted, self.agents)
@@ -114,10 +133,18 @@ class Context:
         run = self.run
         revisions = run.state.get("revisions")
         revision = revisions.get(self.phase.name) if isinstance(revisions, dict) else None
-        env = {name: value for name, value in os.environ.items() if name not in LOCAL_VARIABLES and not name.startswith("CKPT_")}
+        env = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in LOCAL_VARIABLES and not name.startswith("CKPT_")
+        }
         env |= {**self.definition.env, **self.phase.env}
         env |= {f"CKPT_STATE_{key.upper()}": value for key, value in plain(run.state).items()}
-        env |= {f"CKPT_INPUT_{name.upper()}": value for name, value in self.inputs().items() if len(value) <= _LONGEST_INPUT}
+        env |= {
+            f"CKPT_INPUT_{name.upper()}": value
+            for name, value in self.inputs().items()
+            if len(value) <= _LONGEST_INPUT
+        }
         return env | {
             leases.RUN_VARIABLE: run.id,
             leases.FENCE_VARIABLE: str(run.hold.lease.token),
@@ -139,7 +166,13 @@ def plain(state: Mapping[str, Any]) -> dict[str, str]:
     found = {}
     for key, value in state.items():
         text = str(value) if type(value) in (str, int, float) else ""
-        if text and key.isascii() and key.replace("_", "a").isalnum() and len(text) <= _LONGEST and "\0" not in text:
+        if (
+            text
+            and key.isascii()
+            and key.replace("_", "a").isalnum()
+            and len(text) <= _LONGEST
+            and "\0" not in text
+        ):
             found[key] = text
     return found
 
@@ -149,7 +182,9 @@ def filled(text: str, known: Mapping[str, str]) -> str:
 
     Raises KeyError for an unknown name.
     """
-    return _PLACE.sub(lambda found: found[0][0] if found[1] is None else known[found[1]], text).strip()
+    return _PLACE.sub(
+        lambda found: found[0][0] if found[1] is None else known[found[1]], text
+    ).strip()
 
 
 # Inputs, start and comparison.
@@ -178,7 +213,9 @@ class Given:
                 warn(f"{what}; if it is none: git ckpt allow --secret {digest}")
 
 
-def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mapping[str, str]) -> Given:
+def read_inputs(
+    store: Checkpoints, definition: PipelineDefinition, said: Mapping[str, str]
+) -> Given:
     """Return the inputs of a new run; files in `said` are relative to the current directory.
 
     Secrets in texts are masked from the start, so that all phases get the same text. Phases find
@@ -191,7 +228,9 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mappin
     for name in definition.files:
         if not inputs[name]:
             continue
-        path = os.path.abspath(inputs[name]) if name in said else os.path.join(top or "", inputs[name])
+        path = (
+            os.path.abspath(inputs[name]) if name in said else os.path.join(top or "", inputs[name])
+        )
         contents[name] = _content(path, name, top)
         inputs[name] = _relative(path, top)
     return Given(inputs, contents)
@@ -208,13 +247,22 @@ def require_copies(run: ActiveRun, definition: PipelineDefinition) -> None:
     """Raise `Changed` if the run's copies of input files differ from its start."""
     copies = _copies(run, run.pipeline, definition)
     # The copies come from a snapshot, which may have been fetched.
-    wrong = [name for name, digest in Given({}, copies).digests.items() if digest != run.pipeline.contents[name]]
+    wrong = [
+        name
+        for name, digest in Given({}, copies).digests.items()
+        if digest != run.pipeline.contents[name]
+    ]
     if not wrong:
         return
-    paths = [run.pipeline.inputs.get(name, name) for name in wrong if secrets.has_masks(copies[name])]
+    paths = [
+        run.pipeline.inputs.get(name, name) for name in wrong if secrets.has_masks(copies[name])
+    ]
     if not paths:
         raise Changed(run.id, [f"the run's copy of the input {name}" for name in wrong])
-    what = [f"the run's copy of the input {name}{_MASKED if secrets.has_masks(copies[name]) else ''}" for name in wrong]
+    what = [
+        f"the run's copy of the input {name}{_MASKED if secrets.has_masks(copies[name]) else ''}"
+        for name in wrong
+    ]
     hint = f"put {first_of(paths)} back as it was; or go on with what is masked: git ckpt resume {run.id} --accept-changes"
     raise Changed(run.id, what, hint=hint)
 
@@ -255,7 +303,9 @@ def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given
         changed = [f"its pipeline is {before.name or 'none'}, not {definition.name}"]
     else:
         changed = pipeline.changes(before.definition, definition.digest())
-        changed += attempts.differing_inputs({**before.inputs, **before.contents}, {**given.inputs, **given.digests}, "input")
+        changed += attempts.differing_inputs(
+            {**before.inputs, **before.contents}, {**given.inputs, **given.digests}, "input"
+        )
     if changed:
         hint = f"start another run: another key; go on with this one: git ckpt resume {newest.run}"
         raise Changed(str(newest.run), changed, hint=hint)
@@ -288,11 +338,19 @@ def require_same(
             continue
         contents[name] = _content(there, name, *tops)
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
-    changed += attempts.differing_inputs({name: before.contents[name] for name in digests if name in before.contents}, digests, "input")
+    changed += attempts.differing_inputs(
+        {name: before.contents[name] for name in digests if name in before.contents},
+        digests,
+        "input",
+    )
     if changed and not accept:
         raise Changed(str(newest.run), changed)
     if not changed and not accept:
-        return before, {name: data for name, data in contents.items() if digests[name] == before.contents.get(name)}
+        return before, {
+            name: data
+            for name, data in contents.items()
+            if digests[name] == before.contents.get(name)
+        }
     now = replace(
         before,
         phases=tuple(phase.name for phase in definition.phases),
@@ -314,24 +372,33 @@ def _left_out(store: Checkpoints, path: str) -> str | None:
     return limits.reason_to_leave(repository, store.rules.limits(), path)
 
 
-def changed_inputs(newest: Pipeline, definition: PipelineDefinition, said: Mapping[str, str]) -> Pipeline:
+def changed_inputs(
+    newest: Pipeline, definition: PipelineDefinition, said: Mapping[str, str]
+) -> Pipeline:
     """Return the pipeline record with changed inputs, which cannot be files."""
     _require_inputs(definition, said)
     for name in said:
         if name in definition.files:
             hint = "change the file itself, then go on with it: --accept-changes"
-            raise UsageError(f"the input {name} is a file, whose content belongs to the run", hint=hint)
+            raise UsageError(
+                f"the input {name} is a file, whose content belongs to the run", hint=hint
+            )
     return replace(newest, inputs={**newest.inputs, **_masked(definition, said)})
 
 
 def _masked(definition: PipelineDefinition, said: Mapping[str, str]) -> dict[str, str]:
     # Paths are not masked.
-    return {name: value if name in definition.files else secrets.masked(value) for name, value in said.items()}
+    return {
+        name: value if name in definition.files else secrets.masked(value)
+        for name, value in said.items()
+    }
 
 
 def with_copies(run: ActiveRun, now: Pipeline, definition: PipelineDefinition) -> Pipeline:
     """Return the pipeline record with the digests of the run's present copies."""
-    return replace(now, contents={**now.contents, **Given({}, _copies(run, now, definition)).digests})
+    return replace(
+        now, contents={**now.contents, **Given({}, _copies(run, now, definition)).digests}
+    )
 
 
 def take_in(run: ActiveRun, contents: Mapping[str, bytes], *, accepted: bool) -> None:
@@ -342,26 +409,38 @@ def take_in(run: ActiveRun, contents: Mapping[str, bytes], *, accepted: bool) ->
     there = {} if accepted else run.files.inputs()
     repository = run.store.repository
     run.files.keep(
-        {name: data for name, data in contents.items() if accepted or there.get(name) == secrets.masked_copies(repository, data)}
+        {
+            name: data
+            for name, data in contents.items()
+            if accepted or there.get(name) == secrets.masked_copies(repository, data)
+        }
     )
 
 
 def _copies(run: ActiveRun, pipeline: Pipeline, definition: PipelineDefinition) -> dict[str, bytes]:
     names = [name for name in definition.files if name in pipeline.contents]
-    return {name: _content(os.path.join(run.files.path, run_files.INPUT, name), name) for name in names}
+    return {
+        name: _content(os.path.join(run.files.path, run_files.INPUT, name), name) for name in names
+    }
 
 
 def require_wishes(said: Mapping[str, object], known: Collection[str]) -> None:
     """Raise UsageError for unknown or mistyped arguments of a run."""
     unknown = sorted(set(said) - set(known))
     if unknown:
-        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"how a run may be driven: {', '.join(sorted(known))}")
+        raise UsageError(
+            f"there is no argument {unknown[0]!r}",
+            hint=f"how a run may be driven: {', '.join(sorted(known))}",
+        )
     require_text("holder", said.get("holder", ""))
     for name in ("autonomy", "phase"):
         require_text(name, said.get(name), may_be_none=True)
     require_number("timeout", said.get("timeout"), may_be_none=True)
     if said.get("timeout") == 0:
-        raise UsageError("timeout: 0 is no time at all", hint="write as much as it may take, such as 30m, or leave it out")
+        raise UsageError(
+            "timeout: 0 is no time at all",
+            hint="write as much as it may take, such as 30m, or leave it out",
+        )
     require("rewind", said.get("rewind"), (Checkpoint, NoneType), "a Checkpoint")
     require("inputs", said.get("inputs", {}), Mapping, "a map of names to values")
 
@@ -371,7 +450,9 @@ def _require_inputs(definition: PipelineDefinition, said: Mapping[str, str]) -> 
         require_text(f"inputs[{name!r}]", text)
         if name not in definition.inputs:
             known = ", ".join(definition.inputs) or "none"
-            raise UsageError(f"the pipeline {definition.name} has no input {name!r}", hint=f"its inputs: {known}")
+            raise UsageError(
+                f"the pipeline {definition.name} has no input {name!r}", hint=f"its inputs: {known}"
+            )
 
 
 def _content(path: str, name: str, *tops: str | None) -> bytes:
@@ -380,7 +461,10 @@ def _content(path: str, name: str, *tops: str | None) -> bytes:
     try:
         return regular.content(path) if around is None else regular.content_below(around, path)
     except OSError as error:
-        raise UsageError(f"cannot read {path}, the input {name}: {error.strerror}", hint="name a file that can be read") from None
+        raise UsageError(
+            f"cannot read {path}, the input {name}: {error.strerror}",
+            hint="name a file that can be read",
+        ) from None
 
 
 def _relative(path: str, top: str | None) -> str:

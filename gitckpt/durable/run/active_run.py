@@ -8,7 +8,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from gitckpt.durable.run import attempts
-from gitckpt.durable.run.attempts import USUAL, Attendant, Conduct, Ended, Performer, Session, heartbeat, require_call
+from gitckpt.durable.run.attempts import (
+    USUAL,
+    Attendant,
+    Conduct,
+    Ended,
+    Performer,
+    Session,
+    heartbeat,
+    require_call,
+)
 from gitckpt.durable.run.opener import Opening, find_or_begin, reopen
 from gitckpt.durable.run.rewind import require_way
 from gitckpt.model.arguments import must_not_be_async, require_text
@@ -71,7 +80,12 @@ class ActiveRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             if kind is None and not self._pauses:
                 self.finish()
@@ -165,21 +179,37 @@ class ActiveRun:
         `inputs` are digests. With `followed`, another phase begins at once: a success is recorded
         together with its start, or by `flush`.
         """
-        return self._performer.perform(name, action, inputs=inputs, conduct=conduct, followed=followed)
+        return self._performer.perform(
+            name, action, inputs=inputs, conduct=conduct, followed=followed
+        )
 
     def flush(self) -> None:
         self._writer.flush()
 
     def milestone(
-        self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None
+        self,
+        *,
+        trigger: str = PHASE,
+        message: str | None = None,
+        progress: Progress | None = None,
+        errors: Sequence[str] | None = None,
     ) -> None:
-        self._performer.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
+        self._performer.milestone(
+            trigger=trigger, message=message, progress=progress, errors=errors
+        )
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         attempts.require_name(name)
-        attempt = Attempt(name, self._session.attempts.attempts_at(name) + 1, ended="skipped", result=attempts.to_json(result))
+        attempt = Attempt(
+            name,
+            self._session.attempts.attempts_at(name) + 1,
+            ended="skipped",
+            result=attempts.to_json(result),
+        )
         self._session.last_attempt = attempt
-        self._writer.write(f"{name}-skipped", self.state, trigger=PHASE, attempt=attempt, message=message)
+        self._writer.write(
+            f"{name}-skipped", self.state, trigger=PHASE, attempt=attempt, message=message
+        )
 
     def redo(self, name: str, forget: Iterable[str] = ()) -> None:
         """See `Run.redo`; `forget` names keys of the state to remove."""
@@ -201,7 +231,15 @@ class ActiveRun:
         pipeline = replace(self.pipeline, completed=dict(self.completed))
         attempt = self.last_attempt or Attempt("rewind", ended=attempts.COMPLETE)
         message = message_of(f"phase {meant!r} is to be done again")
-        self._writer.write(REWOUND, self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, message=message)
+        self._writer.write(
+            REWOUND,
+            self.state,
+            capture=True,
+            trigger=PHASE,
+            pipeline=pipeline,
+            attempt=attempt,
+            message=message,
+        )
 
     def revise(self, name: str, revision: str, forget: Iterable[str] = ()) -> None:
         """Redo a phase with a text added to `revisions` in the state."""
@@ -229,7 +267,9 @@ class ActiveRun:
             raise UsageError(f"checkpoint {checkpoint.id} is {whose}, not of {self.id}", hint=hint)
         self._writer.remove_locks()
         require_way(self.store, checkpoint)
-        self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=before_rewind(checkpoint.id))
+        self._writer.write(
+            REWINDING, self.state, capture=True, trigger=PHASE, message=before_rewind(checkpoint.id)
+        )
         if self.unwritten:  # the newer files are not safe yet, so do not touch them
             why = self.unwritten[-1]
             self._writer.withdraw()
@@ -239,10 +279,22 @@ class ActiveRun:
             )
         self._writer.go_back(checkpoint)
         self.state = dict(checkpoint.state)
-        pipeline = replace(self.pipeline, completed=checkpoint.pipeline.completed if checkpoint.pipeline else {})
-        last = self._session.last_attempt = checkpoint.attempt if checkpoint.attempt and checkpoint.attempt.ended else None
+        pipeline = replace(
+            self.pipeline, completed=checkpoint.pipeline.completed if checkpoint.pipeline else {}
+        )
+        last = self._session.last_attempt = (
+            checkpoint.attempt if checkpoint.attempt and checkpoint.attempt.ended else None
+        )
         attempt = last or Attempt("rewind", ended=attempts.COMPLETE)
-        self._writer.write(REWOUND, self.state, capture=True, trigger=PHASE, pipeline=pipeline, attempt=attempt, rewound_to=checkpoint.id)
+        self._writer.write(
+            REWOUND,
+            self.state,
+            capture=True,
+            trigger=PHASE,
+            pipeline=pipeline,
+            attempt=attempt,
+            rewound_to=checkpoint.id,
+        )
 
     def change(self, pipeline: Pipeline) -> None:
         """Set the pipeline for the next checkpoints."""

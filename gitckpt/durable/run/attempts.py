@@ -19,7 +19,17 @@ from gitckpt.durable.run.writer import Writer, append_log
 from gitckpt.git.repository import Repository
 from gitckpt.model import phase as phase_labels
 from gitckpt.model import times
-from gitckpt.model.arguments import closest, folded, instances, mapping, refused, require, require_callable, require_number, shell_word
+from gitckpt.model.arguments import (
+    closest,
+    folded,
+    instances,
+    mapping,
+    refused,
+    require,
+    require_callable,
+    require_number,
+    shell_word,
+)
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
 from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
@@ -53,7 +63,13 @@ class PhaseFailed(CkptError):
     status = "failed"
 
     def __init__(
-        self, message: str, *, errors: tuple[str, ...] = (), code: int | None = None, output: str | None = None, hint: str | None = None
+        self,
+        message: str,
+        *,
+        errors: tuple[str, ...] = (),
+        code: int | None = None,
+        output: str | None = None,
+        hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.errors = errors or (message,)
@@ -93,7 +109,13 @@ class DeadlineReached(PhaseFailed):
 class Changed(UsageError):
     """The inputs or the definition of a run differ from those at its start; see `what`."""
 
-    def __init__(self, run: str, what: list[str], *, hint: str = "put it back, or go on with what is there now: --accept-changes") -> None:
+    def __init__(
+        self,
+        run: str,
+        what: list[str],
+        *,
+        hint: str = "put it back, or go on with what is there now: --accept-changes",
+    ) -> None:
         super().__init__(f"run {run} was started with something else: {'; '.join(what)}", hint=hint)
         self.what = what
 
@@ -112,8 +134,12 @@ class Session:
         self.hold = opening.hold
         self.files = opening.files
         made_at = time.time() if opening.made else None
-        self.attempts = Attempts(opening.store, opening.run, is_new=(opening.newest.sequence or 0) <= 1)
-        self.writer = Writer(opening.store, opening.run, opening.hold, opening.files, opening.newest, made_at=made_at)
+        self.attempts = Attempts(
+            opening.store, opening.run, is_new=(opening.newest.sequence or 0) <= 1
+        )
+        self.writer = Writer(
+            opening.store, opening.run, opening.hold, opening.files, opening.newest, made_at=made_at
+        )
         self.state: dict[str, Any] = dict(opening.newest.state)  # a phase may change it
         self.last_attempt: Attempt | None = opening.newest.attempt
 
@@ -121,10 +147,15 @@ class Session:
         """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop."""
         self.hold.check()
         if self.hold.lease.cancelled:
-            raise Cancelled(f"run {self.run} was cancelled", hint=f"to go on with it: git ckpt resume {self.run}")
+            raise Cancelled(
+                f"run {self.run} was cancelled",
+                hint=f"to go on with it: git ckpt resume {self.run}",
+            )
         left = self.seconds_left()
         if left is not None and left <= 0:
-            raise DeadlineReached(f"run {self.run} took longer than it may, until {self.writer.pipeline.deadline}")
+            raise DeadlineReached(
+                f"run {self.run} took longer than it may, until {self.writer.pipeline.deadline}"
+            )
 
     def wait(self, seconds: float) -> None:
         require("seconds", seconds, (int, float), "a number of seconds")
@@ -139,7 +170,11 @@ class Session:
 
     def seconds_left(self) -> float | None:
         deadline = self.writer.pipeline.deadline
-        return None if deadline is None else (times.from_text(deadline) - self.store.clock()) / times.MICRO
+        return (
+            None
+            if deadline is None
+            else (times.from_text(deadline) - self.store.clock()) / times.MICRO
+        )
 
 
 # Background threads: lease renewal and autosave.
@@ -162,7 +197,12 @@ class Attendant:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -189,7 +229,9 @@ def heartbeat(hold: Hold, repository: Repository, interval: float) -> Attendant:
         except LeaseLost:
             return False
         except CkptError as error:
-            append_log(repository, f"the lease of {hold.lease.run} was not renewed: {error.message}")
+            append_log(
+                repository, f"the lease of {hold.lease.run} was not renewed: {error.message}"
+            )
         return True
 
     return Attendant(interval, beat)
@@ -198,7 +240,17 @@ def heartbeat(hold: Hold, repository: Repository, interval: float) -> Attendant:
 class Autosaver:
     """Saves the files during a phase: after each commit, and at intervals if changed."""
 
-    def __init__(self, store: Checkpoints, phase: str, run: str, saved: Content, *, guard: Guard, beside: RunFiles, limits: Limits) -> None:
+    def __init__(
+        self,
+        store: Checkpoints,
+        phase: str,
+        run: str,
+        saved: Content,
+        *,
+        guard: Guard,
+        beside: RunFiles,
+        limits: Limits,
+    ) -> None:
         self._driver = store
         self._repository = store.repository
         self._phase = phase
@@ -229,7 +281,10 @@ class Autosaver:
                 return False
             except CkptError as error:
                 self.failures.append(error.message)
-                append_log(self._repository, f"the files of {self._run} were not saved in between: {error.message}")
+                append_log(
+                    self._repository,
+                    f"the files of {self._run} were not saved in between: {error.message}",
+                )
             return True
 
         return Attendant(step, look)
@@ -251,7 +306,9 @@ class Autosaver:
         # The driver's store belongs to the driver's thread.
         if self._store is None:
             here = self._repository
-            self._store = self._driver.seen_from(Repository(here.git_dir, here.worktree, here.object_format), "plumbing")
+            self._store = self._driver.seen_from(
+                Repository(here.git_dir, here.worktree, here.object_format), "plumbing"
+            )
         return self._store
 
     def _save(self, store: Checkpoints) -> None:
@@ -263,10 +320,18 @@ class Autosaver:
         files = store.capture(self._limits, self._beside)
         if files.degraded and not self._is_told:
             self._is_told = True
-            store.announce(f"files of {self._run} are not saved in between: {files.degraded}; {MORE_TIME}")
+            store.announce(
+                f"files of {self._run} are not saved in between: {files.degraded}; {MORE_TIME}"
+            )
         if (commit, files.tree) == self._saved and not files.degraded:
             return
-        made = store.record(f"{self._phase}-progress", worktree=files, run=self._run, trigger=PHASE, guard=self._guard)
+        made = store.record(
+            f"{self._phase}-progress",
+            worktree=files,
+            run=self._run,
+            trigger=PHASE,
+            guard=self._guard,
+        )
         failure = assurance.failure(store.repository, store.objects, made, store.announce)
         if failure is not None:
             store.remove([made.id])
@@ -294,7 +359,9 @@ class NextAttempt:
     is_first: bool  # of the phase
 
 
-def after(last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number: int = 0) -> NextAttempt:
+def after(
+    last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number: int = 0
+) -> NextAttempt:
     """Return the next attempt at a phase, after the last attempt of the run at any phase.
 
     A crash uses up a recovery, not a retry. After a final failure, a block or a deferral all
@@ -309,9 +376,17 @@ def after(last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number
         return NextAttempt(Attempt(phase, number + 1, inputs=inputs), crashed=False, is_first=True)
     fresh = Attempt(phase, last.number + 1, began=last.began, inputs=inputs)
     if last.ended is None:
-        return NextAttempt(replace(fresh, failures=last.failures, recoveries=last.recoveries + 1), crashed=True, is_first=False)
+        return NextAttempt(
+            replace(fresh, failures=last.failures, recoveries=last.recoveries + 1),
+            crashed=True,
+            is_first=False,
+        )
     if last.ended == FAILED and last.retry_at is not None:
-        return NextAttempt(replace(fresh, failures=last.failures, recoveries=last.recoveries), crashed=False, is_first=False)
+        return NextAttempt(
+            replace(fresh, failures=last.failures, recoveries=last.recoveries),
+            crashed=False,
+            is_first=False,
+        )
     return NextAttempt(fresh, crashed=False, is_first=False)
 
 
@@ -324,7 +399,10 @@ def require_name(name: str) -> None:
         or phase_labels.split(name)[1] in phase_labels.STATUSES
         or name in phase_labels.NOT_PHASES
     ):
-        raise UsageError(f"{name!r} cannot be the name of a phase", hint="choose another name, that does not end in a status")
+        raise UsageError(
+            f"{name!r} cannot be the name of a phase",
+            hint="choose another name, that does not end in a status",
+        )
 
 
 def meant(text: str, names: Sequence[str], run: str) -> str:
@@ -334,12 +412,18 @@ def meant(text: str, names: Sequence[str], run: str) -> str:
         return text if text in names else known[folded(text)]
     close = closest(folded(text), known)
     hint = f"its phases: {', '.join(names)}" if names else "it has none yet; leave out --from"
-    raise UsageError(f"run {run} has no phase {text!r}", hint=f"did you mean {known[close]}? I{hint[1:]}" if close else hint)
+    raise UsageError(
+        f"run {run} has no phase {text!r}",
+        hint=f"did you mean {known[close]}? I{hint[1:]}" if close else hint,
+    )
 
 
 def digests(values: Mapping[str, Any]) -> dict[str, str]:
     """Return a digest of each JSON value; raise StateError for other values."""
-    return {name: hashlib.sha256(to_json(value, f"/{name}").encode()).hexdigest()[:16] for name, value in values.items()}
+    return {
+        name: hashlib.sha256(to_json(value, f"/{name}").encode()).hexdigest()[:16]
+        for name, value in values.items()
+    }
 
 
 def to_json(value: Any, path: str = "") -> str:
@@ -354,7 +438,9 @@ def to_json(value: Any, path: str = "") -> str:
     try:
         return json.dumps(value, sort_keys=path != "")
     except ValueError as error:
-        raise StateError(path, f"an integer is too long to be read again: {error}", hint="return it as a string") from None
+        raise StateError(
+            path, f"an integer is too long to be read again: {error}", hint="return it as a string"
+        ) from None
 
 
 def _require_json(value: Any, path: str) -> None:
@@ -367,7 +453,10 @@ def _require_json(value: Any, path: str) -> None:
         for number, inner in enumerate(value):
             _require_json(inner, f"{path}/{number}")
     elif value is not None and type(value) not in (str, int, float, bool):
-        raise StateError(path, f"{type(value).__name__} is no JSON value, and would not come back as it is: {value!r:.60}")
+        raise StateError(
+            path,
+            f"{type(value).__name__} is no JSON value, and would not come back as it is: {value!r:.60}",
+        )
 
 
 def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) -> list[str]:
@@ -414,7 +503,10 @@ class Retries:
         for name in ("attempts", "delay", "max_delay"):
             require_number(name, getattr(self, name))
         # Check now, as in `Conduct`: a later error would hide the failure of the phase.
-        for name, most, what in (("backoff", math.inf, "a number from 0 on"), ("jitter", 1, "a number from 0 to 1")):
+        for name, most, what in (
+            ("backoff", math.inf, "a number from 0 on"),
+            ("jitter", 1, "a number from 0 to 1"),
+        ):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= most:
                 raise refused(name, value, what)
@@ -476,15 +568,23 @@ class Conduct:
 USUAL = Conduct()
 
 
-def require_call(work: Callable[..., Any], inputs: Mapping[str, Any] | None, conduct: Conduct) -> dict[str, Any]:
+def require_call(
+    work: Callable[..., Any], inputs: Mapping[str, Any] | None, conduct: Conduct
+) -> dict[str, Any]:
     require_callable("work", work)
     require("conduct", conduct, Conduct, "a Conduct")
     return mapping("inputs", inputs)
 
 
-def failed(attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds: float, now: int) -> Attempt:
+def failed(
+    attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds: float, now: int
+) -> Attempt:
     ending = error if isinstance(error, PhaseFailed) else None
-    code = ending.code if ending is not None and isinstance(ending.code, int) and ending.code.bit_length() < 64 else None
+    code = (
+        ending.code
+        if ending is not None and isinstance(ending.code, int) and ending.code.bit_length() < 64
+        else None
+    )
     failures = attempt.failures + 1
     again = (
         isinstance(error, conduct.retry_on)
@@ -503,7 +603,9 @@ def failed(attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds:
         retry_at=retry_at,
         exit_code=code,
         seconds=seconds,
-        output=_storable(ending.output)[-_MOST_SAID:] if ending is not None and ending.output is not None else None,
+        output=_storable(ending.output)[-_MOST_SAID:]
+        if ending is not None and ending.output is not None
+        else None,
     )
 
 
@@ -521,7 +623,9 @@ def errors(error: BaseException) -> list[str]:
 
 def _cut(text: object) -> str:
     whole = _storable(text)
-    return whole if len(whole) <= _MOST_SAID else f"{whole[:_MOST_SAID]}… ({len(whole):,} characters)"
+    return (
+        whole if len(whole) <= _MOST_SAID else f"{whole[:_MOST_SAID]}… ({len(whole):,} characters)"
+    )
 
 
 def _storable(text: object) -> str:
@@ -543,7 +647,13 @@ class Attempting:
         self._started = time.monotonic()
         newest, limits = held(self._writer.newest), self._writer.limits
         self._saver = Autosaver(
-            session.store, self._attempt.phase, session.run, newest, guard=session.hold, beside=session.files, limits=limits
+            session.store,
+            self._attempt.phase,
+            session.run,
+            newest,
+            guard=session.hold,
+            beside=session.files,
+            limits=limits,
         )
 
     def carry_out(self, action: Callable[[Attempt], Ended]) -> Any:
@@ -576,7 +686,14 @@ class Attempting:
             self._writer.notice(self._saver.failures)
         return json.loads(result)
 
-    def milestone(self, *, trigger: str, message: str | None, progress: Progress | None, errors: Sequence[str] | None) -> None:
+    def milestone(
+        self,
+        *,
+        trigger: str,
+        message: str | None,
+        progress: Progress | None,
+        errors: Sequence[str] | None,
+    ) -> None:
         reached = replace(self._attempt, began=self._session.store.new_id(), recoveries=0)
         label = f"{reached.phase}-progress"
         with self._saver.paused():
@@ -603,13 +720,27 @@ class Attempting:
             return action(self._attempt)
 
     def _fail(self, error: BaseException) -> None:
-        ended = failed(self._attempt, error, self._conduct, seconds=self._seconds(), now=self._session.store.clock())
+        ended = failed(
+            self._attempt,
+            error,
+            self._conduct,
+            seconds=self._seconds(),
+            now=self._session.store.clock(),
+        )
         self._session.last_attempt = replace(ended, output=_masked(ended.output))
         self._write(str(ended.ended), errors=[str(_masked(each)) for each in errors(error)])
 
     def _write(self, status: str, errors: Sequence[str] = (), *, followed: bool = False) -> None:
         label, attempt = f"{self._attempt.phase}-{status}", self._session.last_attempt
-        self._writer.write(label, self._session.state, capture=True, followed=followed, trigger=PHASE, attempt=attempt, errors=errors)
+        self._writer.write(
+            label,
+            self._session.state,
+            capture=True,
+            followed=followed,
+            trigger=PHASE,
+            attempt=attempt,
+            errors=errors,
+        )
 
     def _seconds(self) -> float:
         return round(time.monotonic() - self._started, 3)
@@ -645,7 +776,9 @@ class Performer:
         require_name(name)
         if name in self._writer.completed:
             return self._recorded(name, inputs)
-        coming = after(session.last_attempt, name, inputs, number=session.attempts.attempts_at(name))
+        coming = after(
+            session.last_attempt, name, inputs, number=session.attempts.attempts_at(name)
+        )
         if coming.crashed and coming.attempt.recoveries > conduct.max_recoveries:
             self._block(coming.attempt, conduct)
         while True:
@@ -662,10 +795,22 @@ class Performer:
                     raise
             coming = after(session.last_attempt, name, inputs)
 
-    def milestone(self, *, trigger: str, message: str | None, progress: Progress | None, errors: Sequence[str] | None) -> None:
+    def milestone(
+        self,
+        *,
+        trigger: str,
+        message: str | None,
+        progress: Progress | None,
+        errors: Sequence[str] | None,
+    ) -> None:
         if self._attempting is None:
-            raise UsageError("a milestone belongs to a phase, and none is under way", hint="call it from the work of a phase")
-        self._attempting.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
+            raise UsageError(
+                "a milestone belongs to a phase, and none is under way",
+                hint="call it from the work of a phase",
+            )
+        self._attempting.milestone(
+            trigger=trigger, message=message, progress=progress, errors=errors
+        )
         self._session.check()
 
     def _recorded(self, name: str, inputs: Mapping[str, str]) -> Any:
@@ -685,16 +830,22 @@ class Performer:
             self._writer.flush()
             # Files that changed after an orderly end are the work of a person: keep them.
             attempts, last = session.attempts, self._writer.newest.id
-            resets = conduct.on_resume != KEEP and (coming.crashed or not attempts.was_worked_on(attempt.phase, last))
+            resets = conduct.on_resume != KEEP and (
+                coming.crashed or not attempts.was_worked_on(attempt.phase, last)
+            )
             attempt = replace(attempt, began=attempt.began or attempts.began(attempt.phase))
             self._writer.remove_locks()
             if resets and attempt.began is not None:
                 self._writer.bring_back(attempt.began)
         session.last_attempt = attempt
         session.attempts.count_attempt(attempt)
-        self._writer.write(f"{attempt.phase}-started", session.state, trigger=PHASE, attempt=attempt)
+        self._writer.write(
+            f"{attempt.phase}-started", session.state, trigger=PHASE, attempt=attempt
+        )
 
-    def _attempt(self, action: Callable[[Attempt], Ended], conduct: Conduct, *, followed: bool) -> Any:
+    def _attempt(
+        self, action: Callable[[Attempt], Ended], conduct: Conduct, *, followed: bool
+    ) -> Any:
         self._attempting = Attempting(self._session, conduct, followed=followed)
         try:
             return self._attempting.carry_out(action)
@@ -706,10 +857,24 @@ class Performer:
         count = f"{attempt.recoveries} times without anybody having seen why; the limit is {conduct.max_recoveries}"
         message = f"phase {attempt.phase!r} ended {count}"
         blocked = session.last_attempt = replace(attempt, number=attempt.number - 1, ended=BLOCKED)
-        self._writer.write(f"{attempt.phase}-blocked", session.state, capture=True, trigger=PHASE, attempt=blocked, errors=[message])
-        raise PhaseBlocked(message, hint=f"see what it did, then: git ckpt resume {session.run} --from {shell_word(attempt.phase)}")
+        self._writer.write(
+            f"{attempt.phase}-blocked",
+            session.state,
+            capture=True,
+            trigger=PHASE,
+            attempt=blocked,
+            errors=[message],
+        )
+        raise PhaseBlocked(
+            message,
+            hint=f"see what it did, then: git ckpt resume {session.run} --from {shell_word(attempt.phase)}",
+        )
 
     def _wait(self, last: Attempt | None, conduct: Conduct) -> None:
         # Bound the wait: the clock may have been ahead when `retry_at` was recorded.
-        due = times.from_text(last.retry_at) if last is not None and last.retry_at is not None else 0
-        self._session.wait(min(due - self._session.store.clock(), conduct.retries.longest_wait) / times.MICRO)
+        due = (
+            times.from_text(last.retry_at) if last is not None and last.retry_at is not None else 0
+        )
+        self._session.wait(
+            min(due - self._session.store.clock(), conduct.retries.longest_wait) / times.MICRO
+        )

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
         lease: int
 
 
-_KNOWN = frozenset(("accept_changes", "again", "adapter", "holder", "directory", "take_over", "trust", "lease"))
+_KNOWN = frozenset(
+    ("accept_changes", "again", "adapter", "holder", "directory", "take_over", "trust", "lease")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +87,40 @@ def begin(
     rules = settings.read(store.repository)
     if pipeline.name is not None:
         rules.require_correct()
-    opener.default_root(store.repository, rules.worktree_dir)  # raises for a bare repository without one
+    opener.default_root(
+        store.repository, rules.worktree_dir
+    )  # raises for a bare repository without one
     if key is not None:
         store.claim(key).require_free()  # before anything is written
     commit = store.repository.commit_or_unborn(base)
     if pipeline.name is not None:
         # The run's worktree will contain the settings file of that commit.
         settings.require_correct(store.repository, commit)
-    worktree = replace(CLEAN, submodules=submodules.of_tree(store, commit)) if rules.limits.submodules else CLEAN
+    worktree = (
+        replace(CLEAN, submodules=submodules.of_tree(store, commit))
+        if rules.limits.submodules
+        else CLEAN
+    )
     if files:
         worktree = run_files.with_inputs(store.repository, store.objects, worktree, commit, files)
-    made = store.record(layout.RUN_STARTED, state, start=name, key=key, base=commit, worktree=worktree, trigger=PHASE, pipeline=pipeline)
+    made = store.record(
+        layout.RUN_STARTED,
+        state,
+        start=name,
+        key=key,
+        base=commit,
+        worktree=worktree,
+        trigger=PHASE,
+        pipeline=pipeline,
+    )
     if files:
         run_files.of_run(store.repository, str(made.run)).keep(files)
     return made
 
 
-def find_or_begin(store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]) -> tuple[Checkpoint, bool]:
+def find_or_begin(
+    store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]
+) -> tuple[Checkpoint, bool]:
     """Begin a run without a pipeline, or find the one with the key.
 
     Returns the newest checkpoint of the run, and whether the run is new. Raises Untrusted if the
@@ -122,7 +141,10 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     """
     unknown = sorted(set(how) - _KNOWN)
     if unknown:
-        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"how a run may be gone on with: {', '.join(sorted(_KNOWN))}")
+        raise UsageError(
+            f"there is no argument {unknown[0]!r}",
+            hint=f"how a run may be gone on with: {', '.join(sorted(_KNOWN))}",
+        )
     again = how.get("again", False)
     newest = _ours(store, run, trusted=how.get("trust", False))
     if not again:
@@ -134,9 +156,13 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     hold = None
     try:
         take_over = how.get("take_over", False)
-        hold = lease_store.leases.acquire(run, how.get("holder", "a program"), how.get("lease", LENGTH), take_over=take_over)
+        hold = lease_store.leases.acquire(
+            run, how.get("holder", "a program"), how.get("lease", LENGTH), take_over=take_over
+        )
         crashed = not hold.is_first and (hold.before is None or hold.before.released is None)
-        newest = _ours(store, run, trusted=False)  # again: the last driver may have written until now
+        newest = _ours(
+            store, run, trusted=False
+        )  # again: the last driver may have written until now
         require_open(store, newest, again=again)
         ended = _end_what_is_left(store, hold)
         with FilesLock(store.repository, hold):
@@ -145,11 +171,15 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
                 raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
             repository = administration.seen_from(store.repository, opened.path)
             if repository is None:
-                raise WorktreeError(f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor")
+                raise WorktreeError(
+                    f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor"
+                )
             files = run_files.of_run(store.repository, run)
             if newest.tree is not None:
                 files.bring_back(store.repository, store.objects, newest.tree)
-            seen, caught_up = _caught_up(store.seen_from(repository, how.get("adapter", "auto")), files, newest)
+            seen, caught_up = _caught_up(
+                store.seen_from(repository, how.get("adapter", "auto")), files, newest
+            )
     except BaseException:
         if hold is not None:
             _give_back(hold)
@@ -170,7 +200,9 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
     )
 
 
-def _caught_up(seen: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[Checkpoints, tuple[str, ...]]:
+def _caught_up(
+    seen: Checkpoints, files: RunFiles, newest: Checkpoint
+) -> tuple[Checkpoints, tuple[str, ...]]:
     try:
         return seen, rewind.catch_up(seen, files, newest)
     except BaseException:
@@ -193,7 +225,11 @@ def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
     if hold.is_first:
         return ()
     ended = end_leftovers(EnvTag(hold.lease.run, hold.lease.token, store.repository.common_dir))
-    return (f"what an earlier attempt had left running was ended: {', '.join(ended)}",) if ended else ()
+    return (
+        (f"what an earlier attempt had left running was ended: {', '.join(ended)}",)
+        if ended
+        else ()
+    )
 
 
 def settle(store: Checkpoints, run: str) -> bool:
@@ -222,9 +258,13 @@ def require_open(store: Checkpoints, newest: Checkpoint, *, again: bool = False)
 def _results(store: Checkpoints, newest: Checkpoint) -> dict[str, Any]:
     # Omits phases whose checkpoints are gone.
     found: dict[str, Any] = {}
-    for phase, checkpoint_id in newest.pipeline.completed.items() if newest.pipeline is not None else ():
+    for phase, checkpoint_id in (
+        newest.pipeline.completed.items() if newest.pipeline is not None else ()
+    ):
         with contextlib.suppress(NotFoundError):
             attempt = trust.read(store, str(newest.run), checkpoint_id).attempt
             is_its = attempt is not None and attempt.phase == phase and attempt.result is not None
-            found[phase] = json.loads(str(attempt.result)) if attempt is not None and is_its else None
+            found[phase] = (
+                json.loads(str(attempt.result)) if attempt is not None and is_its else None
+            )
     return found

@@ -65,7 +65,9 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
         return ()
     stood_at, adopted = noted
     safe: list[str] = []
-    if newest.id not in noted and store.refs.read(layout.CHECKPOINTS + adopted) is not None:  # not removed
+    if (
+        newest.id not in noted and store.refs.read(layout.CHECKPOINTS + adopted) is not None
+    ):  # not removed
         # A commit or a save was recorded in the worktree: its edits must not be replaced.
         ownership.forget_behind(store.repository)
         raise WorktreeError(
@@ -82,9 +84,15 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
             advice = submodules.advice_of(error)
             if advice is None:
                 raise
-            ownership.forget_behind(store.repository)  # report it once: the files may be lost for good
+            ownership.forget_behind(
+                store.repository
+            )  # report it once: the files may be lost for good
             place = shell_word(str(store.repository.worktree))
-            first = f"{advice}; then git ckpt restore {newest.id[: ids.SHORT]} in {place}; then, or " if advice else ""
+            first = (
+                f"{advice}; then git ckpt restore {newest.id[: ids.SHORT]} in {place}; then, or "
+                if advice
+                else ""
+            )
             raise error.but(hint=f"{first}to go on without: git ckpt resume {newest.run}") from None
     ownership.forget_behind(store.repository)
     if not safe:
@@ -108,24 +116,37 @@ def take_output_back(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint
     """Restore the output files of the phases, after a safety checkpoint of the present ones."""
     now = store.capture(beside=files)
     then = checkpoint.tree
-    if now.tree is None or run_files.output_of(store.repository, now.tree) == run_files.output_of(store.repository, then):
+    if now.tree is None or run_files.output_of(store.repository, now.tree) == run_files.output_of(
+        store.repository, then
+    ):
         return
     message = f"before going back to {checkpoint.id[: ids.SHORT]}"
     store.record(layout.SAFETY_COMPLETE, {}, worktree=now, trigger=SAFETY, message=message)
     files.take_back(store.repository, store.objects, now.tree, then)
 
 
-def is_held(store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, wanted: Checkpoint) -> bool:
+def is_held(
+    store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, wanted: Checkpoint
+) -> bool:
     """Return whether two checkpoints hold everything that a safety checkpoint holds.
 
     `recorded` was made before the rewind, `wanted` was restored.
     """
-    saved, before = (manifest.contents_of(each, store.repository, store.objects) for each in (safety, recorded))
-    indexes = [comparison.merged_tree(store.repository, content, each.git_sha) for content, each in ((saved, safety), (before, recorded))]
+    saved, before = (
+        manifest.contents_of(each, store.repository, store.objects) for each in (safety, recorded)
+    )
+    indexes = [
+        comparison.merged_tree(store.repository, content, each.git_sha)
+        for content, each in ((saved, safety), (before, recorded))
+    ]
     same = (saved.files, saved.raw) == (before.files, before.raw) and indexes[0] == indexes[1]
     same = same and (saved.directories, saved.modes) == (before.directories, before.modes)
     plain = not (saved.operation or saved.flags or set(saved.index) - {0})
-    return same and (plain or safety.worktree == recorded.worktree) and safety.git_sha in (recorded.git_sha, wanted.git_sha)
+    return (
+        same
+        and (plain or safety.worktree == recorded.worktree)
+        and safety.git_sha in (recorded.git_sha, wanted.git_sha)
+    )
 
 
 def remove_locks(repository: Repository, run: str) -> None:
@@ -140,9 +161,16 @@ def remove_locks(repository: Repository, run: str) -> None:
     refs = [layout.RUNS + run, layout.LEASES + run, *([branch] if branch else [])]
     places = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
     if repository.is_linked:
-        places += [os.path.join(repository.git_dir, name) for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
+        places += [
+            os.path.join(repository.git_dir, name)
+            for name in os.listdir(repository.git_dir)
+            if name.endswith(".lock")
+        ]
     before = {path: mark for path in places if (mark := _mark(path)) is not None}
-    if not before or process_tree.works_in("git", repository.worktree or repository.git_dir) is not False:
+    if (
+        not before
+        or process_tree.works_in("git", repository.worktree or repository.git_dir) is not False
+    ):
         return
     time.sleep(PATIENCE)
     for path, mark in before.items():
@@ -160,7 +188,9 @@ def _mark(path: str) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *, trusted: bool = False) -> Checkpoint:
+def fork(
+    store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *, trusted: bool = False
+) -> Checkpoint:
     """Start a run that continues from a checkpoint; return its first checkpoint."""
     is_ours = trust.is_ours(store, checkpoint)
     if not (is_ours or trusted):
@@ -186,7 +216,11 @@ def fork(store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *,
         # Copy the original inputs: in the stored ones, secrets are masked.
         wanted = checkpoint.pipeline.contents
         inputs = run_files.of_run(store.repository, checkpoint.run).inputs()
-        same = {name: data for name, data in inputs.items() if hashlib.sha256(data).hexdigest() == wanted.get(name)}
+        same = {
+            name: data
+            for name, data in inputs.items()
+            if hashlib.sha256(data).hexdigest() == wanted.get(name)
+        }
         run_files.of_run(store.repository, str(made.run)).keep(same)
     return made
 
@@ -196,12 +230,20 @@ def _move_head(store: Checkpoints, checkpoint: Checkpoint, commit: str) -> None:
     message = f"git ckpt: back to {checkpoint.id[: ids.SHORT]}"
     try:
         if wanted and wanted == store.repository.head_ref():
-            store.repository.git.run("update-ref", "-m", message, wanted, checkpoint.git_sha, commit)
+            store.repository.git.run(
+                "update-ref", "-m", message, wanted, checkpoint.git_sha, commit
+            )
             return
         # Detach HEAD, and attach it only if the branch is free and still at the commit.
         store.repository.point_head(checkpoint.git_sha, message)
         tip = store.repository.cat_file.info(wanted) if wanted else None
-        if tip is not None and tip[0] == checkpoint.git_sha and opener.is_free(store.repository, wanted):
+        if (
+            tip is not None
+            and tip[0] == checkpoint.git_sha
+            and opener.is_free(store.repository, wanted)
+        ):
             store.repository.point_head(wanted, message)
     except GitError as error:
-        raise WorktreeError(f"cannot move HEAD back to {checkpoint.git_sha}: {error.message}") from None
+        raise WorktreeError(
+            f"cannot move HEAD back to {checkpoint.git_sha}: {error.message}"
+        ) from None

@@ -87,11 +87,19 @@ class Run:
             LeaseHeld: another process drives the run with that key.
             RunComplete: the run with that key is complete; `results` has the results of its phases.
         """
-        return cls(ActiveRun.start(inside(store), name, key=key, base=base, state=state, adapter=adapter))
+        return cls(
+            ActiveRun.start(inside(store), name, key=key, base=base, state=state, adapter=adapter)
+        )
 
     @classmethod
     def begin(
-        cls, store: Store, name: str, *, key: str | None = None, base: str = "HEAD", state: Mapping[str, Any] | None = None
+        cls,
+        store: Store,
+        name: str,
+        *,
+        key: str | None = None,
+        base: str = "HEAD",
+        state: Mapping[str, Any] | None = None,
     ) -> tuple[Checkpoint, bool]:
         """Start a run without driving it, or find the one with the key, as `git ckpt start`.
 
@@ -99,7 +107,9 @@ class Run:
         checkpoint of the run, and whether the run is new.
         """
         here = inside(store)
-        newest, is_new = find_or_begin(here, name, key=key, base=base, state=mapping("state", state))
+        newest, is_new = find_or_begin(
+            here, name, key=key, base=base, state=mapping("state", state)
+        )
         if not is_new:
             require_open(here, newest)
             here.leases.require_free(str(newest.run))
@@ -126,7 +136,9 @@ class Run:
         return cls(ActiveRun.resume(inside(store), run, **how))
 
     @classmethod
-    def fork(cls, store: Store, checkpoint: Checkpoint | str, name: str | None = None, **how: Unpack[How]) -> Self:
+    def fork(
+        cls, store: Store, checkpoint: Checkpoint | str, name: str | None = None, **how: Unpack[How]
+    ) -> Self:
         """Start and drive a run from a checkpoint; the old run stays unchanged.
 
         Args:
@@ -139,10 +151,21 @@ class Run:
             Untrusted: the checkpoint was not written here and is not trusted.
             WorktreeError: the worktree cannot be created.
         """
-        return cls.resume(store, str(cls.begin_fork(store, checkpoint, name, trust=how.get("trust", False)).run), **how)
+        return cls.resume(
+            store,
+            str(cls.begin_fork(store, checkpoint, name, trust=how.get("trust", False)).run),
+            **how,
+        )
 
     @classmethod
-    def begin_fork(cls, store: Store, checkpoint: Checkpoint | str, name: str | None = None, *, trust: bool = False) -> Checkpoint:
+    def begin_fork(
+        cls,
+        store: Store,
+        checkpoint: Checkpoint | str,
+        name: str | None = None,
+        *,
+        trust: bool = False,
+    ) -> Checkpoint:
         """Start a run from a checkpoint without driving it; return its first checkpoint.
 
         `resume` or `Pipelines.resume` continues it. Arguments and errors as for `fork`.
@@ -155,7 +178,12 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         with self._turn:
             self._active.__exit__(kind, error, trace)
 
@@ -251,7 +279,12 @@ class Run:
             return self._active.phase(name, work, inputs=inputs, conduct=conduct)
 
     def milestone(
-        self, *, trigger: str = PHASE, message: str | None = None, progress: Progress | None = None, errors: Sequence[str] | None = None
+        self,
+        *,
+        trigger: str = PHASE,
+        message: str | None = None,
+        progress: Progress | None = None,
+        errors: Sequence[str] | None = None,
     ) -> None:
         """Record files and state within a phase; raise an error if the run must stop.
 
@@ -259,7 +292,9 @@ class Run:
         the phase resets its files. `message` is one line of at most 1,000 characters.
         """
         with self._turn:
-            self._active.milestone(trigger=trigger, message=message, progress=progress, errors=errors)
+            self._active.milestone(
+                trigger=trigger, message=message, progress=progress, errors=errors
+            )
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """Record that a phase is not needed; `message` is the reason, in one line."""

@@ -48,7 +48,9 @@ class FilesLock:
     """
 
     def __init__(self, repository: Repository, hold: Hold) -> None:
-        self._path = os.path.join(repository.make_private_dir(), layout.FILES_LOCK.format(hold.lease.run))
+        self._path = os.path.join(
+            repository.make_private_dir(), layout.FILES_LOCK.format(hold.lease.run)
+        )
         self._lock = Lock(self._path, PATIENCE, is_inherited=True)
         self._hold = hold
 
@@ -68,10 +70,15 @@ class FilesLock:
 def _busy(run: str, path: str) -> BusyError:
     remaining = process_tree.holders(path)
     numbers = " ".join(str(process.pid) for process in remaining[:_NAMED])
-    who = ", ".join(process_tree.describe(process) for process in remaining[:_NAMED]) or "a process that is not to be seen from here"
+    who = (
+        ", ".join(process_tree.describe(process) for process in remaining[:_NAMED])
+        or "a process that is not to be seen from here"
+    )
     hint = f"let it go on, if it was stopped (kill -CONT {numbers}), or end it (kill -9 {numbers}); then: git ckpt resume {run}"
     message = f"files of run {run} are being brought back, over what the next attempt would write: by {who}"
-    return BusyError(message, hint=hint if remaining else f"when it has ended: git ckpt resume {run}")
+    return BusyError(
+        message, hint=hint if remaining else f"when it has ended: git ckpt resume {run}"
+    )
 
 
 # Seconds; git cannot tell by time stamps whether younger files changed.
@@ -84,7 +91,16 @@ _REPORTED = ("track_id", "blockers", "loop_state")
 class Writer:
     """Writes the checkpoints of a run."""
 
-    def __init__(self, store: Checkpoints, run: str, hold: Hold, files: RunFiles, newest: Checkpoint, *, made_at: float | None) -> None:
+    def __init__(
+        self,
+        store: Checkpoints,
+        run: str,
+        hold: Hold,
+        files: RunFiles,
+        newest: Checkpoint,
+        *,
+        made_at: float | None,
+    ) -> None:
         self._store = store
         self._run = run
         self._hold = hold
@@ -129,8 +145,12 @@ class Writer:
         if attempt is not None and attempt.phase in self.pipeline.phases:
             number = self.pipeline.phases.index(attempt.phase) + 1
             progress = details.get("progress")
-            progress = progress if isinstance(progress, Progress) else Progress()  # else the record is refused
-            details["progress"] = replace(progress, current_phase=number, total_phases=len(self.pipeline.phases))
+            progress = (
+                progress if isinstance(progress, Progress) else Progress()
+            )  # else the record is refused
+            details["progress"] = replace(
+                progress, current_phase=number, total_phases=len(self.pipeline.phases)
+            )
         if followed:
             toml.dump_state(dict(state), {})  # raise now if the state can never be written
         self._waiting.append((label, state, capture, details))
@@ -145,7 +165,9 @@ class Writer:
 
     def has_ended(self, phase: str) -> bool:
         """Return whether the completion of a phase is recorded or pending."""
-        return bool(self.completed.get(phase)) or any(label == f"{phase}-complete" for label, *_ in self._waiting)
+        return bool(self.completed.get(phase)) or any(
+            label == f"{phase}-complete" for label, *_ in self._waiting
+        )
 
     def flush(self) -> None:
         while self._waiting:
@@ -174,7 +196,9 @@ class Writer:
                 return
             if not self._waiting and not self._is_made_good:
                 self.unwritten.clear()
-                run_files.note(self._store.repository, self._run, [])  # including notes of an earlier driver
+                run_files.note(
+                    self._store.repository, self._run, []
+                )  # including notes of an earlier driver
                 self._is_made_good = True
 
     def withdraw(self) -> None:
@@ -209,7 +233,9 @@ class Writer:
             rewind.take_output_back(self._store, self._files, checkpoint)
             recorded = self.newest if self._known else None
             for safety in rewind.go_back(self._store, checkpoint):
-                if recorded is not None and rewind.is_held(self._store, self._store.read(safety), recorded, checkpoint):
+                if recorded is not None and rewind.is_held(
+                    self._store, self._store.read(safety), recorded, checkpoint
+                ):
                     self._store.remove([safety])
         self._known = False
 
@@ -244,14 +270,22 @@ class Writer:
     def _go_together(self) -> bool:
         # A checkpoint that was tried before may exist already: look it up by itself.
         first, *others = self._waiting[:2]
-        return bool(others) and not others[0][2] and not self._tried.intersection((first[3]["id"], others[0][3]["id"]))
+        return (
+            bool(others)
+            and not others[0][2]
+            and not self._tried.intersection((first[3]["id"], others[0][3]["id"]))
+        )
 
     def _record_first(self, *, together: bool) -> None:
         self._tried.update(each[3]["id"] for each in self._waiting[: 1 + together])
         then = None
         label, state, capture, details = self._waiting[0]
         if together:
-            then = Successor(self._waiting[1][0], self._told(self._waiting[1][1], self._waiting[1][3]), self._waiting[1][3])
+            then = Successor(
+                self._waiting[1][0],
+                self._told(self._waiting[1][1], self._waiting[1][3]),
+                self._waiting[1][3],
+            )
         how: Any = {"guard": self._hold, "keeps": _REPORTED, "then": then, **details}
         state = self._told(state, details)
         if capture or not self._known:
@@ -294,7 +328,9 @@ class Writer:
         if self._made_at is None or time.time() < self._made_at + _GRAIN:
             return
         self._made_at = None
-        self._store.repository.git.run(*NO_HOOKS, "update-index", "-q", "--refresh", ok=(0, 1, 128), locks=True)
+        self._store.repository.git.run(
+            *NO_HOOKS, "update-index", "-q", "--refresh", ok=(0, 1, 128), locks=True
+        )
 
 
 def append_log(repository: Repository, sentence: str) -> None:

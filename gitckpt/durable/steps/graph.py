@@ -52,7 +52,9 @@ class Graph:
         if not isinstance(text, str):
             return None
         names = {folded(step.name): step for step in (*self.steps, END)}
-        target = {folded(alias): target for alias, target in self.aliases.items()}.get(folded(text), text)
+        target = {folded(alias): target for alias, target in self.aliases.items()}.get(
+            folded(text), text
+        )
         return names.get(folded(target))
 
     def step(self, text: str) -> StepDefinition:
@@ -60,10 +62,14 @@ class Graph:
         found = self.find(text)
         if found is not None:
             return found
-        names = {folded(name): name for name in (*(step.name for step in self.steps), *self.aliases)}
+        names = {
+            folded(name): name for name in (*(step.name for step in self.steps), *self.aliases)
+        }
         close = closest(folded(text), names)
         known = ", ".join(step.name for step in self.steps)
-        hint = f"did you mean {names[close]}? The steps: {known}" if close else f"the steps: {known}"
+        hint = (
+            f"did you mean {names[close]}? The steps: {known}" if close else f"the steps: {known}"
+        )
         raise UsageError(f"{self.name} has no step {text!r}", hint=hint)
 
     def after(self, step: StepDefinition, records: Mapping[str, object]) -> StepDefinition:

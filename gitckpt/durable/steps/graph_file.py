@@ -7,7 +7,13 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
-from gitckpt.durable.steps.graph import COMPLETE, MAX_FIX_CYCLES, MAX_ITERATIONS, Graph, StepDefinition
+from gitckpt.durable.steps.graph import (
+    COMPLETE,
+    MAX_FIX_CYCLES,
+    MAX_ITERATIONS,
+    Graph,
+    StepDefinition,
+)
 from gitckpt.durable.steps.report import NOT_STARTED, STATUSES
 from gitckpt.git.files import regular
 from gitckpt.git.files.premises import PRIVATE
@@ -41,7 +47,9 @@ def problem(pattern: str) -> str | None:
         return "must lead to a file of the worktree, without .., .git and .ckpt"
     if not pattern.endswith(".json"):
         return "must end in .json"
-    return None if TRACK in pattern else f"must have {TRACK} in it, or all tracks would share a file"
+    return (
+        None if TRACK in pattern else f"must have {TRACK} in it, or all tracks would share a file"
+    )
 
 
 def _is_in_worktree(path: str) -> bool:
@@ -58,18 +66,33 @@ def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str
     """
     track = state.get("track_id")
     name = pattern.replace(TRACK, track) if isinstance(track, str) else ""
-    if not isinstance(track, str) or not track.strip(".") or "/" in track or not _is_in_worktree(name):
-        raise CkptError(f"the state is not mirrored: {track!r:.60} is no name of a file", hint="name the track: --track add-login")
+    if (
+        not isinstance(track, str)
+        or not track.strip(".")
+        or "/" in track
+        or not _is_in_worktree(name)
+    ):
+        raise CkptError(
+            f"the state is not mirrored: {track!r:.60} is no name of a file",
+            hint="name the track: --track add-login",
+        )
     # The check covers the final path: with a track name inserted, it may differ from its pattern.
     top = repository.worktree or ""
     place = os.path.join(top, *name.split("/"))
-    data = json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+    data = (
+        json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False).encode(
+            "utf-8", "surrogatepass"
+        )
+        + b"\n"
+    )
     try:
         _make(top, os.path.dirname(name))
         _require_its_own(place, name, track)
         administration.write_file(repository, place, data)
     except OSError as error:
-        raise CkptError(f"{name} is not written: {error.strerror}", hint="see mirror in gitckpt.toml") from None
+        raise CkptError(
+            f"{name} is not written: {error.strerror}", hint="see mirror in gitckpt.toml"
+        ) from None
     return name
 
 
@@ -78,7 +101,10 @@ def _make(top: str, directory: str) -> None:
     for part in directory.split("/") if directory else ():
         path = os.path.join(path, part)
         if os.path.islink(path):
-            raise CkptError(f"{path} is a link: nothing is written through it", hint="see mirror in gitckpt.toml")
+            raise CkptError(
+                f"{path} is a link: nothing is written through it",
+                hint="see mirror in gitckpt.toml",
+            )
         if not os.path.isdir(path):
             os.mkdir(path)
 
@@ -91,10 +117,15 @@ def _require_its_own(place: str, name: str, track: str) -> None:
     except (ValueError, RecursionError):
         present = None
     # Only overwrite a file that holds the state of the same track.
-    is_own = isinstance(present, dict) and present.get("track_id", track) == track and ("loop_state" in present or "track_id" in present)
+    is_own = (
+        isinstance(present, dict)
+        and present.get("track_id", track) == track
+        and ("loop_state" in present or "track_id" in present)
+    )
     if not is_own:
         raise CkptError(
-            f"{name} is not written: what is there is not of the track {track}", hint="move it away, or change mirror in gitckpt.toml"
+            f"{name} is not written: what is there is not of the track {track}",
+            hint="move it away, or change mirror in gitckpt.toml",
         )
 
 
@@ -103,7 +134,17 @@ def _require_its_own(place: str, name: str, track: str) -> None:
 SUPERPOWERS = "superpowers"  # the default graph
 
 _GRAPH_KEYS = ("description", "mirror", "steps", "aliases", "max_fix_cycles", "max_iterations")
-_STEP_KEYS = ("name", "on_pass", "on_fail", "agent", "optional", "only_if", "tasks", "fix_cycle", "version_key")
+_STEP_KEYS = (
+    "name",
+    "on_pass",
+    "on_fail",
+    "agent",
+    "optional",
+    "only_if",
+    "tasks",
+    "fix_cycle",
+    "version_key",
+)
 # Not allowed as step names: the end, statuses and the names of other checkpoints.
 _RESERVED = (COMPLETE, *STATUSES, *phase.NOT_PHASES)
 
@@ -128,7 +169,11 @@ def _named(name: str, text: str, path: str) -> Graph:
         return found[name]
     known = list(dict.fromkeys((*found, SUPERPOWERS)))
     close = closest(name, known)
-    hint = f"did you mean {close}?" if close else f"there are: {', '.join(known)}; others go into {os.path.basename(path)}"
+    hint = (
+        f"did you mean {close}?"
+        if close
+        else f"there are: {', '.join(known)}; others go into {os.path.basename(path)}"
+    )
     raise NotFoundError(f"no steps go by {name!r}", hint=hint)
 
 
@@ -153,15 +198,32 @@ def _graph(name: str, table: Table) -> Graph:
     mirror = table.text("mirror", one_line=True)
     wrong = problem(mirror) if mirror is not None else None
     if wrong is not None:
-        table.complain(f"mirror of {table.label} {wrong}", "mirror", hint='such as "conductor/tracks/{track}/metadata.json"')
-    if name == SUPERPOWERS and mirror is not None and set(table.values) <= {"mirror", "description"}:
+        table.complain(
+            f"mirror of {table.label} {wrong}",
+            "mirror",
+            hint='such as "conductor/tracks/{track}/metadata.json"',
+        )
+    if (
+        name == SUPERPOWERS
+        and mirror is not None
+        and set(table.values) <= {"mirror", "description"}
+    ):
         return replace(preset(), mirror=mirror)  # with the preset's steps
     tables = table.tables("steps", "step")
     if not tables:
-        table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]] with a name")
+        table.complain(
+            f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]] with a name"
+        )
     names = [each.name(_RESERVED) for each in tables]
-    needed = [name for name, each in zip(names, tables, strict=True) if each.values.get("optional") is not True]
-    steps = tuple(_step(each, names, next((n for n in needed if n not in names[: i + 1]), COMPLETE)) for i, each in enumerate(tables))
+    needed = [
+        name
+        for name, each in zip(names, tables, strict=True)
+        if each.values.get("optional") is not True
+    ]
+    steps = tuple(
+        _step(each, names, next((n for n in needed if n not in names[: i + 1]), COMPLETE))
+        for i, each in enumerate(tables)
+    )
     aliases = table.strings("aliases", f"aliases of {table.label}")
     _names_differ(table, tables, names, aliases)
     _ends(table, tables, steps)
@@ -183,8 +245,12 @@ def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
         target = table.text(key)
         if target is not None and target not in names and target != COMPLETE:
             close = closest(target, (*names, COMPLETE))
-            hint = f"did you mean {close}?" if close else f"there are: {', '.join((*names, COMPLETE))}"
-            table.complain(f"{key} of {table.label} names {target!r}, which is no step", key, hint=hint)
+            hint = (
+                f"did you mean {close}?" if close else f"there are: {', '.join((*names, COMPLETE))}"
+            )
+            table.complain(
+                f"{key} of {table.label} names {target!r}, which is no step", key, hint=hint
+            )
     return StepDefinition(
         name=str(table.values.get("name", "")),
         on_pass=table.text("on_pass") or following,
@@ -198,18 +264,33 @@ def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
     )
 
 
-def _names_differ(graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]) -> None:
+def _names_differ(
+    graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]
+) -> None:
     taken: dict[str, str] = {folded(word): word for word in (COMPLETE, NOT_STARTED)}
     for table, name in zip(tables, names, strict=True):
-        if name and folded(name) in taken and folded(name) != folded(COMPLETE) and folded(name) != folded(NOT_STARTED):
-            table.complain(f"the step name {name!r} cannot be told from {taken[folded(name)]!r}", "name")
+        if (
+            name
+            and folded(name) in taken
+            and folded(name) != folded(COMPLETE)
+            and folded(name) != folded(NOT_STARTED)
+        ):
+            table.complain(
+                f"the step name {name!r} cannot be told from {taken[folded(name)]!r}", "name"
+            )
         taken.setdefault(folded(name), name)
     for alias, target in aliases.items():
         if folded(alias) in taken:
-            graph.complain(f"the alias {alias!r} cannot be told from {taken[folded(alias)]!r}", "aliases", alias)
+            graph.complain(
+                f"the alias {alias!r} cannot be told from {taken[folded(alias)]!r}",
+                "aliases",
+                alias,
+            )
         taken.setdefault(folded(alias), alias)
         if target not in names and target != COMPLETE:
-            graph.complain(f"the alias {alias!r} names {target!r}, which is no step", "aliases", alias)
+            graph.complain(
+                f"the alias {alias!r} names {target!r}, which is no step", "aliases", alias
+            )
 
 
 def _ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]) -> None:
@@ -225,8 +306,19 @@ def _ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]
             walked.append(by_name[walked[-1]].on_pass)
         closes = walked[-1] in by_name and by_name[walked[-1]].on_pass == step.name
         if closes and step.name == next(each.name for each in steps if each.name in walked):
-            table.complain(f"steps pass in a circle: {' → '.join([*walked, step.name])}", "on_pass", hint=f"one must lead to {COMPLETE}")
+            table.complain(
+                f"steps pass in a circle: {' → '.join([*walked, step.name])}",
+                "on_pass",
+                hint=f"one must lead to {COMPLETE}",
+            )
         if step.name and step.name not in entered and step.name != first and not step.optional:
-            table.complain(f"nothing leads to {table.label}", hint="name it in on_pass or on_fail of another step, or make it optional")
+            table.complain(
+                f"nothing leads to {table.label}",
+                hint="name it in on_pass or on_fail of another step, or make it optional",
+            )
         if step.counts_cycles and step.on_fail is None:
-            table.complain(f"fix_cycle of {table.label} needs on_fail", "fix_cycle", hint="name the step that mends what failed")
+            table.complain(
+                f"fix_cycle of {table.label} needs on_fail",
+                "fix_cycle",
+                hint="name the step that mends what failed",
+            )

@@ -52,7 +52,13 @@ class Reported:
     is_new: bool  # the report started the run
 
 
-def place(store: Checkpoints, *, run: str | None = None, track: str | None = None, environ: Mapping[str, str] = os.environ) -> ReportPlace:
+def place(
+    store: Checkpoints,
+    *,
+    run: str | None = None,
+    track: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> ReportPlace:
     """Return the run of `run` (or a prefix), CKPT_RUN, this worktree or the track."""
     name = run or environ.get(leases.RUN_VARIABLE)
     if name:
@@ -72,7 +78,8 @@ def place(store: Checkpoints, *, run: str | None = None, track: str | None = Non
 def read(store: Checkpoints, where: ReportPlace) -> Checkpoint:
     if where.run is None:
         raise NotFoundError(
-            f"no run is about the track {where.track}", hint=f"begin: git ckpt step start STEP --track {shell_word(str(where.track))}"
+            f"no run is about the track {where.track}",
+            hint=f"begin: git ckpt step start STEP --track {shell_word(str(where.track))}",
         )
     return store.heads.catch_up(where.run)
 
@@ -84,7 +91,10 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = 
     """
     own = _graph_name(state)
     if own is not None and wanted is not None and own != wanted:
-        raise UsageError(f"the run has the steps of {own}, not those of {wanted}", hint="leave out --graph, or start another run")
+        raise UsageError(
+            f"the run has the steps of {own}, not those of {wanted}",
+            hint="leave out --graph, or start another run",
+        )
     top = store.repository.worktree or main_worktree(store.repository) or ""
     name = own or wanted or graph_file.SUPERPOWERS
     try:
@@ -131,7 +141,9 @@ def report(
         return _extend(store, where.run, where.track, said, graph, files=files)
     assert where.track is not None
     with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
-        again = replace(where, run=run_about(store, where.track))  # another process may have started the run
+        again = replace(
+            where, run=run_about(store, where.track)
+        )  # another process may have started the run
         if again.run is not None and not _begins_anew(store, again, said):
             return _extend(store, again.run, where.track, said, graph, files=files)
         steps = graph_of(store, {}, graph)
@@ -139,17 +151,29 @@ def report(
     return Reported(made, steps, is_new=True)
 
 
-def _recorded(store: Checkpoints, where: ReportPlace, said: StepReport, checkpoint_id: str) -> Reported | None:
+def _recorded(
+    store: Checkpoints, where: ReportPlace, said: StepReport, checkpoint_id: str
+) -> Reported | None:
     """Return the earlier result for a checkpoint id; None if the id is new."""
     if not ids.is_id(checkpoint_id):
-        raise UsageError(f"{checkpoint_id!r:.60} is no UUID of version 4", hint="make one: uuidgen --random")
+        raise UsageError(
+            f"{checkpoint_id!r:.60} is no UUID of version 4", hint="make one: uuidgen --random"
+        )
     if store.refs.read(layout.CHECKPOINTS + checkpoint_id) is None:
         return None
     found = store.read_own(checkpoint_id)
     steps = graph_of(store, found.state)
     label = f"{steps.step(said.step).name}-{record.LABELS[said.action]}"
-    if found.run is None or found.trigger != STEP or found.label != label or (found.run != where.run and not where.by_track):
-        raise UsageError(f"checkpoint {checkpoint_id} is about something else: {found.label}", hint="give each report an id of its own")
+    if (
+        found.run is None
+        or found.trigger != STEP
+        or found.label != label
+        or (found.run != where.run and not where.by_track)
+    ):
+        raise UsageError(
+            f"checkpoint {checkpoint_id} is about something else: {found.label}",
+            hint="give each report an id of its own",
+        )
     # The first call may have been killed before it moved the run's head or wrote the mirror.
     store.heads.move_up(found.run)
     path = ownership.of_runs(store.repository).get(found.run)
@@ -173,7 +197,15 @@ def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run:
         store.announce(error.message)
 
 
-def _extend(store: Checkpoints, run: str, track: str | None, said: StepReport, graph: str | None, *, files: bool) -> Reported:
+def _extend(
+    store: Checkpoints,
+    run: str,
+    track: str | None,
+    said: StepReport,
+    graph: str | None,
+    *,
+    files: bool,
+) -> Reported:
     newest = store.heads.read(run)
     steps = graph_of(store, newest.state, graph)
     path = ownership.of_runs(store.repository).get(run)
@@ -182,23 +214,45 @@ def _extend(store: Checkpoints, run: str, track: str | None, said: StepReport, g
         # The run's worktree is gone, and resume recreates it from the newest checkpoint: record the
         # run's commit, not the one that is checked out here.
         if files:
-            raise UsageError(f"the worktree of run {run} is gone", hint=f"make it again: git ckpt resume {run} --no-run")
-        return Reported(_Writer(store, steps, said, track).write(run=run, base=newest.git_sha), steps, is_new=False)
-    if worktree is None or os.path.realpath(worktree.git_dir) == os.path.realpath(store.repository.git_dir):
-        return Reported(_Writer(store, steps, said, track).write(run=run, files=files), steps, is_new=False)
+            raise UsageError(
+                f"the worktree of run {run} is gone",
+                hint=f"make it again: git ckpt resume {run} --no-run",
+            )
+        return Reported(
+            _Writer(store, steps, said, track).write(run=run, base=newest.git_sha),
+            steps,
+            is_new=False,
+        )
+    if worktree is None or os.path.realpath(worktree.git_dir) == os.path.realpath(
+        store.repository.git_dir
+    ):
+        return Reported(
+            _Writer(store, steps, said, track).write(run=run, files=files), steps, is_new=False
+        )
     with store.seen_from(worktree, "plumbing") as inside:
-        return Reported(_Writer(inside, steps, said, track).write(run=run, files=files), steps, is_new=False)
+        return Reported(
+            _Writer(inside, steps, said, track).write(run=run, files=files), steps, is_new=False
+        )
 
 
 class _Writer:
-    def __init__(self, store: Checkpoints, graph: Graph, said: StepReport, track: str | None) -> None:
+    def __init__(
+        self, store: Checkpoints, graph: Graph, said: StepReport, track: str | None
+    ) -> None:
         self._store = store
         self._graph = graph
         self._said = said
         self._track = track
         self._step = graph.step(said.step).name
 
-    def write(self, *, files: bool = False, run: str | None = None, start: str | None = None, base: str | None = None) -> Checkpoint:
+    def write(
+        self,
+        *,
+        files: bool = False,
+        run: str | None = None,
+        start: str | None = None,
+        base: str | None = None,
+    ) -> Checkpoint:
         """Write to a run or as the first checkpoint of one; arguments as `Store.record`."""
         self._at = times.to_text(self._store.clock())
         notes = " ".join((self._said.notes or "").split())
@@ -218,12 +272,20 @@ class _Writer:
         }
         # An agent waits for this call: a capture that takes too long is left out.
         limits = self._store.rules.limits
-        made = self._store.save(label, limits=limits().automatic(), **how) if files else self._store.record(label, base=base, **how)
+        made = (
+            self._store.save(label, limits=limits().automatic(), **how)
+            if files
+            else self._store.record(label, base=base, **how)
+        )
         _write_mirror(self._store, self._store.repository, self._graph, str(made.run))
         return made
 
     def _change(self, before: dict[str, Any]) -> dict[str, Any]:
-        known = {**before, TRACK: self._track} if self._track is not None and TRACK not in before else before
+        known = (
+            {**before, TRACK: self._track}
+            if self._track is not None and TRACK not in before
+            else before
+        )
         own = _graph_name(known) or self._graph.name
         if own != self._graph.name:
             raise UsageError(f"the run has the steps of {own} by now", hint="run the command again")
@@ -238,7 +300,9 @@ class _Writer:
 
 
 def _begins_anew(store: Checkpoints, where: ReportPlace, said: StepReport) -> bool:
-    return where.run is None or (where.by_track and said.action == START and _is_over(store, where.run))
+    return where.run is None or (
+        where.by_track and said.action == START and _is_over(store, where.run)
+    )
 
 
 def _graph_name(state: Mapping[str, Any]) -> str | None:
@@ -249,13 +313,18 @@ def _graph_name(state: Mapping[str, Any]) -> str | None:
 
 def _is_over(store: Checkpoints, run: str) -> bool:
     newest = store.heads.read(run)
-    return newest.label == layout.RUN_COMPLETE or machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
+    return (
+        newest.label == layout.RUN_COMPLETE
+        or machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
+    )
 
 
 def run_about(store: Checkpoints, track: str) -> str | None:
     """Return the newest open run of a track, or else the newest one; or None."""
     if not track.strip() or not track.isprintable():
-        raise UsageError(f"{track!r} is no name of a track", hint="write it on one line: --track add-login")
+        raise UsageError(
+            f"{track!r} is no name of a track", hint="write it on one line: --track add-login"
+        )
     slug = ids.slug(track)
     found: list[str] = []
     for run in sorted(store.index.runs(), reverse=True):
@@ -288,9 +357,15 @@ class StepEvent:
 
 
 def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
-    entries = [entry for entry in reversed(heads.chain(store.index, store.repository, run)) if entry.trigger == STEP]
+    entries = [
+        entry
+        for entry in reversed(heads.chain(store.index, store.repository, run))
+        if entry.trigger == STEP
+    ]
     found = []
-    for entry, content in zip(entries, store.objects.read([entry.oid for entry in entries]), strict=True):
+    for entry, content in zip(
+        entries, store.objects.read([entry.oid for entry in entries]), strict=True
+    ):
         if content is None:
             continue
         checkpoint = codec.decode_header(content[1], layout.CHECKPOINTS + entry.id)

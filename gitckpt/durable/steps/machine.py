@@ -15,7 +15,17 @@ from gitckpt.durable.steps import report
 from gitckpt.durable.steps import report as records
 from gitckpt.durable.steps import report as statuses
 from gitckpt.durable.steps.graph import COMPLETE, END, Graph, StepDefinition
-from gitckpt.durable.steps.report import BLOCK, ENDS, FAIL, PASS, PROGRESS, RESET, START, PlanTask, StepReport
+from gitckpt.durable.steps.report import (
+    BLOCK,
+    ENDS,
+    FAIL,
+    PASS,
+    PROGRESS,
+    RESET,
+    START,
+    PlanTask,
+    StepReport,
+)
 from gitckpt.git.files import regular
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
@@ -65,12 +75,18 @@ def position(graph: Graph, state: Mapping[str, Any]) -> StepPosition:
         active = active_blockers(state)
         own = [each for each in active if graph.find(each.get("blocked_step")) is found] or active
         reasons = tuple(str(each.get("description", "")) for each in own)
-        return StepPosition(found.name, statuses.BLOCKED if active else statuses.NOT_STARTED, reasons=reasons)
+        return StepPosition(
+            found.name, statuses.BLOCKED if active else statuses.NOT_STARTED, reasons=reasons
+        )
     if status in (statuses.PASSED, statuses.SKIPPED):
         following = graph.after(found, known)
-        return StepPosition(following.name, statuses.PASSED if following is END else statuses.NOT_STARTED)
+        return StepPosition(
+            following.name, statuses.PASSED if following is END else statuses.NOT_STARTED
+        )
     if status == statuses.FAILED and found.on_fail is not None:
-        return StepPosition(found.on_fail, statuses.PASSED if found.on_fail == COMPLETE else statuses.NOT_STARTED)
+        return StepPosition(
+            found.on_fail, statuses.PASSED if found.on_fail == COMPLETE else statuses.NOT_STARTED
+        )
     return StepPosition(found.name, status)
 
 
@@ -83,7 +99,11 @@ def _standing_for(graph: Graph, state: Mapping[str, Any], said: object) -> StepD
 
 
 def active_blockers(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [each for each in _list(state) if isinstance(each, Mapping) and str(each.get("status", "")).upper() == statuses.ACTIVE]
+    return [
+        each
+        for each in _list(state)
+        if isinstance(each, Mapping) and str(each.get("status", "")).upper() == statuses.ACTIVE
+    ]
 
 
 def loop_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -101,7 +121,10 @@ def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str)
     """Return the state after a report at a time; the input state is not changed."""
     step = graph.step(report.step)
     if step is END and report.action != PASS:
-        raise UsageError(f"{COMPLETE} is where the steps end, not a step", hint="see where the run is: git ckpt step show")
+        raise UsageError(
+            f"{COMPLETE} is where the steps end, not a step",
+            hint="see where the run is: git ckpt step show",
+        )
     records.require_sound(report, step)
     here = position(graph, state)
     moves = _admit(here, step, record_of(graph, state, step.name), report)
@@ -117,15 +140,28 @@ def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str)
     return work.state
 
 
-def _admit(here: StepPosition, step: StepDefinition, record: Mapping[str, Any], report: StepReport) -> bool:
+def _admit(
+    here: StepPosition, step: StepDefinition, record: Mapping[str, Any], report: StepReport
+) -> bool:
     """Return whether a report moves the machine or only adds to a record."""
     if report.action == RESET:
         return True
-    is_next = step.optional and step.name != here.step and step.on_pass == here.step and here.status == statuses.NOT_STARTED
-    is_late = statuses.status_of(record.get("status")) == statuses.IN_PROGRESS and report.action != START
+    is_next = (
+        step.optional
+        and step.name != here.step
+        and step.on_pass == here.step
+        and here.status == statuses.NOT_STARTED
+    )
+    is_late = (
+        statuses.status_of(record.get("status")) == statuses.IN_PROGRESS and report.action != START
+    )
     if report.force:
         return step.name == here.step or is_next or report.action == START
-    if here.status == statuses.BLOCKED and report.action != BLOCK and not (is_late and step.name != here.step):
+    if (
+        here.status == statuses.BLOCKED
+        and report.action != BLOCK
+        and not (is_late and step.name != here.step)
+    ):
         raise blocked(here)
     if step.name == here.step or is_next:
         return True
@@ -143,7 +179,10 @@ def _admit(here: StepPosition, step: StepDefinition, record: Mapping[str, Any], 
 
 def blocked(here: StepPosition) -> StepsBlocked:
     why = f": {'; '.join(here.reasons)}" if here.reasons else ""
-    return StepsBlocked(f"the run is blocked at {here.step}{why}", hint=f"settle it, then: git ckpt step reset {shell_word(here.step)}")
+    return StepsBlocked(
+        f"the run is blocked at {here.step}{why}",
+        hint=f"settle it, then: git ckpt step reset {shell_word(here.step)}",
+    )
 
 
 class _Work:
@@ -151,18 +190,30 @@ class _Work:
         self._graph = graph
         self._at = at
         before = _table(state, LOOP)
-        first = {"current_step": None, "step_status": None, "step_started_at": None, "fix_cycle_count": 0}
+        first = {
+            "current_step": None,
+            "step_status": None,
+            "step_started_at": None,
+            "fix_cycle_count": 0,
+        }
         limits = {"max_fix_cycles": graph.max_fix_cycles, "iterations": 0}
         self._records = dict(_table(before, "checkpoints", "loop_state."))
-        self._loop = _tables_last({**first, **limits, **before, "checkpoints": self._records}, "checkpoints")
+        self._loop = _tables_last(
+            {**first, **limits, **before, "checkpoints": self._records}, "checkpoints"
+        )
         self._blockers = list(_list(state))
         self.state = _tables_last({**state, BLOCKERS: self._blockers, LOOP: self._loop}, LOOP)
 
     def begin(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
         record = self._record(step)
-        if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or report.action == START:
+        if (
+            statuses.status_of(record.get("status")) != statuses.IN_PROGRESS
+            or report.action == START
+        ):
             self._count_iteration(step, report)
-            if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or not record.get("started_at"):
+            if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or not record.get(
+                "started_at"
+            ):
                 record |= {"started_at": self._at, "completed_at": None}
             if step.version_key is not None:
                 record.setdefault(step.version_key, 1)
@@ -174,7 +225,9 @@ class _Work:
 
     def end(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
         record = self._record(step)
-        if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or not record.get("started_at"):
+        if statuses.status_of(record.get("status")) != statuses.IN_PROGRESS or not record.get(
+            "started_at"
+        ):
             record["started_at"] = self._at
             self._loop["iterations"] = self._number("iterations") + 1
             if step.version_key is not None:
@@ -191,8 +244,16 @@ class _Work:
     def reset(self, step: StepDefinition, report: StepReport, here: StepPosition) -> None:
         settled = {step.name} | ({here.step} if here.status == statuses.BLOCKED else set())
         for i, each in enumerate(self._blockers):
-            if each in active_blockers(self.state) and self._name(each.get("blocked_step")) in settled:
-                self._blockers[i] = {**each, "status": statuses.RESOLVED, "resolved_at": self._at, "resolution": report.notes or ""}
+            if (
+                each in active_blockers(self.state)
+                and self._name(each.get("blocked_step")) in settled
+            ):
+                self._blockers[i] = {
+                    **each,
+                    "status": statuses.RESOLVED,
+                    "resolved_at": self._at,
+                    "resolution": report.notes or "",
+                }
         record = self._record(step)
         record.pop("verdict", None)
         record |= {"status": statuses.NOT_STARTED, "started_at": None, "completed_at": None}
@@ -206,7 +267,12 @@ class _Work:
             return
         # What the last attempt reported stays in the history only.
         before = self._record(step)
-        record: dict[str, Any] = {"status": statuses.NOT_STARTED, "started_at": None, "completed_at": None, "agent": None}
+        record: dict[str, Any] = {
+            "status": statuses.NOT_STARTED,
+            "started_at": None,
+            "completed_at": None,
+            "agent": None,
+        }
         if step.version_key is not None and by_failure:
             number = before.get(step.version_key, 1 if before else 0)
             record[step.version_key] = (number if type(number) is int else 0) + 1
@@ -227,7 +293,11 @@ class _Work:
             count, most = self._number("fix_cycle_count"), self._loop["max_fix_cycles"]
             limit = most if type(most) is int else self._graph.max_fix_cycles
             if count >= limit:
-                self._block(step, f"it failed after {count} fix {'cycle' if count == 1 else 'cycles'}: {notes}", moves=True)
+                self._block(
+                    step,
+                    f"it failed after {count} fix {'cycle' if count == 1 else 'cycles'}: {notes}",
+                    moves=True,
+                )
                 return
             self._loop["fix_cycle_count"] = count + 1
         self.enter(self._graph.step(step.on_fail), by_failure=True)
@@ -263,11 +333,19 @@ class _Work:
     def _stand(self, step: str, status: str, since: object) -> None:
         self._loop |= {"current_step": step, "step_status": status, "step_started_at": since}
 
-    def _merged(self, record: Mapping[str, Any], step: StepDefinition, report: StepReport) -> dict[str, Any]:
+    def _merged(
+        self, record: Mapping[str, Any], step: StepDefinition, report: StepReport
+    ) -> dict[str, Any]:
         return _ordered(records.merged(_ordered(record), step, report, self._at))
 
     def _record(self, step: StepDefinition) -> dict[str, Any]:
-        return dict(_table(self._records, _key(self._graph, self._records, step.name), "loop_state.checkpoints."))
+        return dict(
+            _table(
+                self._records,
+                _key(self._graph, self._records, step.name),
+                "loop_state.checkpoints.",
+            )
+        )
 
     def _put(self, step: StepDefinition, record: dict[str, Any]) -> None:
         self._records[_key(self._graph, self._records, step.name)] = record
@@ -279,20 +357,37 @@ class _Work:
 
 def _ordered(record: Mapping[str, Any]) -> dict[str, Any]:
     # Common keys first, in the order of the protocol.
-    first = ("status", "started_at", "completed_at", "agent", "output_files", "notes", "last_updated")
-    return _tables_last({key: record.get(key) for key in first} | {"progress": None} | dict(record), "progress", "tasks")
+    first = (
+        "status",
+        "started_at",
+        "completed_at",
+        "agent",
+        "output_files",
+        "notes",
+        "last_updated",
+    )
+    return _tables_last(
+        {key: record.get(key) for key in first} | {"progress": None} | dict(record),
+        "progress",
+        "tasks",
+    )
 
 
 def _tables_last(table: Mapping[str, Any], *last: str) -> dict[str, Any]:
     # In TOML, simple keys must come before tables, or they would belong to the table.
-    return {key: table[key] for key in table if key not in last} | {key: table[key] for key in last if key in table}
+    return {key: table[key] for key in table if key not in last} | {
+        key: table[key] for key in last if key in table
+    }
 
 
 def _key(graph: Graph, known: Mapping[str, Any], step: str) -> str:
     # Other tools may store a record under an alias.
     if step in known:
         return step
-    return next((key for key in known if (found := graph.find(key)) is not None and found.name == step), step)
+    return next(
+        (key for key in known if (found := graph.find(key)) is not None and found.name == step),
+        step,
+    )
 
 
 def _table(table: Mapping[str, Any], key: str, where: str = "") -> Mapping[str, Any]:
@@ -300,14 +395,20 @@ def _table(table: Mapping[str, Any], key: str, where: str = "") -> Mapping[str, 
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise UsageError(f"{where}{key} in the state of the run is no table", hint="see what it holds: git ckpt show RUN --state")
+        raise UsageError(
+            f"{where}{key} in the state of the run is no table",
+            hint="see what it holds: git ckpt show RUN --state",
+        )
     return value
 
 
 def _list(state: Mapping[str, Any]) -> list[Any]:
     value = state.get(BLOCKERS)
     if value is not None and not isinstance(value, list):
-        raise UsageError("blockers in the state of the run is no list", hint="see what it holds: git ckpt show RUN --state")
+        raise UsageError(
+            "blockers in the state of the run is no list",
+            hint="see what it holds: git ckpt show RUN --state",
+        )
     return value or []
 
 
@@ -332,7 +433,12 @@ class NextStep:
 
 
 def next_of(
-    graph: Graph, state: Mapping[str, Any], top: str | None, *, path: str | None = None, resume_from: str | None = None
+    graph: Graph,
+    state: Mapping[str, Any],
+    top: str | None,
+    *,
+    path: str | None = None,
+    resume_from: str | None = None,
 ) -> NextStep:
     """Return the step and task that a run continues with.
 
@@ -347,7 +453,10 @@ def next_of(
     step = graph.find(here.step)
     if step is None or not step.has_tasks:
         if resume_from is not None:
-            raise OutOfOrder(f"the run is at {here.step}, which has no tasks", hint="see where it is: git ckpt step show")
+            raise OutOfOrder(
+                f"the run is at {here.step}, which has no tasks",
+                hint="see where it is: git ckpt step show",
+            )
         return NextStep(here.step, here.status, remarks=tuple(_of_position(graph, here, state)))
     found = _plan(graph, state, here.step, top, path)
     record = record_of(graph, state, here.step)
@@ -355,7 +464,12 @@ def next_of(
     if found is None:
         if resume_from is None:
             remarks.append("there is no plan to take the task from; name it: --plan FILE")
-        return NextStep(here.step, here.status, _number(resume_from) if resume_from else None, remarks=tuple(remarks))
+        return NextStep(
+            here.step,
+            here.status,
+            _number(resume_from) if resume_from else None,
+            remarks=tuple(remarks),
+        )
     shown, tasks = found
     if resume_from is not None:
         task: PlanTask | None = _named(tasks, resume_from, shown)
@@ -365,7 +479,11 @@ def next_of(
         task = report.first_open(tasks)
         remarks += _disagreements(record, tasks, task, shown)
     if task is None:
-        remarks.append(f"all tasks of {shown} are done: git ckpt step pass {shell_word(here.step)}" if tasks else f"{shown} has no tasks")
+        remarks.append(
+            f"all tasks of {shown} are done: git ckpt step pass {shell_word(here.step)}"
+            if tasks
+            else f"{shown} has no tasks"
+        )
     elif task.mark == report.STUCK:
         remarks.append(f"task {task.name} is marked as blocked in {shown}, line {task.line}")
     name, title = (task.name, task.title) if task is not None else (None, None)
@@ -382,7 +500,9 @@ def _of_position(graph: Graph, here: StepPosition, state: Mapping[str, Any]) -> 
         yield f"{here.step} failed: {notes}" if notes else f"{here.step} failed"
 
 
-def _disagreements(record: Mapping[str, Any], tasks: Sequence[PlanTask], first: PlanTask | None, shown: str) -> Iterator[str]:
+def _disagreements(
+    record: Mapping[str, Any], tasks: Sequence[PlanTask], first: PlanTask | None, shown: str
+) -> Iterator[str]:
     last = record.get("last_task")
     number = report.task_id(last) if isinstance(last, str) else None
     here = f"it goes on with {first.name}" if first is not None else "nothing is left to do"
@@ -395,7 +515,11 @@ def _disagreements(record: Mapping[str, Any], tasks: Sequence[PlanTask], first: 
         yield f"last_task is {number}, but {shown} has {first.name} open before it; {here}"
     # The plan is right where it and the records differ.
     known = record.get("tasks")
-    said = {report.task_id(name): task for name, task in known.items() if isinstance(task, Mapping)} if isinstance(known, Mapping) else {}
+    said = (
+        {report.task_id(name): task for name, task in known.items() if isinstance(task, Mapping)}
+        if isinstance(known, Mapping)
+        else {}
+    )
     for name, task in there.items():
         told = report.status_of(said[name].get("status")) if name in said else None
         if told == report.PASSED and not task.is_done and name != number:
@@ -404,13 +528,17 @@ def _disagreements(record: Mapping[str, Any], tasks: Sequence[PlanTask], first: 
             yield f"task {name} is reported as {told}, and {shown} has it done"
 
 
-def _plan(graph: Graph, state: Mapping[str, Any], step: str, top: str | None, path: str | None) -> tuple[str, list[PlanTask]] | None:
+def _plan(
+    graph: Graph, state: Mapping[str, Any], step: str, top: str | None, path: str | None
+) -> tuple[str, list[PlanTask]] | None:
     if path is not None:
         return path, report.tasks(_text(path))
     for name in _candidates(graph, state, step) if top is not None else ():
         found = os.path.join(top or "", name)
         # A state may have been fetched: accept only a plan inside the worktree.
-        if os.path.isfile(found) and os.path.realpath(found).startswith(os.path.realpath(top or "") + os.sep):
+        if os.path.isfile(found) and os.path.realpath(found).startswith(
+            os.path.realpath(top or "") + os.sep
+        ):
             return name, report.tasks(_text(found))
     return None
 

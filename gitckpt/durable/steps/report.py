@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 # Statuses as superpowers writes them, and the spellings of people and models.
 
-NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED = "NOT_STARTED", "IN_PROGRESS", "PASSED", "FAILED", "BLOCKED", "SKIPPED"
+NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED = (
+    "NOT_STARTED",
+    "IN_PROGRESS",
+    "PASSED",
+    "FAILED",
+    "BLOCKED",
+    "SKIPPED",
+)
 STATUSES = (NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED)
 # The statuses of a blocker.
 ACTIVE, RESOLVED = "ACTIVE", "RESOLVED"
@@ -72,7 +79,15 @@ def task_id(text: str) -> str | None:
 
 # Reports and records.
 
-START, PROGRESS, PASS, FAIL, BLOCK, SKIP, RESET = "start", "progress", "pass", "fail", "block", "skip", "reset"
+START, PROGRESS, PASS, FAIL, BLOCK, SKIP, RESET = (
+    "start",
+    "progress",
+    "pass",
+    "fail",
+    "block",
+    "skip",
+    "reset",
+)
 # Record key: tasks that were done before the first one was reported by name.
 BEFORE = "tasks_before"
 
@@ -89,7 +104,18 @@ LABELS = {
 
 ENDS = {PASS: PASSED, FAIL: FAILED, BLOCK: BLOCKED, SKIP: SKIPPED}
 # Record keys that have a parameter or that the protocol maintains.
-OWN = ("status", "started_at", "completed_at", "last_updated", "agent", "notes", "progress", "output_files", "tasks", "verdict")
+OWN = (
+    "status",
+    "started_at",
+    "completed_at",
+    "last_updated",
+    "agent",
+    "notes",
+    "progress",
+    "output_files",
+    "tasks",
+    "verdict",
+)
 
 _MAX = 2**63
 
@@ -120,7 +146,16 @@ class StepReport:
     def __post_init__(self) -> None:
         for name in ("action", "step", "subject"):
             require_text(name, getattr(self, name))
-        for name in ("agent", "notes", "task", "task_status", "worker", "verdict", "commit", "checkpoint_id"):
+        for name in (
+            "agent",
+            "notes",
+            "task",
+            "task_status",
+            "worker",
+            "verdict",
+            "commit",
+            "checkpoint_id",
+        ):
             require_text(name, getattr(self, name), may_be_none=True)
         for name in ("tasks_completed", "tasks_total", "current_phase", "total_phases"):
             require_number(name, getattr(self, name), may_be_none=True)
@@ -128,36 +163,57 @@ class StepReport:
         require("force", self.force, bool, "True or False")
         require("values", self.values, Mapping, "a map of names to values")
         if self.action not in LABELS:
-            raise UsageError(f"{self.action!r} is nothing that is reported of a step", hint=f"it is one of {', '.join(LABELS)}")
+            raise UsageError(
+                f"{self.action!r} is nothing that is reported of a step",
+                hint=f"it is one of {', '.join(LABELS)}",
+            )
 
 
 def require_sound(report: StepReport, step: StepDefinition) -> None:
     """Raise UsageError if a report is incomplete or contradicts itself."""
     if report.action in (FAIL, BLOCK) and not (report.notes or "").strip():
         what = "what went wrong" if report.action == FAIL else "what has to be settled"
-        raise UsageError(f"{step.name} cannot {report.action} without notes", hint=f'say {what}: --notes "…"')
+        raise UsageError(
+            f"{step.name} cannot {report.action} without notes", hint=f'say {what}: --notes "…"'
+        )
     wanted = {PASS: VERDICT_PASS, FAIL: VERDICT_FAIL}.get(report.action)
     if report.verdict is not None and report.verdict not in (VERDICT_PASS, VERDICT_FAIL):
-        raise UsageError(f"{report.verdict!r} is no verdict", hint="a verdict is PASS or FAIL; others go into --set")
+        raise UsageError(
+            f"{report.verdict!r} is no verdict",
+            hint="a verdict is PASS or FAIL; others go into --set",
+        )
     if report.verdict is not None and wanted is not None and report.verdict != wanted:
-        raise UsageError(f"the verdict {report.verdict} contradicts {report.action}", hint=f"leave it out, or say {wanted}")
+        raise UsageError(
+            f"the verdict {report.verdict} contradicts {report.action}",
+            hint=f"leave it out, or say {wanted}",
+        )
     if report.task_status is not None and report.task_status not in STATUSES:
-        raise UsageError(f"{report.task_status!r} is no status of a task", hint=f"a status is one of {', '.join(STATUSES)}")
+        raise UsageError(
+            f"{report.task_status!r} is no status of a task",
+            hint=f"a status is one of {', '.join(STATUSES)}",
+        )
     if report.task is None and (report.task_status is not None or report.worker is not None):
         raise UsageError("it is not said which task", hint="name it: --task 2.3")
     for key in report.values:
         if key in OWN or not key.strip() or not key.isprintable():
-            raise UsageError(f"{key!r} cannot be set", hint=f"these have options of their own, or are kept by gitckpt: {', '.join(OWN)}")
+            raise UsageError(
+                f"{key!r} cannot be set",
+                hint=f"these have options of their own, or are kept by gitckpt: {', '.join(OWN)}",
+            )
 
 
-def merged(record: Mapping[str, Any], step: StepDefinition, report: StepReport, at: str) -> dict[str, Any]:
+def merged(
+    record: Mapping[str, Any], step: StepDefinition, report: StepReport, at: str
+) -> dict[str, Any]:
     """Return the record of a step after a report at a time; its status is unchanged."""
     new = {**record, **report.values}
     new["agent"] = report.agent or new.get("agent") or step.agent or "unknown"
     new["progress"] = _progress(new.get("progress"), report)
     files = new.get("output_files")
     known = list(files) if isinstance(files, list) else []
-    new["output_files"] = known + [name for name in dict.fromkeys(report.outputs) if name not in known]
+    new["output_files"] = known + [
+        name for name in dict.fromkeys(report.outputs) if name not in known
+    ]
     new["notes"] = report.notes if report.notes is not None else new.get("notes") or ""
     if step.on_fail is not None and report.action in (PASS, FAIL):
         new["verdict"] = VERDICT_PASS if report.action == PASS else VERDICT_FAIL
@@ -179,7 +235,10 @@ def progress_of(record: Mapping[str, Any]) -> Progress | None:
     said = record.get("progress")
     if not isinstance(said, Mapping):
         return None
-    counts: dict[str, Any] = {key: _whole(said.get(key)) for key in ("current_phase", "total_phases", "tasks_completed", "tasks_total")}
+    counts: dict[str, Any] = {
+        key: _whole(said.get(key))
+        for key in ("current_phase", "total_phases", "tasks_completed", "tasks_total")
+    }
     task = said.get("current_task")
     found = Progress(**counts, current_task=task if isinstance(task, str) and task else None)
     return found if found != Progress() else None
@@ -219,7 +278,11 @@ def _add_task(record: dict[str, Any], report: StepReport, at: str) -> None:
     tasks = record.get("tasks")
     known = dict(tasks) if isinstance(tasks, Mapping) else {}
     before = known.get(name)
-    task = dict(before) if isinstance(before, Mapping) else {"status": NOT_STARTED, "started_at": at, "completed_at": None}
+    task = (
+        dict(before)
+        if isinstance(before, Mapping)
+        else {"status": NOT_STARTED, "started_at": at, "completed_at": None}
+    )
     task["status"] = report.task_status or IN_PROGRESS
     task["completed_at"] = None if task["status"] in (NOT_STARTED, IN_PROGRESS) else at
     told = {"worker": report.worker, "notes": report.notes, "commit": report.commit}
@@ -233,7 +296,10 @@ def _keep_counts(new: dict[str, Any], record: Mapping[str, Any], report: StepRep
     """Keep counts reported before the first named task, which `tasks` lacks."""
     said = record.get("progress")
     known = said if isinstance(said, Mapping) else {}
-    done, total = (_whole(known.get(key)) or _whole(record.get(key)) for key in ("tasks_completed", "tasks_total"))
+    done, total = (
+        _whole(known.get(key)) or _whole(record.get(key))
+        for key in ("tasks_completed", "tasks_total")
+    )
     if report.tasks_completed is not None:  # with this one, if it is done
         done = report.tasks_completed - (report.task_status == PASSED)
     if done and done > 0:
@@ -247,12 +313,18 @@ def _count(record: dict[str, Any], step: StepDefinition) -> None:
     tasks, progress = record.get("tasks"), record["progress"]
     if isinstance(tasks, Mapping) and tasks:
         before = _whole(record.get(BEFORE)) or 0
-        done = before + sum(isinstance(task, Mapping) and task.get("status") == PASSED for task in tasks.values())
+        done = before + sum(
+            isinstance(task, Mapping) and task.get("status") == PASSED for task in tasks.values()
+        )
         total = _whole(progress.get("tasks_total")) or 0
         progress["tasks_total"] = max(total, len(tasks), min(done, total) if total else done)
-        progress["tasks_completed"] = min(done, progress["tasks_total"])  # a task that was counted before may be reported again
+        progress["tasks_completed"] = min(
+            done, progress["tasks_total"]
+        )  # a task that was counted before may be reported again
     if step.has_tasks:
-        record |= {key: progress[key] for key in ("tasks_completed", "tasks_total") if key in progress}
+        record |= {
+            key: progress[key] for key in ("tasks_completed", "tasks_total") if key in progress
+        }
 
 
 def _whole(value: object) -> int | None:

@@ -34,7 +34,9 @@ def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
     own = [
         step.name
         for step in graph.steps
-        if not (step.optional or step.only_if) or step.name == here.step or machine.record_of(graph, state, step.name)
+        if not (step.optional or step.only_if)
+        or step.name == here.step
+        or machine.record_of(graph, state, step.name)
     ]
     others = machine.loop_of(state).get("checkpoints") or {}
     return own + [name for name in others if graph.find(name) is None]
@@ -44,7 +46,9 @@ def status_of(here: StepPosition, name: str, record: Mapping[str, Any]) -> str:
     return str(record.get("status") or (here.status if name == here.step else report.NOT_STARTED))
 
 
-def document(graph: Graph, newest: Checkpoint, events: Sequence[StepEvent] | None) -> dict[str, Any]:
+def document(
+    graph: Graph, newest: Checkpoint, events: Sequence[StepEvent] | None
+) -> dict[str, Any]:
     state = newest.state
     here, loop = machine.position(graph, state), machine.loop_of(state)
     found: dict[str, Any] = {
@@ -61,14 +65,21 @@ def document(graph: Graph, newest: Checkpoint, events: Sequence[StepEvent] | Non
     }
     for name in dict.fromkeys((*(step.name for step in graph.steps), *shown(graph, state))):
         record = dict(machine.record_of(graph, state, name))
-        found["steps"].append({"step": name, "status": status_of(here, name, record), "record": record})
+        found["steps"].append(
+            {"step": name, "status": status_of(here, name, record), "record": record}
+        )
     return found | ({"history": [_event(event) for event in events]} if events is not None else {})
 
 
 def _event(event: StepEvent) -> dict[str, Any]:
     progress = event.progress or Progress()
-    plain = {name: getattr(event, name) for name in event.__slots__ if name not in ("errors", "progress")}
-    return plain | {"errors": list(event.errors), "progress": {name: getattr(progress, name) for name in _PROGRESS}}
+    plain = {
+        name: getattr(event, name) for name in event.__slots__ if name not in ("errors", "progress")
+    }
+    return plain | {
+        "errors": list(event.errors),
+        "progress": {name: getattr(progress, name) for name in _PROGRESS},
+    }
 
 
 # The public API.
@@ -99,7 +110,14 @@ class Steps:
         require_text("track", track)
         return journal.run_about(here, track)
 
-    def report(self, said: StepReport, *, graph: str | None = None, files: bool = False, checkpoint_id: str | None = None) -> Reported:
+    def report(
+        self,
+        said: StepReport,
+        *,
+        graph: str | None = None,
+        files: bool = False,
+        checkpoint_id: str | None = None,
+    ) -> Reported:
         """Record a report of a step.
 
         Args:
@@ -122,13 +140,17 @@ class Steps:
         oid, subject = _commit(repository, said.commit) if said.commit is not None else (None, "")
         said = replace(
             said,
-            task_status=said.task_status.strip().upper().replace("-", "_") if said.task_status is not None else None,
+            task_status=said.task_status.strip().upper().replace("-", "_")
+            if said.task_status is not None
+            else None,
             verdict=said.verdict.strip().upper() if said.verdict is not None else None,
             outputs=tuple(_from_top(repository, file) for file in said.outputs),
             commit=oid,
             subject=subject,
         )
-        done = journal.report(self._store, self._place, said, graph=graph, files=files, checkpoint_id=checkpoint_id)
+        done = journal.report(
+            self._store, self._place, said, graph=graph, files=files, checkpoint_id=checkpoint_id
+        )
         self._place = replace(self._place, run=done.checkpoint.run)
         return done
 
@@ -187,5 +209,7 @@ def _from_top(repository: Repository, file: str) -> str:
     if top is None:
         return file
     directory, name = os.path.split(os.path.abspath(file))
-    relative = os.path.relpath(os.path.join(os.path.realpath(directory), name), os.path.realpath(top))
+    relative = os.path.relpath(
+        os.path.join(os.path.realpath(directory), name), os.path.realpath(top)
+    )
     return file if relative.startswith("..") else relative

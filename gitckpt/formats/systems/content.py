@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 # The result of a format's reader.
 
-RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS = "rlm-act", "workflow", "forge", "quasar", "nebula", "superpowers"
+RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS = (
+    "rlm-act",
+    "workflow",
+    "forge",
+    "quasar",
+    "nebula",
+    "superpowers",
+)
 FORMATS = (RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS)
 
 # State key for values of a file that a checkpoint has no field for.
@@ -107,7 +114,11 @@ class Remarks:
     def said(self) -> tuple[str, ...]:
         clauses = list(self._clauses)
         more = len(clauses) - _MOST_REMARKS
-        return (*clauses[:_MOST_REMARKS], f"and {more:,} more such things") if more > 0 else tuple(clauses)
+        return (
+            (*clauses[:_MOST_REMARKS], f"and {more:,} more such things")
+            if more > 0
+            else tuple(clauses)
+        )
 
 
 def text_of(source: Source, remarks: Remarks) -> str:
@@ -205,7 +216,10 @@ def _storable(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any
         remarks.add(f"has values more than {_DEEPEST} levels deep: the original alone has them")
         return "…"
     if isinstance(value, dict):
-        return {_text(key, remarks): _storable(each, remarks, depth + 1, count) for key, each in value.items()}
+        return {
+            _text(key, remarks): _storable(each, remarks, depth + 1, count)
+            for key, each in value.items()
+        }
     if isinstance(value, list):
         return [_storable(each, remarks, depth + 1, count) for each in value]
     return value

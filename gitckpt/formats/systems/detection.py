@@ -7,7 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers, yaml_text
-from gitckpt.formats.systems.content import FORGE, FORMATS, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW, Remarks, Source, Unreadable
+from gitckpt.formats.systems.content import (
+    FORGE,
+    FORMATS,
+    NEBULA,
+    QUASAR,
+    RLM_ACT,
+    SUPERPOWERS,
+    WORKFLOW,
+    Remarks,
+    Source,
+    Unreadable,
+)
 
 # Names of files that are examined when a directory is searched.
 SUFFIXES = (".json", ".yaml", ".yml", ".toml")
@@ -28,7 +39,10 @@ _JSON: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     WORKFLOW: rlm_act.is_workflow,
     SUPERPOWERS: superpowers.is_one,
 }
-_TOML: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {NEBULA: quasar.is_nebula, QUASAR: quasar.is_one}
+_TOML: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    NEBULA: quasar.is_nebula,
+    QUASAR: quasar.is_one,
+}
 _WHOLE: Mapping[str, Callable[[Source], object]] = {
     ".json": lambda source: content.json_as_it_is(source, Remarks()),
     ".toml": lambda source: content.toml_of(source, Remarks()),
@@ -47,12 +61,20 @@ def format_of(source: Source) -> str | None:
             return None
         found = content.json_as_it_is(source, Remarks())
         return next((name for name, is_one in _JSON.items() if is_one(found)), None)
-    if all(word in source.data for word in (b"nebula_name", b"=")) or all(word in source.data for word in (b"max_cycles", b"=")):
+    if all(word in source.data for word in (b"nebula_name", b"=")) or all(
+        word in source.data for word in (b"max_cycles", b"=")
+    ):
         table = content.toml_of(source, Remarks())
         return next((name for name, is_one in _TOML.items() if is_one(table)), None)
-    if source.path.endswith((".yaml", ".yml")) and all(word in source.data for word in (b"steps:", b"id:", b"created_at:")):
+    if source.path.endswith((".yaml", ".yml")) and all(
+        word in source.data for word in (b"steps:", b"id:", b"created_at:")
+    ):
         remarks = Remarks()
-        return FORGE if forge.is_one(yaml_text.read(content.text_of(source, remarks), remarks)) else None
+        return (
+            FORGE
+            if forge.is_one(yaml_text.read(content.text_of(source, remarks), remarks))
+            else None
+        )
     return None
 
 

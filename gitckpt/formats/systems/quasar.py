@@ -15,7 +15,16 @@ from typing import Any
 from gitckpt.durable.phases.review import state as cycle
 from gitckpt.durable.phases.review.state import CycleState
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import KEY, NEBULA, QUASAR, Drive, Record, Remarks, Source, Unreadable
+from gitckpt.formats.systems.content import (
+    KEY,
+    NEBULA,
+    QUASAR,
+    Drive,
+    Record,
+    Remarks,
+    Source,
+    Unreadable,
+)
 from gitckpt.model import jsonable, times, toml
 from gitckpt.model.arguments import first_of
 from gitckpt.model.checkpoint import Checkpoint
@@ -43,7 +52,11 @@ def has_signs(found: Mapping[str, Any]) -> bool:
 
 
 def is_nebula(found: Mapping[str, Any]) -> bool:
-    return "nebula_name" in found and any(isinstance(found.get(key), dict) for key in ("phases", "tasks")) and "version" in found
+    return (
+        "nebula_name" in found
+        and any(isinstance(found.get(key), dict) for key in ("phases", "tasks"))
+        and "version" in found
+    )
 
 
 def read(source: Source, phases: str = "") -> Record:
@@ -55,21 +68,32 @@ def read(source: Source, phases: str = "") -> Record:
     try:
         state = cycle_of(content.text_of(source, remarks), source.path, TABLES[phases])
     except InvalidCheckpoint as error:
-        raise Unreadable(f"{error.field}: {error.problem}" if error.field else error.problem) from None
+        raise Unreadable(
+            f"{error.field}: {error.problem}" if error.field else error.problem
+        ) from None
     known = {*CycleState().head(), "findings", "all_findings", cycle.MORE}
     unknown = {key: value for key, value in found.items() if key not in known}
     for key in unknown:
         remarks.add(f"has a key {key!r:.60}, which is kept")
-    findings = [*content.mappings(found.get("findings")), *content.mappings(found.get("all_findings"))]
-    for key in sorted({key for each in findings for key in each} - {"severity", "description", "cycle"}):
+    findings = [
+        *content.mappings(found.get("findings")),
+        *content.mappings(found.get("all_findings")),
+    ]
+    for key in sorted(
+        {key for each in findings for key in each} - {"severity", "description", "cycle"}
+    ):
         remarks.add(f"has findings with a key {key!r:.60}: the original alone has it")
     lacking = known - found.keys() - {cycle.MORE}
     if lacking:
-        remarks.add(f"lacks {first_of(sorted(lacking), 20)}, which quasar always writes: it may be torn")
+        remarks.add(
+            f"lacks {first_of(sorted(lacking), 20)}, which quasar always writes: it may be torn"
+        )
     is_naive = content.note_times((found.get("created_at"),), remarks)
     if cycle.MORE not in found:
         named = f"before {phases}" if phases else "since filtering"
-        remarks.add(f"has the phase {found['phase']}, which is {state.phase} by the numbers {named}")
+        remarks.add(
+            f"has the phase {found['phase']}, which is {state.phase} by the numbers {named}"
+        )
     if state.all_findings and cycle.MORE not in found:
         remarks.add("does not say what became of its findings: all count as open")
     is_named = bool(state.phase_id or state.task_bead_id)
@@ -79,7 +103,10 @@ def read(source: Source, phases: str = "") -> Record:
         by_path=not is_named,
         name=state.phase_id or state.task_bead_id or "review",
         phase=_label(state),
-        state={cycle.KEY: state.to_state(), KEY: {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown}},
+        state={
+            cycle.KEY: state.to_state(),
+            KEY: {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown},
+        },
         said=state.created_at,
         time=content.instant(state.created_at),
         started=content.instant(state.created_at),
@@ -153,11 +180,21 @@ def read_nebula(source: Source) -> Record:
     if "tasks" in found:
         remarks.add("calls its phases tasks, as older versions did")
     phases = content.mapping(found.get("phases")) | content.mapping(found.get("tasks"))
-    statuses = {name: content.string(content.mapping(each).get("status")) for name, each in phases.items()}
-    seen = [content.mapping(each).get(key) for each in phases.values() for key in ("updated_at", "created_at")]
+    statuses = {
+        name: content.string(content.mapping(each).get("status")) for name, each in phases.items()
+    }
+    seen = [
+        content.mapping(each).get(key)
+        for each in phases.values()
+        for key in ("updated_at", "created_at")
+    ]
     is_naive = content.note_times(seen, remarks)
     instants = [at for each in seen if (at := content.instant(each)) is not None]
-    begun = [at for each in phases.values() if (at := content.instant(content.mapping(each).get("created_at"))) is not None]
+    begun = [
+        at
+        for each in phases.values()
+        if (at := content.instant(content.mapping(each).get("created_at"))) is not None
+    ]
     name = content.string(found["nebula_name"])
     return Record(
         NEBULA,
@@ -194,7 +231,9 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     except (InvalidCheckpoint, NewerCheckpoint) as error:
         raise Unreadable(error.message) from None
     if state.phase == cycle.ERROR:
-        losses.append("the phase error, which quasar's reader refuses: the phase in which it came up stands there")
+        losses.append(
+            "the phase error, which quasar's reader refuses: the phase in which it came up stands there"
+        )
         state = replace(state, phase=cycle.resumes_in(state), failed_in="", problem="")
     for key, value in state.more().items():
         if key == "beads" and not any(state.beads.values()):
@@ -204,7 +243,9 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     statuses = {each.status for each in state.all_findings} - {"found"}
     if statuses:
         losses.append(f"that findings are {', '.join(sorted(statuses))}")
-    losses += [f"the value {key} of the state" for key in checkpoint.state if key not in (cycle.KEY, KEY)]
+    losses += [
+        f"the value {key} of the state" for key in checkpoint.state if key not in (cycle.KEY, KEY)
+    ]
     losses += [f"the key {key}, which quasar does not have" for key in _unknown(checkpoint)]
     head = state.head()
     head["created_at"] = _Plain(_time(state.created_at))
@@ -213,18 +254,30 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     lines += [f"{key} = []" for key, found in lists.items() if not found]
     for key, found in lists.items():
         for each in found:
-            said = (("severity", each.severity), ("description", each.description), ("cycle", each.cycle))
+            said = (
+                ("severity", each.severity),
+                ("description", each.description),
+                ("cycle", each.cycle),
+            )
             lines += ["", f"[[{key}]]", *(f"{name} = {_value(value)}" for name, value in said)]
     return ("\n".join(lines) + "\n").encode()
 
 
 def _unknown(checkpoint: Checkpoint) -> list[str]:
-    return [key for key in content.mapping(jsonable.state(checkpoint).get(KEY)) if key not in ("format", "phases", "git_commit")]
+    return [
+        key
+        for key in content.mapping(jsonable.state(checkpoint).get(KEY))
+        if key not in ("format", "phases", "git_commit")
+    ]
 
 
 def _time(text: str) -> str:
     # Go writes no trailing zeros in a fraction; its zero time means "none".
-    return f"{text.removesuffix('Z').rstrip('0').rstrip('.')}Z" if "." in text else text or "0001-01-01T00:00:00Z"
+    return (
+        f"{text.removesuffix('Z').rstrip('0').rstrip('.')}Z"
+        if "." in text
+        else text or "0001-01-01T00:00:00Z"
+    )
 
 
 class _Plain(str):
@@ -256,4 +309,6 @@ _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': 
 
 
 def _escaped(character: str) -> str:
-    return _SHORT.get(character) or (f"\\u{ord(character):04X}" if character < " " or character == "\x7f" else character)
+    return _SHORT.get(character) or (
+        f"\\u{ord(character):04X}" if character < " " or character == "\x7f" else character
+    )

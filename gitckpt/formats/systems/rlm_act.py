@@ -12,14 +12,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import KEY, RLM_ACT, WORKFLOW, Drive, Record, Remarks, Source, Unreadable
+from gitckpt.formats.systems.content import (
+    KEY,
+    RLM_ACT,
+    WORKFLOW,
+    Drive,
+    Record,
+    Remarks,
+    Source,
+    Unreadable,
+)
 from gitckpt.model import ids, jsonable, times
 from gitckpt.model.checkpoint import Checkpoint
 
 PHASES = ("research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation")
 
 # Names in its requirements → names in its code.
-_ALSO = {"planning": "tdd_planning", "phase_decomposition": "multi_doc", "beads_integration": "beads_sync"}
+_ALSO = {
+    "planning": "tdd_planning",
+    "phase_decomposition": "multi_doc",
+    "beads_integration": "beads_sync",
+}
 
 _STATUSES = ("complete", "failed", "skipped")
 # Written for a plan in Markdown: the first four phases count as complete.
@@ -33,11 +46,15 @@ _KEYS = ("id", "phase", "timestamp", "state", "errors", "git_commit")
 
 
 def is_one(found: Mapping[str, Any]) -> bool:
-    return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(found.get("state"), dict)
+    return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(
+        found.get("state"), dict
+    )
 
 
 def is_workflow(found: Mapping[str, Any]) -> bool:
-    return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(found.get("state_snapshot"), dict)
+    return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(
+        found.get("state_snapshot"), dict
+    )
 
 
 def read(source: Source) -> Record:
@@ -46,7 +63,10 @@ def read(source: Source) -> Record:
     if not is_one(found):
         raise Unreadable(f"it lacks one of {', '.join(_KEYS[:4])}")
     state = content.mapping(found["state"])
-    results = {_phase(name): content.mapping(each) for name, each in content.mapping(state.get("phase_results")).items()}
+    results = {
+        _phase(name): content.mapping(each)
+        for name, each in content.mapping(state.get("phase_results")).items()
+    }
     own, label = content.string(found["id"]), content.string(found["phase"])
     said = content.string(found["timestamp"])
     started = content.string(state.get("started_at"))
@@ -57,7 +77,9 @@ def read(source: Source) -> Record:
     beside = {name: found[name] for name in found if name not in ("state", "errors")}
     return Record(
         RLM_ACT,
-        identity=json.dumps([content.string(state.get("project_path")), started] if started else [own, source.path]),
+        identity=json.dumps(
+            [content.string(state.get("project_path")), started] if started else [own, source.path]
+        ),
         name="rlm-act",
         phase=_label(label, remarks),
         state={**state, KEY: {"format": RLM_ACT, **beside}},
@@ -100,12 +122,19 @@ def read_workflow(source: Source) -> Record:
         errors=tuple(each for each in errors if each),
         id=own if ids.is_id(own) else None,
         # Planning starts from finished research; no other phase is known to be complete.
-        drive=Drive("rlm-act", ("research",) if is_planning else (), {}, {"research_path": documents[0]} if is_planning else {}),
+        drive=Drive(
+            "rlm-act",
+            ("research",) if is_planning else (),
+            {},
+            {"research_path": documents[0]} if is_planning else {},
+        ),
         remarks=tuple(remarks.said),
     )
 
 
-def _drive(state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], remarks: Remarks) -> Drive:
+def _drive(
+    state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], remarks: Remarks
+) -> Drive:
     done = [name for name in PHASES if content.string(results.get(name, {}).get("status")) in _DONE]
 
     def said(phase: str, key: str) -> Any:
@@ -114,13 +143,19 @@ def _drive(state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], r
     researched = content.strings(results.get("research", {}).get("artifacts"))
     places = (
         ("research_path", "research", researched[0] if researched else ""),
-        ("hierarchy_path", "decomposition", content.string(said("decomposition", "hierarchy_path"))),
+        (
+            "hierarchy_path",
+            "decomposition",
+            content.string(said("decomposition", "hierarchy_path")),
+        ),
         ("plan_path", "tdd_planning", content.string(said("tdd_planning", "plan_path"))),
     )
     files = {name: path for name, phase, path in places if phase in done and path}
     named = content.mapping(state.get("metadata"))
     plan_name = content.string(named.get("plan_name")) or content.string(state.get("plan_name"))
-    epic = content.string(said("beads_sync", "epic_id")) or content.string(state.get("beads_epic_id"))
+    epic = content.string(said("beads_sync", "epic_id")) or content.string(
+        state.get("beads_epic_id")
+    )
 
     def words(name: str, found: list[str], form: re.Pattern[str]) -> str:
         for each in found:
@@ -131,10 +166,13 @@ def _drive(state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], r
     inputs = {
         "issues": words("issues", content.strings(said("beads_sync", "phase_issue_ids")), _ISSUE),
         "epic": words("epic", [epic], _ISSUE),
-        "question": content.string(named.get("research_question")) or content.string(state.get("research_question")),
+        "question": content.string(named.get("research_question"))
+        or content.string(state.get("research_question")),
         "plan_name": words("plan_name", [plan_name], _PLAN),
     }
-    return Drive("rlm-act", tuple(done), {name: value for name, value in inputs.items() if value}, files)
+    return Drive(
+        "rlm-act", tuple(done), {name: value for name, value in inputs.items() if value}, files
+    )
 
 
 def _phase(name: str) -> str:
@@ -161,7 +199,10 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     is_untouched = known and checkpoint.imported is not None
     if not is_untouched:
         # A state with rlm-act's own keys is taken as rlm-act's.
-        is_its_own = known or (isinstance(state.get("phase_results"), dict) and bool(content.string(state.get("project_path"))))
+        is_its_own = known or (
+            isinstance(state.get("phase_results"), dict)
+            and bool(content.string(state.get("project_path")))
+        )
         state = _pipeline_state(checkpoint, state if is_its_own else {}, state, losses)
     document = {
         "id": checkpoint.id,
@@ -170,7 +211,11 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         "state": state,
         "errors": list(checkpoint.errors),
         "git_commit": checkpoint.git_sha or content.string(own.get("git_commit")),
-        **({key: value for key, value in own.items() if key not in (*_KEYS, "format")} if known else {}),
+        **(
+            {key: value for key, value in own.items() if key not in (*_KEYS, "format")}
+            if known
+            else {}
+        ),
     }
     return json.dumps(document, indent=2, ensure_ascii=True).encode("ascii")
 
@@ -186,14 +231,19 @@ def _strict(checkpoint: Checkpoint, losses: list[str]) -> str:
     return checkpoint.label
 
 
-def _pipeline_state(checkpoint: Checkpoint, before: Mapping[str, Any], state: Mapping[str, Any], losses: list[str]) -> dict[str, Any]:
+def _pipeline_state(
+    checkpoint: Checkpoint, before: Mapping[str, Any], state: Mapping[str, Any], losses: list[str]
+) -> dict[str, Any]:
     """Return a `PipelineState` with the project and autonomy that the loader needs."""
     # `before` is the imported state, or its later version; empty for other runs.
     pipeline = checkpoint.pipeline
     done = dict(pipeline.completed) if pipeline is not None else {}
     name, status = checkpoint.phase_name, checkpoint.status
     at = times.to_text(checkpoint.time).removesuffix("Z")
-    results: dict[str, Any] = {phase: dict(content.mapping(each)) for phase, each in content.mapping(before.get("phase_results")).items()}
+    results: dict[str, Any] = {
+        phase: dict(content.mapping(each))
+        for phase, each in content.mapping(before.get("phase_results")).items()
+    }
 
     def note(phase: str, how: str) -> None:
         fresh: dict[str, Any] = {
@@ -207,29 +257,50 @@ def _pipeline_state(checkpoint: Checkpoint, before: Mapping[str, Any], state: Ma
         known = results.get(phase, {**fresh, "duration_seconds": None, "metadata": {}})
         is_here = phase == name
         ended = at if is_here and how != "in_progress" else known.get("completed_at")
-        results[phase] = {**known, "status": how, "errors": list(checkpoint.errors) if is_here else [], "completed_at": ended}
+        results[phase] = {
+            **known,
+            "status": how,
+            "errors": list(checkpoint.errors) if is_here else [],
+            "completed_at": ended,
+        }
 
     for phase in PHASES:
-        if phase in done and content.string(content.mapping(results.get(phase)).get("status")) != "complete":
+        if (
+            phase in done
+            and content.string(content.mapping(results.get(phase)).get("status")) != "complete"
+        ):
             note(phase, "complete")
     if name in PHASES and name not in done:
-        note(name, {"complete": "complete", "skipped": "complete", "failed": "failed"}.get(status, "in_progress"))
-    losses += [f"the phase {phase}, which rlm-act does not have" for phase in done if phase not in PHASES]
+        note(
+            name,
+            {"complete": "complete", "skipped": "complete", "failed": "failed"}.get(
+                status, "in_progress"
+            ),
+        )
+    losses += [
+        f"the phase {phase}, which rlm-act does not have" for phase in done if phase not in PHASES
+    ]
     known = dict(before)
     rest = {key: value for key, value in state.items() if key not in before}
     modes = ("checkpoint", "batch", "fully_autonomous")
     told = content.string(known.get("autonomy_mode"))
-    mode = told or (pipeline.autonomy if pipeline is not None and pipeline.autonomy in modes else "checkpoint")
+    mode = told or (
+        pipeline.autonomy if pipeline is not None and pipeline.autonomy in modes else "checkpoint"
+    )
     return {
         **known,
         "project_path": content.string(known.get("project_path")) or ".",
         "autonomy_mode": mode,
         "current_phase": name if name in PHASES else None,
-        "phase_results": {phase: results[phase] for phase in (*PHASES, *results) if phase in results},
+        "phase_results": {
+            phase: results[phase] for phase in (*PHASES, *results) if phase in results
+        },
         "context_entry_ids": content.mapping(known.get("context_entry_ids")),
         "started_at": content.string(known.get("started_at")) or None,
         "checkpoint_id": known.get("checkpoint_id"),
-        "beads_epic_id": content.string(known.get("beads_epic_id")) or content.string(state.get("epic")) or None,
+        "beads_epic_id": content.string(known.get("beads_epic_id"))
+        or content.string(state.get("epic"))
+        or None,
         "metadata": {**content.mapping(known.get("metadata")), **rest},
     }
 

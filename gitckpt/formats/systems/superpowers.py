@@ -33,7 +33,9 @@ _TICKED = ("- [x]", "* [x]", "- [X]", "* [X]")
 
 
 def is_one(found: Mapping[str, Any]) -> bool:
-    return isinstance(found.get("loop_state"), dict) or ("track_id" in found and ("status" in found or "type" in found))
+    return isinstance(found.get("loop_state"), dict) or (
+        "track_id" in found and ("status" in found or "type" in found)
+    )
 
 
 def read(source: Source, graph: Graph) -> Record:
@@ -48,7 +50,11 @@ def read(source: Source, graph: Graph) -> Record:
     if not isinstance(found.get("loop_state"), dict):
         state["loop_state"] = {"current_step": _inferred(source)}
         lacks = f"has {found.get('loop_state')!r:.60} for loop_state, which the original alone has"
-        lacks = lacks if found.get("loop_state") is not None else "has no loop_state, as files of version 1"
+        lacks = (
+            lacks
+            if found.get("loop_state") is not None
+            else "has no loop_state, as files of version 1"
+        )
         remarks.add(f"{lacks}: by its plan it is at {state['loop_state']['current_step']}")
     try:
         here = machine.position(graph, state)

@@ -31,9 +31,30 @@ _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 # Unquoted, these are no strings in YAML 1.1 or 1.2, in any case. forge would write `=` unquoted,
 # but PyYAML refuses to read that.
-_WORDS = frozenset(["~", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "<<", "=", ".inf", ".nan", "+.inf", "-.inf"])
+_WORDS = frozenset(
+    [
+        "~",
+        "null",
+        "true",
+        "false",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "y",
+        "n",
+        "<<",
+        "=",
+        ".inf",
+        ".nan",
+        "+.inf",
+        "-.inf",
+    ]
+)
 
-_NUMBER = re.compile(r"[-+]?(\.[0-9]|[0-9])[0-9_.:xXoOabcdefABCDEF]*([eE][-+]?[0-9]+)?|[-+]?0[xXoObB][0-9a-fA-F_]+")
+_NUMBER = re.compile(
+    r"[-+]?(\.[0-9]|[0-9])[0-9_.:xXoOabcdefABCDEF]*([eE][-+]?[0-9]+)?|[-+]?0[xXoObB][0-9a-fA-F_]+"
+)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
 
 
@@ -66,7 +87,15 @@ def _events(text: str) -> Iterator[yaml.Event]:
             raise Unreadable("it has anchors or aliases, which forge never writes")
         if getattr(event, "tag", None) not in (None, "!"):
             raise Unreadable("it has tags, which forge never writes")
-        if not isinstance(event, (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)):
+        if not isinstance(
+            event,
+            (
+                yaml.StreamStartEvent,
+                yaml.StreamEndEvent,
+                yaml.DocumentStartEvent,
+                yaml.DocumentEndEvent,
+            ),
+        ):
             yield event
 
 
@@ -101,7 +130,9 @@ def write(table: Mapping[str, Any], plain: frozenset[str]) -> bytes:
     return "".join(_lines(table, plain, "", "")).encode()
 
 
-def _lines(table: Mapping[str, Any], plain: frozenset[str], first: str, indent: str) -> Iterator[str]:
+def _lines(
+    table: Mapping[str, Any], plain: frozenset[str], first: str, indent: str
+) -> Iterator[str]:
     lead = first
     for key, value in table.items():
         if isinstance(value, list):
@@ -141,7 +172,9 @@ def _key(key: str) -> str:
 def _text(text: str, indent: str) -> str:
     """Return a string in the style that yaml.v3 chooses; `indent` is the table's."""
     # yaml.v3 does not quote a block because of a tab; tabs in one line are handled below.
-    may = yaml.emitter.Emitter(io.StringIO(), allow_unicode=True).analyze_scalar(text.replace("\t", "x"))
+    may = yaml.emitter.Emitter(io.StringIO(), allow_unicode=True).analyze_scalar(
+        text.replace("\t", "x")
+    )
     if "\n" in text:
         return _literal(text, indent) if may.allow_block and _is_printable(text) else _quoted(text)
     if text.lower() in _WORDS or not text or _NUMBER.fullmatch(text) or _DATE.fullmatch(text):
@@ -170,7 +203,17 @@ def _is_printable(text: str) -> bool:
     return all(character in "\n\t" or character.isprintable() for character in text)
 
 
-_SHORT = {"\0": "\\0", "\a": "\\a", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\v": "\\v", "\f": "\\f", "\r": "\\r", "\x1b": "\\e"}
+_SHORT = {
+    "\0": "\\0",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\v": "\\v",
+    "\f": "\\f",
+    "\r": "\\r",
+    "\x1b": "\\e",
+}
 _SHORT |= {'"': '\\"', "\\": "\\\\", "\x85": "\\N", "\xa0": "\\_", "\u2028": "\\L", "\u2029": "\\P"}
 
 
@@ -184,4 +227,10 @@ def _escaped(character: str) -> str:
     if character.isprintable() and character != "\ufeff":
         return character
     code = ord(character)
-    return f"\\x{code:02X}" if code <= 0xFF else f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+    return (
+        f"\\x{code:02X}"
+        if code <= 0xFF
+        else f"\\u{code:04X}"
+        if code <= 0xFFFF
+        else f"\\U{code:08X}"
+    )

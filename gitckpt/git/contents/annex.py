@@ -44,7 +44,11 @@ def held(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[
         if match:
             keys[path] = match[1]
     places = {path: _place(repository, key) for path, key in keys.items()}
-    return {path for path, place in places.items() if place is not None and _size(place) == files[path][1]}
+    return {
+        path
+        for path, place in places.items()
+        if place is not None and _size(place) == files[path][1]
+    }
 
 
 def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
@@ -57,8 +61,13 @@ def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
         match = _POINTER.match(data or b"")
         if match:
             keys[path] = match[1]
-    keys = {path: keys[path] for path in unfiltered.still(repository, {path: (blobs[path], ANNEX) for path in keys})}
-    places = {path: place for path, key in keys.items() if (place := _place(repository, key)) is not None}
+    keys = {
+        path: keys[path]
+        for path in unfiltered.still(repository, {path: (blobs[path], ANNEX) for path in keys})
+    }
+    places = {
+        path: place for path, key in keys.items() if (place := _place(repository, key)) is not None
+    }
     scratch = repository.scratch("unfiltered")
     try:
         for path, place in places.items():

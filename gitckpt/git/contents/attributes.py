@@ -33,10 +33,18 @@ _LARGEST = 100 << 20
 # An attribute that is set and may convert; `-text` and `binary` only switch conversions off.
 # Git treats a carriage return as a space, and needs no space after a quoted pattern
 # (`parse_attr_line` in its attr.c).
-_CONVERTING = re.compile(rb"^(?![ \t]*#).*[ \t\r\"](?:text|crlf|eol|filter|ident|working-tree-encoding)(?:[ \t\r=]|$)", re.MULTILINE)
+_CONVERTING = re.compile(
+    rb"^(?![ \t]*#).*[ \t\r\"](?:text|crlf|eol|filter|ident|working-tree-encoding)(?:[ \t\r=]|$)",
+    re.MULTILINE,
+)
 
 _ASKED = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
-_AS_IS = {"filemode": "true", "symlinks": "true", "ignorecase": "false", "precomposeunicode": "false"}
+_AS_IS = {
+    "filemode": "true",
+    "symlinks": "true",
+    "ignorecase": "false",
+    "precomposeunicode": "false",
+}
 _COMMANDS = ("clean", "smudge", "process")
 
 _AUTOCRLF, _EOL, _DIGEST = "core.autocrlf=true", "core.eol=crlf", "attributes="
@@ -72,7 +80,9 @@ class Configured:
     @classmethod
     def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
         last = {name: values[-1] for name, values in settings.items()}
-        drivers = sorted({name[7:].rpartition(".")[0] for name in last if name.startswith("filter.")})
+        drivers = sorted(
+            {name[7:].rpartition(".")[0] for name in last if name.startswith("filter.")}
+        )
         filters = []
         for name in drivers:
             commands = [last.get(f"filter.{name}.{command}", "") for command in _COMMANDS]
@@ -86,7 +96,10 @@ class Configured:
             attributes=last.get("core.attributesfile"),
             tree=last.get("attr.tree", ""),
             filters=tuple(filters),
-            takes_as_is=all(config.is_on(last.get(f"core.{name}", usual)) == config.is_on(usual) for name, usual in _AS_IS.items()),
+            takes_as_is=all(
+                config.is_on(last.get(f"core.{name}", usual)) == config.is_on(usual)
+                for name, usual in _AS_IS.items()
+            ),
         )
 
 
@@ -131,10 +144,17 @@ class AttributeRules:
         parts = [repr(self.configured).encode("utf-8", "surrogateescape")]
         for path, content in self.sources:
             parts += [os.fsencode(path), content]
-        return object_hash("sha1", b"\0".join(b"%d %s" % (len(part), part) for part in [*parts, *besides])).hexdigest()
+        return object_hash(
+            "sha1", b"\0".join(b"%d %s" % (len(part), part) for part in [*parts, *besides])
+        ).hexdigest()
 
 
-def rules(repository: Repository, configured: Configured, directories: Iterable[bytes], unseen: Iterable[bytes]) -> AttributeRules | None:
+def rules(
+    repository: Repository,
+    configured: Configured,
+    directories: Iterable[bytes],
+    unseen: Iterable[bytes],
+) -> AttributeRules | None:
     """Return the rules for conversions, or None if nothing is converted.
 
     Args:
@@ -142,16 +162,29 @@ def rules(repository: Repository, configured: Configured, directories: Iterable[
         unseen: paths in the index that have no file; git reads attributes from there, too.
     """
     top = os.fsencode(repository.worktree or "")
-    sources = [(path, content) for path in _outside(repository, configured) if (content := _content(path)) is not None]
+    sources = [
+        (path, content)
+        for path in _outside(repository, configured)
+        if (content := _content(path)) is not None
+    ]
     for directory in sorted(directories):
         path = os.path.join(top, directory, FILE)
         if (content := _content(path)) is not None:
             sources.append((os.fsdecode(path), content))
     is_unseen = any(os.path.basename(path) == FILE for path in unseen)
     is_elsewhere = bool(configured.tree)
-    if is_elsewhere and "\n" not in configured.tree and (tree := repository.cat_file.info(f"{configured.tree}^{{tree}}")) is not None:
+    if (
+        is_elsewhere
+        and "\n" not in configured.tree
+        and (tree := repository.cat_file.info(f"{configured.tree}^{{tree}}")) is not None
+    ):
         sources.append((configured.tree, tree[0].encode("ascii")))
-    if not configured.autocrlf and not is_unseen and not is_elsewhere and not any(_CONVERTING.search(content) for _, content in sources):
+    if (
+        not configured.autocrlf
+        and not is_unseen
+        and not is_elsewhere
+        and not any(_CONVERTING.search(content) for _, content in sources)
+    ):
         return None
     return AttributeRules(configured, tuple(sources))
 
@@ -187,10 +220,14 @@ def _digest(settings: bytes) -> bytes:
     return settings.partition(_DIGEST.encode())[2]
 
 
-def treatments(index: PrivateIndex, configured: Configured, paths: Collection[bytes]) -> dict[bytes, Treatment]:
+def treatments(
+    index: PrivateIndex, configured: Configured, paths: Collection[bytes]
+) -> dict[bytes, Treatment]:
     if not paths:
         return {}
-    fields = index.git("check-attr", "-z", "--stdin", *_ASKED, data=b"".join(path + b"\0" for path in paths)).split(b"\0")
+    fields = index.git(
+        "check-attr", "-z", "--stdin", *_ASKED, data=b"".join(path + b"\0" for path in paths)
+    ).split(b"\0")
     known: dict[tuple[bytes, ...], Treatment] = {}
     by_path = {}
     width = 3 * len(_ASKED)
@@ -198,7 +235,9 @@ def treatments(index: PrivateIndex, configured: Configured, paths: Collection[by
         values = tuple(fields[start + 2 : start + width : 3])
         treatment = known.get(values)
         if treatment is None:
-            treatment = known[values] = _treatment(dict(zip(_ASKED, map(os.fsdecode, values), strict=True)), configured)
+            treatment = known[values] = _treatment(
+                dict(zip(_ASKED, map(os.fsdecode, values), strict=True)), configured
+            )
         by_path[fields[start]] = treatment
     return by_path
 
@@ -209,7 +248,11 @@ def _treatment(said: Mapping[str, str], configured: Configured) -> Treatment:
     eol = said["eol"] if said["eol"] in ("lf", "crlf") else ""
     is_named = text not in ("unset", "unspecified", "auto") or (text == "unspecified" and bool(eol))
     is_guessed = text == "auto" or (text == "unspecified" and not eol and bool(configured.autocrlf))
-    otherwise = configured.autocrlf == "true" or (not configured.autocrlf and configured.eol == "crlf") or os.linesep == "\r\n"
+    otherwise = (
+        configured.autocrlf == "true"
+        or (not configured.autocrlf and configured.eol == "crlf")
+        or os.linesep == "\r\n"
+    )
     encoding = said["working-tree-encoding"] not in ("unset", "unspecified")
     return Treatment(
         driver=driver[0] if driver is not None else "",
@@ -224,11 +267,25 @@ def _treatment(said: Mapping[str, str], configured: Configured) -> Treatment:
 def _outside(repository: Repository, configured: Configured) -> list[str]:
     # gitattributes(5)
     shared = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    own = os.path.expanduser(configured.attributes) if configured.attributes else os.path.join(shared, "git", "attributes")
+    own = (
+        os.path.expanduser(configured.attributes)
+        if configured.attributes
+        else os.path.join(shared, "git", "attributes")
+    )
     places = ("", *os.environ.get("PATH", "").split(os.pathsep))
-    git = next((path for place in places if os.path.isfile(path := os.path.join(place, git_executable()))), "")
-    of_system = ["/etc/gitattributes", os.path.join(os.path.dirname(os.path.dirname(git)), "etc", "gitattributes")]
-    paths = [*of_system, os.path.join(repository.worktree or "", own), os.path.join(repository.common_dir, "info", "attributes")]
+    git = next(
+        (path for place in places if os.path.isfile(path := os.path.join(place, git_executable()))),
+        "",
+    )
+    of_system = [
+        "/etc/gitattributes",
+        os.path.join(os.path.dirname(os.path.dirname(git)), "etc", "gitattributes"),
+    ]
+    paths = [
+        *of_system,
+        os.path.join(repository.worktree or "", own),
+        os.path.join(repository.common_dir, "info", "attributes"),
+    ]
     return list(dict.fromkeys(paths))
 
 

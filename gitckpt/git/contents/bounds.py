@@ -51,14 +51,21 @@ def require(repository: Repository, snapshot: str | None, commit: str) -> None:
     """
     head = repository.cat_file.info("HEAD^{tree}")
     whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
-    parts = whole.entries(snapshot) if snapshot is not None else {b"": (DIRECTORY, base_tree(repository, commit))}
+    parts = (
+        whole.entries(snapshot)
+        if snapshot is not None
+        else {b"": (DIRECTORY, base_tree(repository, commit))}
+    )
     if snapshot is not None and repository.cat_file.info(snapshot) is not None:
         require_shape(parts, snapshot)
     stages = whole.entries(parts.pop(b"index")[1]) if b"index" in parts else {}
     trees = [oid for mode, oid in (*parts.values(), *stages.values()) if mode == DIRECTORY]
     is_beyond = any(whole.is_beyond(base, tree) for tree in trees)
     if whole.flaw:
-        raise UnsoundSnapshot(f"{whole.flaw}: {'the snapshot' if snapshot else 'the commit'} {snapshot or commit} leads to it", hint=HINT)
+        raise UnsoundSnapshot(
+            f"{whole.flaw}: {'the snapshot' if snapshot else 'the commit'} {snapshot or commit} leads to it",
+            hint=HINT,
+        )
     if is_beyond:
         raise UnsoundSnapshot(_too_much(snapshot or commit), hint=HINT)
 
@@ -70,18 +77,27 @@ def _too_much(tree: str) -> str:
 def require_shape(parts: Entries, snapshot: str) -> None:
     """Raise `UnsoundSnapshot` unless directories and lists are where they belong."""
     if b"files" not in parts:
-        raise UnsoundSnapshot(f"{snapshot} is not the tree of a snapshot: it has no files/", hint=HINT)
+        raise UnsoundSnapshot(
+            f"{snapshot} is not the tree of a snapshot: it has no files/", hint=HINT
+        )
     for name, (mode, _) in parts.items():
         if (name in _DIRECTORIES and mode != DIRECTORY) or (name in _LISTS and mode == DIRECTORY):
             is_list = "a list" if name in _LISTS else "a directory"
-            raise UnsoundSnapshot(f"{snapshot} is not the tree of a snapshot: {name.decode('ascii')} is not {is_list}", hint=HINT)
+            raise UnsoundSnapshot(
+                f"{snapshot} is not the tree of a snapshot: {name.decode('ascii')} is not {is_list}",
+                hint=HINT,
+            )
 
 
 def is_too_much(operation: Mapping[str, bytes]) -> bool:
     directories = {os.path.dirname(name) for name in operation}
     count = len(operation) + sum(name.count("/") + 1 for name in directories)  # an upper bound
     deep = any(name.count("/") > budget.OPERATION.depth for name in operation)
-    return count > budget.OPERATION.count or deep or sum(map(len, operation.values())) > budget.OPERATION_SIZE
+    return (
+        count > budget.OPERATION.count
+        or deep
+        or sum(map(len, operation.values())) > budget.OPERATION_SIZE
+    )
 
 
 def base_tree(repository: Repository, commit: str) -> str:
@@ -109,7 +125,12 @@ class Census:
         there: returns which of some trees may be read: a partial clone would fetch missing ones.
     """
 
-    def __init__(self, repository: Repository, roots: Iterable[str], there: Callable[[list[str]], list[str]] = lambda trees: trees) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        roots: Iterable[str],
+        there: Callable[[list[str]], list[str]] = lambda trees: trees,
+    ) -> None:
         self._repository = repository
         self._flaws: dict[str, str] = {}
         self._below: dict[str, tuple[int, tuple[str, ...]]] = {}
@@ -118,7 +139,11 @@ class Census:
         level = list(dict.fromkeys(roots))
         while level:
             level = there([oid for oid in dict.fromkeys(level) if oid not in self._below])
-            level = [child for oid, found in zip(level, self._read(level), strict=True) for child in self._take(oid, found)]
+            level = [
+                child
+                for oid, found in zip(level, self._read(level), strict=True)
+                for child in self._take(oid, found)
+            ]
 
     def flaw(self, root: str) -> str:
         oid = self._counted(root)[2]
@@ -144,7 +169,9 @@ class Census:
         except MalformedTree as error:
             self._flaws[oid] = str(error)
             return ()
-        flaw = oddity(entries) or ("" if _is_sorted(entries) else "its entries are not in the order of git")
+        flaw = oddity(entries) or (
+            "" if _is_sorted(entries) else "its entries are not in the order of git"
+        )
         if flaw:
             self._flaws[oid] = flaw
         trees = (raw.hex() for mode, raw in entries.values() if mode.zfill(6) == _TREE)
@@ -158,14 +185,22 @@ class Census:
         while waiting:
             oid = waiting[-1]
             count, children = self._below.get(oid, (0, ()))
-            pending = [child for child in children if child not in self._known] if oid not in self._known else []
+            pending = (
+                [child for child in children if child not in self._known]
+                if oid not in self._known
+                else []
+            )
             if pending:
                 waiting += pending
                 continue
             waiting.pop()
             if oid not in self._known:
                 below = [self._known[child] for child in children]
-                flawed = oid if oid in self._flaws else next((flawed_below for *_, flawed_below in below if flawed_below), "")
+                flawed = (
+                    oid
+                    if oid in self._flaws
+                    else next((flawed_below for *_, flawed_below in below if flawed_below), "")
+                )
                 depth = max((depth for _, depth, _ in below), default=-1) + 1
                 self._known[oid] = count + sum(paths for paths, *_ in below), depth, flawed
         return self._known[root]
@@ -189,36 +224,59 @@ class Quarantine:
         self._path = repository.scratch("objects")
         # Without fsync: packs are flushed when they are moved, loose objects need no flush.
         self.options = ("-c", "core.bigFileThreshold=1", "-c", "core.fsync=none")
-        self.environment = {"GIT_OBJECT_DIRECTORY": self._path, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self._objects)}
+        self.environment = {
+            "GIT_OBJECT_DIRECTORY": self._path,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self._objects),
+        }
 
     def __enter__(self) -> Self:
         os.makedirs(os.path.join(self._path, "pack"))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         premises.discard(self._path)  # leftovers are swept later
 
     def migrate(self, deadline: float | None = None) -> None:
         """Move the objects into the repository, as packs flushed to disk."""
         pack = os.path.join(self._path, "pack")
-        oids = [fan + name for fan in os.listdir(self._path) if len(fan) == 2 for name in os.listdir(os.path.join(self._path, fan))]
+        oids = [
+            fan + name
+            for fan in os.listdir(self._path)
+            if len(fan) == 2
+            for name in os.listdir(os.path.join(self._path, fan))
+        ]
         made = os.listdir(pack)
         indexes = [name for name in made if name.endswith(".idx")]
         if oids or len(indexes) > 1:
             known = f"--object-format={self._repository.object_format}"
             for name in indexes:
                 with open(os.path.join(pack, name), "rb") as file:
-                    listed = self._repository.git.run("show-index", known, data=file.read(), deadline=deadline).out
+                    listed = self._repository.git.run(
+                        "show-index", known, data=file.read(), deadline=deadline
+                    ).out
                 oids += [line.split(b" ")[1].decode("ascii") for line in listed.splitlines()]
             # No search for deltas: it would dominate the time, and a later repack finds them.
-            words = (*self.options, "pack-objects", "-q", "--window=0", os.path.join(self._path, "one"))
+            words = (
+                *self.options,
+                "pack-objects",
+                "-q",
+                "--window=0",
+                os.path.join(self._path, "one"),
+            )
             data = "".join(f"{oid}\n" for oid in dict.fromkeys(oids)).encode("ascii")
             self._repository.git.run(*words, data=data, env=self.environment, deadline=deadline)
             for name in made:
                 os.unlink(os.path.join(pack, name))
             for name in os.listdir(self._path):
                 if name.startswith("one-"):
-                    os.replace(os.path.join(self._path, name), os.path.join(pack, f"pack{name[3:]}"))
+                    os.replace(
+                        os.path.join(self._path, name), os.path.join(pack, f"pack{name[3:]}")
+                    )
             made = os.listdir(pack)
         target = os.path.join(self._objects, "pack")
         try:
@@ -235,5 +293,8 @@ def _quoted(path: str) -> str:
     # For git's colon-separated lists (Documentation/git.txt).
     if ":" not in path and '"' not in path and path.isprintable():
         return path
-    octal = "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in os.fsencode(path))
+    octal = "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}"
+        for byte in os.fsencode(path)
+    )
     return f'"{octal}"'

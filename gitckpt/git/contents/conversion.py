@@ -66,7 +66,11 @@ def load(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
 
 def save(repository: Repository, key: str, known: dict[bytes, bytes]) -> None:
     # Failure does no harm: the next capture compares again.
-    data = _FORM + key.encode() + b"".join(b"\0%s\t%s" % (about, path) for path, about in known.items())
+    data = (
+        _FORM
+        + key.encode()
+        + b"".join(b"\0%s\t%s" % (about, path) for path, about in known.items())
+    )
     with contextlib.suppress(OSError):
         atomic.write_own(_path(repository), data, flushed=False)
 
@@ -173,7 +177,11 @@ class Conversions:
             self._judge(fresh, fd)
         finally:
             os.close(fd)
-        if self._rules is None and len(self._known) == looked_at and all(mark.endswith(EXACT) for mark in self._known.values()):
+        if (
+            self._rules is None
+            and len(self._known) == looked_at
+            and all(mark.endswith(EXACT) for mark in self._known.values())
+        ):
             forget(self._index.repository)
         elif news:
             save(self._index.repository, key, self._known)
@@ -182,7 +190,11 @@ class Conversions:
     def _key(self, entries: Iterable[tuple[bytes, str]]) -> str:
         if self._rules is None:
             return _NO_RULES
-        unread = [b"%s %s" % (oid.encode(), path) for path, oid in entries if os.path.basename(path) == attributes.FILE]
+        unread = [
+            b"%s %s" % (oid.encode(), path)
+            for path, oid in entries
+            if os.path.basename(path) == attributes.FILE
+        ]
         return self._rules.digest([*unread, self._terms.text.encode("utf-8", "surrogateescape")])
 
     def _holds(self, path: bytes, verdict: bytes) -> bool:
@@ -193,14 +205,21 @@ class Conversions:
         elif verdict == REQUIRED:
             self._found.required.add(path)
         elif verdict != EXACT:
-            if self._objects is not None and self._index.repository.cat_file.info(verdict.decode("ascii")) is None:
+            if (
+                self._objects is not None
+                and self._index.repository.cat_file.info(verdict.decode("ascii")) is None
+            ):
                 return False
             self._found.raw[path] = verdict.decode("ascii")
         return True
 
     def _judge(self, files: Sequence[tuple[bytes, str, os.stat_result]], fd: int) -> None:
         paths = [path for path, _, _ in files]
-        treatments = attributes.treatments(self._index, self._rules.configured, paths) if self._rules is not None else {}
+        treatments = (
+            attributes.treatments(self._index, self._rules.configured, paths)
+            if self._rules is not None
+            else {}
+        )
         held: list[_Candidate] = []
         size = 0
         annexed = self._of_annex(files, treatments)
@@ -215,13 +234,21 @@ class Conversions:
                 self._settle(path, oid, status, EXACT)
             elif self._was_to_stay_out(path, oid, status):
                 self._settle(path, oid, status, INEXACT)
-            elif self._most is not None and status.st_size > self._most and path not in self._terms.regardless:
-                differs = treatment.is_rewritten or (converts and any(map(treatment.may_change, _pieces(path, fd))))
+            elif (
+                self._most is not None
+                and status.st_size > self._most
+                and path not in self._terms.regardless
+            ):
+                differs = treatment.is_rewritten or (
+                    converts and any(map(treatment.may_change, _pieces(path, fd)))
+                )
                 differs = differs or self._is_otherwise(oid, status.st_size, _pieces(path, fd))
                 self._settle(path, oid, status, INEXACT if differs else EXACT)
             else:
                 data = b"".join(_pieces(path, fd))
-                if not (converts and treatment.may_change(data)) and not self._is_otherwise(oid, len(data), [data]):
+                if not (converts and treatment.may_change(data)) and not self._is_otherwise(
+                    oid, len(data), [data]
+                ):
                     self._settle(path, oid, status, EXACT)
                     continue
                 held.append(_Candidate(path, oid, data, treatment, status))
@@ -232,8 +259,16 @@ class Conversions:
         self._compare(held, fd)
         self._write(0)
 
-    def _of_annex(self, files: Sequence[tuple[bytes, str, os.stat_result]], treatments: Mapping[bytes, Treatment]) -> Collection[bytes]:
-        of_annex = {path: (oid, status.st_size) for path, oid, status in files if treatments.get(path, attributes.UNTOUCHED).is_annex}
+    def _of_annex(
+        self,
+        files: Sequence[tuple[bytes, str, os.stat_result]],
+        treatments: Mapping[bytes, Treatment],
+    ) -> Collection[bytes]:
+        of_annex = {
+            path: (oid, status.st_size)
+            for path, oid, status in files
+            if treatments.get(path, attributes.UNTOUCHED).is_annex
+        }
         if not of_annex:
             return ()
         from gitckpt.git.contents import annex
@@ -260,7 +295,11 @@ class Conversions:
         for driver in sorted({file.treatment.driver for file in held}):
             group = [file for file in held if file.treatment.driver == driver]
             for file, smudged in zip(
-                group, written_by_git(self._index, [(file.oid, file.path) for file in group], is_filtered=bool(driver)), strict=True
+                group,
+                written_by_git(
+                    self._index, [(file.oid, file.path) for file in group], is_filtered=bool(driver)
+                ),
+                strict=True,
             ):
                 if smudged == file.data:
                     verdict = EXACT
@@ -284,8 +323,18 @@ class Conversions:
         # The file may have changed since its blob was made.
         if one.status.st_ctime_ns < self._index.opened:
             now = _status(one.path, fd)
-            return now is not None and now.st_ctime_ns == one.status.st_ctime_ns and len(one.data) == one.status.st_size
-        words = ("-c", "core.safecrlf=false", "hash-object", "--stdin", f"--path={os.fsdecode(one.path)}")
+            return (
+                now is not None
+                and now.st_ctime_ns == one.status.st_ctime_ns
+                and len(one.data) == one.status.st_size
+            )
+        words = (
+            "-c",
+            "core.safecrlf=false",
+            "hash-object",
+            "--stdin",
+            f"--path={os.fsdecode(one.path)}",
+        )
         done = self._index.run(*words, data=one.data, ok=(0, 1, 128))
         return done.code == 0 and done.out.strip().decode("ascii") == one.oid
 
@@ -323,7 +372,9 @@ def written_by_git(
     if not wanted:
         return []
     mark = os.urandom(16).hex()  # the sizes that git prints are those of the blobs, unfiltered
-    plain = [(oid, path) for oid, path in wanted if not path.startswith((b" ", b"\t"))]  # git would skip leading blanks
+    plain = [
+        (oid, path) for oid, path in wanted if not path.startswith((b" ", b"\t"))
+    ]  # git would skip leading blanks
     data = b"".join(b"%s %s\0" % (oid.encode(), path) for oid, path in plain)
     words = [*options, "cat-file", "-z", "--filters", f"--batch={mark} %(objectname)"]
     done = index.run(*words, data=data, ok=(0, 128))
@@ -332,8 +383,14 @@ def written_by_git(
         return [None] * len(wanted)
     by_path: dict[bytes, bytes | None] = {}
     if done.code == 0 and len(parts) == len(plain):
-        by_path = {path: part.partition(b"\n")[2][:-1] for (_, path), part in zip(plain, parts, strict=True)}
-    return [by_path[path] if path in by_path else _one(index, oid, path, options) for oid, path in wanted]
+        by_path = {
+            path: part.partition(b"\n")[2][:-1]
+            for (_, path), part in zip(plain, parts, strict=True)
+        }
+    return [
+        by_path[path] if path in by_path else _one(index, oid, path, options)
+        for oid, path in wanted
+    ]
 
 
 def _one(index: PrivateIndex, oid: str, path: bytes, options: Sequence[str]) -> bytes | None:
@@ -343,7 +400,9 @@ def _one(index: PrivateIndex, oid: str, path: bytes, options: Sequence[str]) -> 
 
 
 def _entries(index: PrivateIndex) -> Iterator[tuple[bytes, str]]:
-    return ((path, oid) for path, mode, oid, stage, _ in index.entries() if stage == 0 and mode in FILES)
+    return (
+        (path, oid) for path, mode, oid, stage, _ in index.entries() if stage == 0 and mode in FILES
+    )
 
 
 def _status(path: bytes, fd: int) -> os.stat_result | None:
@@ -356,7 +415,9 @@ def _status(path: bytes, fd: int) -> os.stat_result | None:
 
 def _pieces(path: bytes, fd: int) -> Iterable[bytes]:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd), "rb") as file:
+        with open(
+            os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd), "rb"
+        ) as file:
             while piece := file.read(1 << 20):
                 yield piece
     except OSError:

@@ -76,7 +76,9 @@ def narrowed_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
     return {path: mode for path, mode in narrow.items() if mode is not None}
 
 
-def empty(repository: Repository, top: bytes, candidates: Collection[bytes], files: str) -> list[bytes]:
+def empty(
+    repository: Repository, top: bytes, candidates: Collection[bytes], files: str
+) -> list[bytes]:
     """Return the candidates that are empty directories and no submodules.
 
     A directory with only ignored files, such as a cache, is not empty.
@@ -101,15 +103,25 @@ def is_plain(path: bytes) -> bool:
     """Return whether a path stays in the worktree and out of `.git`, however spelled."""
     parts = path.split(b"/")
     plain = [re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts]
-    return not {b"", b".", b".."} & set(parts) and not {b".git", b"git~1"} & set(plain) and b"\0" not in path
+    return (
+        not {b"", b".", b".."} & set(parts)
+        and not {b".git", b"git~1"} & set(plain)
+        and b"\0" not in path
+    )
 
 
 def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> None:
     if len(directories) > MOST or len(modes) > MOST:
-        raise WorktreeError("the snapshot is not to be trusted: it has too many directories or modes", hint="look at it: git fsck")
+        raise WorktreeError(
+            "the snapshot is not to be trusted: it has too many directories or modes",
+            hint="look at it: git fsck",
+        )
     for path in [*directories, *modes]:
         if not is_plain(path):
-            raise WorktreeError(f"the snapshot is not to be trusted, as it has the path {path!r}", hint="look at it: git fsck")
+            raise WorktreeError(
+                f"the snapshot is not to be trusted, as it has the path {path!r}",
+                hint="look at it: git fsck",
+            )
 
 
 def missing(top: str, directories: Collection[bytes]) -> list[bytes]:
@@ -123,14 +135,18 @@ def wider(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
     for path, mode in modes.items():
         with contextlib.suppress(OSError):
             status = os.lstat(os.path.join(os.fsencode(top), path))
-            if not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o777 & ~_kept(status.st_mode, mode):
+            if not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o777 & ~_kept(
+                status.st_mode, mode
+            ):
                 by_path[path] = status.st_mode & 0o777
     return by_path
 
 
 def unmet(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[bytes]:
     """Return missing directories (with a slash at the end) and paths with too many permissions."""
-    return [path + b"/" for path in missing(top, directories)] + [path for path in sorted(wider(top, modes)) if _is_ours(top, path)]
+    return [path + b"/" for path in missing(top, directories)] + [
+        path for path in sorted(wider(top, modes)) if _is_ours(top, path)
+    ]
 
 
 def _is_ours(top: str, path: bytes) -> bool:
@@ -156,7 +172,10 @@ def make(top: str, directories: Collection[bytes]) -> None:
                 pass
         except OSError as error:
             shown = path.decode("utf-8", "replace")
-            raise WorktreeError(f"cannot make the directory {shown}: {error.strerror}", hint="see what is in its place") from None
+            raise WorktreeError(
+                f"cannot make the directory {shown}: {error.strerror}",
+                hint="see what is in its place",
+            ) from None
 
 
 def widen(top: str, modes: Mapping[bytes, int]) -> None:

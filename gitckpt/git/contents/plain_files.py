@@ -13,7 +13,16 @@ import stat
 
 from gitckpt.git.files import regular
 from gitckpt.git.objects.diff import listed
-from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, GITLINK, LINK, MalformedTree, encode_raw, object_id
+from gitckpt.git.objects.encoding import (
+    DIRECTORY,
+    EXECUTABLE,
+    FILE,
+    GITLINK,
+    LINK,
+    MalformedTree,
+    encode_raw,
+    object_id,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +60,9 @@ class TreeWriter:
         """Oids of the objects that the tree has and its base may lack; without content."""
         return frozenset(self._items)
 
-    def tree(self, base: str, gone: Collection[bytes], paths: Collection[bytes], new: Collection[bytes]) -> str | None:
+    def tree(
+        self, base: str, gone: Collection[bytes], paths: Collection[bytes], new: Collection[bytes]
+    ) -> str | None:
         """Write the files as a tree; return None and write nothing if git must do it.
 
         Args:
@@ -79,11 +90,16 @@ class TreeWriter:
             if kind != "blob":
                 continue
             try:
-                if not os.stat(os.path.join(self._repository.common_dir, "objects", oid[:2], oid[2:])).st_size:
+                if not os.stat(
+                    os.path.join(self._repository.common_dir, "objects", oid[:2], oid[2:])
+                ).st_size:
                     return True
             except FileNotFoundError:
                 packed.append(oid)
-        return any(found is None for found in self._objects.read(self._repository.cat_file.known(packed), None))
+        return any(
+            found is None
+            for found in self._objects.read(self._repository.cat_file.known(packed), None)
+        )
 
     def _read(self, paths: Iterable[bytes]) -> Listed:
         entries = {}
@@ -97,7 +113,9 @@ class TreeWriter:
                 mode, data = LINK, os.readlink(whole)
             else:
                 mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
-                data = self.contents[path] = regular.content(whole, min(budget, _LARGEST), follow=False)
+                data = self.contents[path] = regular.content(
+                    whole, min(budget, _LARGEST), follow=False
+                )
             budget -= len(data)
             entries[path] = (mode, self._put("blob", data))
         return entries
@@ -123,7 +141,9 @@ class TreeWriter:
         trees: dict[bytes, Listed] = {}
         level = {b"": base}
         while level:
-            for (directory, oid), found in zip(level.items(), self._objects.read(list(level.values()), _LARGEST), strict=True):
+            for (directory, oid), found in zip(
+                level.items(), self._objects.read(list(level.values()), _LARGEST), strict=True
+            ):
                 if found is None or found[0] != "tree":
                     raise _NotPlain(oid)
                 trees[directory] = listed(found[1], self._format)
@@ -132,11 +152,18 @@ class TreeWriter:
                 path: trees[directory][name][1].hex()
                 for directory in level
                 for name in names[directory]
-                if (path := _joined(directory, name)) in names and trees[directory].get(name, (b"",))[0] == DIRECTORY
+                if (path := _joined(directory, name)) in names
+                and trees[directory].get(name, (b"",))[0] == DIRECTORY
             }
         return (self._built(b"", names, trees, changes) or self._put("tree", b"")).hex()
 
-    def _built(self, directory: bytes, names: Mapping[bytes, set[bytes]], trees: Mapping[bytes, Listed], changes: Edits) -> bytes | None:
+    def _built(
+        self,
+        directory: bytes,
+        names: Mapping[bytes, set[bytes]],
+        trees: Mapping[bytes, Listed],
+        changes: Edits,
+    ) -> bytes | None:
         entries = dict(trees.get(directory, {}))
         for name in names[directory]:
             path = _joined(directory, name)
@@ -144,7 +171,9 @@ class TreeWriter:
                 raise _NotPlain(path)
             below = self._built(path, names, trees, changes) if path in names else None
             made = changes.get(path)
-            if below is not None and made is not None:  # a file and a directory: the worktree is changing
+            if (
+                below is not None and made is not None
+            ):  # a file and a directory: the worktree is changing
                 raise _NotPlain(path)
             if below is not None:
                 made = (DIRECTORY, below)

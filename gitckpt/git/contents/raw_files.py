@@ -21,10 +21,14 @@ def bring_back(repository: Repository, raw: Mapping[bytes, str]) -> None:
     wanted = sorted(differing(repository, raw))
     for start in range(0, len(wanted), _AT_ONCE):
         paths = wanted[start : start + _AT_ONCE]
-        for path, blob in zip(paths, repository.cat_file.contents([raw[path] for path in paths]), strict=True):
+        for path, blob in zip(
+            paths, repository.cat_file.contents([raw[path] for path in paths]), strict=True
+        ):
             if blob is None or blob[1] != "blob":
                 hint = "see what is wrong: git ckpt verify"
-                raise WorktreeError(f"{raw[path]} is missing, the content of {os.fsdecode(path)}", hint=hint)
+                raise WorktreeError(
+                    f"{raw[path]} is missing, the content of {os.fsdecode(path)}", hint=hint
+                )
             put(repository, path, blob[2])
 
 
@@ -35,7 +39,9 @@ def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
     """
     if not paths:
         return
-    empty = object_id("blob", b"", index.repository.object_format)  # the oid of entries added with --intent-to-add
+    empty = object_id(
+        "blob", b"", index.repository.object_format
+    )  # the oid of entries added with --intent-to-add
     lines = []
     for path, mode, oid, stage, tag in index.entries():
         if path in paths and (tag, stage) == (b"H", 0) and oid != empty:
@@ -47,7 +53,11 @@ def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
 def differing(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:
     """Return the paths of existing files whose bytes differ from their blobs."""
     contents = zip(raw, bytes_of(repository, raw), strict=True)
-    return [path for path, data in contents if data is not None and object_id("blob", data, repository.object_format) != raw[path]]
+    return [
+        path
+        for path, data in contents
+        if data is not None and object_id("blob", data, repository.object_format) != raw[path]
+    ]
 
 
 def bytes_of(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes | None]:
@@ -56,7 +66,9 @@ def bytes_of(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes |
         data = None
         with contextlib.suppress(OSError), directory_of(repository, path) as (fd, name):
             if stat.S_ISREG(os.lstat(name, dir_fd=fd).st_mode):
-                with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd), "rb") as file:
+                with open(
+                    os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd), "rb"
+                ) as file:
                     data = file.read()
         yield data
 
@@ -72,7 +84,12 @@ def put(repository: Repository, path: bytes, data: bytes) -> bool:
             if not stat.S_ISREG(status.st_mode):
                 return False
             os.unlink(name, dir_fd=fd)
-            made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd)
+            made = os.open(
+                name,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                0o600,
+                dir_fd=fd,
+            )
             with open(made, "wb") as file:
                 os.fchmod(made, stat.S_IMODE(status.st_mode))
                 file.write(data)

@@ -7,17 +7,25 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gitckpt.git.process import GitError
-from gitckpt.git.worktree.administration import failing_filters, has_hung_up, met_change, process_filters
+from gitckpt.git.worktree.administration import (
+    failing_filters,
+    has_hung_up,
+    met_change,
+    process_filters,
+)
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass, field
 
 _REFUSED = re.compile(r"^fatal: (?:Unable to process path )?(.*)$", re.MULTILINE)
 _FILTERED = ": clean filter '"
-_CONVERTED = re.compile(r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE)
+_CONVERTED = re.compile(
+    r"^warning: in the working copy of '(.*)', (?:CRLF|LF) will be replaced by", re.MULTILINE
+)
 _PASSED_OVER = re.compile(r"^Ignoring path (.*)$", re.MULTILINE)
 _MISENCODED = re.compile(
-    r"^fatal: (?:BOM is (?:prohibited|required) in|failed to encode|encoding) '(.*)' (?:if encoded as|from) ", re.MULTILINE
+    r"^fatal: (?:BOM is (?:prohibited|required) in|failed to encode|encoding) '(.*)' (?:if encoded as|from) ",
+    re.MULTILINE,
 )
 
 _INSERTING = "failed to insert into database"
@@ -25,12 +33,24 @@ _INSERTING = "failed to insert into database"
 _INDEXING = "while indexing"
 
 _STORING = (_INSERTING, "temporary file", "unable to write file")
-_NOT_STARTED = ("the remote end hung up", "initialization for subprocess", "cannot fork to run subprocess")
+_NOT_STARTED = (
+    "the remote end hung up",
+    "initialization for subprocess",
+    "cannot fork to run subprocess",
+)
 
 _PARTS = 16
 _STILL = "stop what writes to it, and run the command again; or leave all files out: git ckpt save --no-worktree"
 
-_READ = ("update-index", "--add", "--remove", "--replace", "--ignore-skip-worktree-entries", "-z", "--stdin")
+_READ = (
+    "update-index",
+    "--add",
+    "--remove",
+    "--replace",
+    "--ignore-skip-worktree-entries",
+    "-z",
+    "--stdin",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +69,9 @@ class Read:
     refused: list[Refused] = field(default_factory=list)
 
 
-def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None) -> Read:
+def read_in(
+    index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None
+) -> Read:
     """Read files into an index, in ever smaller parts if they change; remove missing ones."""
     result, parts = Read(), [paths]
     disabled: set[str] = set()
@@ -64,7 +86,9 @@ def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], en
             if met_change(error):
                 index.unlock()
                 if len(part) == 1:
-                    raise WorktreeError(f"{os.fsdecode(part[0])} changes each time that it is read", hint=_STILL) from None
+                    raise WorktreeError(
+                        f"{os.fsdecode(part[0])} changes each time that it is read", hint=_STILL
+                    ) from None
                 size = -(-len(part) // _PARTS)
                 parts += [part[start : start + size] for start in range(0, len(part), size)]
                 continue
@@ -88,7 +112,9 @@ def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], en
         else:
             result.converted += converted(output.complaint, part)
             misnamed = passed_over(output.complaint, part)
-            result.refused += [Refused(path, "git does not take this name", is_name=True) for path in misnamed]
+            result.refused += [
+                Refused(path, "git does not take this name", is_name=True) for path in misnamed
+            ]
     return result
 
 
@@ -104,11 +130,19 @@ def without_processes(drivers: Iterable[str]) -> list[str]:
 
 
 def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
-    words = index.git("check-attr", "-z", "--stdin", "filter", data=b"".join(path + b"\0" for path in paths)).split(b"\0")
+    words = index.git(
+        "check-attr", "-z", "--stdin", "filter", data=b"".join(path + b"\0" for path in paths)
+    ).split(b"\0")
     drivers = {os.fsdecode(name): path for path, name in zip(words[::3], words[2::3], strict=False)}
     broken = set()
     for name in drivers.keys() & process_filters(index.repository):
-        done = index.run("hash-object", "--stdin", f"--path={os.fsdecode(drivers[name])}", data=b"\n", ok=(0, 128))
+        done = index.run(
+            "hash-object",
+            "--stdin",
+            f"--path={os.fsdecode(drivers[name])}",
+            data=b"\n",
+            ok=(0, 128),
+        )
         if any(words in done.complaint for words in _NOT_STARTED):
             broken.add(name)
     return broken
@@ -119,7 +153,9 @@ def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
     (blob,) = index.repository.cat_file.contents([oid])
     if blob is None or not blob[2]:
         return False
-    done = index.run("hash-object", "--stdin", f"--path={os.fsdecode(path)}", data=blob[2], ok=(0, 1, 128))
+    done = index.run(
+        "hash-object", "--stdin", f"--path={os.fsdecode(path)}", data=blob[2], ok=(0, 1, 128)
+    )
     return done.code == 0
 
 
@@ -136,12 +172,20 @@ def is_unstorable(error: GitError) -> bool:
 
 def was_pruned(error: GitError) -> bool:
     """Return whether git failed because `git prune` deleted what it was writing to."""
-    return "No such file or directory" in error.stderr and any(words in error.stderr for words in _STORING)
+    return "No such file or directory" in error.stderr and any(
+        words in error.stderr for words in _STORING
+    )
 
 
 def cause(error: GitError) -> str:
-    lines = [line.strip() for line in error.stderr.splitlines() if line.strip() and not line.startswith("hint:")]
-    return lines[0].removeprefix("error: ").removeprefix("fatal: ") if lines else "it gave no reason"
+    lines = [
+        line.strip()
+        for line in error.stderr.splitlines()
+        if line.strip() and not line.startswith("hint:")
+    ]
+    return (
+        lines[0].removeprefix("error: ").removeprefix("fatal: ") if lines else "it gave no reason"
+    )
 
 
 def converted(said: str, paths: Sequence[bytes]) -> list[bytes]:

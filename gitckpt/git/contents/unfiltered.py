@@ -53,8 +53,13 @@ def behind(repository: Repository, oids: Mapping[bytes, str], names: Collection[
     """Return the files of `oids` (by path) to which one of the filters applies."""
     if not oids or not names:
         return {}
-    fields = repository.git.run("check-attr", "-z", "--stdin", "filter", data=b"".join(path + b"\0" for path in oids)).out.split(b"\0")
-    drivers = {path: driver.decode("utf-8", "surrogateescape") for path, driver in zip(fields[::3], fields[2::3], strict=False)}
+    fields = repository.git.run(
+        "check-attr", "-z", "--stdin", "filter", data=b"".join(path + b"\0" for path in oids)
+    ).out.split(b"\0")
+    drivers = {
+        path: driver.decode("utf-8", "surrogateescape")
+        for path, driver in zip(fields[::3], fields[2::3], strict=False)
+    }
     return {path: (oid, drivers[path]) for path, oid in oids.items() if drivers.get(path) in names}
 
 
@@ -67,7 +72,11 @@ def held(repository: Repository) -> HeldBack:
 def still(repository: Repository, files: HeldBack) -> HeldBack:
     """Return the non-empty files whose bytes are those of their blobs."""
     top = os.fsencode(repository.worktree or "")
-    return {path: each for path, each in files.items() if _has(os.path.join(top, path), each[0], repository.object_format)}
+    return {
+        path: each
+        for path, each in files.items()
+        if _has(os.path.join(top, path), each[0], repository.object_format)
+    }
 
 
 def note(repository: Repository, files: HeldBack) -> None:
@@ -95,7 +104,9 @@ def accept(index: PrivateIndex, files: HeldBack) -> None:
     if files:
         drivers = {driver for _, driver in files.values()}
         data = b"".join(path + b"\0" for path in files)
-        index.git(*filters_off(drivers), "update-index", "--add", "--replace", "-z", "--stdin", data=data)
+        index.git(
+            *filters_off(drivers), "update-index", "--add", "--replace", "-z", "--stdin", data=data
+        )
 
 
 def _age(repository: Repository, paths: Iterable[bytes]) -> None:
@@ -119,7 +130,10 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
     try:
         with PrivateIndex(repository) as index:
             index.git("read-tree", "--empty")
-            index.put(b"%s %s 0\t%s" % (_mode(os.path.join(top, path)), oid.encode("ascii"), path) for path, (oid, _) in files.items())
+            index.put(
+                b"%s %s 0\t%s" % (_mode(os.path.join(top, path)), oid.encode("ascii"), path)
+                for path, (oid, _) in files.items()
+            )
             for driver in sorted({driver for _, driver in files.values()}):
                 some = {path: each for path, each in sorted(files.items()) if each[1] == driver}
                 failed, is_doubtful = _write_beside(index, scratch, list(some))
@@ -128,9 +142,13 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
                     left |= {
                         path: each
                         for path, each in some.items()
-                        if _has(os.path.join(scratch, path), each[0], index.repository.object_format)
+                        if _has(
+                            os.path.join(scratch, path), each[0], index.repository.object_format
+                        )
                     }
-        for path in still(repository, {path: each for path, each in files.items() if path not in left}):
+        for path in still(
+            repository, {path: each for path, each in files.items() if path not in left}
+        ):
             move(os.path.join(scratch, path), os.path.join(top, path))
     finally:
         premises.discard(os.fsdecode(scratch))
@@ -154,12 +172,20 @@ def completed(repository: Repository, files: HeldBack) -> list[bytes]:
     return sorted(left)
 
 
-def _write_beside(index: PrivateIndex, directory: bytes, paths: list[bytes]) -> tuple[set[bytes], bool]:
+def _write_beside(
+    index: PrivateIndex, directory: bytes, paths: list[bytes]
+) -> tuple[set[bytes], bool]:
     """Return the files at which a filter failed, and whether git complained about others."""
     failed: set[bytes] = set()
     in_a_row = 0
     while paths:
-        words = ("checkout-index", "--force", f"--prefix={os.fsdecode(directory)}/", "-z", "--stdin")
+        words = (
+            "checkout-index",
+            "--force",
+            f"--prefix={os.fsdecode(directory)}/",
+            "-z",
+            "--stdin",
+        )
         try:
             done = index.run(*_LENIENT, *words, data=b"".join(path + b"\0" for path in paths))
             return failed, bool(done.complaint)
@@ -167,7 +193,14 @@ def _write_beside(index: PrivateIndex, directory: bytes, paths: list[bytes]) -> 
             if has_hung_up(error):
                 return failed.union(paths), False
             match = _FAILED.search(error.stderr)
-            at = next((at for at, path in enumerate(paths) if match and path.decode("utf-8", "replace") == match[1]), None)
+            at = next(
+                (
+                    at
+                    for at, path in enumerate(paths)
+                    if match and path.decode("utf-8", "replace") == match[1]
+                ),
+                None,
+            )
             if at is None:
                 raise
         failed.add(paths[at])
@@ -215,7 +248,9 @@ def write(
                 raise
             names |= more
             again()
-            note(repository, _load(repository) | behind(repository, wanted(), names))  # before the attempt: it may be killed
+            note(
+                repository, _load(repository) | behind(repository, wanted(), names)
+            )  # before the attempt: it may be killed
     if not names:
         return {}, {}
     written = still(repository, behind(repository, wanted(), names))
@@ -238,7 +273,11 @@ def settle(index: PrivateIndex, written: HeldBack, left: HeldBack) -> None:
 def failure(paths: Collection[bytes], again: str) -> WorktreeError:
     """Return the error for files that are there only as git stores them."""
     names = first_of([path.decode("utf-8", "replace") for path in paths])
-    count = f"{len(paths)} files are there only as git stores them" if len(paths) > 1 else "1 file is there only as git stores it"
+    count = (
+        f"{len(paths)} files are there only as git stores them"
+        if len(paths) > 1
+        else "1 file is there only as git stores it"
+    )
     return WorktreeError(
         f"{count}, because a filter fails: {names}",
         hint=f"once the filter works, and has what it needs: {again}",
@@ -250,7 +289,10 @@ def _load(repository: Repository) -> HeldBack:
         with open(os.path.join(repository.git_dir, FILE), encoding="utf-8") as file:
             import json
 
-            return {os.fsencode(str(path)): (str(oid), str(driver)) for path, oid, driver in json.load(file)}
+            return {
+                os.fsencode(str(path)): (str(oid), str(driver))
+                for path, oid, driver in json.load(file)
+            }
     except (OSError, ValueError, TypeError):
         return {}
 
@@ -261,7 +303,9 @@ def _has(path: bytes, oid: str, object_format: str) -> bool:
         if not stat.S_ISREG(status.st_mode) or not status.st_size:
             return False
         with open(path, "rb") as file:
-            return status.st_size <= _LARGEST and object_id("blob", file.read(), object_format) == oid
+            return (
+                status.st_size <= _LARGEST and object_id("blob", file.read(), object_format) == oid
+            )
     except OSError:
         return False
 

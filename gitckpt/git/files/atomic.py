@@ -27,7 +27,10 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
     mount it is ignored. After an OSError, the old file is intact.
     """
     directory, name = os.path.split(os.path.abspath(path))
-    beside, opener = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}"), _opener_like(path)
+    beside, opener = (
+        os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}"),
+        _opener_like(path),
+    )
     if not scratch or os.stat(os.path.dirname(scratch)).st_dev != os.stat(directory).st_dev:
         scratch = beside
     for place in (scratch, beside):
@@ -49,7 +52,14 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
         os.close(above)
 
 
-def write_own(path: str, data: bytes, *, flushed: bool, opener: Callable[[str, int], int] | None = None, scratch: str = "") -> None:
+def write_own(
+    path: str,
+    data: bytes,
+    *,
+    flushed: bool,
+    opener: Callable[[str, int], int] | None = None,
+    scratch: str = "",
+) -> None:
     """Replace a file of gitckpt's own.
 
     A kill leaves a scratch file `<name>.<pid>.<digits>` beside it, which maintenance removes.
@@ -78,7 +88,14 @@ def _opener_like(path: str) -> Callable[[str, int], int] | None:
     return opened
 
 
-def _put(path: str, scratch: str, data: bytes, *, flushed: bool, opener: Callable[[str, int], int] | None = None) -> None:
+def _put(
+    path: str,
+    scratch: str,
+    data: bytes,
+    *,
+    flushed: bool,
+    opener: Callable[[str, int], int] | None = None,
+) -> None:
     try:
         with open(scratch, "xb", opener=opener) as file:
             file.write(data)
@@ -99,7 +116,10 @@ def _sweep(scratch: str) -> None:
         for each in os.listdir(directory):
             pid, _, digits = each.removeprefix(f"{name}.").partition(".")
             if not (
-                each.startswith(f"{name}.") and pid.isdecimal() and len(digits) == 2 * _DIGITS and not digits.strip("0123456789abcdef")
+                each.startswith(f"{name}.")
+                and pid.isdecimal()
+                and len(digits) == 2 * _DIGITS
+                and not digits.strip("0123456789abcdef")
             ):
                 continue
             path = os.path.join(directory, each)

@@ -86,16 +86,26 @@ class Held:
             os.close(inner)
             raise _stranger(path, "somebody else's")
         if is_new:
-            shared = _shared(os.path.join(self._top, "objects" if self._names[0] == RUNS else ".git/objects"))
+            shared = _shared(
+                os.path.join(self._top, "objects" if self._names[0] == RUNS else ".git/objects")
+            )
             is_secret = any(each in _SECRET for each in path[len(self._top) :].split(os.sep))
             os.fchmod(inner, (0o700 if is_secret else status.st_mode & 0o7777) | shared)
         return inner
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         held = os.fstat(self._fd)
         os.close(self._fd)
         if kind is None and not _is_same(held, self._top, self._names):
-            raise WorktreeError(f"{self.path} was replaced while it was in use", hint="see who did that, and what lies there now")
+            raise WorktreeError(
+                f"{self.path} was replaced while it was in use",
+                hint="see who did that, and what lies there now",
+            )
 
 
 def _is_made(name: str, fd: int) -> bool:
@@ -117,7 +127,9 @@ def _shared(objects: str) -> int:
 
 def _is_same(held: os.stat_result, top: str, names: Sequence[str]) -> bool:
     try:
-        now = [os.lstat(os.path.join(top, *names[:depth])) for depth in range(1, len(names) + 1)] or [held]
+        now = [
+            os.lstat(os.path.join(top, *names[:depth])) for depth in range(1, len(names) + 1)
+        ] or [held]
     except OSError:
         return False
     return all(stat.S_ISDIR(each.st_mode) for each in now) and os.path.samestat(held, now[-1])
@@ -251,7 +263,9 @@ def remove(path: str) -> None:
                 try:
                     for below in _without_files(inner, _names(inner)):
                         count += 1
-                        os.close(_entered(below, inner, mount))  # a read-only directory cannot be moved
+                        os.close(
+                            _entered(below, inner, mount)
+                        )  # a read-only directory cannot be moved
                         os.rename(below, f".{token}-{count}", src_dir_fd=inner, dst_dir_fd=top)
                 finally:
                     os.close(inner)
@@ -306,7 +320,9 @@ def _require_mount(fd: int, mount: str, name: str) -> None:
 
 def _open_up(name: str, fd: int | None, mount: str) -> None:
     # For directories without read permission; never changes the target of a link.
-    opened = os.open(name, getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    opened = os.open(
+        name, getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd
+    )
     try:
         _require_mount(opened, mount, name)
         os.chmod(f"/proc/self/fd/{opened}" if sys.platform == "linux" else opened, 0o700)
@@ -338,10 +354,14 @@ def private(directory: str, common_dir: str, *, make: bool) -> None:
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), directory)
         return
     if make:
-        mode = (found.st_mode & 0o700) | _shared(os.path.join(common_dir, "objects"))  # keep a user's read-only mode
+        mode = (found.st_mode & 0o700) | _shared(
+            os.path.join(common_dir, "objects")
+        )  # keep a user's read-only mode
         if found.st_mode & 0o7777 != mode and found.st_uid == os.geteuid():
             _share(directory, mode, os.stat(common_dir).st_gid)
-    if not _is_ours(found) and not _is_friend(found, os.stat(common_dir)):  # on the path of each record
+    if not _is_ours(found) and not _is_friend(
+        found, os.stat(common_dir)
+    ):  # on the path of each record
         raise _stranger(directory, "somebody else's")
 
 

@@ -53,7 +53,10 @@ def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
     if stat.S_ISFIFO(status.st_mode):
         from gitckpt.model.arguments import shell_word
 
-        raise CkptError(f"{path} is a pipe in the place of a ref: git waits for it for ever", hint=f"remove it: rm {shell_word(path)}")
+        raise CkptError(
+            f"{path} is a pipe in the place of a ref: git waits for it for ever",
+            hint=f"remove it: rm {shell_word(path)}",
+        )
 
 
 def packed_size(repository: Repository, refs: Iterable[str]) -> int:
@@ -89,7 +92,9 @@ def plain(repository: Repository, ref: str) -> str | None:
         return None
     path = f"{repository.common_dir}/{ref}"
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a third of the time of `open`; each record reads 7
+        fd = os.open(
+            path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        )  # a third of the time of `open`; each record reads 7
     except (OSError, ValueError):
         return None
     try:
@@ -104,7 +109,9 @@ def plain(repository: Repository, ref: str) -> str | None:
     finally:
         os.close(fd)
     oid = content.rstrip()
-    return oid.decode("ascii") if len(oid) in (40, 64) and not oid.strip(b"0123456789abcdef") else None
+    return (
+        oid.decode("ascii") if len(oid) in (40, 64) and not oid.strip(b"0123456789abcdef") else None
+    )
 
 
 # Detecting changes by `stat`
@@ -129,11 +136,15 @@ def look(repository: Repository, directory: str) -> State:
     """Return the state of a directory of refs; refs in its subdirectories do not count."""
     if repository.has_reftable:
         try:
-            with open(os.path.join(repository.common_dir, "reftable", "tables.list"), encoding="utf-8") as file:
+            with open(
+                os.path.join(repository.common_dir, "reftable", "tables.list"), encoding="utf-8"
+            ) as file:
                 return State(file.read(), _NONE)
         except (OSError, ValueError):
             return State(None, None)
-    return State(*(_stamp(os.path.join(repository.common_dir, name)) for name in ("packed-refs", directory)))
+    return State(
+        *(_stamp(os.path.join(repository.common_dir, name)) for name in ("packed-refs", directory))
+    )
 
 
 def _stamp(path: str) -> str | None:

@@ -24,7 +24,9 @@ def make(commits: Sequence[str], date: int, object_format: str) -> tuple[str, li
     """
     who = f"gitckpt <gitckpt> {date} +0000"
     lines = [f"tree {object_id('tree', b'', object_format)}", *(f"parent {oid}" for oid in commits)]
-    data = "\n".join([*lines, f"author {who}", f"committer {who}", "", "keeps alive what checkpoints need\n"]).encode("ascii")
+    data = "\n".join(
+        [*lines, f"author {who}", f"committer {who}", "", "keeps alive what checkpoints need\n"]
+    ).encode("ascii")
     return object_id("commit", data, object_format), [("tree", b""), ("commit", data)]
 
 
@@ -54,8 +56,14 @@ def stores(objects: str) -> list[str]:
                 lines = file.read().split(b"\n")
         except (FileNotFoundError, NotADirectoryError):
             continue
-        named = [os.path.normpath(os.path.join(place, os.fsdecode(_unquoted(line)))) for line in lines if line and line[:1] != b"#"]
-        directories += [directory for directory in dict.fromkeys(named) if directory not in directories]
+        named = [
+            os.path.normpath(os.path.join(place, os.fsdecode(_unquoted(line))))
+            for line in lines
+            if line and line[:1] != b"#"
+        ]
+        directories += [
+            directory for directory in dict.fromkeys(named) if directory not in directories
+        ]
     return directories
 
 

@@ -6,7 +6,14 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, Entries, MalformedTree, decode_tree, empty_tree
+from gitckpt.git.objects.encoding import (
+    DIRECTORY,
+    GITLINK,
+    Entries,
+    MalformedTree,
+    decode_tree,
+    empty_tree,
+)
 from gitckpt.git.repository import Repository
 from gitckpt.model.budget import Paths
 from gitckpt.model.values import dataclass
@@ -26,7 +33,9 @@ _LINE = re.compile(rb"0?([0-7]{5,6}) [a-z]+ ([0-9a-f]+)\t([^\0]+)\0")
 _TREES_FEW = 100
 
 
-def leaves(repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False) -> list[Leaf]:
+def leaves(
+    repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False
+) -> list[Leaf]:
     """Return files, links and submodules of a tree, in git's order.
 
     `paths` are literal paths of files or directories; none for all.
@@ -35,12 +44,16 @@ def leaves(repository: Repository, tree: str, paths: Collection[bytes] = (), *, 
     if len(paths) <= _TREES_FEW:
         return _listed(repository, options, tree, paths)
     wanted = set(paths)
-    return [entry for entry in _listed(repository, options, tree, ()) if _is_within(entry[0], wanted)]
+    return [
+        entry for entry in _listed(repository, options, tree, ()) if _is_within(entry[0], wanted)
+    ]
 
 
 def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
     """Return the entry at a path, which may be a directory; None if there is none."""
-    return next((entry for entry in _listed(repository, [], tree, [path]) if entry[0] == path), None)
+    return next(
+        (entry for entry in _listed(repository, [], tree, [path]) if entry[0] == path), None
+    )
 
 
 def present(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
@@ -48,9 +61,23 @@ def present(repository: Repository, tree: str, paths: Collection[bytes]) -> set[
     return {path for path, _, _ in leaves(repository, tree, paths)} if paths else set()
 
 
-def _listed(repository: Repository, options: list[str], tree: str, paths: Collection[bytes]) -> list[Leaf]:
-    words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", *options, tree, "--", *map(os.fsdecode, paths))
-    return [(path, mode, oid.decode("ascii")) for mode, oid, path in _LINE.findall(repository.git.run(*words).out)]
+def _listed(
+    repository: Repository, options: list[str], tree: str, paths: Collection[bytes]
+) -> list[Leaf]:
+    words = (
+        "--literal-pathspecs",
+        "ls-tree",
+        "-z",
+        "--full-tree",
+        *options,
+        tree,
+        "--",
+        *map(os.fsdecode, paths),
+    )
+    return [
+        (path, mode, oid.decode("ascii"))
+        for mode, oid, path in _LINE.findall(repository.git.run(*words).out)
+    ]
 
 
 def _is_within(path: bytes, wanted: set[bytes]) -> bool:
@@ -76,7 +103,13 @@ _TREE = DIRECTORY.zfill(6)
 _BARRED = frozenset((b".", b"..", b".git"))
 _TYPES = frozenset((0o040000, 0o100000, 0o120000, 0o160000))
 _USUAL = frozenset((DIRECTORY, b"100644", b"100755", b"120000", GITLINK))
-_KINDS = {b"100644": "file", b"100755": "file", b"120000": "link", GITLINK: "submodule", _TREE: "directory"}
+_KINDS = {
+    b"100644": "file",
+    b"100755": "file",
+    b"120000": "link",
+    GITLINK: "submodule",
+    _TREE: "directory",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +134,24 @@ class Difference:
     @property
     def line(self) -> bytes:
         # For `PrivateIndex.put`, to bring an index to the new tree.
-        return b"%s %s 0\t%s" % (self.new_mode.lstrip(b"0") or b"0", self.new.encode("ascii"), self.path)
+        return b"%s %s 0\t%s" % (
+            self.new_mode.lstrip(b"0") or b"0",
+            self.new.encode("ascii"),
+            self.path,
+        )
 
     def __str__(self) -> str:
         return f"{self.status} {self.path.decode('utf-8', 'replace')}"
 
 
-def differences(repository: Repository, old: str, new: str, paths: Iterable[bytes] = (), *, with_trees: bool = False) -> list[Difference]:
+def differences(
+    repository: Repository,
+    old: str,
+    new: str,
+    paths: Iterable[bytes] = (),
+    *,
+    with_trees: bool = False,
+) -> list[Difference]:
     """Return the differences between two trees, sorted by path.
 
     `paths` are literal paths of files or directories; none, or an empty one, for all.
@@ -121,16 +165,29 @@ def differences(repository: Repository, old: str, new: str, paths: Iterable[byte
         if few is not None:
             return few if with_trees else [one for one in few if not one.is_directory]
     options = ("-r", *(["-t"] if with_trees else []), "-z", *_RAW)
-    out = repository.git.run("--literal-pathspecs", "diff-tree", *options, old, new, "--", *wanted).out
+    out = repository.git.run(
+        "--literal-pathspecs", "diff-tree", *options, old, new, "--", *wanted
+    ).out
     records = out.split(b"\0")[:-1]
     result = []
     for head, path in zip(records[::2], records[1::2], strict=True):
         old_mode, new_mode, before, after, status = head[1:].split(b" ")
-        result.append(Difference(status.decode("ascii"), path, old_mode, new_mode, before.decode("ascii"), after.decode("ascii")))
+        result.append(
+            Difference(
+                status.decode("ascii"),
+                path,
+                old_mode,
+                new_mode,
+                before.decode("ascii"),
+                after.decode("ascii"),
+            )
+        )
     return result
 
 
-def counts(repository: Repository, pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+def counts(
+    repository: Repository, pairs: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], int]:
     """Return at how many paths the trees of each pair differ; "" is the empty tree."""
     if not pairs:
         return {}
@@ -140,7 +197,9 @@ def counts(repository: Repository, pairs: Collection[tuple[str, str]]) -> dict[t
     lines = "".join(f"{old} {new}\n" for old, new in found)
     current = ("", "")
     # Not `splitlines`: with core.quotePath=false, paths may contain other line ends of Python's.
-    for line in repository.git.run("diff-tree", "--stdin", "-r", *_RAW, data=lines.encode("ascii")).out.split(b"\n"):
+    for line in repository.git.run(
+        "diff-tree", "--stdin", "-r", *_RAW, data=lines.encode("ascii")
+    ).out.split(b"\n"):
         if line.startswith(b":"):
             found[current] += 1
         elif line:
@@ -171,7 +230,9 @@ def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
                 steps = [(was, nothing), (nothing, now)] if is_exchanged else [(was, now)]
                 found += [_difference(above + name, *step) for step in steps]
                 if _TREE in (was[0], now[0]):
-                    before, after = (oid.hex() if mode == _TREE else empty for mode, oid in (was, now))
+                    before, after = (
+                        oid.hex() if mode == _TREE else empty for mode, oid in (was, now)
+                    )
                     below.append((above + name + b"/", before, after))
             if len(found) > _FEW:
                 return None
@@ -179,11 +240,16 @@ def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
     return sorted(found, key=lambda one: one.path + b"/" if one.is_directory else one.path)
 
 
-def _entries(repository: Repository, tree: tuple[str, str, bytes] | None) -> dict[bytes, tuple[bytes, bytes]]:
+def _entries(
+    repository: Repository, tree: tuple[str, str, bytes] | None
+) -> dict[bytes, tuple[bytes, bytes]]:
     # Raises MalformedTree where git might read the tree differently.
     if tree is None or tree[1] != "tree":
         raise MalformedTree("it is missing")
-    found = {name: (mode.zfill(6), oid) for name, (mode, oid) in listed(tree[2], repository.object_format).items()}
+    found = {
+        name: (mode.zfill(6), oid)
+        for name, (mode, oid) in listed(tree[2], repository.object_format).items()
+    }
     if not _KINDS.keys() >= {mode for mode, _ in found.values()}:
         raise MalformedTree("it has modes that git would not write")
     return found
@@ -191,7 +257,15 @@ def _entries(repository: Repository, tree: tuple[str, str, bytes] | None) -> dic
 
 def _difference(path: bytes, before: tuple[bytes, bytes], after: tuple[bytes, bytes]) -> Difference:
     kinds = _KINDS.get(before[0]), _KINDS.get(after[0])
-    status = "A" if kinds[0] is None else "D" if kinds[1] is None else "M" if kinds[0] == kinds[1] else "T"
+    status = (
+        "A"
+        if kinds[0] is None
+        else "D"
+        if kinds[1] is None
+        else "M"
+        if kinds[0] == kinds[1]
+        else "T"
+    )
     return Difference(status, path, before[0], after[0], before[1].hex(), after[1].hex())
 
 
@@ -209,8 +283,13 @@ def listed(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
     pattern = _SHA256_ENTRY if object_format == "sha256" else _SHA1_ENTRY
     matches = pattern.findall(data)
     found = {name: (mode, oid) for mode, name, oid in matches}
-    if len(found) != len(matches) or sum(map(len, found)) + sum(len(mode) + len(oid) + 2 for mode, oid in found.values()) != len(data):
-        return {name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in decode_tree(data, object_format).items()}
+    if len(found) != len(matches) or sum(map(len, found)) + sum(
+        len(mode) + len(oid) + 2 for mode, oid in found.values()
+    ) != len(data):
+        return {
+            name: (mode, bytes.fromhex(oid))
+            for name, (mode, oid) in decode_tree(data, object_format).items()
+        }
     return found
 
 
@@ -271,7 +350,9 @@ class Expansion:
         for name in before.keys() | after.keys():
             sides = before.get(name), after.get(name)
             if sides[0] != sides[1]:
-                trees = [side[1] if side is not None and side[0] == DIRECTORY else "" for side in sides]
+                trees = [
+                    side[1] if side is not None and side[0] == DIRECTORY else "" for side in sides
+                ]
                 total += 1 + self._count(trees[0], trees[1], depth + 1)
                 if (trees[0], trees[1]) in self._lacking:
                     self._lacking.add((old, new))

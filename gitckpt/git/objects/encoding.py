@@ -89,7 +89,9 @@ def encode_tree(entries: Entries) -> bytes:
 
 
 def encode_raw(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
-    ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == DIRECTORY else item[0])
+    ordered = sorted(
+        entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == DIRECTORY else item[0]
+    )
     return b"".join([b"%s %s\0%s" % (mode, name, oid) for name, (mode, oid) in ordered])
 
 

@@ -27,7 +27,10 @@ _TURN = threading.RLock()
 _PORTION = 1 << 16
 _SOUND = 10_000  # limit of loose objects remembered as complete
 
-_NAMES = {int(kind): kind.name.lower() for kind in (ObjectType.BLOB, ObjectType.TREE, ObjectType.COMMIT, ObjectType.TAG)}
+_NAMES = {
+    int(kind): kind.name.lower()
+    for kind in (ObjectType.BLOB, ObjectType.TREE, ObjectType.COMMIT, ObjectType.TAG)
+}
 
 
 class Libgit2(ObjectWriter):
@@ -57,12 +60,15 @@ class Libgit2(ObjectWriter):
                 return "", branch
             return str(self._repo.head.target), branch
 
-    def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Iterator[tuple[str, bytes] | None]:
+    def read(
+        self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size
+    ) -> Iterator[tuple[str, bytes] | None]:
         stores = alternates.stores(self._top)
         for oid in oids:
             if self._is_spoiled(oid, stores):
                 yield from (
-                    (found[1], found[2]) if found is not None else None for found in self._repository.cat_file.contents([oid], most)
+                    (found[1], found[2]) if found is not None else None
+                    for found in self._repository.cat_file.contents([oid], most)
                 )
                 continue
             try:
@@ -117,4 +123,11 @@ def _comes_to_its_end(file: RawIOBase) -> bool:
 def _is_shared(repo: pygit2.Repository) -> bool:
     # libgit2 creates directories that others of the group cannot write to.
     name = "core.sharedRepository"
-    return name in repo.config and (repo.config[name] or "true").lower() not in ("", "0", "false", "no", "off", "umask")
+    return name in repo.config and (repo.config[name] or "true").lower() not in (
+        "",
+        "0",
+        "false",
+        "no",
+        "off",
+        "umask",
+    )

@@ -19,7 +19,9 @@ class Plumbing(ObjectWriter):
         commit = self._repository.cat_file.info("HEAD")
         return commit[0] if commit else "", branch
 
-    def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Iterator[tuple[str, bytes] | None]:
+    def read(
+        self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size
+    ) -> Iterator[tuple[str, bytes] | None]:
         for found in self._repository.cat_file.contents(oids, most):
             yield None if found is None else (found[1], found[2])
 
@@ -38,7 +40,9 @@ def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
     from gitckpt.model.errors import RepositoryError, UsageError
 
     if adapter not in ("auto", "libgit2"):
-        raise UsageError(f"there is no adapter {adapter!r}", hint="adapters: auto, libgit2, plumbing")
+        raise UsageError(
+            f"there is no adapter {adapter!r}", hint="adapters: auto, libgit2, plumbing"
+        )
     try:
         return libgit2.Libgit2(repository)
     except RepositoryError:

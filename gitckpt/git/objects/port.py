@@ -20,7 +20,9 @@ if TYPE_CHECKING:
         def head(self) -> tuple[str, str | None]:
             """Return commit ("" if unborn) and short branch name (None if detached) of HEAD."""
 
-        def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Iterator[tuple[str, bytes] | None]:
+        def read(
+            self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size
+        ) -> Iterator[tuple[str, bytes] | None]:
             """Yield kind and content for each oid, in order; None if missing or damaged.
 
             An object above `most` bytes is not read and has the kind `encoding.OVERSIZED`.

@@ -49,11 +49,19 @@ def _put(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
             return
     except OSError:  # missing, or owned by another user
         pass
-    window, memory = (_WINDOW, _MEMORY) if len(data) <= _SMALL else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+    window, memory = (
+        (_WINDOW, _MEMORY) if len(data) <= _SMALL else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+    )
     compressor = zlib.compressobj(_LEVEL, wbits=window, memLevel=memory)
-    whole = compressor.compress(b"%s %d\0" % (kind.encode("ascii"), len(data))) + compressor.compress(data) + compressor.flush()
+    whole = (
+        compressor.compress(b"%s %d\0" % (kind.encode("ascii"), len(data)))
+        + compressor.compress(data)
+        + compressor.flush()
+    )
     for tries in range(1, _TRIES + 1):
-        scratch = os.path.join(directory, f"tmp_obj_{os.urandom(8).hex()}")  # git deletes a leftover
+        scratch = os.path.join(
+            directory, f"tmp_obj_{os.urandom(8).hex()}"
+        )  # git deletes a leftover
         try:
             _write_file(scratch, whole, mode)
             os.replace(scratch, path)
@@ -103,7 +111,9 @@ _PACK_TRIES = 10
 _FAR = 1 << 31  # larger offsets go into a separate table
 
 
-def encode(objects: Sequence[Item], object_format: str, level: int = 0) -> tuple[bytes, list[tuple[int, int]]]:
+def encode(
+    objects: Sequence[Item], object_format: str, level: int = 0
+) -> tuple[bytes, list[tuple[int, int]]]:
     """Return a pack of distinct whole objects, with offset and CRC-32 of each entry."""
     parts = [b"PACK" + (2).to_bytes(4, "big") + len(objects).to_bytes(4, "big")]
     places: list[tuple[int, int]] = []
@@ -126,7 +136,9 @@ def encode(objects: Sequence[Item], object_format: str, level: int = 0) -> tuple
 
 def write_pack(repository: Repository, items: Sequence[Item]) -> None:
     """Write objects, whether they exist or not, as a pack, flushed to the disk."""
-    objects = {object_id(kind, data, repository.object_format): (kind, data) for kind, data in items}
+    objects = {
+        object_id(kind, data, repository.object_format): (kind, data) for kind, data in items
+    }
     data, places = encode(list(objects.values()), repository.object_format, level=-1)
     index = _index(dict(zip(objects, places, strict=True)), data, repository.object_format)
     directory = os.path.join(repository.common_dir, "objects", "pack")
@@ -145,7 +157,9 @@ def _put_pack(path: str, data: bytes) -> None:
     directory = os.path.dirname(path)
     mode = os.stat(directory).st_mode & 0o444
     for tries in range(1, _PACK_TRIES + 1):
-        scratch = os.path.join(directory, f"tmp_ckpt_{os.urandom(8).hex()}")  # git deletes a leftover
+        scratch = os.path.join(
+            directory, f"tmp_ckpt_{os.urandom(8).hex()}"
+        )  # git deletes a leftover
         with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(data)
             file.flush()
@@ -175,7 +189,10 @@ def _index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) 
     far = [places[oid][0] for oid in ordered if places[oid][0] >= _FAR]
     numbers = iter(range(len(far)))
     offsets = (places[oid][0] for oid in ordered)
-    parts += [(offset if offset < _FAR else 1 << 31 | next(numbers)).to_bytes(4, "big") for offset in offsets]
+    parts += [
+        (offset if offset < _FAR else 1 << 31 | next(numbers)).to_bytes(4, "big")
+        for offset in offsets
+    ]
     parts += [offset.to_bytes(8, "big") for offset in far]
     whole = b"".join(parts) + pack[-len(object_hash(object_format, b"").digest()) :]
     return whole + object_hash(object_format, whole).digest()

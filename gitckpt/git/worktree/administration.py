@@ -38,9 +38,20 @@ if TYPE_CHECKING:
 TRIES = 5
 
 _CHANGED = ("unstable object source data", "short read while indexing", "failed to read ")
-_SIGBUS = 10 if sys.platform == "darwin" else 7  # `signal` takes as long to import as all else that a capture imports
+_SIGBUS = (
+    10 if sys.platform == "darwin" else 7
+)  # `signal` takes as long to import as all else that a capture imports
 
-_CORRUPT = ("index file", "bad index", "bad signature", "sharedindex", "shared index", "index entry", "index version", "index uses")
+_CORRUPT = (
+    "index file",
+    "bad index",
+    "bad signature",
+    "sharedindex",
+    "shared index",
+    "index entry",
+    "index version",
+    "index uses",
+)
 _FAILING, _FAILED = "clean filter '", "' failed"
 _PROCESS = re.compile(r"^filter\.(.*)\.process$")
 _HUNG_UP = "the remote end hung up unexpectedly"
@@ -67,12 +78,18 @@ def failing_filters(repository: Repository, error: GitError) -> set[str]:
 
 
 def process_filters(repository: Repository) -> set[str]:
-    return {name[1] for key in config.read(repository, _PROCESS.pattern) if (name := _PROCESS.match(key))}
+    return {
+        name[1]
+        for key in config.read(repository, _PROCESS.pattern)
+        if (name := _PROCESS.match(key))
+    }
 
 
 def filters_off(names: Iterable[str]) -> list[str]:
     keys = ("clean=", "smudge=", "process=", "required=false")
-    return [word for name in sorted(names) for key in keys for word in ("-c", f"filter.{name}.{key}")]
+    return [
+        word for name in sorted(names) for key in keys for word in ("-c", f"filter.{name}.{key}")
+    ]
 
 
 class IndexGone(BusyError):
@@ -94,7 +111,12 @@ class IndexWatch:
     def __enter__(self) -> None:
         self._look()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is None or isinstance(error, Exception):
             self._look()
 
@@ -102,7 +124,9 @@ class IndexWatch:
         """Watch the index that is written now, in the directory that exists now."""
         self.end()
         try:
-            self._place = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._place = os.open(
+                os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            )
         except FileNotFoundError:
             raise self.failure() from None
 
@@ -128,7 +152,9 @@ class IndexWatch:
 
     def failure(self) -> IndexGone:
         place = os.path.dirname(self._path)
-        return IndexGone(f"{place} was deleted while the files were looked at", hint="run the command again")
+        return IndexGone(
+            f"{place} was deleted while the files were looked at", hint="run the command again"
+        )
 
 
 # Administrative directories of linked worktrees, and the main worktree.
@@ -177,7 +203,9 @@ def forget(repository: Repository, git_dir: str) -> None:
             return
         except OSError as error:
             hint = mounts.reason(git_dir) or f"see what it is: ls -la {shell_word(git_dir)}"
-            raise WorktreeError(f"cannot delete {git_dir}: {error.filename}: {error.strerror}", hint=hint) from None
+            raise WorktreeError(
+                f"cannot delete {git_dir}: {error.filename}: {error.strerror}", hint=hint
+            ) from None
         with contextlib.suppress(OSError):
             os.rmdir(administration(repository))  # as git does: only where it is empty
 
@@ -195,7 +223,9 @@ def repair(repository: Repository, path: str) -> None:
         if _is_linked(repository, path) and not is_lost:
             return
         if named is None or not os.path.isdir(git_dir):
-            raise GitError(["worktree", "repair", path], 1, f"{path}: git keeps no worktree of that name")
+            raise GitError(
+                ["worktree", "repair", path], 1, f"{path}: git keeps no worktree of that name"
+            )
         dot_git = os.path.join(os.path.realpath(path), ".git")
         try:
             if is_lost:
@@ -204,10 +234,17 @@ def repair(repository: Repository, path: str) -> None:
                 _name_in(dot_git, os.path.realpath(git_dir))
             # In a place that maintenance cleans after a kill: this file is rarely written again.
             scratch = os.path.join(git_dir, SCRATCH)
-            atomic.write_own(os.path.join(git_dir, "gitdir"), os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
+            atomic.write_own(
+                os.path.join(git_dir, "gitdir"),
+                os.fsencode(f"{dot_git}\n"),
+                flushed=True,
+                scratch=scratch,
+            )
             fsync.flush([git_dir])
         except OSError as error:
-            raise GitError(["worktree", "repair", path], 1, f"{error.filename or path}: {error.strerror}") from None
+            raise GitError(
+                ["worktree", "repair", path], 1, f"{error.filename or path}: {error.strerror}"
+            ) from None
 
 
 def _name_in(dot_git: str, git_dir: str) -> None:
@@ -226,7 +263,9 @@ def _is_linked(repository: Repository, path: str) -> bool:
     if git_dir is None or not is_ours(repository, git_dir):
         return False
     named = content(os.path.join(git_dir, "gitdir"))
-    return bool(named) and os.path.realpath(os.path.join(git_dir, named)) == os.path.realpath(os.path.join(path, ".git"))
+    return bool(named) and os.path.realpath(os.path.join(git_dir, named)) == os.path.realpath(
+        os.path.join(path, ".git")
+    )
 
 
 def turn(repository: Repository) -> Lock:
@@ -289,9 +328,15 @@ def flush(repository: Repository, path: str) -> None:
     git_dir = named_by(path)
     if git_dir is not None:
         kept = []
-        for place, names, files in os.walk(git_dir):  # operations in progress and reftables have subdirectories
-            names[:] = [name for name in names if name != "modules"]  # submodules are not flushed, as files are not
-            paths = [os.path.join(place, name) for name in files]  # git's fsmonitor daemon has a socket there
+        for place, names, files in os.walk(
+            git_dir
+        ):  # operations in progress and reftables have subdirectories
+            names[:] = [
+                name for name in names if name != "modules"
+            ]  # submodules are not flushed, as files are not
+            paths = [
+                os.path.join(place, name) for name in files
+            ]  # git's fsmonitor daemon has a socket there
             kept += [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
             kept.append(place)
         places = [administration(repository), repository.common_dir, path, os.path.dirname(path)]
@@ -299,7 +344,9 @@ def flush(repository: Repository, path: str) -> None:
 
 
 def is_ours(repository: Repository, git_dir: str) -> bool:
-    return os.path.realpath(os.path.dirname(git_dir)) == os.path.realpath(administration(repository))
+    return os.path.realpath(os.path.dirname(git_dir)) == os.path.realpath(
+        administration(repository)
+    )
 
 
 def elsewhere(repository: Repository, path: str) -> str | None:
@@ -308,7 +355,11 @@ def elsewhere(repository: Repository, path: str) -> str | None:
     In a copy of a repository, the administrative directories name the worktrees of the original.
     """
     git_dir = named_by(path)
-    if git_dir is None or is_ours(repository, git_dir) or not os.path.isfile(os.path.join(git_dir, COMMONDIR)):
+    if (
+        git_dir is None
+        or is_ours(repository, git_dir)
+        or not os.path.isfile(os.path.join(git_dir, COMMONDIR))
+    ):
         return None
     return os.path.dirname(os.path.dirname(git_dir))
 
@@ -326,7 +377,9 @@ def lock_reason(git_dir: str) -> str | None:
 def lacks_commondir(repository: Repository, git_dir: str) -> bool:
     # git writes it before HEAD, and refuses to do anything without it.
     named = content(os.path.join(git_dir, COMMONDIR))
-    is_known = bool(named) and os.path.realpath(os.path.join(git_dir, named)) == os.path.realpath(repository.common_dir)
+    is_known = bool(named) and os.path.realpath(os.path.join(git_dir, named)) == os.path.realpath(
+        repository.common_dir
+    )
     return not is_known and os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
@@ -338,13 +391,17 @@ def lacks_head(repository: Repository, git_dir: str) -> bool:
     if has_no_head(git_dir):
         return True
     head = content(path)
-    is_whole = head.startswith("ref: refs/") or (len(head) in (40, 64) and not head.strip("0123456789abcdef"))
+    is_whole = head.startswith("ref: refs/") or (
+        len(head) in (40, 64) and not head.strip("0123456789abcdef")
+    )
     return not is_whole and os.path.isfile(path) and not os.path.islink(path)
 
 
 def has_no_head(git_dir: str) -> bool:
     # git writes HEAD before the index.
-    return os.path.exists(os.path.join(git_dir, "index")) and not os.path.lexists(os.path.join(git_dir, "HEAD"))
+    return os.path.exists(os.path.join(git_dir, "index")) and not os.path.lexists(
+        os.path.join(git_dir, "HEAD")
+    )
 
 
 def lacks_tables(git_dir: str) -> bool:
@@ -353,7 +410,9 @@ def lacks_tables(git_dir: str) -> bool:
         names = content(os.path.join(place, "tables.list"))
         if names and all(_is_table(os.path.join(place, name)) for name in names.split("\n")):
             return False
-        if names == content(os.path.join(place, "tables.list")):  # else git has compacted them meanwhile
+        if names == content(
+            os.path.join(place, "tables.list")
+        ):  # else git has compacted them meanwhile
             return True
 
 
@@ -367,7 +426,9 @@ def _is_table(path: str) -> bool:
             footer = file.read()
     except (OSError, KeyError):
         return False
-    return footer.startswith(header) and zlib.crc32(footer[:-4]) == int.from_bytes(footer[-4:], "big")
+    return footer.startswith(header) and zlib.crc32(footer[:-4]) == int.from_bytes(
+        footer[-4:], "big"
+    )
 
 
 def write_head(repository: Repository, git_dir: str, said: str) -> None:
@@ -376,12 +437,16 @@ def write_head(repository: Repository, git_dir: str, said: str) -> None:
     try:
         with open(f"{path}.lock", "xb", opener=premises.create) as file:
             # With a reftable, this file is a stub.
-            file.write(os.fsencode(f"{'ref: refs/heads/.invalid' if repository.has_reftable else said}\n"))
+            file.write(
+                os.fsencode(f"{'ref: refs/heads/.invalid' if repository.has_reftable else said}\n")
+            )
             file.flush()
             os.fsync(file.fileno())
         os.replace(f"{path}.lock", path)
     except OSError as error:
-        raise WorktreeError(f"cannot write {path}: {error.strerror}", hint="see what is in the way: git ckpt doctor") from None
+        raise WorktreeError(
+            f"cannot write {path}: {error.strerror}", hint="see what is in the way: git ckpt doctor"
+        ) from None
     fsync.flush([git_dir])
     if repository.has_reftable and lacks_tables(git_dir):
         _write_table(repository, git_dir, said)
@@ -390,28 +455,47 @@ def write_head(repository: Repository, git_dir: str, said: str) -> None:
 def _write_table(repository: Repository, git_dir: str, said: str) -> None:
     # git writes no table beside a broken one: move the old ones away.
     place = os.path.join(git_dir, "reftable")
-    aside = os.path.join(repository.make_private_dir(), "damaged", f"{os.path.basename(git_dir)}.reftable.{os.urandom(4).hex()}")
+    aside = os.path.join(
+        repository.make_private_dir(),
+        "damaged",
+        f"{os.path.basename(git_dir)}.reftable.{os.urandom(4).hex()}",
+    )
     try:
         os.makedirs(os.path.dirname(aside), exist_ok=True)
         if os.path.lexists(place):
             os.replace(place, aside)
         os.mkdir(place)
     except OSError as error:
-        raise WorktreeError(f"cannot replace {place}: {error.strerror}", hint="see what is in the way: git ckpt doctor") from None
+        raise WorktreeError(
+            f"cannot replace {place}: {error.strerror}",
+            hint="see what is in the way: git ckpt doctor",
+        ) from None
     ref = said.removeprefix("ref: ")
-    words = ("update-ref", "--no-deref", "HEAD", said) if ref == said else ("symbolic-ref", "HEAD", ref)
+    words = (
+        ("update-ref", "--no-deref", "HEAD", said) if ref == said else ("symbolic-ref", "HEAD", ref)
+    )
     Repository(git_dir, None, repository.object_format).git.run(*words)
     fsync.flush([*(os.path.join(place, name) for name in os.listdir(place)), place, git_dir])
 
 
 def registered(repository: Repository) -> list[tuple[str, str]]:
-    named = ((git_dir, content(os.path.join(git_dir, "gitdir"))) for git_dir in _directories(repository))
-    return [(git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git)))) for git_dir, dot_git in named if dot_git]
+    named = (
+        (git_dir, content(os.path.join(git_dir, "gitdir"))) for git_dir in _directories(repository)
+    )
+    return [
+        (git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git))))
+        for git_dir, dot_git in named
+        if dot_git
+    ]
 
 
 def unfinished(repository: Repository) -> list[str]:
     """Return git directories of worktrees that git is making, or was killed while making."""
-    return [git_dir for git_dir in _directories(repository) if not content(os.path.join(git_dir, "gitdir"))]
+    return [
+        git_dir
+        for git_dir in _directories(repository)
+        if not content(os.path.join(git_dir, "gitdir"))
+    ]
 
 
 def _directories(repository: Repository) -> list[str]:
@@ -422,7 +506,11 @@ def _directories(repository: Repository) -> list[str]:
 def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str | None:
     """Find a worktree that was moved by hand: beside its old path, or in or beside the main one."""
     top = main_worktree(repository)
-    for place in (os.path.dirname(path), *more, *([top, os.path.dirname(top)] if top is not None else [])):
+    for place in (
+        os.path.dirname(path),
+        *more,
+        *([top, os.path.dirname(top)] if top is not None else []),
+    ):
         for name in names_in(place):
             path = os.path.join(place, name)
             named = named_by(path)
@@ -441,12 +529,18 @@ def left_by(repository: Repository, git_dir: str, path: str) -> str | None:
     if _is_left(path, git_dir):
         return path
     places = _along(repository, git_dir, path)
-    return next((place for place, old in places if named_by(place) == old and not os.path.isdir(old)), None)
+    return next(
+        (place for place, old in places if named_by(place) == old and not os.path.isdir(old)), None
+    )
 
 
 def _is_left(place: str, git_dir: str) -> bool:
     named = named_by(place)
-    return named is not None and not os.path.isdir(named) and os.path.basename(named) == os.path.basename(git_dir)
+    return (
+        named is not None
+        and not os.path.isdir(named)
+        and os.path.basename(named) == os.path.basename(git_dir)
+    )
 
 
 def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
@@ -454,7 +548,10 @@ def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, s
     top = main_worktree(repository) or repository.common_dir
     parts = path.split(os.sep)
     return [
-        (os.path.join(base, *parts[at:]), os.path.normpath(f"{os.sep.join(parts[:at])}/{os.path.relpath(git_dir, base)}"))
+        (
+            os.path.join(base, *parts[at:]),
+            os.path.normpath(f"{os.sep.join(parts[:at])}/{os.path.relpath(git_dir, base)}"),
+        )
         for base in (top, os.path.dirname(top))
         for at in range(1, len(parts))
     ]

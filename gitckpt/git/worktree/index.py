@@ -21,7 +21,13 @@ from gitckpt.git.objects.encoding import FILES, GITLINK, object_hash, object_id,
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import TRIES, IndexWatch, failing_filters, filters_off, met_change
+from gitckpt.git.worktree.administration import (
+    TRIES,
+    IndexWatch,
+    failing_filters,
+    filters_off,
+    met_change,
+)
 from gitckpt.model.errors import BusyError, WorktreeError
 
 TYPE_CHECKING = False
@@ -42,13 +48,22 @@ if TYPE_CHECKING:
 # times if it makes an index with entries in intent only sparse.
 _PLAIN = (
     *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
-    *("-c", "core.fsync=pack,pack-metadata,none", *NO_HOOKS),  # loose objects are flushed in parallel, before a ref is written
+    *(
+        "-c",
+        "core.fsync=pack,pack-metadata,none",
+        *NO_HOOKS,
+    ),  # loose objects are flushed in parallel, before a ref is written
     # git holds files below this size whole in memory; its default is 512 MB.
     *("-c", "core.bigFileThreshold=32m"),
 )
 # Options for git commands that write files, which git does with one process by default. There are
 # more processes than cores: they wait for the disk.
-PARALLEL = ("-c", f"checkout.workers={max(8, os.cpu_count() or 1)}", "-c", "checkout.thresholdForParallelism=100")
+PARALLEL = (
+    "-c",
+    f"checkout.workers={max(8, os.cpu_count() or 1)}",
+    "-c",
+    "checkout.thresholdForParallelism=100",
+)
 
 _LOOK = (
     *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
@@ -83,15 +98,26 @@ class PrivateIndex:
         self._watch = IndexWatch(self.path)
         self._options = [*_PLAIN]
         if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
-            self._options += ["-c", "core.ignoreCase=false"]  # if set by mistake, it hides README beside readme
+            self._options += [
+                "-c",
+                "core.ignoreCase=false",
+            ]  # if set by mistake, it hides README beside readme
         if _has_links(repository):
-            self._options += ["-c", "core.symlinks=true"]  # else a link equals a file that stands for one
+            self._options += [
+                "-c",
+                "core.symlinks=true",
+            ]  # else a link equals a file that stands for one
 
     def __enter__(self) -> Self:
         self.open()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def open(self) -> None:
@@ -100,7 +126,10 @@ class PrivateIndex:
         top = self.repository.worktree
         if top is not None and not os.path.isdir(top):  # it may have been deleted or moved
             state = "no directory" if os.path.lexists(top) else "gone"
-            raise WorktreeError(f"cannot look at the files of {top}: it is {state}", hint="if it is that of a run: git ckpt resume")
+            raise WorktreeError(
+                f"cannot look at the files of {top}: it is {state}",
+                hint="if it is that of a run: git ckpt resume",
+            )
         try:
             self.opened = _clock(self.repository)
         except FileNotFoundError:
@@ -145,19 +174,34 @@ class PrivateIndex:
             with self._watch:
                 _copy(origin, self.path)
         except OSError as error:
-            place = os.path.dirname(self.path)  # the file has a random name: retries must report the same message
+            place = os.path.dirname(
+                self.path
+            )  # the file has a random name: retries must report the same message
             raise WorktreeError(f"cannot copy the index into {place}: {error.strerror}") from None
 
     def git(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
         return self.run(*args, data=data, ok=ok).out
 
-    def run(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,), env: Mapping[str, str] | None = None) -> Completed:
+    def run(
+        self,
+        *args: str,
+        data: bytes = b"",
+        ok: Sequence[int] = (0,),
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
         environment = {"GIT_INDEX_FILE": self.path, **(env or {})}
         tries = TRIES
         while True:
             try:
                 with self._watch:
-                    return self.repository.git.run(*self._options, *args, data=data, env=environment, ok=ok, deadline=self.deadline)
+                    return self.repository.git.run(
+                        *self._options,
+                        *args,
+                        data=data,
+                        env=environment,
+                        ok=ok,
+                        deadline=self.deadline,
+                    )
             except GitError as error:
                 tries -= 1
                 if not tries or not met_change(error):
@@ -187,7 +231,9 @@ class PrivateIndex:
 
     def finish(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
         with self._watch:
-            return self.repository.git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
+            return self.repository.git.finish(
+                child, child.argv[6:], ok=ok, deadline=self.deadline
+            ).out
 
     def require_time(self, doing: str) -> None:
         """Raise `DeadlinePassed` if the time is over; `doing` stands for the git command."""
@@ -204,7 +250,10 @@ class PrivateIndex:
         if mode:
             listing = b"".join(line + b"\0" for line in listing.split(b"\0") if line[2:8] == mode)
         listed = _ENTRY.findall(listing)
-        return [(path, mode, oid.decode("ascii"), int(stage), tag) for tag, mode, oid, stage, path in listed]
+        return [
+            (path, mode, oid.decode("ascii"), int(stage), tag)
+            for tag, mode, oid, stage, path in listed
+        ]
 
     def refresh(self) -> None:
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
@@ -233,7 +282,10 @@ class PrivateIndex:
         # It ends with a checksum, or with zeros by index.skipHash (gitformat-index(5)).
         size = oid_size(self.repository.object_format)
         checksum = data[-size:]
-        return not checksum.strip(b"\0") or object_hash(self.repository.object_format, data[:-size]).digest() == checksum
+        return (
+            not checksum.strip(b"\0")
+            or object_hash(self.repository.object_format, data[:-size]).digest() == checksum
+        )
 
     def update(self, option: str, paths: Iterable[bytes]) -> None:
         data = b"".join(path + b"\0" for path in paths)
@@ -273,7 +325,10 @@ class PrivateIndex:
                 _copy(origin, earlier.path)
             is_same = listed == earlier.git(*words)
         if not is_same or (then is not None and os.path.samestat(now, then)):
-            raise BusyError(f"another process has changed {target} meanwhile", hint="look at git status, then run the command again")
+            raise BusyError(
+                f"another process has changed {target} meanwhile",
+                hint="look at git status, then run the command again",
+            )
 
     def install(self) -> None:
         """Replace the user's index by this one, atomically and under git's lock."""
@@ -311,7 +366,9 @@ class PrivateIndex:
 def _copy(source: BinaryIO, target: str) -> None:
     # With mode and time stamp, by which git tells which entries are racy.
     status = os.fstat(source.fileno())
-    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777), "wb") as copy:
+    with open(
+        os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777), "wb"
+    ) as copy:
         if not copied_within(source.fileno(), copy.fileno(), status.st_size):
             source.seek(0)
             copy.write(source.read())
@@ -369,7 +426,14 @@ _INTENT_ENTRY = re.compile(
     rb"(?:\0(?:  [a-z]{1,9}: [0-9a-z:\t ]{1,80}\n){4}"
     rb"  size: \d{1,20}\tflags: ([0-9a-f]{1,16})\n|\Z)"
 )
-_ADD = ("add", "--sparse", "--intent-to-add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
+_ADD = (
+    "add",
+    "--sparse",
+    "--intent-to-add",
+    "--force",
+    "--pathspec-from-file=-",
+    "--pathspec-file-nul",
+)
 
 
 def placeholder(object_format: str) -> bytes:
@@ -385,7 +449,11 @@ def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes
     listing = index.git("--literal-pathspecs", "ls-files", "--stage", "--debug", "-z", "--", *words)
     wanted = set(paths)
     entries = _INTENT_ENTRY.findall(listing)
-    return {path: mode for mode, path, flags in entries if path in wanted and int(flags or b"0", 16) & _FLAG}
+    return {
+        path: mode
+        for mode, path, flags in entries
+        if path in wanted and int(flags or b"0", 16) & _FLAG
+    }
 
 
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
@@ -394,7 +462,9 @@ def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
     If the commit has an empty file there, `git reset --hard` mistakes the entry for it and keeps it
     in trees that git then takes for written.
     """
-    index.update("--no-assume-unchanged", paths)  # changes nothing else: they are not assumed unchanged
+    index.update(
+        "--no-assume-unchanged", paths
+    )  # changes nothing else: they are not assumed unchanged
 
 
 def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
@@ -403,7 +473,9 @@ def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, byt
         return
     wanted = sorted(set(paths))
     oid = placeholder(index.repository.object_format)
-    index.put(b"100644 %s 0\t%s" % (oid, path) for path in wanted)  # git checks the paths, which may have been fetched
+    index.put(
+        b"100644 %s 0\t%s" % (oid, path) for path in wanted
+    )  # git checks the paths, which may have been fetched
     index.update("--force-remove", wanted)
     # git makes such an entry only from a file, whose mode it takes. The file in the worktree may
     # have another mode by now, so stand-ins are made in a scratch directory.
@@ -415,7 +487,15 @@ def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, byt
                 _stand_in(full, modes.get(path), index.repository.object_format)
         except OSError as error:
             raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
-        words = (f"--work-tree={scratch}", "-C", scratch, "-c", "core.fileMode=true", "-c", "core.symlinks=true")
+        words = (
+            f"--work-tree={scratch}",
+            "-C",
+            scratch,
+            "-c",
+            "core.fileMode=true",
+            "-c",
+            "core.symlinks=true",
+        )
         index.git(*words, "--literal-pathspecs", *_ADD, data=b"\0".join(wanted))
     finally:
         premises.discard(scratch)
@@ -457,12 +537,18 @@ def read(repository: Repository) -> bytes | None:
             patterns = file.read().splitlines()
     except FileNotFoundError:
         return None  # git then takes every file, whatever the configuration says
-    values = {name: config.is_on(found[-1]) for name, found in config.read(repository, _NAMES).items()}
+    values = {
+        name: config.is_on(found[-1]) for name, found in config.read(repository, _NAMES).items()
+    }
     if not values.get("core.sparsecheckout"):
         return None
     listed = repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
     # git lists patterns that it did not write as they are ("disabling cone pattern matching").
-    is_cone = values.get("core.sparsecheckoutcone") and _ALL in patterns and _ALL not in listed.splitlines()
+    is_cone = (
+        values.get("core.sparsecheckoutcone")
+        and _ALL in patterns
+        and _ALL not in listed.splitlines()
+    )
     words = ["cone" if is_cone else "no-cone", *(["index"] if values.get("index.sparse") else [])]
     return " ".join(words).encode() + b"\n" + listed
 
@@ -486,10 +572,16 @@ RULES = b".gitignore"
 
 
 def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
-    return {path: oid for path, mode, oid in leaves(repository, tree) if os.path.basename(path) == RULES and mode in FILES}
+    return {
+        path: oid
+        for path, mode, oid in leaves(repository, tree)
+        if os.path.basename(path) == RULES and mode in FILES
+    }
 
 
-def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]) -> set[bytes]:
+def ignored_by(
+    repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]
+) -> set[bytes]:
     """Return the paths that git ignores by these rules or those outside the worktree."""
     if not paths:
         return set()
@@ -502,7 +594,17 @@ def ignored_by(repository: Repository, rules: Mapping[bytes, str], paths: Sequen
             with open(target, "wb") as file:
                 file.write(blob[2] if blob else b"")
         os.makedirs(scratch, exist_ok=True)
-        words = (f"--work-tree={scratch}", "-C", scratch, "check-ignore", "--no-index", "-z", "--stdin")
-        return set(repository.git.run(*words, data=b"\0".join(paths), ok=(0, 1)).out.split(b"\0")) - {b""}
+        words = (
+            f"--work-tree={scratch}",
+            "-C",
+            scratch,
+            "check-ignore",
+            "--no-index",
+            "-z",
+            "--stdin",
+        )
+        return set(
+            repository.git.run(*words, data=b"\0".join(paths), ok=(0, 1)).out.split(b"\0")
+        ) - {b""}
     finally:
         premises.discard(scratch)

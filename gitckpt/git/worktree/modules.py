@@ -26,7 +26,9 @@ from gitckpt.model.errors import WorktreeError
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _LOCALLY = ("-c", "protocol.file.allow=always", "-c", "core.hooksPath=/dev/null")
 # Overrides `transfer.hideRefs` (git-config(1)): the repository is local and belongs to the user.
-_ALL_REFS = "--upload-pack=git -c transfer.hideRefs=!refs/ -c uploadpack.hideRefs=!refs/ upload-pack"
+_ALL_REFS = (
+    "--upload-pack=git -c transfer.hideRefs=!refs/ -c uploadpack.hideRefs=!refs/ upload-pack"
+)
 
 _FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync")
 _STORAGE = (b"core.repositoryformatversion", b"core.bare", b"core.worktree")
@@ -45,13 +47,19 @@ def seen_from(repository: Repository, path: bytes) -> Repository | None:
     if git_dir is None or os.path.islink(own) or not os.path.isfile(os.path.join(git_dir, "HEAD")):
         return None
     there = Repository(git_dir, top, repository.object_format)
-    return None if os.path.realpath(there.common_dir) == os.path.realpath(repository.common_dir) else there
+    return (
+        None
+        if os.path.realpath(there.common_dir) == os.path.realpath(repository.common_dir)
+        else there
+    )
 
 
 def are_there(repository: Repository) -> bool:
     """Return whether a repository may have submodules, without starting a process."""
     tops = [repository.worktree, os.path.dirname(repository.common_dir)]
-    return any(map(os.path.isdir, _places(repository))) or any(os.path.lexists(os.path.join(top, ".gitmodules")) for top in tops if top)
+    return any(map(os.path.isdir, _places(repository))) or any(
+        os.path.lexists(os.path.join(top, ".gitmodules")) for top in tops if top
+    )
 
 
 def head_of(top: bytes) -> str | None:
@@ -64,15 +72,24 @@ def head_of(top: bytes) -> str | None:
 def own_directories(repository: Repository) -> list[bytes]:
     """Return git directories inside the worktree other than `.git`, which git never lists."""
     top = os.path.realpath(repository.worktree or os.curdir)
-    places = {os.path.relpath(os.path.realpath(place), top) for place in (repository.git_dir, repository.common_dir)}
-    inside = (place for place in places if place.split(os.sep)[0] not in (os.curdir, os.pardir, ".git"))
+    places = {
+        os.path.relpath(os.path.realpath(place), top)
+        for place in (repository.git_dir, repository.common_dir)
+    }
+    inside = (
+        place for place in places if place.split(os.sep)[0] not in (os.curdir, os.pardir, ".git")
+    )
     return sorted(map(os.fsencode, inside))
 
 
 def bare_above(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
     """Return the directories of these files that look like bare repositories."""
     candidates = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"}
-    return sorted(path for path in candidates if path and all(os.path.isdir(os.path.join(top, path, name)) for name in _OF_REPOSITORY))
+    return sorted(
+        path
+        for path in candidates
+        if path and all(os.path.isdir(os.path.join(top, path, name)) for name in _OF_REPOSITORY)
+    )
 
 
 def lies_in(path: bytes, directories: Collection[bytes]) -> bool:
@@ -106,7 +123,9 @@ def _kept(git_dir: str, object_format: str) -> Repository:
     return kept
 
 
-def copied(around: Repository, kept: Repository, made: Repository, path: bytes, refs: Sequence[str]) -> Repository:
+def copied(
+    around: Repository, kept: Repository, made: Repository, path: bytes, refs: Sequence[str]
+) -> Repository:
     """Copy a submodule's repository for another worktree, to where git would put it.
 
     Works offline. Objects are hard links: a gc or removal of the original does not affect them.
@@ -115,11 +134,25 @@ def copied(around: Repository, kept: Repository, made: Repository, path: bytes, 
         around: the repository that the submodule belongs to.
         refs: patterns of refs to copy besides branches, tags and remote-tracking branches.
     """
-    inside = (os.path.relpath(kept.git_dir, place) for place in _places(around) if kept.git_dir.startswith(place + os.sep))
+    inside = (
+        os.path.relpath(kept.git_dir, place)
+        for place in _places(around)
+        if kept.git_dir.startswith(place + os.sep)
+    )
     final = os.path.join(made.git_dir, "modules", next(inside, os.fsdecode(path)))
     if not os.path.lexists(final):
         scratch = os.path.join(made.git_dir, f"ckpt-making-{os.urandom(4).hex()}")
-        kept.git.run(*_LOCALLY, "clone", "--quiet", "--bare", "--local", "--template=", kept.git_dir, scratch, env=LOCAL_ONLY)
+        kept.git.run(
+            *_LOCALLY,
+            "clone",
+            "--quiet",
+            "--bare",
+            "--local",
+            "--template=",
+            kept.git_dir,
+            scratch,
+            env=LOCAL_ONLY,
+        )
         copy = _kept(scratch, kept.object_format)
         specs = [f"+{ref}:{ref}" for ref in ("refs/remotes/*", *refs)]
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
@@ -134,27 +167,55 @@ def copied(around: Repository, kept: Repository, made: Repository, path: bytes, 
     return _kept(final, kept.object_format)
 
 
-def pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Repository, Repository | None]]:
+def pairs(
+    repository: Repository, git_dir: str
+) -> Iterator[tuple[str, Repository, Repository | None]]:
     """Yield submodules, nested ones too: name, repository, and the main worktree's, if any."""
-    yield from _pairs(os.path.join(git_dir, "modules"), os.path.join(repository.common_dir, "modules"), "", repository.object_format)
+    yield from _pairs(
+        os.path.join(git_dir, "modules"),
+        os.path.join(repository.common_dir, "modules"),
+        "",
+        repository.object_format,
+    )
 
 
-def within(one: Repository, other: Repository) -> Iterator[tuple[str, Repository, Repository | None]]:
+def within(
+    one: Repository, other: Repository
+) -> Iterator[tuple[str, Repository, Repository | None]]:
     """Yield nested repositories of a submodule with those of another copy, as `pairs`."""
-    yield from _pairs(os.path.join(one.git_dir, "modules"), os.path.join(other.git_dir, "modules"), "", one.object_format)
+    yield from _pairs(
+        os.path.join(one.git_dir, "modules"),
+        os.path.join(other.git_dir, "modules"),
+        "",
+        one.object_format,
+    )
 
 
-def _pairs(place: str, beside: str, above: str, object_format: str) -> Iterator[tuple[str, Repository, Repository | None]]:
+def _pairs(
+    place: str, beside: str, above: str, object_format: str
+) -> Iterator[tuple[str, Repository, Repository | None]]:
     for own in _git_dirs(place):
         inside = os.path.relpath(own, place)
         other = os.path.join(beside, inside)
-        yield above + inside, _kept(own, object_format), _kept(other, object_format) if _is_git_dir(other) else None
-        yield from _pairs(os.path.join(own, "modules"), os.path.join(other, "modules"), f"{above}{inside}/", object_format)
+        yield (
+            above + inside,
+            _kept(own, object_format),
+            _kept(other, object_format) if _is_git_dir(other) else None,
+        )
+        yield from _pairs(
+            os.path.join(own, "modules"),
+            os.path.join(other, "modules"),
+            f"{above}{inside}/",
+            object_format,
+        )
 
 
 def is_copy(repository: Repository, there: Repository, commit: str) -> bool:
     """Return whether a repository in the place of a submodule is kept for it or has its commit."""
-    is_kept = any(os.path.realpath(there.common_dir).startswith(os.path.realpath(place) + os.sep) for place in _places(repository))
+    is_kept = any(
+        os.path.realpath(there.common_dir).startswith(os.path.realpath(place) + os.sep)
+        for place in _places(repository)
+    )
     return is_kept or (bool(commit) and there.cat_file.info(f"{commit}^{{commit}}") is not None)
 
 
@@ -163,14 +224,26 @@ def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
     options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
     data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
     if refs:
-        to.git.run(*_LOCALLY, *_FLUSHED, "fetch", *options, _ALL_REFS, "--stdin", source.git_dir, data=data, env=LOCAL_ONLY)
+        to.git.run(
+            *_LOCALLY,
+            *_FLUSHED,
+            "fetch",
+            *options,
+            _ALL_REFS,
+            "--stdin",
+            source.git_dir,
+            data=data,
+            env=LOCAL_ONLY,
+        )
 
 
 def _copy_settings(kept: Repository, copy: Repository) -> None:
     file = os.path.join(copy.git_dir, "config")
     copy.git.run("config", "--file", file, "--remove-section", "remote.origin", ok=(0, 128))
     copy.git.run("config", "--file", file, "core.bare", "false")
-    listing = kept.git.run("config", "--file", os.path.join(kept.common_dir, "config"), "--list", "-z").out
+    listing = kept.git.run(
+        "config", "--file", os.path.join(kept.common_dir, "config"), "--list", "-z"
+    ).out
     text = b""
     for entry in listing.split(b"\0")[:-1]:
         key, is_set, value = entry.partition(b"\n")
@@ -180,7 +253,9 @@ def _copy_settings(kept: Repository, copy: Repository) -> None:
         if section == b"extensions" or key in _STORAGE:
             continue
         title = b'%s "%s"' % (section, _escaped(name)) if name else section
-        text += b"[%s]\n\t%s" % (title, last) + (b' = "%s"\n' % _escaped(value).replace(b"\n", b"\\n") if is_set else b"\n")
+        text += b"[%s]\n\t%s" % (title, last) + (
+            b' = "%s"\n' % _escaped(value).replace(b"\n", b"\\n") if is_set else b"\n"
+        )
     try:
         with open(file, "ab") as config:
             config.write(text)
@@ -198,7 +273,9 @@ def attach(kept: Repository, top: str) -> Repository | None:
     Return None if the place is not empty, or the repository (one of `stores`) has another worktree.
     """
     there = _recorded(kept) or top
-    is_elsewhere = os.path.realpath(there) != os.path.realpath(top) and os.path.lexists(os.path.join(there, ".git"))
+    is_elsewhere = os.path.realpath(there) != os.path.realpath(top) and os.path.lexists(
+        os.path.join(there, ".git")
+    )
     if is_elsewhere or kept.is_linked or os.path.basename(kept.git_dir) == ".git":
         return None
     try:
@@ -241,7 +318,9 @@ def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:
     there = _recorded(kept)
     if there is None or repository.worktree is None:
         return None
-    path = os.fsencode(os.path.relpath(os.path.realpath(there), os.path.realpath(repository.worktree)))
+    path = os.fsencode(
+        os.path.relpath(os.path.realpath(there), os.path.realpath(repository.worktree))
+    )
     top = place(repository, path)
     named = administration.named_by(top) if top is not None else None
     is_same = named is not None and os.path.realpath(named) == os.path.realpath(kept.git_dir)
@@ -276,7 +355,11 @@ def _reconnect(kept: Repository, old: str, top: str) -> None:
 
 
 def place(repository: Repository, path: bytes) -> str | None:
-    if repository.worktree is None or not is_plain(path) or _is_through_link(repository.worktree, path):
+    if (
+        repository.worktree is None
+        or not is_plain(path)
+        or _is_through_link(repository.worktree, path)
+    ):
         return None
     return os.path.join(repository.worktree, os.fsdecode(path))
 
@@ -303,7 +386,9 @@ def beside(repository: Repository, ref: str) -> Repository | None:
         if not _is_git_dir(around.git_dir):
             continue
         for twin in (os.path.join(place, *parts[start + 1 :]) for place in _places(around)):
-            for git_dir in _git_dirs(os.path.join(twin, "modules")) if twin != repository.common_dir else ():
+            for git_dir in (
+                _git_dirs(os.path.join(twin, "modules")) if twin != repository.common_dir else ()
+            ):
                 candidate = _kept(git_dir, repository.object_format)
                 if has(candidate, ref):
                     return candidate
@@ -372,4 +457,6 @@ def _is_git_dir(path: str) -> bool:
 
 def _is_through_link(top: str, path: bytes) -> bool:
     parts = os.fsdecode(path).split("/")
-    return any(os.path.islink(os.path.join(top, *parts[:count])) for count in range(1, len(parts) + 1))
+    return any(
+        os.path.islink(os.path.join(top, *parts[:count])) for count in range(1, len(parts) + 1)
+    )

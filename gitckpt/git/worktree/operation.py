@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 FILES = (
     *("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG"),
-    *("BISECT_ANCESTORS_OK", "BISECT_FIRST_PARENT", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS"),
+    *(
+        "BISECT_ANCESTORS_OK",
+        "BISECT_FIRST_PARENT",
+        "BISECT_LOG",
+        "BISECT_NAMES",
+        "BISECT_START",
+        "BISECT_TERMS",
+    ),
 )
 DIRECTORIES = ("sequencer", "rebase-merge", "rebase-apply")
 # Refs that belong to a single worktree.
@@ -68,7 +75,9 @@ def collect(repository: Repository) -> dict[str, bytes]:
     return files
 
 
-def holder_of(repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str) -> str | None:
+def holder_of(
+    repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str
+) -> str | None:
     """Write a commit that keeps what an operation needs; None if HEAD leads to all of it.
 
     Branches and reflogs that lead to these commits may be gone when the operation goes on.
@@ -78,7 +87,11 @@ def holder_of(repository: Repository, objects: Objects, files: Mapping[str, byte
         return None
     from gitckpt.git.objects import alternates
 
-    dates = [alternates.committed_at(found[2]) for found in repository.cat_file.contents(named) if found is not None]
+    dates = [
+        alternates.committed_at(found[2])
+        for found in repository.cat_file.contents(named)
+        if found is not None
+    ]
     oid, made = alternates.make(named, max(dates, default=0), repository.object_format)
     objects.write(made)
     return oid
@@ -111,7 +124,11 @@ def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
     branch = rebased_branch(files)
     if branch is None:
         return True
-    starts = [files[f"{directory}/orig-head"].strip() for directory in _REBASES if f"{directory}/orig-head" in files]
+    starts = [
+        files[f"{directory}/orig-head"].strip()
+        for directory in _REBASES
+        if f"{directory}/orig-head" in files
+    ]
     found = repository.cat_file.info(os.fsdecode(_BRANCH) + branch)
     return found is not None and [found[0].encode("ascii")] == starts
 
@@ -123,7 +140,9 @@ def would_move(files: Mapping[str, bytes], branch: str | None, source: str | Non
     abort; so do picks and `git am` (sequencer.c, builtin/am.c). `branch` is that of the restored
     HEAD, `source` the checkpoint's; None if detached.
     """
-    moves = any(name.startswith(tuple(f"{directory}/" for directory in DIRECTORIES)) for name in files)
+    moves = any(
+        name.startswith(tuple(f"{directory}/" for directory in DIRECTORIES)) for name in files
+    )
     return moves and branch is not None and branch != source
 
 
@@ -143,7 +162,9 @@ def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, by
             found[f"{directory}/head-name"] = _DETACHED
     if INSTRUCTIONS in found:
         lines = found[INSTRUCTIONS].splitlines(keepends=True)
-        found[INSTRUCTIONS] = b"".join(line for line in lines if line.split(None, 1)[:1] not in ([b"update-ref"], [b"u"]))
+        found[INSTRUCTIONS] = b"".join(
+            line for line in lines if line.split(None, 1)[:1] not in ([b"update-ref"], [b"u"])
+        )
     words = found.get("BISECT_START", b"").split()
     began = repository.cat_file.info(os.fsdecode(_BRANCH + words[0])) if len(words) == 1 else None
     if began is not None:
@@ -161,7 +182,9 @@ def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
     for name, oid in _refs_in(files).items():
         if repository.cat_file.info(oid) is None:
             hint = "see what is wrong: git ckpt verify"
-            raise WorktreeError(f"{oid} is missing, which the operation in progress needs as {name}", hint=hint)
+            raise WorktreeError(
+                f"{oid} is missing, which the operation in progress needs as {name}", hint=hint
+            )
 
 
 def clear(repository: Repository) -> None:
@@ -174,12 +197,18 @@ def clear(repository: Repository) -> None:
         except FileNotFoundError:
             pass
     gone = [name for name in PSEUDO_REFS if name != _TRACE]
-    commands = "".join(f"delete {name}\n" for name in [*gone, *_own_refs(repository)] if repository.cat_file.info(name))
+    commands = "".join(
+        f"delete {name}\n"
+        for name in [*gone, *_own_refs(repository)]
+        if repository.cat_file.info(name)
+    )
     repository.git.run("update-ref", "--stdin", data=commands.encode("ascii"))
 
 
 def _own_refs(repository: Repository) -> dict[str, str]:
-    lines = repository.git.run("for-each-ref", "--format=%(refname) %(objectname)", *REFS).out.decode("utf-8", "surrogateescape")
+    lines = repository.git.run(
+        "for-each-ref", "--format=%(refname) %(objectname)", *REFS
+    ).out.decode("utf-8", "surrogateescape")
     return dict(line.split(" ") for line in lines.splitlines())
 
 
@@ -189,10 +218,17 @@ def _refs_in(files: Mapping[str, bytes]) -> dict[str, str]:
     for name, content in sorted(files.items()):
         above = {name[:at] for at, character in enumerate(name) if character == "/"}
         is_ref = name in PSEUDO_REFS or (
-            name.startswith(tuple(f"{space}/" for space in REFS)) and _is_plain(name) and not above & refs.keys()
+            name.startswith(tuple(f"{space}/" for space in REFS))
+            and _is_plain(name)
+            and not above & refs.keys()
         )
         words = content.split()
-        if is_ref and len(words) == 1 and len(words[0]) in (40, 64) and not words[0].strip(b"0123456789abcdef"):
+        if (
+            is_ref
+            and len(words) == 1
+            and len(words[0]) in (40, 64)
+            and not words[0].strip(b"0123456789abcdef")
+        ):
             refs[name] = words[0].decode("ascii")
     return refs
 
@@ -208,7 +244,11 @@ def _tips(repository: Repository, commits: set[str], head: str) -> list[str]:
     # Use stdin: a long rebase names more commits than a command line holds.
     revs = "".join(f"{rev}\n" for rev in (*commits, *([f"^{head}"] if head else [])))
     listed, parents_seen = set[str](), set[str]()
-    for line in repository.git.run("rev-list", "--parents", "--stdin", data=revs.encode("ascii")).out.decode("ascii").splitlines():
+    for line in (
+        repository.git.run("rev-list", "--parents", "--stdin", data=revs.encode("ascii"))
+        .out.decode("ascii")
+        .splitlines()
+    ):
         commit, *parents = line.split()
         listed.add(commit)
         parents_seen.update(parents)
@@ -219,12 +259,20 @@ def _commits_named(repository: Repository, files: Mapping[str, bytes]) -> set[st
     # Todo lists abbreviate commits.
     words: set[str] = set()
     for name, content in files.items():
-        if name in ("AUTO_MERGE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG", "BISECT_NAMES") or name.endswith(
-            ("message", "author-script", "patch")
-        ):
+        if name in (
+            "AUTO_MERGE",
+            "MERGE_MSG",
+            "MERGE_RR",
+            "SQUASH_MSG",
+            "BISECT_NAMES",
+        ) or name.endswith(("message", "author-script", "patch")):
             continue
         for line in content.decode("utf-8", "replace").splitlines():
-            words |= {word for word in line.split()[:3] if 7 <= len(word) <= 64 and not word.strip("0123456789abcdef")}
+            words |= {
+                word
+                for word in line.split()[:3]
+                if 7 <= len(word) <= 64 and not word.strip("0123456789abcdef")
+            }
     commits = [repository.cat_file.info(f"{word}^{{commit}}") for word in words]
     return {commit[0] for commit in commits if commit is not None}
 
@@ -268,21 +316,33 @@ def applied(repository: Repository) -> list[tuple[str, str]]:
 def has_moved(repository: Repository) -> bool:
     """Return whether an ending rebase moved HEAD; True if git did not record it."""
     head = repository.cat_file.info("HEAD")
-    return head is None or head[0].encode("ascii") not in [_end(os.path.join(repository.git_dir, name), _LINES).strip() for name in _BEFORE]
+    return head is None or head[0].encode("ascii") not in [
+        _end(os.path.join(repository.git_dir, name), _LINES).strip() for name in _BEFORE
+    ]
 
 
 def branch(repository: Repository) -> str:
     """Return the branch of a rebase with the apply backend; "" if it never stopped."""
-    return _end(os.path.join(repository.git_dir, _APPLYING, "head-name"), _LINES).strip().decode("utf-8", "replace")  # decoded as HEAD is
+    return (
+        _end(os.path.join(repository.git_dir, _APPLYING, "head-name"), _LINES)
+        .strip()
+        .decode("utf-8", "replace")
+    )  # decoded as HEAD is
 
 
 def filtered(repository: Repository) -> dict[str, str]:
     """Return new commits by those that `git filter-repo` has rewritten; "" for a dropped one."""
     try:
-        data = regular.content(os.path.join(repository.common_dir, "filter-repo", "commit-map"), _LARGEST_MAP, follow=False)
+        data = regular.content(
+            os.path.join(repository.common_dir, "filter-repo", "commit-map"),
+            _LARGEST_MAP,
+            follow=False,
+        )
     except OSError:
         return {}
-    return {old: new if new.strip("0") else "" for old, new in _pairs(data.splitlines()) if old != new}
+    return {
+        old: new if new.strip("0") else "" for old, new in _pairs(data.splitlines()) if old != new
+    }
 
 
 def is_last_patch(repository: Repository) -> bool:
@@ -299,13 +359,21 @@ def _noted(repository: Repository, name: str) -> list[tuple[str, str]]:
 
 def _pairs(lines: list[bytes]) -> list[tuple[str, str]]:
     fields = [line.decode("ascii", "replace").split() for line in lines]
-    return [(old, new) for old, new in (pair for pair in fields if len(pair) == 2) if ids.is_oid(old) and ids.is_oid(new)]
+    return [
+        (old, new)
+        for old, new in (pair for pair in fields if len(pair) == 2)
+        if ids.is_oid(old) and ids.is_oid(new)
+    ]
 
 
 def _newest_of_reflog(repository: Repository) -> bytes:
     if repository.has_reftable:
         return repository.git.run("rev-parse", "--quiet", "HEAD@{1}", "HEAD", ok=(0, 1, 128)).out
-    return _end(os.path.join(repository.git_dir, "logs", "HEAD"), _LINES).rstrip(b"\n").rpartition(b"\n")[2]
+    return (
+        _end(os.path.join(repository.git_dir, "logs", "HEAD"), _LINES)
+        .rstrip(b"\n")
+        .rpartition(b"\n")[2]
+    )
 
 
 def _end(path: str, size: int) -> bytes:

@@ -39,9 +39,20 @@ def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
             count += ids.is_id(note.link_id(line))
             stray += ((commit, flaw) for flaw in _line(evidence, commit, line))
     stray.sort(key=lambda found: found[0])
-    unlisted = [record for at in evidence.places() if not evidence.listed[at] and (record := evidence.record(at)).git_sha]
+    unlisted = [
+        record
+        for at in evidence.places()
+        if not evidence.listed[at] and (record := evidence.record(at)).git_sha
+    ]
     count += sum(record.id in pending_ids or record.git_sha in full for record in unlisted)
-    missing = _missing(evidence, [record for record in unlisted if record.id not in pending_ids and record.git_sha not in full])
+    missing = _missing(
+        evidence,
+        [
+            record
+            for record in unlisted
+            if record.id not in pending_ids and record.git_sha not in full
+        ],
+    )
     return [*(flaw for _, flaw in stray), *missing], count
 
 
@@ -50,7 +61,9 @@ def _missing(evidence: Evidence, records: Iterable[SheetRow]) -> Iterator[Flaw]:
         if evidence.kind(layout.KEEP, record.git_sha) == "commit":
             sentence = f"the note of its commit {record.git_sha} does not list it"
             new = note.link_line(record.id, record.phase, record.timestamp)
-            yield mendable("note-missing", record.ref, sentence, link=Link(record.git_sha, None, new))
+            yield mendable(
+                "note-missing", record.ref, sentence, link=Link(record.git_sha, None, new)
+            )
 
 
 def _valid(evidence: Evidence, name: str) -> int | None:
@@ -87,9 +100,22 @@ def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     )
     if not differing:
         return []
-    others = f" and {len(differing) - 1} others" if len(differing) > 2 else " and one other" if len(differing) == 2 else ""
+    others = (
+        f" and {len(differing) - 1} others"
+        if len(differing) > 2
+        else " and one other"
+        if len(differing) == 2
+        else ""
+    )
     path = os.path.join(store.repository.private_dir, index.FILE)
-    return [mendable("index-stale", path, f"does not list {differing[0]}{others} as their documents say", in_index=True)]
+    return [
+        mendable(
+            "index-stale",
+            path,
+            f"does not list {differing[0]}{others} as their documents say",
+            in_index=True,
+        )
+    ]
 
 
 def _says_the_same(listed: Entry | None, valid: Entry | None) -> bool:

@@ -54,7 +54,10 @@ def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int |
     repository = store.repository
     refs = [ref for ref, _ in store.refs.each(layout.CHECKPOINTS)]
     foreign = sum(map(layout.is_foreign, refs))
-    loose = sum(not layout.is_foreign(ref) and os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in refs)
+    loose = sum(
+        not layout.is_foreign(ref) and os.path.isfile(os.path.join(repository.common_dir, ref))
+        for ref in refs
+    )
     left = sweep.left_files(repository)
     ran = maintenance.last(repository)
     return {
@@ -75,7 +78,10 @@ def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int |
 
 def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     listing = inventory.list_refs(store.repository)
-    broken = [*inventory.broken(store.repository, listing.complaint), *inventory.in_the_way(store.repository, listing.barring)]
+    broken = [
+        *inventory.broken(store.repository, listing.complaint),
+        *inventory.in_the_way(store.repository, listing.barring),
+    ]
     return [
         *installation.inspect(store.repository, version=version),
         *setup.inspect(store.repository),
@@ -102,7 +108,11 @@ def _replaced(store: Checkpoints) -> list[Finding]:
 
 def _invalid(problem: Problem) -> Finding:
     sentence = problem.sentence.removeprefix(f"{problem.ref}: ")
-    cure = "pip install -U gitckpt" if "a newer gitckpt" in sentence else inventory.cure_of_invalid(problem.ref)
+    cure = (
+        "pip install -U gitckpt"
+        if "a newer gitckpt" in sentence
+        else inventory.cure_of_invalid(problem.ref)
+    )
     return Finding("invalid-checkpoint", problem.ref, sentence, cure)
 
 
@@ -110,12 +120,27 @@ def _settings(store: Checkpoints) -> list[Finding]:
     rules = settings.read(store.repository)
     error = rules.error
     if isinstance(error, ConfigError):
-        return [Finding("settings-invalid", f"{settings.FILE}:{each.line}", each.text, each.hint or error.hint) for each in error.mistakes]
+        return [
+            Finding(
+                "settings-invalid",
+                f"{settings.FILE}:{each.line}",
+                each.text,
+                each.hint or error.hint,
+            )
+            for each in error.mistakes
+        ]
     if error is not None:
         return [Finding("settings-invalid", settings.FILE, error.message, error.hint)]
     if rules.loosened is not None and not rules.loosened.is_allowed:
         keys = ", ".join(rules.loosened.values)
-        return [Finding("settings-unapproved", settings.FILE, f"loosens {keys}; until that is allowed here, built-in values apply", _ALLOW)]
+        return [
+            Finding(
+                "settings-unapproved",
+                settings.FILE,
+                f"loosens {keys}; until that is allowed here, built-in values apply",
+                _ALLOW,
+            )
+        ]
     return []
 
 
@@ -141,7 +166,9 @@ def _unknown(repository: Repository) -> list[Finding]:
 def _tracked_settings(repository: Repository) -> list[Finding]:
     prefix = "is tracked, so a branch decides what it says; these settings in it do not count: "
     return [
-        Finding("settings-tracked", path, prefix + first_of(names), _SET.format(shell_word(names[0])))
+        Finding(
+            "settings-tracked", path, prefix + first_of(names), _SET.format(shell_word(names[0]))
+        )
         for path, names in config.tracked(repository).items()
     ]
 
@@ -151,7 +178,11 @@ def _maintenance(repository: Repository) -> list[Finding]:
     if not maintenance.has_failed(ran):
         return []
     path = os.path.join(repository.private_dir, log.FILE)
-    return [Finding("maintenance-failed", path, f"the last maintenance {ran.outcome}", "git ckpt expire")]
+    return [
+        Finding(
+            "maintenance-failed", path, f"the last maintenance {ran.outcome}", "git ckpt expire"
+        )
+    ]
 
 
 def _many(store: Checkpoints) -> list[Finding]:
@@ -159,7 +190,10 @@ def _many(store: Checkpoints) -> list[Finding]:
     if len(entries) < _MANY:
         return []
     runs = sum(entry.run is not None for entry in entries)
-    hooks = sum(entry.run is None and (entry.agent is not None or entry.trigger in HOOK_TRIGGERS) for entry in entries)
+    hooks = sum(
+        entry.run is None and (entry.agent is not None or entry.trigger in HOOK_TRIGGERS)
+        for entry in entries
+    )
     people = len(entries) - runs - hooks
     cures = {
         runs: "git ckpt runs, and of those that nobody needs: git ckpt remove RUN",
@@ -170,7 +204,9 @@ def _many(store: Checkpoints) -> list[Finding]:
         f"holds {len(entries):,} checkpoints ({runs:,} of runs, {hooks:,} by hooks and agents, {people:,} by hand), "
         f"which git fetch, push and gc read one by one: about {len(entries) / 40_000:.0f} s each time"
     )
-    return [Finding("many-checkpoints", layout.CHECKPOINTS.rstrip("/"), sentence, cures[max(cures)])]
+    return [
+        Finding("many-checkpoints", layout.CHECKPOINTS.rstrip("/"), sentence, cures[max(cures)])
+    ]
 
 
 def _rewritten(store: Checkpoints) -> list[Finding]:
@@ -179,7 +215,14 @@ def _rewritten(store: Checkpoints) -> list[Finding]:
         return []
     commits = [commit[:10] for commit in dict.fromkeys(entry.git_sha for entry in found)]
     sentence = f"{len(found)} are of commits that git filter-repo has rewritten, and may hold what was to go with them: {first_of(commits)}"
-    return [Finding("commits-rewritten", layout.CHECKPOINTS.rstrip("/"), sentence, "git ckpt remove --rewritten")]
+    return [
+        Finding(
+            "commits-rewritten",
+            layout.CHECKPOINTS.rstrip("/"),
+            sentence,
+            "git ckpt remove --rewritten",
+        )
+    ]
 
 
 def _locks(store: Checkpoints) -> list[Finding]:
@@ -193,14 +236,35 @@ def _locks(store: Checkpoints) -> list[Finding]:
         age = now - int(mark.changed) if mark is not None else 0
         if path not in stale and age <= _STALE_AFTER:
             continue
-        origin = "and no git that runs here can have made it" if path in stale else "most likely a crash left it behind"
-        note = "; whoever needs it next removes it" if path in stale and heads.is_ours(repository, path) else ""
+        origin = (
+            "and no git that runs here can have made it"
+            if path in stale
+            else "most likely a crash left it behind"
+        )
+        note = (
+            "; whoever needs it next removes it"
+            if path in stale and heads.is_ours(repository, path)
+            else ""
+        )
         sentence = f"is {times.age_text(max(age, 0) * times.MICRO)} old, {origin}{note}"
-        findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm {shell_word(path)}"))
+        findings.append(
+            Finding(
+                "stale-lock",
+                path,
+                sentence,
+                f"make sure that no git runs here, then: rm {shell_word(path)}",
+            )
+        )
     return findings
 
 
 def _locks_of_others(repository: Repository) -> list[str]:
     """Return locks outside gitckpt's refs and those of other tools beside them."""
-    others = (path for path in leftovers.lock_files(repository) if not heads.is_ours(repository, path))
-    return [path for path in others if not layout.is_foreign(os.path.relpath(path, repository.common_dir).removesuffix(".lock"))]
+    others = (
+        path for path in leftovers.lock_files(repository) if not heads.is_ours(repository, path)
+    )
+    return [
+        path
+        for path in others
+        if not layout.is_foreign(os.path.relpath(path, repository.common_dir).removesuffix(".lock"))
+    ]

@@ -75,7 +75,11 @@ class Sheet:
         self.valid.append(0)
 
     def fill(self, at: int, checkpoint: Checkpoint, names: Sequence[tuple[str, str]]) -> None:
-        entry, files, imported = Entry.of(checkpoint, self.oid(at)), checkpoint.worktree, checkpoint.imported
+        entry, files, imported = (
+            Entry.of(checkpoint, self.oid(at)),
+            checkpoint.worktree,
+            checkpoint.imported,
+        )
         needed = {
             layout.TREES: checkpoint.tree,
             layout.OPERATIONS: files.operation_commit if files else None,
@@ -123,7 +127,9 @@ class Sheet:
 
     def by_time(self) -> list[int]:
         """Return the places of the valid checkpoints by timestamp."""
-        return sorted(compress(range(len(self)), self.valid), key=lambda at: self._rows[at].entry.time)
+        return sorted(
+            compress(range(len(self)), self.valid), key=lambda at: self._rows[at].entry.time
+        )
 
 
 # Flaws and evidence.
@@ -132,9 +138,20 @@ class Sheet:
 REPAIR = "git ckpt verify --repair"
 
 # The kind of object that the refs in each namespace keep.
-KINDS = {layout.KEEP: "commit", layout.TREES: "tree", layout.OPERATIONS: "commit", layout.ORIGINALS: "blob"}
+KINDS = {
+    layout.KEEP: "commit",
+    layout.TREES: "tree",
+    layout.OPERATIONS: "commit",
+    layout.ORIGINALS: "blob",
+}
 
-_BARRING = (*layout.OWN, *(space.rstrip("/") for space in (layout.TREES, layout.ORIGINALS, layout.RUNS, layout.LEASES, layout.KEYS)))
+_BARRING = (
+    *layout.OWN,
+    *(
+        space.rstrip("/")
+        for space in (layout.TREES, layout.ORIGINALS, layout.RUNS, layout.LEASES, layout.KEYS)
+    ),
+)
 _BROKEN = "ignoring broken ref "
 _CURE_OF_BAR = "look at it: git show {ref}; move it away: git tag NAME {ref} && git update-ref --no-deref -d {ref}"
 
@@ -227,7 +244,11 @@ class Evidence:
 
     def below(self, space: str) -> list[tuple[str, str, str]]:
         """Return name, full name and oid of each ref below a namespace, except checkpoints."""
-        return [(ref.removeprefix(space), ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
+        return [
+            (ref.removeprefix(space), ref, oid)
+            for ref, oid in self.refs.items()
+            if ref.startswith(space)
+        ]
 
     def runs(self) -> dict[str, list[int]]:
         """Return the places of each run's valid checkpoints, by sequence."""
@@ -274,7 +295,9 @@ class Listing:
     barring: Sequence[str]  # refs whose names git needs as directories
 
 
-def list_refs(repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None) -> Listing:
+def list_refs(
+    repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None
+) -> Listing:
     """List gitckpt's refs by name: `take` gets oid, full name, symbolic target or ""."""
     digest = hashlib.blake2b()
     barring: list[str] = []
@@ -289,7 +312,9 @@ def list_refs(repository: Repository, take: Callable[[str, str, str], object] = 
 
     require_no_pipes(repository)  # git would block on them
     fields = "%(objectname) %(refname) %(symref)"
-    complaint = repository.git.each_line("for-each-ref", f"--format={fields}", *layout.OWN, layout.NOTES, take=look).complaint
+    complaint = repository.git.each_line(
+        "for-each-ref", f"--format={fields}", *layout.OWN, layout.NOTES, take=look
+    ).complaint
     return Listing(digest.digest(), complaint, barring)
 
 
@@ -311,7 +336,10 @@ def gather(store: Checkpoints) -> Evidence:
 
     listing = list_refs(store.repository, take)
     evidence.listing = listing.digest
-    evidence.flaws += [*broken(store.repository, listing.complaint), *in_the_way(store.repository, listing.barring)]
+    evidence.flaws += [
+        *broken(store.repository, listing.complaint),
+        *in_the_way(store.repository, listing.barring),
+    ]
     _read(store, evidence)
     _find_odd(store.repository, evidence)
     evidence.listed = bytearray(len(table))
@@ -339,7 +367,10 @@ def _names(checkpoint: Checkpoint) -> tuple[tuple[str, str], ...]:
     if checkpoint.attempt is not None:
         named.append(("attempt.began", checkpoint.attempt.began))
     if checkpoint.pipeline is not None:
-        named += [(f"pipeline.completed.{phase}", each) for phase, each in checkpoint.pipeline.completed.items()]
+        named += [
+            (f"pipeline.completed.{phase}", each)
+            for phase, each in checkpoint.pipeline.completed.items()
+        ]
     return tuple((key, each) for key, each in named if each is not None)
 
 
@@ -349,7 +380,9 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
     if isinstance(error, NewerCheckpoint):
         return lasting("checkpoint-newer", error.ref, f"cannot be judged: {sentence}", error.hint)
     if is_missing:
-        fetch = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
+        fetch = (
+            f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
+        )
         name = shell_word(error.ref.removeprefix(layout.CHECKPOINTS))
         cure = f"{fetch}; or give it up: git ckpt remove {name}"
         return lasting("checkpoint-unreadable", error.ref, sentence, cure)
@@ -368,12 +401,22 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
 
     Git lists all refs but those, and does not even warn of an empty packed-refs.
     """
-    emptied, sentence = repository.emptied_refs(), "is empty, as a power cut leaves it: git takes all refs that were packed to be gone"
+    emptied, sentence = (
+        repository.emptied_refs(),
+        "is empty, as a power cut leaves it: git takes all refs that were packed to be gone",
+    )
     flaws = [lasting("broken-ref", emptied, sentence, EMPTIED)] if emptied is not None else []
     # Each part of git's message may name the ref.
-    refs = dict.fromkeys(line.partition(_BROKEN)[2] for line in complaint.split("\n") if _BROKEN in line)
+    refs = dict.fromkeys(
+        line.partition(_BROKEN)[2] for line in complaint.split("\n") if _BROKEN in line
+    )
     return flaws + [
-        lasting("broken-ref", ref, "git cannot read this ref", f"rm {shell_word(os.path.join(repository.common_dir, ref))}")
+        lasting(
+            "broken-ref",
+            ref,
+            "git cannot read this ref",
+            f"rm {shell_word(os.path.join(repository.common_dir, ref))}",
+        )
         for ref in refs
         if not layout.is_foreign(ref)
     ]
@@ -383,10 +426,15 @@ def in_the_way(repository: Repository, barring: Sequence[str]) -> list[Flaw]:
     """Return refs whose names git needs as directories; they block every recording."""
     refs = [ref for ref in _BARRING if ref in barring]
     # Refs of other tools live below these two as well.
-    refs += [ref for ref in ("refs/keep", "refs/notes") if repository.cat_file.info(ref) is not None]
+    refs += [
+        ref for ref in ("refs/keep", "refs/notes") if repository.cat_file.info(ref) is not None
+    ]
     return [
         lasting(
-            "ref-barring", ref, "bars all refs below its name, so that nothing can be recorded", _CURE_OF_BAR.format(ref=shell_word(ref))
+            "ref-barring",
+            ref,
+            "bars all refs below its name, so that nothing can be recorded",
+            _CURE_OF_BAR.format(ref=shell_word(ref)),
         )
         for ref in refs
     ]

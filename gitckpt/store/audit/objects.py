@@ -42,14 +42,22 @@ _OF_PEOPLE = ("refs/heads", "refs/remotes", "refs/tags", _STASH)
 
 _BEFORE = "@{1}"
 
-_MEANT = {layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation", layout.ORIGINALS: "file it was imported from"}
+_MEANT = {
+    layout.TREES: "snapshot",
+    layout.OPERATIONS: "commit of its operation",
+    layout.ORIGINALS: "file it was imported from",
+}
 
 # Entries of a snapshot of which only the trees are checked.
 _PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
 
 
 def audit_objects(
-    store: Checkpoints, evidence: Evidence, empty: Mapping[str, str], damaged: Collection[str], only: Collection[int] | None = None
+    store: Checkpoints,
+    evidence: Evidence,
+    empty: Mapping[str, str],
+    damaged: Collection[str],
+    only: Collection[int] | None = None,
 ) -> list[Flaw]:
     """Return the checkpoints that lack objects, and the damaged objects.
 
@@ -60,14 +68,36 @@ def audit_objects(
     lost = {*damaged, *damage.unreadable(store.repository, sorted(empty))}
     roots = _Roots(evidence, only)
     lacking = graph.lacking(store.repository, store.objects, roots, lost, with_history=only is None)
-    flaws = [lasting("objects-unreadable", layout.OWN[1], lacking.complaint, "see what is wrong: git fsck")] if lacking.complaint else []
+    flaws = (
+        [
+            lasting(
+                "objects-unreadable",
+                layout.OWN[1],
+                lacking.complaint,
+                "see what is wrong: git fsck",
+            )
+        ]
+        if lacking.complaint
+        else []
+    )
     rewritten: Mapping[str, str] | None = None
     for at in evidence.places() if only is None else sorted(only):
         if not lacking.samples and None not in evidence.odd.values():
             break
         record = evidence.record(at)
         gone = _gone(record, evidence)
-        oids = list(dict.fromkeys([*gone, *(oid for root in _roots(record, evidence) for oid in lacking.samples.get(root, ()))]))
+        oids = list(
+            dict.fromkeys(
+                [
+                    *gone,
+                    *(
+                        oid
+                        for root in _roots(record, evidence)
+                        for oid in lacking.samples.get(root, ())
+                    ),
+                ]
+            )
+        )
         if not oids:
             continue
         commit = record.holds.get(layout.KEEP)
@@ -78,10 +108,18 @@ def audit_objects(
         else:
             flaws.append(_incomplete(record, oids, lacks_commit=commit in gone))
     flaws += [
-        lasting("object-empty", path, _EMPTY.format(oid=oid), f"remove it: rm -f {shell_word(path)}; {_AGAIN} {oid}")
+        lasting(
+            "object-empty",
+            path,
+            _EMPTY.format(oid=oid),
+            f"remove it: rm -f {shell_word(path)}; {_AGAIN} {oid}",
+        )
         for oid, path in sorted(empty.items())
     ]
-    flaws += [lasting("object-damaged", oid, _SPOILED, f"move its file away; {_AGAIN} {oid}") for oid in sorted(lost - empty.keys())]
+    flaws += [
+        lasting("object-damaged", oid, _SPOILED, f"move its file away; {_AGAIN} {oid}")
+        for oid in sorted(lost - empty.keys())
+    ]
     return flaws
 
 
@@ -90,7 +128,8 @@ def _gone(record: SheetRow, evidence: Evidence) -> list[str]:
     return [
         oid
         for space, oid in record.holds.items()
-        if evidence.kind(space, oid) is None and (space == layout.KEEP or evidence.refs.get(space + record.id) == oid)
+        if evidence.kind(space, oid) is None
+        and (space == layout.KEEP or evidence.refs.get(space + record.id) == oid)
     ]
 
 
@@ -110,11 +149,17 @@ class _Roots:
         table = self.evidence.table
         for at in table.by_time() if self.only is None else sorted(self.only):
             commit = table.commit(at)
-            if commit and commit != last and self.evidence.kind(layout.KEEP, commit) == KINDS[layout.KEEP]:
+            if (
+                commit
+                and commit != last
+                and self.evidence.kind(layout.KEEP, commit) == KINDS[layout.KEEP]
+            ):
                 yield commit
                 last = commit
             if at in table.extras:
-                yield from (oid for oid in _roots(self.evidence.record(at), self.evidence) if oid != commit)
+                yield from (
+                    oid for oid in _roots(self.evidence.record(at), self.evidence) if oid != commit
+                )
 
 
 def _incomplete(record: SheetRow, oids: list[str], *, lacks_commit: bool) -> Flaw:
@@ -127,7 +172,12 @@ def _incomplete(record: SheetRow, oids: list[str], *, lacks_commit: bool) -> Fla
 
 
 def _rewritten(record: SheetRow, commit: str) -> Flaw:
-    return lasting("commit-rewritten", record.ref, f"git filter-repo has rewritten its commit {commit}", "git ckpt remove --rewritten")
+    return lasting(
+        "commit-rewritten",
+        record.ref,
+        f"git filter-repo has rewritten its commit {commit}",
+        "git ckpt remove --rewritten",
+    )
 
 
 def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
@@ -137,7 +187,12 @@ def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
         if tree in problems:
             place = shell_word(layout.TREES + checkpoint)
             cure = f"look at it: git ls-tree {place}; remove it: git ckpt remove {checkpoint}"
-            yield lasting("snapshot-invalid", layout.CHECKPOINTS + checkpoint, f"nothing can be brought back of it: {problems[tree]}", cure)
+            yield lasting(
+                "snapshot-invalid",
+                layout.CHECKPOINTS + checkpoint,
+                f"nothing can be brought back of it: {problems[tree]}",
+                cure,
+            )
 
 
 def _snapshots(evidence: Evidence) -> Iterator[tuple[str, str]]:
@@ -150,7 +205,9 @@ def _snapshots(evidence: Evidence) -> Iterator[tuple[str, str]]:
 def _problems(store: Checkpoints, trees: set[str]) -> Iterator[tuple[str, str]]:
     repository, roots = store.repository, sorted(trees)
     is_whole = graph.promisor(repository) is None
-    census = Census(repository, roots, lambda trees: trees if is_whole else _there(repository, trees))
+    census = Census(
+        repository, roots, lambda trees: trees if is_whole else _there(repository, trees)
+    )
     for tree, found in zip(roots, repository.cat_file.contents(roots), strict=True):
         try:
             parts = decode_tree(found[2], repository.object_format) if found is not None else {}
@@ -176,23 +233,49 @@ def _there(repository: Repository, trees: list[str]) -> list[str]:
 
 
 def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
-    concerned = {at for space in layout.HOLDERS for name, _, _ in evidence.below(space) if (at := evidence.table.find(name)) is not None}
+    concerned = {
+        at
+        for space in layout.HOLDERS
+        for name, _, _ in evidence.below(space)
+        if (at := evidence.table.find(name)) is not None
+    }
     concerned = {at for at in concerned if evidence.table.valid[at]}.union(evidence.table.extras)
-    flaws = [flaw for at in sorted(concerned) for flaw in _of_checkpoint(repository, evidence.record(at), evidence)]
+    flaws = [
+        flaw
+        for at in sorted(concerned)
+        for flaw in _of_checkpoint(repository, evidence.record(at), evidence)
+    ]
     for space in layout.HOLDERS:
         for name, ref, oid in evidence.below(space):
-            if not evidence.is_there(name.rpartition("/")[2]) and not keep.is_young(repository, ref):
+            if not evidence.is_there(name.rpartition("/")[2]) and not keep.is_young(
+                repository, ref
+            ):
                 owner = layout.CHECKPOINTS + name
-                updates = (Update(owner, "", ""), Update(ref, "", oid)) if ids.is_id(name) else (Update(ref, "", oid),)
+                updates = (
+                    (Update(owner, "", ""), Update(ref, "", oid))
+                    if ids.is_id(name)
+                    else (Update(ref, "", oid),)
+                )
                 sentence = "keeps something for a checkpoint that does not exist"
-                flaws.append(mendable("ref-leftover", ref, sentence, updates=updates, is_leftover=True))
+                flaws.append(
+                    mendable("ref-leftover", ref, sentence, updates=updates, is_leftover=True)
+                )
     known = Roster.read(repository)
     table = evidence.table
     places = ((name, table.find(name)) for name in known)
     oids = {name: table.oid(at) for name, at in places if at is not None}
     flaws += replaced(repository, oids, known)
-    others = [lasting(each.code, each.object, each.sentence, each.cure) for each in pointing_nowhere(repository)]
-    return [*flaws, *_symbolic(evidence), *_of_submodules(repository, evidence), *_of_commits(repository, evidence), *others]
+    others = [
+        lasting(each.code, each.object, each.sentence, each.cure)
+        for each in pointing_nowhere(repository)
+    ]
+    return [
+        *flaws,
+        *_symbolic(evidence),
+        *_of_submodules(repository, evidence),
+        *_of_commits(repository, evidence),
+        *others,
+    ]
 
 
 def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> Iterator[Flaw]:
@@ -213,7 +296,13 @@ def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> 
 def pointing_nowhere(repository: Repository) -> list[Finding]:
     """Return branches, tags, stashes and detached HEADs whose object is gone."""
     tips = _tips(repository)
-    gone = {oid for oid, kind in graph.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit").items() if kind is None}
+    gone = {
+        oid
+        for oid, kind in graph.unlike(
+            repository, sorted({oid for oid, _ in tips.values()}), "commit"
+        ).items()
+        if kind is None
+    }
     lost = {name: tip for name, tip in tips.items() if tip[0] in gone}
     if not lost:
         return []
@@ -223,12 +312,28 @@ def pointing_nowhere(repository: Repository) -> list[Finding]:
 
 def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
     """Return oid and undo command ("" if none) of the user's refs and detached HEADs."""
-    output = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *_OF_PEOPLE).out
-    lines = (line.decode("utf-8", "surrogateescape").partition(" ") for line in output.split(b"\n")[:-1])
+    output = repository.git.run(
+        "for-each-ref", "--format=%(objectname) %(refname)", *_OF_PEOPLE
+    ).out
+    lines = (
+        line.decode("utf-8", "surrogateescape").partition(" ") for line in output.split(b"\n")[:-1]
+    )
     tips = {ref: (oid, _way_back(ref) if ref.startswith(BRANCHES) else "") for oid, _, ref in lines}
-    existing = [(git_dir, path) for git_dir, path in administration.registered(repository) if os.path.isdir(path)]
-    heads = [(f"worktrees/{os.path.basename(git_dir)}/HEAD", git_dir, path) for git_dir, path in existing]
-    heads.append(("main-worktree/HEAD", repository.common_dir, administration.main_worktree(repository) or repository.common_dir))
+    existing = [
+        (git_dir, path)
+        for git_dir, path in administration.registered(repository)
+        if os.path.isdir(path)
+    ]
+    heads = [
+        (f"worktrees/{os.path.basename(git_dir)}/HEAD", git_dir, path) for git_dir, path in existing
+    ]
+    heads.append(
+        (
+            "main-worktree/HEAD",
+            repository.common_dir,
+            administration.main_worktree(repository) or repository.common_dir,
+        )
+    )
     for name, git_dir, path in heads:
         oid = administration.content(os.path.join(git_dir, "HEAD"))
         # HEAD is all zeros while git creates the worktree.
@@ -244,24 +349,45 @@ def _way_back(ref: str) -> str:
 def _lost(repository: Repository, name: str, oid: str, back: str) -> Finding:
     cure = f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
     if name == _STASH:  # rarely in other clones; older stashes are only in its reflog
-        has_older = repository.git.run("rev-parse", "--quiet", "--verify", _STASH + _BEFORE, ok=(0, 1, 128)).code == 0
-        drop = "reflog delete --updateref --rewrite 'refs/stash@{0}'" if has_older else f"update-ref -d {_STASH}"
+        has_older = (
+            repository.git.run(
+                "rev-parse", "--quiet", "--verify", _STASH + _BEFORE, ok=(0, 1, 128)
+            ).code
+            == 0
+        )
+        drop = (
+            "reflog delete --updateref --rewrite 'refs/stash@{0}'"
+            if has_older
+            else f"update-ref -d {_STASH}"
+        )
         cure += f"; or drop it: git {drop}"
     elif back:
         cure += f"; or go back to where it was before, if the reflog has it: {back}"
-    return Finding("ref-target-missing", name, f"points to {oid}, which is missing or damaged: every git gc fails", cure)
+    return Finding(
+        "ref-target-missing",
+        name,
+        f"points to {oid}, which is missing or damaged: every git gc fails",
+        cure,
+    )
 
 
 def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     seen = set()
     for record in evidence.rich():
         for checkpoint, path in submodules.named_by([record.submodules]).items():
-            problem = submodules.problem(repository, path, checkpoint) if checkpoint not in seen else None
+            problem = (
+                submodules.problem(repository, path, checkpoint) if checkpoint not in seen else None
+            )
             seen.add(checkpoint)
             if problem is not None:
                 place = shell_word(os.fsdecode(path))
                 cure = f"fetch it from a clone that has it; what else the submodule lacks: git -C {place} ckpt verify"
-                yield lasting("submodule-missing", record.ref, f"of the submodule {os.fsdecode(path)}: {problem}", cure)
+                yield lasting(
+                    "submodule-missing",
+                    record.ref,
+                    f"of the submodule {os.fsdecode(path)}: {problem}",
+                    cure,
+                )
 
 
 def _symbolic(evidence: Evidence) -> Iterator[Flaw]:
@@ -269,9 +395,13 @@ def _symbolic(evidence: Evidence) -> Iterator[Flaw]:
     for ref, (target, oid) in evidence.symbolic.items():
         sentence = f"stands for {target}, and points to nothing itself"
         if ref.startswith(layout.CHECKPOINTS):
-            yield lasting("ref-symbolic", ref, sentence, f"git update-ref --no-deref {shell_word(ref)} {oid}")
+            yield lasting(
+                "ref-symbolic", ref, sentence, f"git update-ref --no-deref {shell_word(ref)} {oid}"
+            )
         elif not ref.startswith(layout.KEEP):
-            yield mendable("ref-symbolic", ref, sentence, updates=(Update(ref, oid, oid, is_symbolic=True),))
+            yield mendable(
+                "ref-symbolic", ref, sentence, updates=(Update(ref, oid, oid, is_symbolic=True),)
+            )
 
 
 def _of_checkpoint(repository: Repository, record: SheetRow, evidence: Evidence) -> Iterator[Flaw]:
@@ -281,12 +411,20 @@ def _of_checkpoint(repository: Repository, record: SheetRow, evidence: Evidence)
         if wanted is None:
             if there is not None and not keep.is_young(repository, ref):
                 sentence = f"its checkpoint names no {_MEANT[space]}"
-                yield mendable("ref-leftover", ref, sentence, updates=(Update(ref, "", there),), is_leftover=True)
+                yield mendable(
+                    "ref-leftover",
+                    ref,
+                    sentence,
+                    updates=(Update(ref, "", there),),
+                    is_leftover=True,
+                )
             continue
         kind = evidence.kind(space, wanted)
         if kind is not None and kind != KINDS[space]:
             sentence = f"its checkpoint names {wanted}, which is a {kind}, not a {KINDS[space]}"
-            yield lasting(f"{_WORDS[space]}-ref-wrong", ref, sentence, f"git ckpt remove {record.id}")
+            yield lasting(
+                f"{_WORDS[space]}-ref-wrong", ref, sentence, f"git ckpt remove {record.id}"
+            )
         elif there != wanted:
             yield _unlike(record, space, there, is_gone=kind is None)
 
@@ -294,13 +432,21 @@ def _of_checkpoint(repository: Repository, record: SheetRow, evidence: Evidence)
 def _unlike(record: SheetRow, space: str, there: str | None, *, is_gone: bool) -> Flaw:
     ref, wanted = space + record.id, record.holds[space]
     if there is None:
-        code, sentence = f"{_WORDS[space]}-ref-missing", f"nothing keeps {wanted}, the {_MEANT[space]} of its checkpoint"
+        code, sentence = (
+            f"{_WORDS[space]}-ref-missing",
+            f"nothing keeps {wanted}, the {_MEANT[space]} of its checkpoint",
+        )
     else:
-        code, sentence = f"{_WORDS[space]}-ref-wrong", f"points to {there}, not to {wanted}, the {_MEANT[space]} of its checkpoint"
+        code, sentence = (
+            f"{_WORDS[space]}-ref-wrong",
+            f"points to {there}, not to {wanted}, the {_MEANT[space]} of its checkpoint",
+        )
     if is_gone:
         cure = f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE {shell_word(f'+{ref}:{ref}')}"
         return lasting(code, ref, f"{sentence}; that is missing", cure)
-    return mendable(code, ref, sentence, updates=(record.is_there, Update(ref, wanted, there or "")))
+    return mendable(
+        code, ref, sentence, updates=(record.is_there, Update(ref, wanted, there or ""))
+    )
 
 
 def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
@@ -315,7 +461,11 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
             yield lasting("commit-ref-wrong", record.ref, sentence, f"git ckpt remove {record.id}")
     kept = {name: (ref, oid) for name, ref, oid in evidence.below(layout.KEEP)}
-    plain = {name: oid for name, (ref, oid) in kept.items() if ids.is_oid(name) and ref not in evidence.symbolic}
+    plain = {
+        name: oid
+        for name, (ref, oid) in kept.items()
+        if ids.is_oid(name) and ref not in evidence.symbolic
+    }
     right = {name for name, oid in plain.items() if name == oid}
     linked = Linked(evidence)
     needed = right.intersection(linked)
@@ -330,9 +480,15 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     owners = _owners(evidence, lost)
     for commit in sorted(lost):
         record, (ref, there) = owners[commit], kept.get(commit, (layout.KEEP + commit, ""))
-        code, sentence = "commit-ref-missing", f"nothing keeps {commit}, the linked commit of {record.id}"
+        code, sentence = (
+            "commit-ref-missing",
+            f"nothing keeps {commit}, the linked commit of {record.id}",
+        )
         if there:
-            code, sentence = "commit-ref-wrong", f"points to {there}, which does not keep {commit}, the linked commit of {record.id}"
+            code, sentence = (
+                "commit-ref-wrong",
+                f"points to {there}, which does not keep {commit}, the linked commit of {record.id}",
+            )
         target, _ = evidence.symbolic.get(ref, (None, None))
         if target is not None:
             sentence = f"stands for {target}, and keeps {commit}, the linked commit of {record.id}, only while that does not move"
@@ -341,10 +497,20 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     if evidence.unjudged:
         useful = right  # unreadable checkpoints may need them
     for name, (ref, there) in kept.items():
-        if name in lost or (name in right and (name in needed or name in useful)) or keep.is_young(repository, ref):
+        if (
+            name in lost
+            or (name in right and (name in needed or name in useful))
+            or keep.is_young(repository, ref)
+        ):
             continue
-        sentence = "keeps something for no checkpoint" if name in right else "does not keep the commit that it is named after"
-        yield mendable("ref-leftover", ref, sentence, updates=(Update(ref, "", there),), is_leftover=True)
+        sentence = (
+            "keeps something for no checkpoint"
+            if name in right
+            else "does not keep the commit that it is named after"
+        )
+        yield mendable(
+            "ref-leftover", ref, sentence, updates=(Update(ref, "", there),), is_leftover=True
+        )
 
 
 def _owners(evidence: Evidence, commits: Collection[str]) -> dict[str, SheetRow]:

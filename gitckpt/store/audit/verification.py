@@ -93,7 +93,11 @@ def verify(
         look = _settled(store, damaged, only)
         findings = {flaw.key: flaw.finding for flaw in (*replaced, *look.flaws)}
     remaining = {flaw.key for flaw in look.flaws}
-    mendable = [flaw for flaw in look.flaws if flaw.can_be_mended and flaw.key not in tried] if repair else []
+    mendable = (
+        [flaw for flaw in look.flaws if flaw.can_be_mended and flaw.key not in tried]
+        if repair
+        else []
+    )
     if mendable:
         refused = [*refused, *mend(store, mendable)]
         tried |= {flaw.key for flaw in mendable}
@@ -101,7 +105,11 @@ def verify(
         look = _settled(store, damaged, only)
         remaining = {flaw.key for flaw in look.flaws}
         findings |= {flaw.key: flaw.finding for flaw in look.flaws if flaw.key not in findings}
-    report = [replace(finding, repaired=key not in remaining) for key, finding in findings.items() if key in remaining or key in tried]
+    report = [
+        replace(finding, repaired=key not in remaining)
+        for key, finding in findings.items()
+        if key in remaining or key in tried
+    ]
     return Report(look.checked, report, refused)
 
 
@@ -152,12 +160,18 @@ def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | 
 
 def _places(found: inventory.Evidence, only: Collection[str]) -> set[int]:
     runs = found.runs()
-    named = {at for name in only if (at := found.table.find(name)) is not None and found.table.valid[at]}
+    named = {
+        at for name in only if (at := found.table.find(name)) is not None and found.table.valid[at]
+    }
     return named.union(*(runs[name] for name in only if name in runs))
 
 
 def _about(flaws: Sequence[Flaw], names: Collection[str]) -> list[Flaw]:
-    return [flaw for flaw in flaws if any(name in flaw.finding.object or name in flaw.finding.sentence for name in names)]
+    return [
+        flaw
+        for flaw in flaws
+        if any(name in flaw.finding.object or name in flaw.finding.sentence for name in names)
+    ]
 
 
 def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
@@ -196,7 +210,9 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
 
 
 def _forget(store: Checkpoints, git_dir: str, path: str) -> list[str]:
-    if not audit_worktrees.can_be_forgotten(store.repository, git_dir, path, store.index.commits() or ()):
+    if not audit_worktrees.can_be_forgotten(
+        store.repository, git_dir, path, store.index.commits() or ()
+    ):
         return []
     try:
         administration.forget(store.repository, git_dir)
@@ -218,7 +234,15 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
         for oid in damage.unreadable(store.repository, made):
             damage.move_aside(store.repository, oid)
 
-    notes.write(store.repository, store.objects, store.refs, store.clock(), links=by_commit, gone=gone, prepared=make_room)
+    notes.write(
+        store.repository,
+        store.objects,
+        store.refs,
+        store.clock(),
+        links=by_commit,
+        gone=gone,
+        prepared=make_room,
+    )
 
 
 def _discard_index(store: Checkpoints) -> None:

@@ -62,7 +62,13 @@ class Table(table.TableReader):
 
     kinds: Mapping[type, str] = {**table.TableReader.kinds, bool: "true or false"}
 
-    def __init__(self, values: Mapping[str, object], path: tuple[str | int, ...], label: str, mistakes: Mistakes) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, object],
+        path: tuple[str | int, ...],
+        label: str,
+        mistakes: Mistakes,
+    ) -> None:
         super().__init__(values, label)
         self.path = path  # of keys in the document
         self.label = label  # in messages, such as `phase 'lint'`
@@ -90,9 +96,17 @@ class Table(table.TableReader):
         """Return the tables of an array, each labeled by its `name` or its number."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            return self.wrong(key, f"an array of tables, [[{'.'.join(map(str, self.path))}.{key}]]", value, [])
+            return self.wrong(
+                key, f"an array of tables, [[{'.'.join(map(str, self.path))}.{key}]]", value, []
+            )
         return [
-            Table(item, (*self.path, key, i), f"{label} {shown(item.get('name', i + 1))}", self._mistakes) for i, item in enumerate(value)
+            Table(
+                item,
+                (*self.path, key, i),
+                f"{label} {shown(item.get('name', i + 1))}",
+                self._mistakes,
+            )
+            for i, item in enumerate(value)
         ]
 
     def text(self, key: str, default: str | None = None, *, one_line: bool = False) -> str | None:
@@ -105,7 +119,10 @@ class Table(table.TableReader):
         elif not sound(value):
             self.complain(f"{key} in {self.label} has a NUL or is not UTF-8: {shown(value)}", key)
         elif one_line and not value.isprintable():
-            self.complain(f"{key} in {self.label} must be one line without control characters, not {shown(value)}", key)
+            self.complain(
+                f"{key} in {self.label} must be one line without control characters, not {shown(value)}",
+                key,
+            )
         else:
             return value
         return default
@@ -122,9 +139,17 @@ class Table(table.TableReader):
         if problem := name_problem(name):
             self.complain(f"the name of {self.label} {problem}", "name")
         elif folded(name) in {folded(word) for word in reserved}:
-            self.complain(f"the name of {self.label} is reserved", "name", hint=f"reserved are {', '.join(reserved)}")
+            self.complain(
+                f"the name of {self.label} is reserved",
+                "name",
+                hint=f"reserved are {', '.join(reserved)}",
+            )
         elif name.rpartition("-")[2] in phase.STATUSES:
-            self.complain(f"the name of {self.label} ends in a status", "name", hint=f"a status is one of {', '.join(phase.STATUSES)}")
+            self.complain(
+                f"the name of {self.label} ends in a status",
+                "name",
+                hint=f"a status is one of {', '.join(phase.STATUSES)}",
+            )
         return name
 
     def choice(self, key: str, known: Sequence[str], default: str) -> str:
@@ -152,7 +177,9 @@ class Table(table.TableReader):
         length = self._length(key, "an age", "30d")
         return default if length is None else length
 
-    def duration(self, key: str, default: int | None = None, *, positive: bool = False) -> int | None:
+    def duration(
+        self, key: str, default: int | None = None, *, positive: bool = False
+    ) -> int | None:
         """Return a duration in microseconds; zero is a mistake if `positive`."""
         length = self._length(key, "a duration", "30m")
         if length is None:
@@ -177,13 +204,17 @@ class Table(table.TableReader):
 
     def codes(self, key: str) -> tuple[int, ...]:
         value = self.values.get(key, [])
-        if isinstance(value, list) and all(type(code) is int and 1 <= code <= 255 for code in value):
+        if isinstance(value, list) and all(
+            type(code) is int and 1 <= code <= 255 for code in value
+        ):
             return tuple(value)
         return self.wrong(key, "a list of exit codes from 1 to 255", value, ())
 
     def words(self, key: str) -> tuple[str, ...]:
         value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() and sound(item) for item in value):
+        if not isinstance(value, list) or not all(
+            isinstance(item, str) and item.strip() and sound(item) for item in value
+        ):
             return self.wrong(key, 'a list of names, such as ["lint"]', value, ())
         for i, item in enumerate(value):
             if item in value[:i]:
@@ -200,24 +231,49 @@ class Table(table.TableReader):
         for i, item in enumerate(found):
             if item not in known:
                 close = closest(item, known)
-                hint = f"did you mean {close}?" if close else f"there are: {', '.join(known)}" if known else "there is none"
-                self.complain(f"{key} of {self.label} names {item!r}, which is no {kind}", key, i, hint=hint)
+                hint = (
+                    f"did you mean {close}?"
+                    if close
+                    else f"there are: {', '.join(known)}"
+                    if known
+                    else "there is none"
+                )
+                self.complain(
+                    f"{key} of {self.label} names {item!r}, which is no {kind}", key, i, hint=hint
+                )
 
     def environment(self, key: str) -> dict[str, str]:
         found = self.strings(key, f"{key} of {self.label}")
         for name in found:
             if not (name.isascii() and name.isidentifier()):
-                self.complain(f"{name!r} in {key} of {self.label} cannot name a variable", key, name, hint="write letters, digits and _")
+                self.complain(
+                    f"{name!r} in {key} of {self.label} cannot name a variable",
+                    key,
+                    name,
+                    hint="write letters, digits and _",
+                )
             elif name.startswith("CKPT_"):
-                self.complain(f"{name} in {key} of {self.label}: gitckpt sets what begins with CKPT_", key, name, hint="take another name")
+                self.complain(
+                    f"{name} in {key} of {self.label}: gitckpt sets what begins with CKPT_",
+                    key,
+                    name,
+                    hint="take another name",
+                )
         return found
 
     def inputs(self, key: str) -> dict[str, str]:
         found = self.strings(key, f"{key} of {self.label}")
         for name in found:
-            if not (name.isascii() and name.isidentifier() and name[0].isalpha() and name == name.lower()):
+            if not (
+                name.isascii()
+                and name.isidentifier()
+                and name[0].isalpha()
+                and name == name.lower()
+            ):
                 hint = "write small letters, digits and _, a letter first"
-                self.complain(f"{name!r} in {key} of {self.label} cannot name an input", key, name, hint=hint)
+                self.complain(
+                    f"{name!r} in {key} of {self.label} cannot name an input", key, name, hint=hint
+                )
         return found
 
     def strings(self, key: str, label: str) -> dict[str, str]:
@@ -227,10 +283,17 @@ class Table(table.TableReader):
             if isinstance(value, str) and sound(value):
                 found[name] = value
             else:
-                self.complain(f"{name} in {label} must be a string, not {shown(value)}", key, name, hint="put it in quotes")
+                self.complain(
+                    f"{name} in {label} must be a string, not {shown(value)}",
+                    key,
+                    name,
+                    hint="put it in quotes",
+                )
         return found
 
-    def wrong(self, key: str, wanted: str, value: object, default: D, *, hint: str | None = None) -> D:
+    def wrong(
+        self, key: str, wanted: str, value: object, default: D, *, hint: str | None = None
+    ) -> D:
         """Record that a value has the wrong type or range, and return the default."""
         self.complain(f"{key} in {self.label} must be {wanted}, not {shown(value)}", key, hint=hint)
         return default
@@ -243,7 +306,13 @@ def sound(text: str) -> bool:
 
 def shown(value: object) -> str:
     """Return a TOML value as a message shows it, cut if it is long."""
-    text = str(value).lower() if isinstance(value, bool) else "a table" if isinstance(value, dict) else table.shown(value, 61)
+    text = (
+        str(value).lower()
+        if isinstance(value, bool)
+        else "a table"
+        if isinstance(value, dict)
+        else table.shown(value, 61)
+    )
     return text if len(text) <= 60 else text[:59] + "…"
 
 
@@ -287,10 +356,16 @@ class ConfigError(UsageError):
         if len(by_line) == 1:
             # With the full path: every worktree has a file of that name.
             more = f" ({by_line[0].hint})" if by_line[0].hint else ""
-            super().__init__(f"{name}:{by_line[0].line}: {by_line[0].text}", hint=(cure or f"correct it: {path}") + more)
+            super().__init__(
+                f"{name}:{by_line[0].line}: {by_line[0].text}",
+                hint=(cure or f"correct it: {path}") + more,
+            )
             return
         super().__init__(f"{name}: {len(by_line)} mistakes", hint=cure or f"correct them: {path}")
-        self.candidates = [f"{name}:{each.line}: {each.text}" + (f" ({each.hint})" if each.hint else "") for each in by_line]
+        self.candidates = [
+            f"{name}:{each.line}: {each.text}" + (f" ({each.hint})" if each.hint else "")
+            for each in by_line
+        ]
 
 
 class ConfigFile:
@@ -362,6 +437,12 @@ def _document(text: str, path: str) -> dict[str, object]:
         import re
 
         where = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
-        line = int(where[1]) if where and where[1] else text.count("\n") + (not text.endswith("\n")) if where else 1
+        line = (
+            int(where[1])
+            if where and where[1]
+            else text.count("\n") + (not text.endswith("\n"))
+            if where
+            else 1
+        )
         said = str(error)[: where.start()] if where else str(error)
         raise ConfigError(path, [Mistake(max(line, 1), f"not TOML: {said}")]) from None

@@ -19,7 +19,16 @@ from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, Mistakes, Table, name_problem, read_file, text_of
+from gitckpt.store.config.file import (
+    OBEYED,
+    ConfigError,
+    ConfigFile,
+    Mistakes,
+    Table,
+    name_problem,
+    read_file,
+    text_of,
+)
 from gitckpt.store.snapshot.limits import MB, Limits, size_text
 
 TYPE_CHECKING = False
@@ -35,7 +44,16 @@ ALL, NONE = "all", "none"
 
 _LISTS = ("ckpt.include", "ckpt.secrets")
 _COUNTS = ("ckpt.keeplast", "ckpt.safetykeeplast")
-_SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+_SIZES = {
+    "": 1,
+    "B": 1,
+    "KB": 1000,
+    "MB": MB,
+    "GB": 1000 * MB,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+}
 
 
 class Key:
@@ -106,19 +124,39 @@ _POLICY, _LIMITS = Policy(), Limits()
 
 # The keys of the file, by table.
 KEYS: Mapping[str, Key] = {
-    "retention.older_than": Key("ckpt.olderthan", Table.age, _POLICY.older_than, max, times.length_text),
+    "retention.older_than": Key(
+        "ckpt.olderthan", Table.age, _POLICY.older_than, max, times.length_text
+    ),
     "retention.keep_last": Key("ckpt.keeplast", _count, _POLICY.keep_last, max),
-    "retention.rewritten_older_than": Key("ckpt.rewrittenolderthan", Table.age, _POLICY.rewritten_older_than, max, times.length_text),
-    "retention.hourly_after": Key("ckpt.hourlyafter", Table.age, _POLICY.hourly_after, max, times.length_text),
-    "retention.daily_after": Key("ckpt.dailyafter", Table.age, _POLICY.daily_after, max, times.length_text),
-    "retention.runs_older_than": Key("ckpt.runsolderthan", Table.age, _POLICY.runs_older_than, max, times.length_text),
-    "retention.safety_older_than": Key("ckpt.safetyolderthan", Table.age, _POLICY.safety_older_than, max, times.length_text),
+    "retention.rewritten_older_than": Key(
+        "ckpt.rewrittenolderthan", Table.age, _POLICY.rewritten_older_than, max, times.length_text
+    ),
+    "retention.hourly_after": Key(
+        "ckpt.hourlyafter", Table.age, _POLICY.hourly_after, max, times.length_text
+    ),
+    "retention.daily_after": Key(
+        "ckpt.dailyafter", Table.age, _POLICY.daily_after, max, times.length_text
+    ),
+    "retention.runs_older_than": Key(
+        "ckpt.runsolderthan", Table.age, _POLICY.runs_older_than, max, times.length_text
+    ),
+    "retention.safety_older_than": Key(
+        "ckpt.safetyolderthan", Table.age, _POLICY.safety_older_than, max, times.length_text
+    ),
     "retention.safety_keep_last": Key("ckpt.safetykeeplast", _count, _POLICY.safety_keep_last, max),
     "snapshot.include": Key("ckpt.include", _patterns, _LIMITS.include, _nothing_new, list),
     "snapshot.max_file_size": Key("ckpt.maxfilesize", _size, _LIMITS.max_file_size, min, size_text),
     "snapshot.secrets": Key("ckpt.secrets", _patterns, _LIMITS.secrets, _all_of_both, list),
-    "snapshot.submodules": Key("ckpt.submodules", _submodules, ALL, max),  # "none" is greater than "all"
-    "snapshot.timeout": Key("ckpt.snapshottimeout", Table.age, round(_LIMITS.timeout * times.MICRO), min, times.length_text),
+    "snapshot.submodules": Key(
+        "ckpt.submodules", _submodules, ALL, max
+    ),  # "none" is greater than "all"
+    "snapshot.timeout": Key(
+        "ckpt.snapshottimeout",
+        Table.age,
+        round(_LIMITS.timeout * times.MICRO),
+        min,
+        times.length_text,
+    ),
 }
 
 WORKTREE_DIR = "ckpt.worktreedir"
@@ -143,7 +181,9 @@ def path_approval(repository: Repository) -> str:
 
 def approved(repository: Repository) -> frozenset[str]:
     try:
-        with open(path_approval(repository), encoding="ascii", errors="replace", opener=premises.create) as file:
+        with open(
+            path_approval(repository), encoding="ascii", errors="replace", opener=premises.create
+        ) as file:
             return frozenset(file.read().split())
     except OSError:
         return frozenset()
@@ -169,7 +209,13 @@ def note(repository: Repository, digests: Collection[str]) -> None:
 def forget(repository: Repository) -> bool:
     """Remove all approvals; return whether there were any."""
     try:
-        with open(path_approval(repository), "r+", encoding="ascii", errors="replace", opener=premises.create) as file:
+        with open(
+            path_approval(repository),
+            "r+",
+            encoding="ascii",
+            errors="replace",
+            opener=premises.create,
+        ) as file:
             was_any = bool(file.read().strip())
             file.truncate(0)
             os.fsync(file.fileno())
@@ -313,7 +359,9 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     usual = {name: key.usual for name, key in KEYS.items()}
     if error is not None:
         values = _strictest(usual, from_file, _committed(repository)) | owned
-        return replace(_settings(values, own, read_all), error=error, problem=_problem(error, where))
+        return replace(
+            _settings(values, own, read_all), error=error, problem=_problem(error, where)
+        )
     assert file is not None
     strict = _strictest(usual, from_file)
     loosened = _loosened(repository, file, from_file, strict | owned)
@@ -390,7 +438,11 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
     """
     found = read(repository)
     loosened = found.loosened
-    short = loosened.values.get(_key_of(pipeline)) if loosened is not None and loosened.is_allowed else None
+    short = (
+        loosened.values.get(_key_of(pipeline))
+        if loosened is not None and loosened.is_allowed
+        else None
+    )
     is_allowed = short is not None and short[0] == times.length_text(age)
     return age if is_allowed else max(age, found.policy.runs_older_than)
 
@@ -399,18 +451,30 @@ def _tables(file: ConfigFile) -> dict[str, Table]:
     """Return the tables of the settings; record unknown keys and tables."""
     names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
     file.whole.only((*names, *_ELSEWHERE))
-    tables = {name: file.table(name, f"[{name}]", f"write [{name}] above its keys") for name in names}
+    tables = {
+        name: file.table(name, f"[{name}]", f"write [{name}] above its keys") for name in names
+    }
     for name, table in tables.items():
         table.only([each.partition(".")[2] for each in KEYS if each.startswith(f"{name}.")])
     return tables
 
 
-def _loosened(repository: Repository, file: ConfigFile, said: Mapping[str, Any], strict: Mapping[str, Any]) -> Loosening | None:
+def _loosened(
+    repository: Repository, file: ConfigFile, said: Mapping[str, Any], strict: Mapping[str, Any]
+) -> Loosening | None:
     """Return what a file loosens: keys whose value in `said` is not the strict one."""
-    values = {name: (KEYS[name].written(said[name]), KEYS[name].written(strict[name])) for name in said if strict[name] != said[name]}
+    values = {
+        name: (KEYS[name].written(said[name]), KEYS[name].written(strict[name]))
+        for name in said
+        if strict[name] != said[name]
+    }
     pipelines = file.document.get(PIPELINES)
     for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
-        text = pipeline.get("retention") if isinstance(pipeline, dict) and name_problem(name) is None else None
+        text = (
+            pipeline.get("retention")
+            if isinstance(pipeline, dict) and name_problem(name) is None
+            else None
+        )
         with contextlib.suppress(UsageError):  # reported where the pipeline is used
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
@@ -428,14 +492,21 @@ def _key_of(pipeline: str) -> str:
     return f"{PIPELINES}.{pipeline}.retention"
 
 
-def _settings(values: Mapping[str, Any], own: Mapping[str, list[str]], read_all: Mapping[str, list[str]]) -> Settings:
+def _settings(
+    values: Mapping[str, Any], own: Mapping[str, list[str]], read_all: Mapping[str, list[str]]
+) -> Settings:
     policy, limits = (
-        {name.partition(".")[2]: values[name] for name in KEYS if name.startswith(table)} for table in (_RETENTION, _SNAPSHOT)
+        {name.partition(".")[2]: values[name] for name in KEYS if name.startswith(table)}
+        for table in (_RETENTION, _SNAPSHOT)
     )
     limits["submodules"] = limits["submodules"] == ALL
     limits["timeout"] /= times.MICRO
     worktree_dir = own[WORKTREE_DIR][-1] if WORKTREE_DIR in own else None
-    return Settings(Policy(**policy), Limits(**limits, configured=attributes.Configured.of(read_all)), worktree_dir)
+    return Settings(
+        Policy(**policy),
+        Limits(**limits, configured=attributes.Configured.of(read_all)),
+        worktree_dir,
+    )
 
 
 def path(repository: Repository) -> str:
@@ -463,7 +534,9 @@ def write_template(path: str) -> bool:
             with open(path, "w", encoding="utf-8", newline="", opener=premises.own_file) as file:
                 file.write(after)
     except (TOMLKitError, budget.Excess) as error:
-        raise UsageError(f"{path} is not TOML: {error}", hint="correct it, then run the command again") from None
+        raise UsageError(
+            f"{path} is not TOML: {error}", hint="correct it, then run the command again"
+        ) from None
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
     return after != before

@@ -47,7 +47,9 @@ ANY = f"{', '.join(EVENTS[:-1])} or {EVENTS[-1]}"
 
 
 # The directory that holds the package `gitckpt`.
-PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+PACKAGE_DIR = os.path.dirname(
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+)
 
 _HOOKS, _SCRIPT = "hooks", "hook.sh"
 _NEW_FILE = b"#!/bin/sh\n"
@@ -61,7 +63,9 @@ _CALL = 'sh @SCRIPT@ @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@" </dev/null'
 # Used in a file with nothing but the block, which `sh` runs: saves a process.
 _SOURCE = '(set -- @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@"; . @SCRIPT@) </dev/null'
 _CREATED = b"# This file was created by `git ckpt init`.\n"
-_SHELLS = frozenset({"sh", "ash", "bash", "dash", "ksh", "ksh93", "mksh", "oksh", "pdksh", "posh", "yash", "zsh"})
+_SHELLS = frozenset(
+    {"sh", "ash", "bash", "dash", "ksh", "ksh93", "mksh", "oksh", "pdksh", "posh", "yash", "zsh"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +79,41 @@ class Pin:
     def script(self) -> str:
         """The shell script that the hook runs: in the package (wheel) or beside it (checkout)."""
         packaged = os.path.join(self.package_dir, "gitckpt", _HOOKS, _SCRIPT)
-        return packaged if os.path.isfile(packaged) else os.path.join(self.package_dir, _HOOKS, _SCRIPT)
+        return (
+            packaged
+            if os.path.isfile(packaged)
+            else os.path.join(self.package_dir, _HOOKS, _SCRIPT)
+        )
 
     def block(self, event: str, *, created: bool = False) -> bytes:
         """Return the block for a file, which gitckpt may delete with it if it `created` it."""
         first, rest = _template("block.sh").rstrip("\n").split("\n", 1)
         if created:
             rest = rest.replace(_CALL, _SOURCE)
-        return first.encode() + b"\n" + (_CREATED if created else b"") + os.fsencode(self._filled(rest, event))
+        return (
+            first.encode()
+            + b"\n"
+            + (_CREATED if created else b"")
+            + os.fsencode(self._filled(rest, event))
+        )
 
     def command(self, event: str) -> str:
-        code = "".join(line for line in _template("block.sh").splitlines(keepends=True) if not line.startswith("#"))
-        return self._filled(_template("command.sh").replace("@BODY@", code.rstrip("\n")).rstrip("\n"), event)
+        code = "".join(
+            line
+            for line in _template("block.sh").splitlines(keepends=True)
+            if not line.startswith("#")
+        )
+        return self._filled(
+            _template("command.sh").replace("@BODY@", code.rstrip("\n")).rstrip("\n"), event
+        )
 
     def _filled(self, text: str, event: str) -> str:
-        words = {"PYTHON": self.python, "PACKAGE_DIR": self.package_dir, "SCRIPT": self.script, "EVENT": event}
+        words = {
+            "PYTHON": self.python,
+            "PACKAGE_DIR": self.package_dir,
+            "SCRIPT": self.script,
+            "EVENT": event,
+        }
         return re.sub("@([A-Z_]+)@", lambda place: shlex.quote(words[place[1]]), text)
 
 
@@ -169,21 +193,36 @@ class HookFile:
     def with_block(self, event: str, pin: Pin) -> FileChange | None:
         """Return the change that adds or renews the block; None if it is up to date."""
         if self.data is None:
-            return FileChange(self, _NEW_FILE + pin.block(event, created=True) + b"\n", _NEW_MODE, f"{event}: wrote {self.path}")
+            return FileChange(
+                self,
+                _NEW_FILE + pin.block(event, created=True) + b"\n",
+                _NEW_MODE,
+                f"{event}: wrote {self.path}",
+            )
         old = self.block
         new = pin.block(event, created=_CREATED in (old or b""))
         data = _inserted(self.data, new)
         mode = _NEW_MODE if self.is_ours and not self.is_executable else self.mode
         if (data, mode) == (self.data, self.mode):
             return None
-        return FileChange(self, data, mode, f"{event}: {'renewed the block in' if old else 'added a block to'} {self.path}")
+        return FileChange(
+            self,
+            data,
+            mode,
+            f"{event}: {'renewed the block in' if old else 'added a block to'} {self.path}",
+        )
 
     def without_block(self, event: str) -> FileChange | None:
         if self.block is None or self.data is None:
             return None
         if self.is_ours:
             return FileChange(self, None, 0, f"{event}: removed {self.path}")
-        return FileChange(self, without_blocks(self.data), self.mode, f"{event}: took the block out of {self.path}")
+        return FileChange(
+            self,
+            without_blocks(self.data),
+            self.mode,
+            f"{event}: took the block out of {self.path}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +278,9 @@ def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
     try:
         for change in changes:
             path = change.file.path
-            staged.append((change, "" if change.data is None else _staged(path, change.data, change.mode)))
+            staged.append(
+                (change, "" if change.data is None else _staged(path, change.data, change.mode))
+            )
         for change, temporary in staged:
             path = change.file.path
             if temporary:
@@ -268,7 +309,9 @@ def _take_back(change: FileChange) -> None:
 
 
 def _staged(path: str, data: bytes, mode: int) -> str:
-    fd, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.gitckpt-{os.getpid()}-", dir=os.path.dirname(path))
+    fd, temporary = tempfile.mkstemp(
+        prefix=f".{os.path.basename(path)}.gitckpt-{os.getpid()}-", dir=os.path.dirname(path)
+    )
     try:
         with open(fd, "wb") as file:
             file.write(data)
@@ -309,8 +352,19 @@ def _shebang_problem(data: bytes) -> str:
     words = os.fsdecode(line).split()
     name = os.path.basename(words.pop(0)) if words else ""
     if name in ("env", "busybox"):
-        name = next((os.path.basename(word) for word in words if not word.startswith("-") and "=" not in word), name)
-    return "" if name in _SHELLS else f"is a script for {name or 'an interpreter without a name'}, not for a POSIX shell"
+        name = next(
+            (
+                os.path.basename(word)
+                for word in words
+                if not word.startswith("-") and "=" not in word
+            ),
+            name,
+        )
+    return (
+        ""
+        if name in _SHELLS
+        else f"is a script for {name or 'an interpreter without a name'}, not for a POSIX shell"
+    )
 
 
 def _refused(verb: str, path: str, error: OSError) -> NoReturn:
@@ -331,4 +385,7 @@ def _template(name: str) -> str:
                 return file.read()
         except (FileNotFoundError, NotADirectoryError):
             continue
-    raise RepositoryError(f"{name} is missing from the installation of gitckpt in {package}", hint=f"install it again for {sys.executable}")
+    raise RepositoryError(
+        f"{name} is missing from the installation of gitckpt in {package}",
+        hint=f"install it again for {sys.executable}",
+    )

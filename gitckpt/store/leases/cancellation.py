@@ -43,7 +43,9 @@ def _signal(lease: Lease, tell: Callable[[str], object]) -> None:
     except ProcessLookupError:
         pass  # it has just ended
     except PermissionError:
-        tell(f"process {lease.pid} belongs to somebody else, and will notice by itself that run {lease.run} shall stop")
+        tell(
+            f"process {lease.pid} belongs to somebody else, and will notice by itself that run {lease.run} shall stop"
+        )
 
 
 def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:

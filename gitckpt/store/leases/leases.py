@@ -84,7 +84,9 @@ class Lease:
         """Return whether the lease is valid longer than any driver would write."""
         # Longer than `LONGEST`, or renewed further ahead of now.
         renewed = times.from_text(self.renewed)
-        return self.released is None and (times.from_text(self.expires) - renewed > LONGEST or renewed - now > LONGEST)
+        return self.released is None and (
+            times.from_text(self.expires) - renewed > LONGEST or renewed - now > LONGEST
+        )
 
     @property
     def is_here(self) -> bool:
@@ -125,7 +127,12 @@ def _parsed(data: bytes, ref: str) -> Lease:
 
     take = _Reader(found, ref)
     if take.required("version", int) > _VERSION:
-        raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint="upgrade gitckpt: pip install -U gitckpt")
+        raise InvalidCheckpoint(
+            ref,
+            "version",
+            "written by a newer gitckpt",
+            hint="upgrade gitckpt: pip install -U gitckpt",
+        )
     texts = {key: take.required(key, str) for key in _TEXTS}
     for key in _INSTANTS:
         take.instant(key)
@@ -135,7 +142,9 @@ def _parsed(data: bytes, ref: str) -> Lease:
     if not 0 < token < MOST_TOKENS:
         raise InvalidCheckpoint(ref, "token", f"{token} is no token: 1 to 2^62 - 1")
     released, cancelled = take.optional("released", str), take.flag("cancelled")
-    return Lease(token=token, pid=pid, released=released, cancelled=cancelled, unknown=take.rest, **texts)
+    return Lease(
+        token=token, pid=pid, released=released, cancelled=cancelled, unknown=take.rest, **texts
+    )
 
 
 class _Reader(TableReader):
@@ -147,7 +156,10 @@ class _Reader(TableReader):
 def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
     """Return the error that another process has the lease, or why it is gone."""
     who = f"taken over by {lease.sentence()}" if lease else why
-    return LeaseLost(f"the lease of run {run} was {who}; nothing more is written", hint=f"see what became of it: git ckpt status {run}")
+    return LeaseLost(
+        f"the lease of run {run} was {who}; nothing more is written",
+        hint=f"see what became of it: git ckpt status {run}",
+    )
 
 
 # Lock files of driver processes. If one can be locked, its process is gone.
@@ -194,7 +206,9 @@ class LockFiles:
         with _mutex:
             mine = _open.get(path) or _Open(Lock(path, _PATIENCE))
             if not mine.leases and not mine.lock.acquire() and mine.lock.is_taken:
-                raise BusyError(f"{path} is locked by another process", hint="run the command again")
+                raise BusyError(
+                    f"{path} is locked by another process", hint="run the command again"
+                )
             mine.leases += 1
             _open[path] = mine
 
@@ -215,7 +229,9 @@ class LockFiles:
         """List lease documents as written here, by or for the lease's process."""
         try:
             # Never create the file: an unlocked one says that the process is gone.
-            fd = os.open(self._path(lease), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(
+                self._path(lease), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            )
         except OSError:
             return  # the lease is valid until it expires
         with open(fd, "wb", buffering=0) as file:
@@ -223,7 +239,9 @@ class LockFiles:
 
     def knows(self, lease: Lease, oid: str) -> bool:
         try:
-            fd = os.open(self._path(lease), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = os.open(
+                self._path(lease), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            )
         except (OSError, CkptError):
             return False
         with open(fd, "rb", buffering=0) as file:
@@ -237,8 +255,14 @@ class LockFiles:
         if locked:
             return True
         if locked is None:  # a file system without locks
-            return filesystem.start_of(lease.pid) == lease.started if lease.is_here and lease.boot else None
-        return False if lease.boot and lease.boot == filesystem.here().boot else None  # a network file system may not lock across machines
+            return (
+                filesystem.start_of(lease.pid) == lease.started
+                if lease.is_here and lease.boot
+                else None
+            )
+        return (
+            False if lease.boot and lease.boot == filesystem.here().boot else None
+        )  # a network file system may not lock across machines
 
     def _path(self, lease: Lease) -> str:
         process = f"{lease.boot} {lease.namespace} {lease.pid} {lease.started}"
@@ -260,7 +284,9 @@ RUN_VARIABLE = "CKPT_RUN"
 
 
 class Leases:
-    def __init__(self, objects: Objects, refs: Refs, repository: Repository, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, objects: Objects, refs: Refs, repository: Repository, clock: Callable[[], int]
+    ) -> None:
         self._objects = objects
         self._refs = refs
         self._repository = repository
@@ -275,7 +301,9 @@ class Leases:
             return None
         found = next(self._objects.read([oid]))
         if found is None or found[0] != "blob":
-            raise InvalidCheckpoint(ref, "", "does not point to a lease", hint="see what is wrong: git ckpt verify")
+            raise InvalidCheckpoint(
+                ref, "", "does not point to a lease", hint="see what is wrong: git ckpt verify"
+            )
         return oid, parse(found[1], ref)
 
     def current(self, run: str) -> str | None:
@@ -303,7 +331,9 @@ class Leases:
         """
         if lease.released is not None or lease.is_ours or not self._files.is_alive(lease, oid):
             return False
-        half = (times.from_text(lease.renewed) + times.from_text(lease.expires)) // 2  # two renewals are overdue by then
+        half = (
+            times.from_text(lease.renewed) + times.from_text(lease.expires)
+        ) // 2  # two renewals are overdue by then
         return self.clock() >= half or (lease.is_here and filesystem.is_stopped(lease.pid))
 
     def is_process(self, oid: str, lease: Lease) -> bool:
@@ -325,14 +355,19 @@ class Leases:
                 hint=f"let process {lease.pid} go on, or go on without it: git ckpt resume {run} --take-over",
             )
         if self._files.is_alive(lease, oid):
-            return LeaseHeld(f"run {run} is driven by {who}", hint=f"wait for its end, or stop it: git ckpt cancel {run}")
+            return LeaseHeld(
+                f"run {run} is driven by {who}",
+                hint=f"wait for its end, or stop it: git ckpt cancel {run}",
+            )
         until = times.to_text(lease.end)
         return LeaseHeld(
             f"run {run} is driven by {who}, elsewhere; its lease lasts until {until}, unless it is renewed",
             hint=f"then, or once it has ended: git ckpt resume {run}; to ask for its end: git ckpt cancel {run}",
         )
 
-    def acquire(self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False) -> Hold:
+    def acquire(
+        self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False
+    ) -> Hold:
         """Acquire the lease of a run.
 
         Args:
@@ -346,7 +381,10 @@ class Leases:
             LockHeld, GitError: the ref could not be written.
         """
         if length > LONGEST:
-            raise UsageError(f"a lease of {length} µs is longer than one can be", hint=f"the longest is {LONGEST}; it is renewed by itself")
+            raise UsageError(
+                f"a lease of {length} µs is longer than one can be",
+                hint=f"the longest is {LONGEST}; it is renewed by itself",
+            )
         lease, found = self._next(run, holder, length, take_over=take_over)
         old, before = found or ("", None)
         try:
@@ -369,7 +407,9 @@ class Leases:
             self._files.release(lease, is_over=False)  # it may have been written
             raise
 
-    def acquire_all(self, runs: Iterable[str], holder: str) -> tuple[dict[str, Hold], dict[str, CkptError]]:
+    def acquire_all(
+        self, runs: Iterable[str], holder: str
+    ) -> tuple[dict[str, Hold], dict[str, CkptError]]:
         """Acquire the leases of many runs, in one transaction if possible.
 
         Return the holds, and the errors of the runs whose lease could not be acquired.
@@ -386,11 +426,19 @@ class Leases:
                 continue
             old, before = found or ("", None)
             documents.append(render(lease))
-            updates.append(Update(layout.LEASES + run, object_id("blob", documents[-1], self._repository.object_format), old))
+            updates.append(
+                Update(
+                    layout.LEASES + run,
+                    object_id("blob", documents[-1], self._repository.object_format),
+                    old,
+                )
+            )
             holds[run] = Hold(self, updates[-1].new, lease, LENGTH, before, is_first=not old)
         try:
             if updates:
-                self._files.note(next(iter(holds.values())).lease, [update.new for update in updates])
+                self._files.note(
+                    next(iter(holds.values())).lease, [update.new for update in updates]
+                )
                 self._objects.write([("blob", data) for data in documents])
                 self._refs.update(updates)
         except CkptError:  # one held lease fails the whole transaction
@@ -405,7 +453,9 @@ class Leases:
                     refused[run] = error
         return holds, refused
 
-    def _next(self, run: str, holder: str, length: int, *, take_over: bool = False) -> tuple[Lease, tuple[str, Lease | None] | None]:
+    def _next(
+        self, run: str, holder: str, length: int, *, take_over: bool = False
+    ) -> tuple[Lease, tuple[str, Lease | None] | None]:
         """Return the next lease of a run, and the oid and lease that it replaces."""
         now = self.clock()
         before: Lease | None = None
@@ -416,13 +466,17 @@ class Leases:
             if oid is None or error.field == "version":  # a newer gitckpt may drive it
                 raise
             if not take_over:
-                raise error.but(hint=f"if nobody drives the run: git ckpt resume {run} --take-over") from None
+                raise error.but(
+                    hint=f"if nobody drives the run: git ckpt resume {run} --take-over"
+                ) from None
             token = MOST_TOKENS
         else:
             oid, before = found or (None, None)
             token = before.token + 1 if before is not None else 1
         if token >= MOST_TOKENS:
-            token = now // times.MICRO  # larger than any earlier token, whose children must stay fenced
+            token = (
+                now // times.MICRO
+            )  # larger than any earlier token, whose children must stay fenced
         if oid is not None and before is not None and self.is_held(oid, before):
             may_be_taken = take_over and (self.is_stalled(oid, before) or before.is_endless(now))
             if not may_be_taken:
@@ -467,11 +521,17 @@ class Leases:
             if found is None or not self.is_held(*found):
                 return None
             try:
-                self.swap(replace(found[1], cancelled=True), found[0], is_ours=self._files.knows(found[1], found[0]))
+                self.swap(
+                    replace(found[1], cancelled=True),
+                    found[0],
+                    is_ours=self._files.knows(found[1], found[0]),
+                )
             except RefMoved:
                 continue
             return found
-        raise BusyError(f"the lease of {run} changes as fast as it is read", hint="run the command again")
+        raise BusyError(
+            f"the lease of {run} changes as fast as it is read", hint="run the command again"
+        )
 
     def bound(self, run: str) -> BoundToToken | None:
         """Return the guard for the driver that started this process for this run, if any."""
@@ -486,7 +546,16 @@ class Hold:
 
     drives = True  # this is the driver's own lease
 
-    def __init__(self, leases: Leases, oid: str, lease: Lease, length: int, before: Lease | None, *, is_first: bool) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        oid: str,
+        lease: Lease,
+        length: int,
+        before: Lease | None,
+        *,
+        is_first: bool,
+    ) -> None:
         self._leases = leases
         self._oid = oid
         self._is_open = True
@@ -509,15 +578,23 @@ class Hold:
             try:
                 found = self._leases.read(self.lease.run)
             except InvalidCheckpoint as error:
-                raise lost(self.lease.run, None, f"replaced by what is no lease ({error.problem})") from None
+                raise lost(
+                    self.lease.run, None, f"replaced by what is no lease ({error.problem})"
+                ) from None
             if found is None or found[1].token != self.lease.token:
                 raise lost(self.lease.run, found[1] if found else None)
             self._oid = found[0]
-            self.lease = replace(self.lease, cancelled=found[1].cancelled)  # others may change only this
+            self.lease = replace(
+                self.lease, cancelled=found[1].cancelled
+            )  # others may change only this
 
     def renew(self) -> None:
         now = self._leases.clock()
-        self._write(lambda lease: replace(lease, renewed=times.to_text(now), expires=times.to_text(now + self._length)))
+        self._write(
+            lambda lease: replace(
+                lease, renewed=times.to_text(now), expires=times.to_text(now + self._length)
+            )
+        )
 
     def release(self) -> None:
         now = times.to_text(self._leases.clock())

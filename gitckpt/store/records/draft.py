@@ -48,7 +48,10 @@ _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 def require_known(details: Details) -> None:
     unknown = sorted(set(details) - _KNOWN)
     if unknown:
-        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"what may be said of a checkpoint: {', '.join(sorted(_KNOWN))}")
+        raise UsageError(
+            f"there is no argument {unknown[0]!r}",
+            hint=f"what may be said of a checkpoint: {', '.join(sorted(_KNOWN))}",
+        )
 
 
 def require_call(label: str, details: Details, /, **others: object) -> None:
@@ -59,7 +62,12 @@ def require_call(label: str, details: Details, /, **others: object) -> None:
             require_text(key.name, details.get(key.name), may_be_none=True)
         elif key.kind in _PARTS:
             kind = _PARTS[key.kind]
-            require(key.name, details.get(key.name), (kind, NoneType), f"a{'n' if kind is Attempt else ''} {kind.__name__}")
+            require(
+                key.name,
+                details.get(key.name),
+                (kind, NoneType),
+                f"a{'n' if kind is Attempt else ''} {kind.__name__}",
+            )
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
     require_known(details)
@@ -69,12 +77,21 @@ def require_call(label: str, details: Details, /, **others: object) -> None:
         require_callable(name, others.get(name), may_be_none=True)
     strings("keeps", others.get("keeps", ()))  # type: ignore[arg-type]
     if others.get("key") is not None and others.get("start") is None:
-        raise UsageError("a key is for a run that starts", hint="name it: start=…, or find the run: Store.run_of(key)")
+        raise UsageError(
+            "a key is for a run that starts",
+            hint="name it: start=…, or find the run: Store.run_of(key)",
+        )
     for one, other in (("start", details.get("run")), ("change", others.get("state"))):
         if others.get(one) is not None and other is not None:
-            raise UsageError(f"{one} and {'run' if one == 'start' else 'state'} exclude each other", hint="give one of them")
+            raise UsageError(
+                f"{one} and {'run' if one == 'start' else 'state'} exclude each other",
+                hint="give one of them",
+            )
     if others.get("progress_of") is not None and others.get("change") is None:
-        raise UsageError("progress_of says how far the run is by what change made, and there is no change", hint="give progress instead")
+        raise UsageError(
+            "progress_of says how far the run is by what change made, and there is no change",
+            hint="give progress instead",
+        )
     require("worktree", others.get("worktree"), (Worktree, NoneType), "what Store.capture returned")
 
 
@@ -111,19 +128,36 @@ def draft(
     if message and (message.splitlines() != [message] or len(message) > document.MESSAGE):
         what = f"a message is one line of at most {document.MESSAGE:,} characters"
         raise UsageError(what, hint="shorten it, and put the rest into the state")
-    given: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id, "message": message or None, "errors": errors}
+    given: dict[str, Any] = {
+        "trigger": MANUAL,
+        **details,
+        "id": checkpoint_id,
+        "message": message or None,
+        "errors": errors,
+    }
     drafted = Checkpoint(
-        label=phases.label(label), timestamp=times.to_text(instant), git_sha=head[0], branch=head[1], worktree=worktree, **given
+        label=phases.label(label),
+        timestamp=times.to_text(instant),
+        git_sha=head[0],
+        branch=head[1],
+        worktree=worktree,
+        **given,
     )
     fields = codec.fields(drafted)
     return drafted, fields, _require_valid(fields, state)
 
 
-def _require_valid(fields: Mapping[str, Any], state: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _require_valid(
+    fields: Mapping[str, Any], state: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
     if state is not None:
         codec.require_map(state)
     pipeline = fields.get("pipeline")
-    known = {} if pipeline is None else {"pipeline": {key: value for key, value in pipeline.items() if key != "completed"}}
+    known = (
+        {}
+        if pipeline is None
+        else {"pipeline": {key: value for key, value in pipeline.items() if key != "completed"}}
+    )
     try:
         codec.check({**fields, **known, "run": None}, layout.CHECKPOINTS + fields["id"])
     except InvalidCheckpoint as error:
@@ -131,26 +165,49 @@ def _require_valid(fields: Mapping[str, Any], state: Mapping[str, Any] | None) -
     return None if state is None else dict(state)
 
 
-def recorded(checkpoint: Checkpoint, fields: Mapping[str, Any], state: Mapping[str, Any] | None) -> Checkpoint:
+def recorded(
+    checkpoint: Checkpoint, fields: Mapping[str, Any], state: Mapping[str, Any] | None
+) -> Checkpoint:
     """Return a checkpoint as it was written."""
-    place = {"state": dict(state or {}), "run": fields["run"], "parent": fields.get("parent"), "sequence": fields.get("sequence")}
-    written = codec.tables({key: fields[key] for key in ("pipeline", "attempt") if fields.get(key) and getattr(checkpoint, key) is None})
+    place = {
+        "state": dict(state or {}),
+        "run": fields["run"],
+        "parent": fields.get("parent"),
+        "sequence": fields.get("sequence"),
+    }
+    written = codec.tables(
+        {
+            key: fields[key]
+            for key in ("pipeline", "attempt")
+            if fields.get(key) and getattr(checkpoint, key) is None
+        }
+    )
     if checkpoint.pipeline is not None:
-        written["pipeline"] = replace(checkpoint.pipeline, completed=fields["pipeline"].get("completed", {}))
+        written["pipeline"] = replace(
+            checkpoint.pipeline, completed=fields["pipeline"].get("completed", {})
+        )
     return replace(checkpoint, **place, **written)
 
 
 class Changing:
     """A change for a `Proposal` that keeps checkpoint and new state consistent."""
 
-    def __init__(self, checkpoint: Checkpoint, fields: dict[str, Any], change: Change, progress_of: ProgressOf | None) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        fields: dict[str, Any],
+        change: Change,
+        progress_of: ProgressOf | None,
+    ) -> None:
         self.checkpoint = checkpoint
         self.state: dict[str, Any] = {}
         self._fields = fields
         self._change = change
         self._progress_of = progress_of
         if progress_of is not None:
-            fields["progress"] = None  # reserves its position before the tables that a run carries on
+            fields["progress"] = (
+                None  # reserves its position before the tables that a run carries on
+            )
 
     def __call__(self, before: dict[str, Any]) -> dict[str, Any]:
         self.state = self._change(before)

@@ -8,7 +8,17 @@ from types import NoneType
 
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import require, require_number, require_storable, require_text, strings
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, IMPORT, LOOP, PHASE, RESCUE, REVIEW, SAFETY, SUBMODULE, Checkpoint
+from gitckpt.model.checkpoint import (
+    HOOK_TRIGGERS,
+    IMPORT,
+    LOOP,
+    PHASE,
+    RESCUE,
+    REVIEW,
+    SAFETY,
+    SUBMODULE,
+    Checkpoint,
+)
 from gitckpt.model.ids import require_oid_or_unborn
 from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.values import dataclass
@@ -209,7 +219,9 @@ ORDER BY newest.rank DESC, each.run DESC
 
 def is_driven(entry: Entry) -> bool:
     """Return whether a driver recorded a checkpoint, here or elsewhere; see `RUNS`."""
-    return entry.trigger == PHASE or (entry.trigger.startswith(IMPORT) and entry.trigger != OF_TRACKS)
+    return entry.trigger == PHASE or (
+        entry.trigger.startswith(IMPORT) and entry.trigger != OF_TRACKS
+    )
 
 
 def is_told(entry: Entry) -> bool:
@@ -224,7 +236,9 @@ UNION ALL SELECT COUNT(*), run, id, oid, MIN(sequence) FROM entry WHERE run IS N
 """
 
 _PLACES = {name: at for at, name in enumerate(FIELDS)}
-_ID, _TIME, _TIMESTAMP, _EXAMINED = (_PLACES[name] for name in ("id", "time", "timestamp", "examined"))
+_ID, _TIME, _TIMESTAMP, _EXAMINED = (
+    _PLACES[name] for name in ("id", "time", "timestamp", "examined")
+)
 # Stored as bytes, which takes half the space.
 _HEX = tuple(_PLACES[name] for name in ("oid", "git_sha", "tree"))
 
@@ -270,9 +284,14 @@ def condition(query: Query) -> tuple[str, list[Value]]:
         if value is not None:
             parts.append(words)
             values.append(value)
-    for column, text in (("status", query.status), ("trigger", query.triggers[0] if query.triggers and len(query.triggers) == 1 else None)):
+    for column, text in (
+        ("status", query.status),
+        ("trigger", query.triggers[0] if query.triggers and len(query.triggers) == 1 else None),
+    ):
         if text is not None and text.isascii() and text.isalpha():
-            parts.append(f"{column} = '{text}'")  # a literal: SQLite uses partial indexes for nothing else
+            parts.append(
+                f"{column} = '{text}'"
+            )  # a literal: SQLite uses partial indexes for nothing else
         elif text is not None:
             parts.append(f"{column} = ?")
             values.append(text)
@@ -289,7 +308,10 @@ def condition(query: Query) -> tuple[str, list[Value]]:
     for words, wanted in (
         (f"id IN (SELECT {ID_BYTES}(value)", query.ids),
         ("run IN (SELECT value", query.runs),
-        ("trigger IN (SELECT value", query.triggers if query.triggers is None or len(query.triggers) != 1 else None),
+        (
+            "trigger IN (SELECT value",
+            query.triggers if query.triggers is None or len(query.triggers) != 1 else None,
+        ),
     ):
         if wanted is not None:
             parts.append(f"{words} FROM json_each(?))")

@@ -39,10 +39,19 @@ def count(repository: Repository, index: Index, entries: Sequence[Entry]) -> dic
         files = found.get(f"{entry.tree}:files")
         base = bases.get(f"{entry.git_sha}^{{tree}}") if entry.git_sha else ""
         # One unreadable tree would end git before it has counted the others.
-        if files is not None and base is not None and not expansion.is_beyond(base, files) and not expansion.is_lacking(base, files):
+        if (
+            files is not None
+            and base is not None
+            and not expansion.is_beyond(base, files)
+            and not expansion.is_lacking(base, files)
+        ):
             pairs.setdefault((base, files), []).append(entry.id)
     counted = diff.counts(repository, pairs)
-    fresh = [(checkpoint, counted[pair]) for pair, checkpoints in pairs.items() for checkpoint in checkpoints]
+    fresh = [
+        (checkpoint, counted[pair])
+        for pair, checkpoints in pairs.items()
+        for checkpoint in checkpoints
+    ]
     if fresh:
         index.remember_changed(fresh)
     return known | dict(fresh)
@@ -50,7 +59,11 @@ def count(repository: Repository, index: Index, entries: Sequence[Entry]) -> dic
 
 def _trees(repository: Repository, names: Sequence[str]) -> dict[str, str]:
     once = list(dict.fromkeys(names))
-    return {name: read[0] for name, read in zip(once, repository.cat_file.contents(once), strict=True) if read is not None}
+    return {
+        name: read[0]
+        for name, read in zip(once, repository.cat_file.contents(once), strict=True)
+        if read is not None
+    }
 
 
 # Resolve names.
@@ -63,7 +76,9 @@ _FIRST = 20
 _LIST = "see which there are: git ckpt list"
 
 
-def find(text: str, repository: Repository, index: Index, linked: Callable[[str], Sequence[Entry]]) -> str:
+def find(
+    text: str, repository: Repository, index: Index, linked: Callable[[str], Sequence[Entry]]
+) -> str:
     require_text("id", text)
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)
@@ -71,13 +86,19 @@ def find(text: str, repository: Repository, index: Index, linked: Callable[[str]
         return latest(repository, index).id
     if text == LATEST_ANY:
         return _latest_any(repository, index)
-    return _by_name(text, repository, index) or _by_rev(text, repository, linked) or _nothing(text, index)
+    return (
+        _by_name(text, repository, index)
+        or _by_rev(text, repository, linked)
+        or _nothing(text, index)
+    )
 
 
 def linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Sequence[Entry]:
     """List the checkpoints of a commit and of the commits it was rewritten from."""
     ids.require_oid_or_unborn(commit)
-    waiting = notes.waiting(repository).get(commit, [])  # read first: lines written meanwhile are in the notes
+    waiting = notes.waiting(repository).get(
+        commit, []
+    )  # read first: lines written meanwhile are in the notes
     lines = Notes(repository, objects, layout.NOTES).lines([commit]).get(commit, [])
     listed = index.select(Query(ids=list(map(note.link_id, (*lines, *waiting)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
@@ -155,7 +176,9 @@ def _named(text: str, repository: Repository, index: Index) -> tuple[str | None,
     folded = text.lower()
     if ids.is_id(folded):
         ref = layout.CHECKPOINTS + folded
-        if plain(repository, ref) is not None or repository.cat_file.info(ref) is not None:  # needs no new process
+        if (
+            plain(repository, ref) is not None or repository.cat_file.info(ref) is not None
+        ):  # needs no new process
             return folded, None
     checkpoints = _checkpoints(folded, repository)
     if folded in checkpoints:
@@ -170,7 +193,9 @@ def _named(text: str, repository: Repository, index: Index) -> tuple[str | None,
         return None, text
     found = [*checkpoints, *runs]
     if len(found) > 1:
-        raise AmbiguousError(f"{text!r} begins {len(found)} ids", found[:10], hint="give more characters of it")
+        raise AmbiguousError(
+            f"{text!r} begins {len(found)} ids", found[:10], hint="give more characters of it"
+        )
     return (checkpoints[0], None) if checkpoints else (None, runs[0] if runs else None)
 
 
@@ -178,7 +203,9 @@ def _checkpoints(text: str, repository: Repository) -> list[str]:
     if not ids.is_id_prefix(text):
         return []
     pattern = f"{layout.CHECKPOINTS}{text}*"
-    out = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out.decode("utf-8", "backslashreplace")
+    out = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out.decode(
+        "utf-8", "backslashreplace"
+    )
     names = [ref.removeprefix(layout.CHECKPOINTS) for ref in out.split("\n")]
     return [name for name in names if ids.is_id(name)]
 
@@ -189,7 +216,9 @@ def _runs(text: str, index: Index) -> list[str]:
     return [run for run in fenced(layout.CHECKPOINTS, index.runs) if run.startswith(text)]
 
 
-def _by_rev(text: str, repository: Repository, linked: Callable[[str], Sequence[Entry]]) -> str | None:
+def _by_rev(
+    text: str, repository: Repository, linked: Callable[[str], Sequence[Entry]]
+) -> str | None:
     try:
         commit = repository.commit(text)
     except NotFoundError:
@@ -201,7 +230,10 @@ def _by_rev(text: str, repository: Repository, linked: Callable[[str], Sequence[
     meant = meant or _of_others(there, repository)
     if meant is None:  # a restore of a safety checkpoint, run twice, would undo itself
         only = "only what was there before files were replaced is linked to"
-        raise NotFoundError(f"{only} commit {commit[:10]} ({text})", hint=f"to take that back: git ckpt undo; or {_LIST}")
+        raise NotFoundError(
+            f"{only} commit {commit[:10]} ({text})",
+            hint=f"to take that back: git ckpt undo; or {_LIST}",
+        )
     return meant.id
 
 
@@ -215,7 +247,12 @@ def _of_others(entries: Sequence[Entry], repository: Repository) -> Entry | None
 
 
 def _nothing(text: str, index: Index) -> str:
-    known = [LATEST, LATEST_ANY, *index.runs(), *(entry.id for entry in index.select(Query(limit=1000)))]
+    known = [
+        LATEST,
+        LATEST_ANY,
+        *index.runs(),
+        *(entry.id for entry in index.select(Query(limit=1000))),
+    ]
     close = closest(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
     if close:
         meant = next(name for name in known if name.startswith(close))
@@ -233,8 +270,13 @@ def find_run(text: str, index: Index) -> str:
         return text
     found = [run for run in runs if text and run.startswith(text)]
     if len(found) > 1:
-        raise AmbiguousError(f"{text!r} begins {len(found)} run ids", found[:10], hint="give more characters of it")
+        raise AmbiguousError(
+            f"{text!r} begins {len(found)} run ids", found[:10], hint="give more characters of it"
+        )
     if not found:
         close = closest(text, runs, likeness=0.7)
-        raise NotFoundError(f"no run goes by {text!r}", hint=f"did you mean {close}?" if close else "see them: git ckpt runs")
+        raise NotFoundError(
+            f"no run goes by {text!r}",
+            hint=f"did you mean {close}?" if close else "see them: git ckpt runs",
+        )
     return found[0]

@@ -57,10 +57,15 @@ def newest_of(index: Index, repository: Repository, runs: Collection[str]) -> di
     for entry in index.select(Query(runs=sorted(runs))):
         found.setdefault(str(entry.run), []).append(entry)
     known = {run: roster.known(repository, run) for run in found}
-    return {run: next((entry for entry in entries if entry.oid in known[run]), entries[0]) for run, entries in found.items()}
+    return {
+        run: next((entry for entry in entries if entry.oid in known[run]), entries[0])
+        for run, entries in found.items()
+    }
 
 
-def recorded_among(noted: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
+def recorded_among(
+    noted: Iterable[bytes], run: str, objects: Objects, refs: Refs
+) -> Checkpoint | None:
     """Return the first document that is a recorded checkpoint of a run, or None.
 
     A hook that is killed between its checkpoint and the run's head leaves the head behind while a
@@ -79,7 +84,13 @@ def recorded_among(noted: Iterable[bytes], run: str, objects: Objects, refs: Ref
 class Heads:
     """Heads of runs; `knows(run, oid)` returns whether a document was written here."""
 
-    def __init__(self, refs: Refs, objects: Objects, index: Callable[[], Index], knows: Callable[[str, str], bool]) -> None:
+    def __init__(
+        self,
+        refs: Refs,
+        objects: Objects,
+        index: Callable[[], Index],
+        knows: Callable[[str, str], bool],
+    ) -> None:
         self._refs = refs
         self._objects = objects
         self._index = index
@@ -115,7 +126,11 @@ class Heads:
         old = self._refs.read(ref)
         if newest and newest[0].oid != old and not self._knows(run, newest[0].oid):
             # A head that was written here only moves to checkpoints written here.
-            ours = [entry for entry in self._index().select(Query(run=run)) if self._knows(run, entry.oid)]
+            ours = [
+                entry
+                for entry in self._index().select(Query(run=run))
+                if self._knows(run, entry.oid)
+            ]
             newest = ours if ours and (old is None or self._knows(run, old)) else newest
         if newest and newest[0].oid != old:
             head = layout.run_head(next(self._objects.read([old])), ref) if old else None
@@ -134,7 +149,9 @@ class Heads:
             self.move_up(run)
         return self._refs.read(layout.RUNS + run) is not None
 
-    def start(self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str) -> None:
+    def start(
+        self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str
+    ) -> None:
         """Record the first checkpoint of a run, under a unique id."""
         for attempt in range(1, _STARTS):
             fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
@@ -145,7 +162,9 @@ class Heads:
             except RefMoved:
                 continue
             return
-        raise BusyError(f"a thousand runs named {name!r} started in this second", hint="choose another name")
+        raise BusyError(
+            f"a thousand runs named {name!r} started in this second", hint="choose another name"
+        )
 
 
 # Stale locks of gitckpt's refs, left by a killed git. Other locks are never removed.
@@ -176,8 +195,12 @@ def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
 def is_ours(repository: Repository, path: str) -> bool:
     """Return whether a file is the lock of one of gitckpt's refs."""
     common = os.path.realpath(repository.common_dir)
-    ref = os.path.relpath(os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)), common).removesuffix(_SUFFIX)
-    is_below = any(ref.startswith(f"{space}/") for space in layout.OWN) and not layout.is_foreign(ref)
+    ref = os.path.relpath(
+        os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)), common
+    ).removesuffix(_SUFFIX)
+    is_below = any(ref.startswith(f"{space}/") for space in layout.OWN) and not layout.is_foreign(
+        ref
+    )
     return path.endswith(_SUFFIX) and (ref == layout.NOTES or is_below)
 
 

@@ -73,7 +73,9 @@ _ORDERS = {
     "progress_by_rank": "(rank, sequence, id) WHERE run IS NOT NULL AND status = 'progress'",
 }
 
-_SCHEMA = _TABLES + "".join(f"CREATE INDEX {name} ON entry {columns};" for name, columns in _ORDERS.items())
+_SCHEMA = _TABLES + "".join(
+    f"CREATE INDEX {name} ON entry {columns};" for name, columns in _ORDERS.items()
+)
 _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
 
 STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
@@ -89,20 +91,28 @@ _FORGET = (
 _BEFORE = "SELECT rank FROM entry WHERE run = each.run AND sequence < first ORDER BY sequence DESC, id DESC LIMIT 1"
 _UNRANKED = "(SELECT run, MIN(sequence) AS first FROM unranked GROUP BY run) AS each"
 _LISTED = re.compile(
-    rb"^([0-9a-f]+) %s([0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}) " % layout.CHECKPOINTS.encode(), re.MULTILINE
+    rb"^([0-9a-f]+) %s([0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}) "
+    % layout.CHECKPOINTS.encode(),
+    re.MULTILINE,
 )
 
 
 def connect(path: str) -> sqlite3.Connection:
     # A store may be closed by another thread than the one that used it; SQLite allows that.
-    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+    )
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.create_function(entry.ID_BYTES, 1, entry.id_bytes, deterministic=True)
         connection.create_function(entry.OID_BYTES, 1, bytes.fromhex, deterministic=True)
-        if connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:  # new, or made by another gitckpt
-            connection.executescript(f"BEGIN IMMEDIATE; {_DROP} {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION:d}; COMMIT;")
+        if (
+            connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION
+        ):  # new, or made by another gitckpt
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {_DROP} {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION:d}; COMMIT;"
+            )
     except BaseException:
         connection.close()
         raise
@@ -114,7 +124,9 @@ def noted_commits(connection: sqlite3.Connection) -> dict[str, str]:
     return dict(connection.execute("SELECT key, value FROM meta"))
 
 
-def compared(connection: sqlite3.Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
+def compared(
+    connection: sqlite3.Connection, listing: bytes | bytearray
+) -> tuple[set[bytes], list[Ref]]:
     """Return the ids whose rows are stale, and the refs without rows, in order."""
     stored = dict(connection.execute(STORED))
     new = []
@@ -128,9 +140,13 @@ def compared(connection: sqlite3.Connection, listing: bytes | bytearray) -> tupl
     return set(stored), new
 
 
-def add(connection: sqlite3.Connection, rows: Iterable[Row], problems: Iterable[ProblemRow]) -> None:
+def add(
+    connection: sqlite3.Connection, rows: Iterable[Row], problems: Iterable[ProblemRow]
+) -> None:
     by_id = sorted(rows, key=itemgetter(0))
-    connection.executemany(f"INSERT INTO entry VALUES ({', '.join('?' * len(entry.COLUMNS))})", by_id)  # noqa: S608
+    connection.executemany(
+        f"INSERT INTO entry VALUES ({', '.join('?' * len(entry.COLUMNS))})", by_id
+    )  # noqa: S608
     connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
 
 
@@ -176,7 +192,13 @@ _DIRECTORY = layout.CHECKPOINTS.rstrip("/")
 
 
 class Sync:
-    def __init__(self, repository: Repository, objects: Objects, refs: Refs, progress: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        objects: Objects,
+        refs: Refs,
+        progress: Callable[[str], object],
+    ) -> None:
         self._repository = repository
         self._objects = objects
         self._refs = refs
@@ -197,13 +219,17 @@ class Sync:
     def _list(self, connection: sqlite3.Connection, state: State) -> None:
         # `state` is from before the listing, so that a change during it is noticed next time.
         listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname) %(symref)")
-        if listing.count(b" \n") < listing.count(b"\n"):  # the target of a symbolic ref changes elsewhere
+        if listing.count(b" \n") < listing.count(
+            b"\n"
+        ):  # the target of a symbolic ref changes elsewhere
             state = State(None, None)
         self._has_many = len(listing) > _LARGE
         digest = hashlib.blake2b(listing).hexdigest()
         connection.execute("BEGIN IMMEDIATE")
         if noted_commits(connection).get("digest") != digest:
-            connection.execute("DELETE FROM problem WHERE may_pass")  # permanent problems stay: they are slow to read
+            connection.execute(
+                "DELETE FROM problem WHERE may_pass"
+            )  # permanent problems stay: they are slow to read
             self._read_new(connection, listing)
             rank(connection)
         self._note(connection, state, digest)
@@ -229,13 +255,18 @@ class Sync:
         # Missing objects may come back: then the next query must look again.
         if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:
             found = {"packed": state.packed, "loose": state.loose, "digest": digest}
-            connection.executemany("INSERT INTO meta VALUES (?, ?)", [(key, value) for key, value in found.items() if value is not None])
+            connection.executemany(
+                "INSERT INTO meta VALUES (?, ?)",
+                [(key, value) for key, value in found.items() if value is not None],
+            )
 
     def _add(self, connection: sqlite3.Connection, refs: Sequence[Ref]) -> None:
         rows: list[Row] = []
         problems: list[ProblemRow] = []
         runs: dict[str, int] = {}
-        documents = layout.documents(self._repository, self._objects, [oid.hex() for _, oid in refs])
+        documents = layout.documents(
+            self._repository, self._objects, [oid.hex() for _, oid in refs]
+        )
         for (id_, oid), document in zip(refs, documents, strict=True):
             ref = layout.CHECKPOINTS + ids.from_bytes(id_)
             try:
@@ -273,26 +304,42 @@ _OPENING = threading.Lock()
 class Index:
     """The index; `progress` takes a line to show during long reads, "" at the end."""
 
-    def __init__(self, repository: Repository, objects: Objects, refs: Refs, progress: Callable[[str], object] = lambda _: None) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        objects: Objects,
+        refs: Refs,
+        progress: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self._repository = repository
         self._path = os.path.join(repository.private_dir, FILE)
         self._connection: sqlite3.Connection | None = None
         self._sync = Sync(repository, objects, refs, progress)
-        self._turn = threading.RLock()  # two threads in one connection crash Python, and one could replace it for the other
+        self._turn = (
+            threading.RLock()
+        )  # two threads in one connection crash Python, and one could replace it for the other
 
     def select(self, query: Query | None = None) -> list[Entry]:
         """List matching checkpoints, newest first: in a run by sequence, else by timestamp."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
         where, values = entry.condition(query)
-        limit = "" if query.limit is None and query.skip is None else f" LIMIT {-1 if query.limit is None else query.limit:d}"
+        limit = (
+            ""
+            if query.limit is None and query.skip is None
+            else f" LIMIT {-1 if query.limit is None else query.limit:d}"
+        )
         limit += f" OFFSET {query.skip:d}" if query.skip is not None else ""
-        rows = self._ask(f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}{limit}", values)  # noqa: S608 - fixed parts only
+        rows = self._ask(
+            f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}{limit}", values
+        )  # noqa: S608 - fixed parts only
         return [entry.of_row(row) for row in rows]
 
     def problems(self) -> list[Problem]:
         found = self._ask("SELECT id, sentence FROM problem ORDER BY id")
-        return [Problem(layout.CHECKPOINTS + ids.from_bytes(id_), sentence) for id_, sentence in found]
+        return [
+            Problem(layout.CHECKPOINTS + ids.from_bytes(id_), sentence) for id_, sentence in found
+        ]
 
     def oids(self) -> dict[str, str]:
         """Return the oid of each ref of a checkpoint by id, valid or not."""
@@ -303,9 +350,13 @@ class Index:
 
     def commits(self) -> set[str] | None:
         """Return linked commits of this object format; None if a document is unreadable."""
-        question = "SELECT NULL FROM problem UNION ALL SELECT git_sha FROM entry WHERE length(git_sha) = ?"
+        question = (
+            "SELECT NULL FROM problem UNION ALL SELECT git_sha FROM entry WHERE length(git_sha) = ?"
+        )
         size = oid_size(self._repository.object_format)
-        found = self._ask(question, [size], take=lambda rows: {oid and oid.hex() for (oid,) in rows})
+        found = self._ask(
+            question, [size], take=lambda rows: {oid and oid.hex() for (oid,) in rows}
+        )
         return None if None in found else found
 
     def run_rows(self) -> list[tuple[Any, ...]]:
@@ -321,7 +372,9 @@ class Index:
     def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
         """Return the number of checkpoints; by run its number, first id and first oid."""
         (total, *_), *rows = self._ask(entry.SIZES)
-        return total, {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
+        return total, {
+            run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows
+        }
 
     def refresh(self) -> None:
         self._ask("SELECT 1")
@@ -336,7 +389,12 @@ class Index:
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
-        self.aside(lambda connection: connection.executemany("UPDATE entry SET changed = ? WHERE id = ?", rows), None)
+        self.aside(
+            lambda connection: connection.executemany(
+                "UPDATE entry SET changed = ? WHERE id = ?", rows
+            ),
+            None,
+        )
 
     def close(self) -> None:
         with self._turn:
@@ -344,11 +402,18 @@ class Index:
                 self._connection.close()
                 self._connection = None
 
-    def _ask(self, question: str, values: Sequence[Value] = (), take: Callable[[Iterable[tuple[Any, ...]]], Any] = list) -> Any:
+    def _ask(
+        self,
+        question: str,
+        values: Sequence[Value] = (),
+        take: Callable[[Iterable[tuple[Any, ...]]], Any] = list,
+    ) -> Any:
         with self._turn:
             try:
                 return self._answer(self._opened(), question, values, take)
-            except sqlite3.DatabaseError as error:  # damaged, locked, or disk full or read-only: it is only a cache
+            except (
+                sqlite3.DatabaseError
+            ) as error:  # damaged, locked, or disk full or read-only: it is only a cache
                 self.close()
                 if not isinstance(error, sqlite3.OperationalError):
                     self._discard()
@@ -356,7 +421,11 @@ class Index:
                 return self._answer(self._connection, question, values, take)
 
     def _answer(
-        self, connection: sqlite3.Connection, question: str, values: Sequence[Value], take: Callable[[Iterable[tuple[Any, ...]]], Any]
+        self,
+        connection: sqlite3.Connection,
+        question: str,
+        values: Sequence[Value],
+        take: Callable[[Iterable[tuple[Any, ...]]], Any],
     ) -> Any:
         with connection:  # one transaction: another process may have seen older refs
             self._sync.bring_up(connection)
@@ -369,7 +438,11 @@ class Index:
                 with _OPENING:
                     premises.ensure(self._path)  # SQLite's other files get the same mode
                     self._connection = connect(self._path)
-            except (OSError, RepositoryError, sqlite3.OperationalError):  # locked, or the disk is full or read-only
+            except (
+                OSError,
+                RepositoryError,
+                sqlite3.OperationalError,
+            ):  # locked, or the disk is full or read-only
                 self._connection = connect(":memory:")
             except sqlite3.DatabaseError:  # damaged: the next process creates it again
                 self._discard()

@@ -37,7 +37,9 @@ def may_name(repository: Repository, name: str) -> bool:
 def is_young(repository: Repository, ref: str) -> bool:
     """Return whether a ref may belong to a checkpoint that is being written."""
     try:
-        return time.time() - os.stat(os.path.join(repository.common_dir, ref)).st_mtime < times.GRACE
+        return (
+            time.time() - os.stat(os.path.join(repository.common_dir, ref)).st_mtime < times.GRACE
+        )
     # Packed: only `git gc` packs new refs, and the recorder checks again. Reftables are atomic.
     except OSError:
         return False
@@ -52,7 +54,9 @@ class Line:
         self._passed: list[Update] = []
         ref = KEEP + commit
         there = value_of(repository, ref, again=again)
-        self.update = Update(ref, commit, there, is_symbolic=there == commit and is_symbolic(repository, ref))
+        self.update = Update(
+            ref, commit, there, is_symbolic=there == commit and is_symbolic(repository, ref)
+        )
         if there == commit:
             return
         for parent in _above(repository, commit, _text(repository, commit)):
@@ -65,7 +69,9 @@ class Line:
         is_there = Update(self.update.ref, self.update.new, self.update.new)
         try:
             path = os.path.join(self._repository.common_dir, is_there.ref)
-            if not os.path.isfile(path) and not value_of(self._repository, is_there.ref):  # deleted before the checkpoint needed it
+            if not os.path.isfile(path) and not value_of(
+                self._repository, is_there.ref
+            ):  # deleted before the checkpoint needed it
                 apply([Update(is_there.ref, is_there.new, "")])
             if self._passed:
                 apply([is_there, *self._passed])
@@ -84,7 +90,9 @@ class Line:
     def is_as_it_was(self) -> bool:
         """Return whether the loose ref is unchanged; if packed, the transaction checks."""
         path = os.path.join(self._repository.common_dir, self.update.ref)
-        return plain(self._repository, self.update.ref) == self.update.new or not os.path.lexists(path)
+        return plain(self._repository, self.update.ref) == self.update.new or not os.path.lexists(
+            path
+        )
 
 
 def is_symbolic(repository: Repository, ref: str) -> bool:
@@ -112,7 +120,11 @@ def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
     form = "--format=%(objectname) %(refname) %(symref)"
     kept: dict[str, str] = {}
     symbolic: set[str] = set()
-    for line in repository.git.run("for-each-ref", form, KEEP.rstrip("/")).out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+    for line in (
+        repository.git.run("for-each-ref", form, KEEP.rstrip("/"))
+        .out.decode("utf-8", "surrogateescape")
+        .split("\n")[:-1]
+    ):
         oid, ref, target = line.split(" ")
         name = ref.removeprefix(KEEP)
         if may_name(repository, name):
@@ -125,13 +137,18 @@ def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
 def give(apply: Apply, kept: Mapping[str, str], symbolic: Collection[str]) -> bool:
     """Create the refs of commits; return whether all exist (foreign refs can block)."""
     wrong = {oid: value for oid, value in kept.items() if value != oid or oid in symbolic}
-    updates = {oid: Update(KEEP + oid, oid, value, is_symbolic=oid in symbolic) for oid, value in wrong.items()}
+    updates = {
+        oid: Update(KEEP + oid, oid, value, is_symbolic=oid in symbolic)
+        for oid, value in wrong.items()
+    }
     while updates:
         try:
             apply(list(updates.values()))
             break
         except GitError as error:
-            barred = next((oid for oid, update in updates.items() if is_barred(update.ref, error)), None)
+            barred = next(
+                (oid for oid, update in updates.items() if is_barred(update.ref, error)), None
+            )
             if barred is None:
                 raise
             del updates[barred]
@@ -146,7 +163,11 @@ def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
         return found[0]
     if not again and not os.path.isfile(os.path.join(repository.common_dir, ref)):
         return ""
-    return repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128)).out.decode("ascii").strip()  # the object is missing
+    return (
+        repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128))
+        .out.decode("ascii")
+        .strip()
+    )  # the object is missing
 
 
 def _above(repository: Repository, commit: str, text: bytes) -> tuple[str, ...]:
@@ -161,13 +182,19 @@ def _text(repository: Repository, oid: str) -> bytes:
 # Maintenance.
 
 
-def settle(repository: Repository, apply: Apply, needed: Callable[[], Collection[str] | None]) -> None:
+def settle(
+    repository: Repository, apply: Apply, needed: Callable[[], Collection[str] | None]
+) -> None:
     """Move the refs down to the newest commits that checkpoints need; delete the rest."""
     listed, symbolic = listing(repository)
     from gitckpt.git import graph
 
     kept = {oid: value for oid, value in listed.items() if oid not in symbolic and value == oid}
-    young = {oid for oid in kept if is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None}
+    young = {
+        oid
+        for oid in kept
+        if is_young(repository, KEEP + oid) and repository.cat_file.info(oid) is not None
+    }
     before = needed()
     # A ref whose commit is gone is not being written, and makes every gc fail.
     wanted = young.union(kept if before is None else before)

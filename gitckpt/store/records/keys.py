@@ -29,11 +29,17 @@ _VERSION = 1
 def ref_of(key: str) -> str:
     """Return the ref of a key; it is a digest, since some file systems ignore case."""
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_LENGTH:
-        raise UsageError(f"{key!r:.60} is not a key", hint=f"a key is a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22")
+        raise UsageError(
+            f"{key!r:.60} is not a key",
+            hint=f"a key is a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22",
+        )
     try:
         return layout.KEYS + hashlib.sha256(key.encode()).hexdigest()
     except UnicodeEncodeError:
-        raise UsageError(f"{key!r:.60} is not a key: it holds a lone surrogate", hint="give a text that UTF-8 can encode") from None
+        raise UsageError(
+            f"{key!r:.60} is not a key: it holds a lone surrogate",
+            hint="give a text that UTF-8 can encode",
+        ) from None
 
 
 def render(key: str, run: str) -> bytes:
@@ -53,22 +59,41 @@ def _run_in(found: tuple[str, bytes] | None, ref: str) -> str:
         raise InvalidCheckpoint(ref, "", f"not a key: {error}", hint=_cure(ref)) from None
     version, key, run = said.get("version"), said.get("key"), said.get("run")
     if type(version) is int and version > _VERSION:
-        raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint="upgrade gitckpt: pip install -U gitckpt")
-    if not (type(version) is int and isinstance(key, str) and isinstance(run, str) and ids.is_run_id(run)):
+        raise InvalidCheckpoint(
+            ref,
+            "version",
+            "written by a newer gitckpt",
+            hint="upgrade gitckpt: pip install -U gitckpt",
+        )
+    if not (
+        type(version) is int
+        and isinstance(key, str)
+        and isinstance(run, str)
+        and ids.is_run_id(run)
+    ):
         raise InvalidCheckpoint(ref, "", "does not point to a key", hint=_cure(ref))
     try:
         is_named = ref_of(key) == ref
     except UsageError:  # blank or too long: not a valid key
         is_named = False
     if not is_named:
-        raise InvalidCheckpoint(ref, "key", "is not the one that the ref is named after", hint=_cure(ref))
+        raise InvalidCheckpoint(
+            ref, "key", "is not the one that the ref is named after", hint=_cure(ref)
+        )
     return run
 
 
 class Claim:
     """Gives a key to a new run, once."""
 
-    def __init__(self, key: str, refs: Refs, objects: Objects, object_format: str, is_there: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        key: str,
+        refs: Refs,
+        objects: Objects,
+        object_format: str,
+        is_there: Callable[[str], bool],
+    ) -> None:
         self._key = key
         self._ref = ref_of(key)
         self._refs = refs
@@ -106,7 +131,11 @@ class Claim:
 
 def of_runs(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
     """Return the updates that delete the keys of removed runs."""
-    return [Update(ref, "", oid) for ref, oid, run in _everything(refs, objects) if run in runs] if runs else []
+    return (
+        [Update(ref, "", oid) for ref, oid, run in _everything(refs, objects) if run in runs]
+        if runs
+        else []
+    )
 
 
 def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
@@ -133,7 +162,11 @@ def _everything(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None
 
 
 def _exists(key: str, run: str) -> RunExists:
-    return RunExists(f"the run with the key {key!r} exists: {run}", run, hint=f"go on with it: git ckpt resume {run}")
+    return RunExists(
+        f"the run with the key {key!r} exists: {run}",
+        run,
+        hint=f"go on with it: git ckpt resume {run}",
+    )
 
 
 def _cure(ref: str) -> str:

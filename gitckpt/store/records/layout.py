@@ -65,14 +65,19 @@ PATIENCE = 10.0
 
 def turn(repository: Repository, patience: float | None = None) -> Lock:
     """Return the lock of writers; `patience` is in seconds, by default `PATIENCE`."""
-    return Lock(os.path.join(repository.make_private_dir(), WRITE_LOCK), PATIENCE if patience is None else patience)
+    return Lock(
+        os.path.join(repository.make_private_dir(), WRITE_LOCK),
+        PATIENCE if patience is None else patience,
+    )
 
 
 def link_lines(entries: Iterable[Entry]) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
-            lines.setdefault(entry.git_sha, []).append(link_line(entry.id, entry.label, entry.timestamp))
+            lines.setdefault(entry.git_sha, []).append(
+                link_line(entry.id, entry.label, entry.timestamp)
+            )
     return lines
 
 
@@ -81,12 +86,18 @@ def is_foreign(ref: str) -> bool:
     return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
-def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update | None) -> list[Update]:
+def new_refs(
+    made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update | None
+) -> list[Update]:
     """Return the updates that create checkpoints: holders first, the run's head last."""
     updates = []
     for fields, _ in made:
         files, imported = fields.get("worktree") or {}, fields.get("imported") or {}
-        held = zip(HOLDERS, (files.get("tree"), files.get("operation_commit"), imported.get("original")), strict=True)
+        held = zip(
+            HOLDERS,
+            (files.get("tree"), files.get("operation_commit"), imported.get("original")),
+            strict=True,
+        )
         updates += [Update(space + fields["id"], oid, "") for space, oid in held if oid]
     if kept is not None:
         updates.append(kept)
@@ -97,26 +108,42 @@ def new_refs(made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update
     return updates
 
 
-def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Iterator[tuple[str, bytes] | None]:
+def documents(
+    repository: Repository, objects: Objects, oids: Sequence[str]
+) -> Iterator[tuple[str, bytes] | None]:
     """Yield kind and content of objects; if there are many, git reads ahead."""
     from gitckpt.model import budget
 
     if len(oids) < _MANY:
         yield from objects.read(oids)
         return
-    for oid, found in zip(oids, repository.cat_file.contents(oids, budget.DOCUMENT.size), strict=True):
+    for oid, found in zip(
+        oids, repository.cat_file.contents(oids, budget.DOCUMENT.size), strict=True
+    ):
         if found is not None and found[1] == OVERSIZED:
             yield from objects.read([oid])
         else:
             yield found[1:] if found is not None else None
 
 
-def document(found: tuple[str, bytes] | None, ref: str, oid: str, *, lack: str = "missing", hint: str | None = None) -> bytes:
+def document(
+    found: tuple[str, bytes] | None,
+    ref: str,
+    oid: str,
+    *,
+    lack: str = "missing",
+    hint: str | None = None,
+) -> bytes:
     """Return the document that a ref below `refs/checkpoints/` points to."""
     from gitckpt.model.errors import InvalidCheckpoint
 
     if found is None:
-        raise InvalidCheckpoint(ref, "", f"its object {oid} is {lack}", hint=hint or "see what is wrong: git ckpt verify")
+        raise InvalidCheckpoint(
+            ref,
+            "",
+            f"its object {oid} is {lack}",
+            hint=hint or "see what is wrong: git ckpt verify",
+        )
     kind, data = found
     if kind == OVERSIZED:
         raise InvalidCheckpoint(ref, "", "points to an object that is too large for a document")
@@ -145,7 +172,11 @@ def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
 
 def require_free(repository: Repository, checkpoint_id: str) -> None:
     patterns = [space + checkpoint_id for space in (CHECKPOINTS, *HOLDERS)]
-    refs = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out.decode("utf-8", "replace").split()
+    refs = (
+        repository.git.run("for-each-ref", "--format=%(refname)", *patterns)
+        .out.decode("utf-8", "replace")
+        .split()
+    )
     if not refs:
         return
     from gitckpt.model.errors import UsageError

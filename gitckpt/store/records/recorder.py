@@ -105,14 +105,19 @@ class Proposal:
         """Return the document that follows `before`, the run's newest checkpoint if any."""
         self.fields.update(self._own)
         if self.fields.get("run") is not None:
-            self.fields.update(sequence=(before["sequence"] or 0) + 1 if before else 1, parent=before["id"] if before else None)
+            self.fields.update(
+                sequence=(before["sequence"] or 0) + 1 if before else 1,
+                parent=before["id"] if before else None,
+            )
             from gitckpt.model import phase  # outside of runs, nothing is carried on
 
             phase.carry(self.fields, before or {})
         if self._change is not None:
             carried = self._change(carried)
         if self.state is not None and self.fields.get("rewound_to") is None:
-            self.state.update((key, carried[key]) for key in self.keeps if key in carried)  # empty if this store wrote last
+            self.state.update(
+                (key, carried[key]) for key in self.keeps if key in carried
+            )  # empty if this store wrote last
         return document.render(self.fields, carried if self.state is None else self.state)
 
     def fences(self) -> list[Update]:
@@ -130,7 +135,9 @@ class Recorder:
         self._line: keep.Line | None = None
         self._turn = RLock()  # guards the cached values
 
-    def record(self, proposal: Proposal, then: Sequence[Proposal] = (), needs: Sequence[str] = ()) -> None:
+    def record(
+        self, proposal: Proposal, then: Sequence[Proposal] = (), needs: Sequence[str] = ()
+    ) -> None:
         """Write a checkpoint and flush it to disk.
 
         Args:
@@ -157,10 +164,14 @@ class Recorder:
                         self._written[proposal.fields["run"]] = blob, dict(made[-1][0].fields)
                     return
                 except RefMoved as error:
-                    hopeless = [each for each, _ in made if not self._may_succeed(each, error, attempt)]
+                    hopeless = [
+                        each for each, _ in made if not self._may_succeed(each, error, attempt)
+                    ]
                     if hopeless or time.monotonic() > deadline:
                         raise
-                time.sleep(os.urandom(1)[0] / 256 * 0.002 * min(attempt, 20))  # jitter; importing `random` takes 5 ms
+                time.sleep(
+                    os.urandom(1)[0] / 256 * 0.002 * min(attempt, 20)
+                )  # jitter; importing `random` takes 5 ms
 
     def _may_succeed(self, proposal: Proposal, error: RefMoved, attempt: int) -> bool:
         if proposal.guard is not None:
@@ -168,7 +179,10 @@ class Recorder:
         fields = proposal.fields
         if attempt == 1 or fields["id"] in error.message:
             layout.require_free(self._repository, fields["id"])
-        return not (proposal.starts_run and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None)
+        return not (
+            proposal.starts_run
+            and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None
+        )
 
     def _place(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
         """Return the run's head ("" for none), its keys, and its state if needed."""
@@ -183,7 +197,9 @@ class Recorder:
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
-        if noted := roster.noted_after(self._repository, run, found):  # perhaps a writer was killed before the head moved
+        if noted := roster.noted_after(
+            self._repository, run, found
+        ):  # perhaps a writer was killed before the head moved
             from gitckpt.store.records import heads
 
             newest = heads.recorded_among(noted, run, self._objects, self._refs)
@@ -203,15 +219,28 @@ class Recorder:
         again: bool,
     ) -> str:
         fields, commit = made[0][0].fields, made[0][0].fields["git_sha"]
-        documents = [(each.fields, object_id("blob", data, self._repository.object_format)) for each, data in made]
+        documents = [
+            (each.fields, object_id("blob", data, self._repository.object_format))
+            for each, data in made
+        ]
         line = self._line_of(commit, again=again) if commit else None
-        updates = [*made[0][0].fences(), *layout.new_refs(documents, head, line.update if line is not None else None)]
+        updates = [
+            *made[0][0].fences(),
+            *layout.new_refs(documents, head, line.update if line is not None else None),
+        ]
         needed: list[Item] = [("blob", data) for _, data in made]
         if commit:  # before the refs: a kill leaves an extra line
-            lines = [note.link_line(new["id"], new["phase"], new["timestamp"]) for new, _ in documents]
+            lines = [
+                note.link_line(new["id"], new["phase"], new["timestamp"]) for new, _ in documents
+            ]
             notes.append(self._repository, {commit: lines})
         flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
-        roster.note(self._repository, [(new["id"], oid) for new, oid in documents], is_apart=made[0][0].is_apart, flushed=flushed)
+        roster.note(
+            self._repository,
+            [(new["id"], oid) for new, oid in documents],
+            is_apart=made[0][0].is_apart,
+            flushed=flushed,
+        )
         self._objects.write(needed, flushed=False)
         guard, noted = made[0][0].guard, list[str]()
         if fields.get("run") and made[0][0].is_ours:
@@ -251,14 +280,24 @@ class Recorder:
 
     def _lost(self, updates: Sequence[Update]) -> list[str]:
         """Return the objects that `git gc --prune=now` deleted before refs held them."""
-        return [update.new for update in updates if update.new and self._repository.cat_file.info(update.new) is None]
+        return [
+            update.new
+            for update in updates
+            if update.new and self._repository.cat_file.info(update.new) is None
+        ]
 
-    def _apply(self, updates: list[Update], line: keep.Line | None, meanwhile: Callable[[], None] | None) -> None:
+    def _apply(
+        self, updates: list[Update], line: keep.Line | None, meanwhile: Callable[[], None] | None
+    ) -> None:
         """Apply updates in one transaction, without the keep ref if that is blocked."""
         try:
             self._refs.update(updates, meanwhile)
         except (LockHeld, GitError) as error:
-            if line is None or line.update not in updates or not keep.is_barred(line.update.ref, error):
+            if (
+                line is None
+                or line.update not in updates
+                or not keep.is_barred(line.update.ref, error)
+            ):
                 raise
             updates.remove(line.update)  # maintenance creates the ref
             self._refs.update(updates, meanwhile)

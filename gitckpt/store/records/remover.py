@@ -38,7 +38,12 @@ _BEGUN = "removing"
 
 def begun(repository: Repository) -> set[str]:
     try:
-        with open(os.path.join(repository.private_dir, _BEGUN), encoding="ascii", errors="replace", opener=premises.create) as file:
+        with open(
+            os.path.join(repository.private_dir, _BEGUN),
+            encoding="ascii",
+            errors="replace",
+            opener=premises.create,
+        ) as file:
             return {line for line in file.read().splitlines() if is_id(line)}
     except OSError:
         return set()  # their holders stay until they are old enough to delete
@@ -79,7 +84,9 @@ class Remover:
                 with layout.turn(self._repository):
                     if any(there[space] for space in layout.HOLDERS):
                         self._begin(wanted)
-                    notes.append(self._repository, {}, checkpoints.keys())  # first: a kill leaves an extra line
+                    notes.append(
+                        self._repository, {}, checkpoints.keys()
+                    )  # first: a kill leaves an extra line
                     self._delete(checkpoints, runs, last)
                 gone += len(checkpoints)
                 self.finish({name for space in layout.HOLDERS for name in there[space]})
@@ -93,7 +100,9 @@ class Remover:
                 continue
             return gone
 
-    def _delete(self, checkpoints: Mapping[str, str], runs: Collection[str] | None, last: Collection[str]) -> None:
+    def _delete(
+        self, checkpoints: Mapping[str, str], runs: Collection[str] | None, last: Collection[str]
+    ) -> None:
         heads = self._new_heads(checkpoints, runs)
         early = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if early and len(early) < len(checkpoints):
@@ -141,17 +150,28 @@ class Remover:
 
     def _begin(self, ids: Collection[str]) -> None:
         # On a full disk this fails, and the removal is needed all the more.
-        with contextlib.suppress(OSError), open(self._journal, "a", encoding="ascii", opener=premises.create) as file:
+        with (
+            contextlib.suppress(OSError),
+            open(self._journal, "a", encoding="ascii", opener=premises.create) as file,
+        ):
             file.write("".join(f"{name}\n" for name in ids))
 
-    def _existing(self, wanted: set[str], listed: Mapping[str, Entry] | None = None) -> dict[str, dict[str, str]]:
+    def _existing(
+        self, wanted: set[str], listed: Mapping[str, Entry] | None = None
+    ) -> dict[str, dict[str, str]]:
         """Return oid by id for each namespace of the wanted checkpoints' refs."""
         spaces = layout.HOLDERS if listed is not None else (layout.CHECKPOINTS, *layout.HOLDERS)
-        patterns = [space + name for space in spaces for name in wanted] if len(wanted) < _LIST_ALL_FROM else spaces
+        patterns = (
+            [space + name for space in spaces for name in wanted]
+            if len(wanted) < _LIST_ALL_FROM
+            else spaces
+        )
         found: dict[str, dict[str, str]] = {space: {} for space in spaces}
         for ref, oid in self._refs.each(*patterns) if wanted else ():
             space, _, name = ref.rpartition("/")
-            if name in wanted and f"{space}/" in found:  # foreign refs in deeper namespaces may end in the same name
+            if (
+                name in wanted and f"{space}/" in found
+            ):  # foreign refs in deeper namespaces may end in the same name
                 found[f"{space}/"][name] = oid
         if listed is not None:
             found[layout.CHECKPOINTS] = {name: listed[name].oid for name in sorted(wanted)}

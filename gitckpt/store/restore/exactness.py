@@ -128,10 +128,14 @@ def _changed_since(
 
 def missing(repository: Repository, planned: Exactness) -> list[tuple[bytes, str]]:
     """Return path and oid of each raw file whose blob is missing."""
-    return [(path, oid) for path, oid in planned.raw.items() if repository.cat_file.info(oid) is None]
+    return [
+        (path, oid) for path, oid in planned.raw.items() if repository.cat_file.info(oid) is None
+    ]
 
 
-def prepare(index: PrivateIndex, planned: Exactness, configured: Configured, expected: str) -> Mapping[bytes, str]:
+def prepare(
+    index: PrivateIndex, planned: Exactness, configured: Configured, expected: str
+) -> Mapping[bytes, str]:
     """Check that no file of `planned.alike` has changed, before git writes.
 
     Returns:
@@ -144,19 +148,24 @@ def prepare(index: PrivateIndex, planned: Exactness, configured: Configured, exp
     has_any = planned.alike or planned.raw or planned.coming or planned.touched is not None
     blobs = manifest.regular_files(repository, expected) if has_any else {}
     changed = []
-    for path, data in zip(planned.alike, raw_files.bytes_of(repository, planned.alike), strict=True):
+    for path, data in zip(
+        planned.alike, raw_files.bytes_of(repository, planned.alike), strict=True
+    ):
         if data is None or object_id("blob", data, repository.object_format) != planned.alike[path]:
             changed.append(os.fsdecode(path))
     if changed:
         raise BusyError(
-            f"a file changed while it was to be replaced: {first_of(changed)}", hint="look at git status, then run the command again"
+            f"a file changed while it was to be replaced: {first_of(changed)}",
+            hint="look at git status, then run the command again",
         )
     if planned.touched is not None:
         planned.converted = _converted(index, planned, configured, blobs)
     return blobs
 
 
-def bring_back(index: PrivateIndex, planned: Exactness, configured: Configured, blobs: Mapping[bytes, str]) -> None:
+def bring_back(
+    index: PrivateIndex, planned: Exactness, configured: Configured, blobs: Mapping[bytes, str]
+) -> None:
     """Write the captured bytes after git has written what differs.
 
     Args:
@@ -179,7 +188,10 @@ def bring_back(index: PrivateIndex, planned: Exactness, configured: Configured, 
         for path, now in zip(written, raw_files.bytes_of(index.repository, written), strict=True):
             data = written[path]
             if data is None:
-                raise WorktreeError(f"git cannot write {os.fsdecode(path)}", hint="go back to what was there before: git ckpt undo")
+                raise WorktreeError(
+                    f"git cannot write {os.fsdecode(path)}",
+                    hint="go back to what was there before: git ckpt undo",
+                )
             if planned.is_unsure and path in text and _is_same_text(data, now):
                 continue
             if data != now:
@@ -220,9 +232,15 @@ def _written(
     return dict(zip(files, contents, strict=True))
 
 
-def _converted(index: PrivateIndex, planned: Exactness, configured: Configured, blobs: Mapping[bytes, str]) -> set[bytes]:
+def _converted(
+    index: PrivateIndex, planned: Exactness, configured: Configured, blobs: Mapping[bytes, str]
+) -> set[bytes]:
     # The files that git converts, and that the restore does not touch otherwise.
     apart = {*planned.raw, *planned.same, *(planned.touched or ())}
     paths = [path for path in blobs if path not in apart and planned.is_within(path)]
     found = attributes.treatments(index, configured, paths)
-    return {path for path, treatment in found.items() if (treatment.is_rewritten or treatment.is_text) and not treatment.is_required}
+    return {
+        path
+        for path, treatment in found.items()
+        if (treatment.is_rewritten or treatment.is_text) and not treatment.is_required
+    }

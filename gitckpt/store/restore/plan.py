@@ -95,7 +95,9 @@ class Plan:
     def require_no_obstacle(self) -> None:
         """Raise `WorktreeError` if a path in the way is in no checkpoint."""
         if self.obstacles or self.in_the_way:
-            names = [path.decode("utf-8", "replace") for path in [*self.obstacles, *self.in_the_way]]
+            names = [
+                path.decode("utf-8", "replace") for path in [*self.obstacles, *self.in_the_way]
+            ]
             raise WorktreeError(
                 f"in the way of the files, and in no checkpoint: {first_of(names)}",
                 hint="move it out of the way, then run the command again; nothing was changed",
@@ -137,7 +139,9 @@ def is_file(top: bytes, path: bytes) -> bool:
     return there and not any(os.path.islink(os.path.join(top, parent)) for parent in _above(path))
 
 
-def missing(repository: Repository, found: Contents, wanted: Contents, commit: str, paths: Sequence[bytes]) -> set[bytes]:
+def missing(
+    repository: Repository, found: Contents, wanted: Contents, commit: str, paths: Sequence[bytes]
+) -> set[bytes]:
     """Return files that a capture took from the index and that do not exist.
 
     In a sparse checkout, only those that the restore may write.
@@ -159,7 +163,12 @@ def missing(repository: Repository, found: Contents, wanted: Contents, commit: s
     return away.union(found.flags.get(ABSENT, ()))
 
 
-def require_paths(repository: Repository, sides: Sequence[tuple[Contents, str]], paths: Sequence[bytes], checkpoint: str) -> None:
+def require_paths(
+    repository: Repository,
+    sides: Sequence[tuple[Contents, str]],
+    paths: Sequence[bytes],
+    checkpoint: str,
+) -> None:
     """Raise `NotFoundError` if a path is neither here nor in the checkpoint.
 
     Args:
@@ -176,7 +185,11 @@ def require_paths(repository: Repository, sides: Sequence[tuple[Contents, str]],
             known |= present(repository, tree, named)
         known |= {line.partition(b"\t")[2] for line in manifest.conflicts(repository, side)}
         known.update(side.flags.get(INTENT, ()), side.directories)
-    gone = [path for path in named if not any(one == path or one.startswith(path + b"/") for one in known)]
+    gone = [
+        path
+        for path in named
+        if not any(one == path or one.startswith(path + b"/") for one in known)
+    ]
     if gone:
         names = ", ".join(path.decode("utf-8", "replace") for path in gone)
         raise NotFoundError(
@@ -219,7 +232,9 @@ class _Planner:
                 continue
             elif stays(one.path):
                 self.plan.untouched.append(one.path)
-            elif one.path not in spared and (one.path not in self.plan.skipped or self._is_file(one.path)):
+            elif one.path not in spared and (
+                one.path not in self.plan.skipped or self._is_file(one.path)
+            ):
                 self.plan.files.append(one)
         self.plan.is_whole = not paths and self.plan.files == differing
         coming = {one.path for one in self.plan.files if one.status != "D"}
@@ -230,7 +245,11 @@ class _Planner:
             self._look_for_ignored({path for path in fileless if not stays(path)})
             self._plan_index(diff.differences(repository, before, after, paths), fileless)
         self.plan.exactness = exactness.plan(
-            repository, self._found, self._wanted, self.plan.files, lambda path: self._is_wanted(path) and not stays(path)
+            repository,
+            self._found,
+            self._wanted,
+            self.plan.files,
+            lambda path: self._is_wanted(path) and not stays(path),
         )
         touched = {one.path for one in self.plan.files} | self.plan.exactness.alike.keys()
         self.plan.changes = [PathChange(_KINDS[one.status], one.path) for one in self.plan.files]
@@ -241,17 +260,33 @@ class _Planner:
     def _not_known_then(self, differing: list[Difference], before: str) -> set[bytes]:
         # Untracked files that would be deleted although the snapshot says nothing about them: its
         # capture looked for no untracked files, or its rules ignore them.
-        if not self._wanted.is_of_commit and not any(os.path.basename(one.path) == ignore.RULES for one in differing):
+        if not self._wanted.is_of_commit and not any(
+            os.path.basename(one.path) == ignore.RULES for one in differing
+        ):
             return set()
-        untracked = {one.path for one in diff.differences(self._repository, before, self._found.files) if one.status == "A"}
+        untracked = {
+            one.path
+            for one in diff.differences(self._repository, before, self._found.files)
+            if one.status == "A"
+        }
         untracked -= self._staged_apart(self._found)
         written = {one.path for one in differing if one.status != "D"}
-        untracked -= {parent for path in written for parent in _above(path)}  # a file to write needs their place
-        gone = [one.path for one in differing if one.status == "D" and one.path in untracked and written.isdisjoint(_above(one.path))]
+        untracked -= {
+            parent for path in written for parent in _above(path)
+        }  # a file to write needs their place
+        gone = [
+            one.path
+            for one in differing
+            if one.status == "D" and one.path in untracked and written.isdisjoint(_above(one.path))
+        ]
         if self._wanted.is_of_commit:
             self.plan.unknown = gone
             return set(gone)
-        rules = {path: oid for path, oid in ignore.rules_in(self._repository, self._found.files).items() if not self._is_wanted(path)}
+        rules = {
+            path: oid
+            for path, oid in ignore.rules_in(self._repository, self._found.files).items()
+            if not self._is_wanted(path)
+        }
         coming = ignore.rules_in(self._repository, self._wanted.files)
         rules |= {path: oid for path, oid in coming.items() if self._is_wanted(path)}
         return ignore.ignored_by(self._repository, rules, gone)
@@ -260,11 +295,16 @@ class _Planner:
         # `after` is the tree of the wanted index entries; the result includes entries without a
         # file.
         differing = diff.differences(self._repository, after, self._wanted.files, self._paths)
-        return {one.path for one in differing if one.status == "D" and not one.is_submodule} | self._staged_apart(self._wanted)
+        return {
+            one.path for one in differing if one.status == "D" and not one.is_submodule
+        } | self._staged_apart(self._wanted)
 
     def _staged_apart(self, contents: Contents) -> set[bytes]:
         # `write-tree` leaves out entries in conflict and entries added with intent-to-add.
-        return {*self._conflicts(contents), *filter(self._is_wanted, contents.flags.get(INTENT, ()))}
+        return {
+            *self._conflicts(contents),
+            *filter(self._is_wanted, contents.flags.get(INTENT, ())),
+        }
 
     def _look_for_ignored(self, fileless: Collection[bytes]) -> None:
         # Ignored files that would become tracked: the wanted index has them, the snapshot no file.
@@ -290,13 +330,19 @@ class _Planner:
             return wanted
         found = set(self._found.flags.get(SKIPPED, ())) - wanted
         if found:
-            found -= {one.path for one in diff.differences(self._repository, after, self._wanted.files)}
+            found -= {
+                one.path for one in diff.differences(self._repository, after, self._wanted.files)
+            }
         return wanted | found
 
     def _plan_index(self, staged: Sequence[Difference], fileless: Collection[bytes]) -> None:
         before, after = (self._conflicts(contents) for contents in (self._found, self._wanted))
-        unmerged = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-        deleted = {one.path for one in self.plan.files if one.status == "D"}.intersection(fileless).difference(self.plan.absent)
+        unmerged = {
+            path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+        }
+        deleted = {one.path for one in self.plan.files if one.status == "D"}.intersection(
+            fileless
+        ).difference(self.plan.absent)
         self._plan_flags({one.path for one in staged} | unmerged, deleted)
         intent = self.plan.flags.get(INTENT, ((), ()))
         zero = b"0" * 2 * oid_size(self._repository.object_format)
@@ -307,7 +353,11 @@ class _Planner:
             self.plan.index_lines.append(b"0 %s 0\t%s" % (zero, path))
             if path in lines:
                 self.plan.index_lines.append(lines[path])
-            if path in gone and os.path.basename(path) == attributes.FILE and not self._is_file(path):
+            if (
+                path in gone
+                and os.path.basename(path) == attributes.FILE
+                and not self._is_file(path)
+            ):
                 self.plan.rules_gone.append(lines[path])
             self.plan.index_lines += after.get(path, [])
 
@@ -317,7 +367,9 @@ class _Planner:
         for flag in (INTENT, ASSUMED, SKIPPED):
             before = {path for path in self._found.flags.get(flag, ()) if self._is_wanted(path)}
             after = {path for path in self._wanted.flags.get(flag, ()) if self._is_wanted(path)}
-            if flag == SKIPPED and (self._found.sparse is not None or self._wanted.sparse is not None):
+            if flag == SKIPPED and (
+                self._found.sparse is not None or self._wanted.sparse is not None
+            ):
                 after = set(filter(self._is_wanted, self._without_file_then()))
                 before |= set(deleted) - after if self._found.sparse is not None else set()
             stays = before if flag == INTENT else before.difference(staged)
@@ -326,7 +378,9 @@ class _Planner:
 
     def _without_file_then(self) -> list[bytes]:
         planned = {one.path: one.status != "D" for one in self.plan.files}
-        return [path for path in sorted(self.plan.skipped) if not planned.get(path, self._is_file(path))]
+        return [
+            path for path in sorted(self.plan.skipped) if not planned.get(path, self._is_file(path))
+        ]
 
     def _conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
         found: dict[bytes, list[bytes]] = {}
@@ -349,13 +403,19 @@ class _Planner:
                 continue
             path = os.path.join(self._top, one.path)
             if os.path.isdir(path) and not os.path.islink(path):
-                self.plan.obstacles += [inside for inside in self._files_in(one.path) if inside not in gone]
+                self.plan.obstacles += [
+                    inside for inside in self._files_in(one.path) if inside not in gone
+                ]
             elif one.status == "A" and os.path.lexists(path):
                 self._note(one.path, path)
         self.plan.obstacles = sorted(set(self.plan.obstacles))
 
     def _note(self, path: bytes, whole: bytes) -> None:
-        (self.plan.in_the_way if os.path.isfile(whole) or os.path.islink(whole) else self.plan.obstacles).append(path)
+        (
+            self.plan.in_the_way
+            if os.path.isfile(whole) or os.path.islink(whole)
+            else self.plan.obstacles
+        ).append(path)
 
     def _is_blocked(self, path: bytes, gone: Collection[bytes]) -> bool:
         for parent in _above(path):
@@ -370,7 +430,9 @@ class _Planner:
         found = []
         for parent, directories, names in os.walk(os.path.join(self._top, directory)):
             links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
-            found += [os.path.relpath(os.path.join(parent, name), self._top) for name in [*names, *links]]
+            found += [
+                os.path.relpath(os.path.join(parent, name), self._top) for name in [*names, *links]
+            ]
         return found
 
 
@@ -383,7 +445,10 @@ def _require_relative(differing: Iterable[Difference]) -> None:
     # Trees may have been fetched. git itself refuses other bad paths.
     for one in differing:
         if not stays_within(one.path):
-            raise WorktreeError(f"the files are not to be trusted, as one has the path {one.path!r}", hint="look at it: git fsck")
+            raise WorktreeError(
+                f"the files are not to be trusted, as one has the path {one.path!r}",
+                hint="look at it: git fsck",
+            )
 
 
 def _above(path: bytes) -> list[bytes]:
@@ -422,7 +487,13 @@ class Shape:
 
 
 def plan(
-    repository: Repository, wanted: Contents, files: Plan, paths: Sequence[bytes], *, undone: Mapping[str, Any], captured: Collection[bytes]
+    repository: Repository,
+    wanted: Contents,
+    files: Plan,
+    paths: Sequence[bytes],
+    *,
+    undone: Mapping[str, Any],
+    captured: Collection[bytes],
 ) -> Shape:
     """Plan the changes of directories without files and of narrow modes.
 
@@ -434,9 +505,15 @@ def plan(
         captured: directories without files that the safety checkpoint will hold.
     """
     made = [path for path in map(_path, undone.get(_MADE, ())) if layout.is_plain(path)]
-    widened = {_path(name): int(mode) & 0o777 for name, mode in dict(undone.get(_NARROWED, {})).items()}
+    widened = {
+        _path(name): int(mode) & 0o777 for name, mode in dict(undone.get(_NARROWED, {})).items()
+    }
     top = repository.worktree or ""
-    hollow = [path for path in files.skipped if is_within(path, paths) and _is_hollow(path, os.fsencode(top), captured)]
+    hollow = [
+        path
+        for path in files.skipped
+        if is_within(path, paths) and _is_hollow(path, os.fsencode(top), captured)
+    ]
     if not (wanted.directories or wanted.modes or made or widened or hollow):
         return Shape()
     layout.require_plain(wanted.directories, wanted.modes)
@@ -447,21 +524,35 @@ def plan(
     narrowed = {path: now for path, now in layout.wider(top, modes).items() if path not in touched}
     kept = layout.with_above(directories)
     gone = {one.path for one in files.files if one.status == "D"}
-    files.obstacles += [path for path in sorted(kept - gone) if _is_in_the_way(os.path.join(os.fsencode(top), path))]
-    within = (path for one in hollow for path in _within(os.fsencode(top), one))  # git clears skip-worktree where something exists
+    files.obstacles += [
+        path for path in sorted(kept - gone) if _is_in_the_way(os.path.join(os.fsencode(top), path))
+    ]
+    within = (
+        path for one in hollow for path in _within(os.fsencode(top), one)
+    )  # git clears skip-worktree where something exists
     made = list(dict.fromkeys([*made, *within]))
-    removed = [path for path in made if path not in kept and os.path.isdir(os.path.join(os.fsencode(top), path))]
-    widened = {path: mode for path, mode in widened.items() if path not in touched and path not in modes}
+    removed = [
+        path
+        for path in made
+        if path not in kept and os.path.isdir(os.path.join(os.fsencode(top), path))
+    ]
+    widened = {
+        path: mode for path, mode in widened.items() if path not in touched and path not in modes
+    }
     changes = [PathChange(ADD, path + b"/") for path in layout.missing(top, directories)]
     changes += [
-        PathChange(DELETE, path + b"/") for path in removed if _is_empty(os.path.join(os.fsencode(top), path), removed, os.fsencode(top))
+        PathChange(DELETE, path + b"/")
+        for path in removed
+        if _is_empty(os.path.join(os.fsencode(top), path), removed, os.fsencode(top))
     ]
     changes += [PathChange(MODE, path) for path in sorted({*narrowed, *_narrower(top, widened)})]
     state: dict[str, Any] = {}
     if coming:
         state[_MADE] = [as_text(path) for path in coming]
     if narrowed:
-        state[_NARROWED] = {os.fsdecode(path): mode for path, mode in narrowed.items() if _is_text(path)}
+        state[_NARROWED] = {
+            os.fsdecode(path): mode for path, mode in narrowed.items() if _is_text(path)
+        }
     return Shape(directories, modes, removed, widened, changes, state)
 
 
@@ -472,7 +563,11 @@ def _within(top: bytes, path: bytes) -> list[bytes]:
 def _is_hollow(path: bytes, top: bytes, captured: Collection[bytes]) -> bool:
     # A captured directory that holds only directories; the directory of a submodule does not count.
     whole = os.path.join(top, path)
-    if not os.path.isdir(whole) or os.path.islink(whole) or any(names for _, _, names in os.walk(whole)):
+    if (
+        not os.path.isdir(whole)
+        or os.path.islink(whole)
+        or any(names for _, _, names in os.walk(whole))
+    ):
         return False
     return any(is_within(one, [path]) for one in captured)
 

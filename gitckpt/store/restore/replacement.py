@@ -41,7 +41,10 @@ _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost
 
 def changed(what: str) -> BusyError:
     """Return the error for files that changed during the restore."""
-    return BusyError(f"a file changed while it was to be replaced: {what}", hint="look at git status, then run the command again")
+    return BusyError(
+        f"a file changed while it was to be replaced: {what}",
+        hint="look at git status, then run the command again",
+    )
 
 
 def is_out_of_date(error: GitError) -> bool:
@@ -63,20 +66,36 @@ def list_files(index: PrivateIndex, captured: Captured) -> None:
     top = os.fsencode(index.repository.worktree or "")
     there = [path for path in captured.unlisted if _is_file(top, path)]
     index.update("--force-remove", sorted(set(captured.unlisted).difference(there)))
-    index.git("update-index", "--add", "--replace", "-z", "--stdin", data=b"".join(path + b"\0" for path in there))
+    index.git(
+        "update-index",
+        "--add",
+        "--replace",
+        "-z",
+        "--stdin",
+        data=b"".join(path + b"\0" for path in there),
+    )
     now = index.write_tree()
     if now != captured.files:
         changed = [str(one) for one in diff.differences(index.repository, captured.files, now)]
-        raise BusyError(f"files changed while they were looked at: {first_of(changed)}", hint="run the command again")
+        raise BusyError(
+            f"files changed while they were looked at: {first_of(changed)}",
+            hint="run the command again",
+        )
 
 
-def in_place_of_files(repository: Repository, omitted: Collection[Omitted], tree: str, paths: Sequence[bytes]) -> list[bytes]:
+def in_place_of_files(
+    repository: Repository, omitted: Collection[Omitted], tree: str, paths: Sequence[bytes]
+) -> list[bytes]:
     """Return the pipes, sockets and devices that are where a tree has a file.
 
     A capture takes such a tracked file from the index, as if it existed.
     """
     top = os.fsencode(repository.worktree or "")
-    found = [path for path in (modules.unquoted(entry.path) for entry in omitted) if is_within(path, paths)]
+    found = [
+        path
+        for path in (modules.unquoted(entry.path) for entry in omitted)
+        if is_within(path, paths)
+    ]
     found = [path for path in found if _is_special(os.path.join(top, path))]
     there = present(repository, tree, found)
     return [path for path in found if any(is_within(one, [path]) for one in there)]
@@ -133,12 +152,17 @@ def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
     if differing:
         raise changed(first_of([os.fsdecode(path) for path in differing]))
     for path in files:
-        with contextlib.suppress(FileNotFoundError), raw_files.directory_of(repository, path) as (fd, name):
+        with (
+            contextlib.suppress(FileNotFoundError),
+            raw_files.directory_of(repository, path) as (fd, name),
+        ):
             os.unlink(name, dir_fd=fd)
     index.update("--force-remove", sorted(files))
 
 
-def replace_files(index: PrivateIndex, files: Sequence[Difference], before: str, expected: str) -> list[bytes]:
+def replace_files(
+    index: PrivateIndex, files: Sequence[Difference], before: str, expected: str
+) -> list[bytes]:
     """Let git replace files; it checks all of them before it writes the first.
 
     Args:
@@ -172,14 +196,20 @@ def replace_files(index: PrivateIndex, files: Sequence[Difference], before: str,
     return sorted(left)
 
 
-def pending(repository: Repository, wanted: str, touched: Collection[bytes], paths: Sequence[bytes]) -> HeldBack:
+def pending(
+    repository: Repository, wanted: str, touched: Collection[bytes], paths: Sequence[bytes]
+) -> HeldBack:
     """Return the files that are up to date but still unfiltered."""
     held = unfiltered.held(repository)
     if not held:
         return {}
     nothing = empty_tree(repository.object_format)
     there = {(one.path, one.new) for one in diff.differences(repository, nothing, wanted, paths)}
-    return {path: each for path, each in held.items() if path not in touched and (path, each[0]) in there}
+    return {
+        path: each
+        for path, each in held.items()
+        if path not in touched and (path, each[0]) in there
+    }
 
 
 def complete(repository: Repository, pending: HeldBack) -> list[bytes]:
@@ -187,7 +217,9 @@ def complete(repository: Repository, pending: HeldBack) -> list[bytes]:
     try:
         return unfiltered.completed(repository, pending) if pending else []
     except GitError as error:
-        raise WorktreeError(f"not every file could be written: {error.message}", hint="run the command again") from None
+        raise WorktreeError(
+            f"not every file could be written: {error.message}", hint="run the command again"
+        ) from None
 
 
 def _take_note(index: PrivateIndex, paths: Collection[bytes], before: str, expected: str) -> None:
@@ -200,10 +232,13 @@ def _take_note(index: PrivateIndex, paths: Collection[bytes], before: str, expec
     now = index.write_tree()
     new = [one for one in diff.differences(repository, before, now) if one.status != "D"]
     missed = {one.path: one for one in diff.differences(repository, expected, now)}
-    changed = comparison.unexpected(repository, [missed[one.path] for one in new if one.path in missed], None, {})
+    changed = comparison.unexpected(
+        repository, [missed[one.path] for one in new if one.path in missed], None, {}
+    )
     if changed:
         raise BusyError(
-            f"files changed while they were replaced: {first_of(changed)}", hint="go back to what was there before: git ckpt undo"
+            f"files changed while they were replaced: {first_of(changed)}",
+            hint="go back to what was there before: git ckpt undo",
         )
     # git compares the content of a file as young as the index. With the filter off it would
     # seem changed.
@@ -222,8 +257,14 @@ def _read(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
         if not failing:
             raise
     coming = manifest.regular_files(index.repository, expected)
-    behind = unfiltered.behind(index.repository, {path: coming.get(path, "") for path in paths}, failing)
-    index.git(*filters_off(failing), *words, data=b"".join(path + b"\0" for path in paths if path not in behind))
+    behind = unfiltered.behind(
+        index.repository, {path: coming.get(path, "") for path in paths}, failing
+    )
+    index.git(
+        *filters_off(failing),
+        *words,
+        data=b"".join(path + b"\0" for path in paths if path not in behind),
+    )
     unfiltered.accept(index, unfiltered.still(index.repository, behind))
 
 
@@ -231,4 +272,6 @@ def _is_file(top: bytes, path: bytes) -> bool:
     whole = os.path.join(top, path)
     parts = path.split(b"/")
     above = (os.path.join(top, *parts[:count]) for count in range(1, len(parts)))
-    return (os.path.isfile(whole) or os.path.islink(whole)) and not any(os.path.islink(parent) for parent in above)
+    return (os.path.isfile(whole) or os.path.islink(whole)) and not any(
+        os.path.islink(parent) for parent in above
+    )

@@ -139,24 +139,42 @@ class Gap:
             origin = f"on {source.branch}"
             end = "-- " if source.branch.startswith("-") else ""  # a document may say anything
             advice = f"; to be there: git switch {end}{shell_word(source.branch)}"
-        return [f"HEAD stays at {head}; the checkpoint was made {origin}, at the same commit{advice}"]
+        return [
+            f"HEAD stays at {head}; the checkpoint was made {origin}, at the same commit{advice}"
+        ]
 
     def _of_operation(self) -> list[str]:
         here, there = self.head.operation, None if self.is_foreign else self.source.operation
         said = []
         if self.changes_operation:
             if here and here != there:
-                said.append(f"the {here} in progress here is put away; to have it again: {self.back}")
+                said.append(
+                    f"the {here} in progress here is put away; to have it again: {self.back}"
+                )
             if there:
-                said.append(f"the {there} of the checkpoint is in progress again; to end it: {_end(there)}")
+                said.append(
+                    f"the {there} of the checkpoint is in progress again; to end it: {_end(there)}"
+                )
         elif self.is_partial or self.would_move or self.head.commit != self.source.commit:
             if there:
-                why = f"it would move {self.head.branch}" if self.would_move else "it belongs to another commit than HEAD"
+                why = (
+                    f"it would move {self.head.branch}"
+                    if self.would_move
+                    else "it belongs to another commit than HEAD"
+                )
                 why = "only some paths come back" if self.is_partial else why
-                said.append(f"the {there} of the checkpoint is left out, as {why}; a worktree with it: {self.elsewhere}")
+                said.append(
+                    f"the {there} of the checkpoint is left out, as {why}; a worktree with it: {self.elsewhere}"
+                )
             if here and not self.is_partial:
-                files = "these files" if self.head.commit == self.source.commit else "these files, which are of another commit"
-                said.append(f"the {here} in progress here goes on with {files}; to end it: {_end(here)}")
+                files = (
+                    "these files"
+                    if self.head.commit == self.source.commit
+                    else "these files, which are of another commit"
+                )
+                said.append(
+                    f"the {here} in progress here goes on with {files}; to end it: {_end(here)}"
+                )
         return said
 
 
@@ -169,7 +187,9 @@ def require_source(store: Checkpoints, checkpoint: Checkpoint) -> None:
     files = checkpoint.worktree
     short = checkpoint.id[: ids.SHORT]
     if store.repository.worktree is None:
-        raise WorktreeError("there is no worktree here to put files into", hint=f"open one: git ckpt resume {short}")
+        raise WorktreeError(
+            "there is no worktree here to put files into", hint=f"open one: git ckpt resume {short}"
+        )
     if files is not None and files.degraded and files.tree is None:
         raise WorktreeError(
             f"checkpoint {checkpoint.id} has no files: {files.degraded}",
@@ -250,10 +270,18 @@ def remarks(
         said.append(f"left out, as they lie in the directory of a repository: {names}")
     if plan.unknown:
         names = first_of(sorted(path.decode("utf-8", "replace") for path in plan.unknown))
-        said.append(f"untracked, and nobody looked for such files when the checkpoint was made, so they stay: {names}")
+        said.append(
+            f"untracked, and nobody looked for such files when the checkpoint was made, so they stay: {names}"
+        )
     files = checkpoint.worktree
-    converted = {quoted(change.path) for change in plan.changes}.intersection(files.converted if files is not None else ())
-    said += [f"comes back as git writes it, not byte for byte: {first_of(sorted(converted))}"] if converted else []
+    converted = {quoted(change.path) for change in plan.changes}.intersection(
+        files.converted if files is not None else ()
+    )
+    said += (
+        [f"comes back as git writes it, not byte for byte: {first_of(sorted(converted))}"]
+        if converted
+        else []
+    )
     said += [operation.farewell(rebased)] if rebased is not None else []
     said += [operation.FOREIGN] if is_foreign else []
     return said
@@ -273,7 +301,9 @@ def left_out(repository: Repository, checkpoint: Checkpoint, paths: Sequence[byt
     short = checkpoint.id[: ids.SHORT]
     count = "1 path" if len(missing) == 1 else f"{len(missing)} paths"
     names = first_of(missing, _FEW)
-    return [f"{count} left out of the checkpoint and missing here: {names}; see why: git ckpt show {short}"]
+    return [
+        f"{count} left out of the checkpoint and missing here: {names}; see why: git ckpt show {short}"
+    ]
 
 
 def _is_missing(
@@ -325,7 +355,10 @@ def restore(
         BusyError: another process changes the index or the files.
     """
     if not trusted and store.is_replaced(checkpoint.id):
-        raise roster.replaced(checkpoint.id, f"; if you trust what came: git ckpt restore {checkpoint.id[: ids.SHORT]} --trust")
+        raise roster.replaced(
+            checkpoint.id,
+            f"; if you trust what came: git ckpt restore {checkpoint.id[: ids.SHORT]} --trust",
+        )
 
     def make() -> _Restore:
         return _Restore(store, checkpoint, paths, index=index)
@@ -333,7 +366,9 @@ def restore(
     return _run(make, dry_run=dry_run, announce=announce)[1]
 
 
-def undo(store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None) -> Restored:
+def undo(
+    store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
+) -> Restored:
     """Restore the state before the newest restore that is not undone.
 
     Arguments and errors are those of `restore`.
@@ -344,7 +379,9 @@ def undo(store: Checkpoints, *, dry_run: bool = False, announce: Announce = lamb
     return _take(store, undoing.UNDO, dry_run, announce)
 
 
-def redo(store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None) -> Restored:
+def redo(
+    store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
+) -> Restored:
     """Restore the state before the newest undo that no restore has followed.
 
     Arguments and errors are those of `restore`.
@@ -371,7 +408,9 @@ def _take(store: Checkpoints, step: str, dry_run: bool, announce: Announce) -> R
     return replace(done, remarks=[*undoing.skipped(gone), *cut_off, *done.remarks])
 
 
-def _run(make: Callable[[], _Restore], *, dry_run: bool, announce: Announce) -> tuple[_Restore, Restored]:
+def _run(
+    make: Callable[[], _Restore], *, dry_run: bool, announce: Announce
+) -> tuple[_Restore, Restored]:
     # Starts again if HEAD moves before anything has changed; `make` reads HEAD each time.
     for _ in range(_TRIES - 1):
         attempt = make()
@@ -421,15 +460,24 @@ class _Restore:
         self._limits = replace(store.rules.limits(), timeout=float("inf"))
         self._same_head = self._head == checkpoint.git_sha and self._stand_in is None
         self._rebased: str | None = None
-        self.submodules = Submodules(store, checkpoint if self._limits.submodules else replace(checkpoint, worktree=None), paths, _inside)
+        self.submodules = Submodules(
+            store,
+            checkpoint if self._limits.submodules else replace(checkpoint, worktree=None),
+            paths,
+            _inside,
+        )
         self._departures = Departures(store, self._undone, self.submodules.paths, self._limits)
         self.is_due = self.has_begun = self._is_converted = False
         self._unheld: dict[bytes, str] = {}
         self._apart: Collection[bytes] = modules.own_directories(self._repository)
-        self._is_foreign = bool(self._wanted.operation) and not roster.is_captured_here(self._repository, checkpoint.id)
+        self._is_foreign = bool(self._wanted.operation) and not roster.is_captured_here(
+            self._repository, checkpoint.id
+        )
         if self._is_foreign:
             self._wanted.operation = {}
-        self._would_move = self._same_head and operation.would_move(self._wanted.operation, self._branch, checkpoint.branch)
+        self._would_move = self._same_head and operation.would_move(
+            self._wanted.operation, self._branch, checkpoint.branch
+        )
         if not operation.moves_nothing(self._repository, self._wanted.operation):
             self._rebased = operation.rebased_branch(self._wanted.operation)
             self._wanted.operation = operation.detached(self._repository, self._wanted.operation)
@@ -446,18 +494,31 @@ class _Restore:
                 index.copy_from(os.path.join(self._repository.git_dir, "index"))
                 captured, found = self._look(index, [*self._written, *left_out])
                 plan = self._plan(found)
-            shape = shape_of.plan(self._repository, self._wanted, plan, self._paths, undone=self._undone, captured=found.directories)
+            shape = shape_of.plan(
+                self._repository,
+                self._wanted,
+                plan,
+                self._paths,
+                undone=self._undone,
+                captured=found.directories,
+            )
             omitted = captured.worktree.omitted
-            plan.obstacles += replacement.in_place_of_files(self._repository, omitted, self._wanted.files, self._paths)
+            plan.obstacles += replacement.in_place_of_files(
+                self._repository, omitted, self._wanted.files, self._paths
+            )
             plan.require_no_obstacle()
             plan.changes = sorted([*plan.changes, *shape.changes], key=lambda change: change.path)
             operations = self._brings_operation and found.operation != self._wanted.operation
             gap = self._gap(captured.worktree.operation, changes_operation=operations)
-            plan.changes = sorted([*plan.changes, *self._departures.look()], key=lambda change: change.path)
+            plan.changes = sorted(
+                [*plan.changes, *self._departures.look()], key=lambda change: change.path
+            )
             self.is_due = bool(self.submodules.look() or plan.changes or plan.flags or operations)
             if dry_run:
                 self._require_objects(plan)
-            pending = replacement.pending(self._repository, self._wanted.files, {one.path for one in plan.files}, self._paths)
+            pending = replacement.pending(
+                self._repository, self._wanted.files, {one.path for one in plan.files}, self._paths
+            )
             if dry_run or not self.is_due:
                 return self._unchanged(plan, gap, pending, dry_run=dry_run)
             replacement.list_files(index, captured)
@@ -491,11 +552,22 @@ class _Restore:
             self.submodules.require_all(is_changed=False)
         return self._restored(plan, None, gap, apart, left)
 
-    def _restored(self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str], held: Sequence[bytes]) -> Restored:
+    def _restored(
+        self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str], held: Sequence[bytes]
+    ) -> Restored:
         changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
         said = [*self._remarks(plan), *self._departures.remarks]
         said += [_OF_SUBMODULE + failure for failure in self.submodules.failures]
-        made = Restored(self._checkpoint.id, changes, safety, said, gap.head, gap.source, apart, tuple(sorted(held)))
+        made = Restored(
+            self._checkpoint.id,
+            changes,
+            safety,
+            said,
+            gap.head,
+            gap.source,
+            apart,
+            tuple(sorted(held)),
+        )
         return replace(made, kept=self._unheld)
 
     def _remarks(self, plan: Plan) -> list[str]:
@@ -526,7 +598,9 @@ class _Restore:
     def _look(self, index: PrivateIndex, also: Sequence[bytes]) -> tuple[Captured, Contents]:
         captured = self._capture(index, also)
         self._is_converted = not captured.is_as_stored
-        self._unheld = {path: reason for path, reason in captured.unheld.items() if self._is_meant(path)}
+        self._unheld = {
+            path: reason for path, reason in captured.unheld.items() if self._is_meant(path)
+        }
         self._apart = captured.apart
         directories = [path for path in self._wanted.directories if not self._stays(path)]
         modes = {path: mode for path, mode in self._wanted.modes.items() if not self._stays(path)}
@@ -541,7 +615,9 @@ class _Restore:
     def _files_there(self, index: PrivateIndex, captured: Captured, found: Contents) -> str:
         # A capture takes skipped files that do not exist from the index. Without their entries, git
         # writes what is missing.
-        absent = missing(self._repository, found, self._wanted, self._checkpoint.git_sha, self._paths)
+        absent = missing(
+            self._repository, found, self._wanted, self._checkpoint.git_sha, self._paths
+        )
         return replacement.take_out(index, absent, self._wanted.files) if absent else captured.files
 
     @property
@@ -549,14 +625,23 @@ class _Restore:
         return self._same_head and not self._paths and not self._would_move
 
     def _capture(self, index: PrivateIndex, also: Sequence[bytes]) -> Captured:
-        return capture.capture_in(index, self._objects, self._head, self._limits, also, keeps=self._is_meant)
+        return capture.capture_in(
+            index, self._objects, self._head, self._limits, also, keeps=self._is_meant
+        )
 
     def _is_meant(self, path: bytes) -> bool:
         return is_within(path, self._paths)
 
     def _plan(self, found: Contents) -> Plan:
         sides = (found, self._head), (self._wanted, self._checkpoint.git_sha)
-        return make_plan(self._repository, *sides, self._paths, self._written, index=self._has_index, stays=self._stays)
+        return make_plan(
+            self._repository,
+            *sides,
+            self._paths,
+            self._written,
+            index=self._has_index,
+            stays=self._stays,
+        )
 
     def _stays(self, path: bytes) -> bool:
         return path in self._unheld or modules.lies_in(path, self._apart)
@@ -564,19 +649,27 @@ class _Restore:
     def _prepare(self, index: PrivateIndex, plan: Plan, before: str) -> str:
         # Returns the tree to restore, after git has accepted every path and all objects exist.
         expected = self._wanted.files
-        if not plan.is_whole or plan.is_contradictory or any(_UNUSUAL.search(one.path) for one in plan.files):
+        if (
+            not plan.is_whole
+            or plan.is_contradictory
+            or any(_UNUSUAL.search(one.path) for one in plan.files)
+        ):
             try:
                 with PrivateIndex(self._repository) as scratch:
                     scratch.copy_from(index.path)
                     scratch.put([*(one.line for one in plan.files), *plan.rules_gone])
                     expected = scratch.write_tree()
             except GitError as error:
-                raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {error.message}") from None
+                raise WorktreeError(
+                    f"git refuses the files of checkpoint {self._checkpoint.id}: {error.message}"
+                ) from None
             planned = {one.path for one in plan.files} - set(plan.absent)
             left = diff.differences(self._repository, expected, self._wanted.files, self._paths)
             refused = [str(one) for one in left if one.path in planned]
             if refused:  # a tree can hold what no index can
-                raise WorktreeError(f"git refuses the files of checkpoint {self._checkpoint.id}: {first_of(refused)}")
+                raise WorktreeError(
+                    f"git refuses the files of checkpoint {self._checkpoint.id}: {first_of(refused)}"
+                )
         self._require_objects(plan)
         if graph.promisor(self._repository):
             graph.fetch_missing(self._repository, expected, before)
@@ -588,11 +681,18 @@ class _Restore:
             operation.require_objects(self._repository, self._wanted.operation)
         if graph.promisor(self._repository):
             return
-        gone = [(one.path, one.new) for one in plan.files if one.new.strip("0") and self._repository.cat_file.info(one.new) is None]
+        gone = [
+            (one.path, one.new)
+            for one in plan.files
+            if one.new.strip("0") and self._repository.cat_file.info(one.new) is None
+        ]
         gone = sorted({*gone, *exactness.missing(self._repository, plan.exactness)})
         if gone:
             lacking = first_of([f"{quoted(path)} (blob {oid})" for path, oid in gone])
-            raise WorktreeError(f"checkpoint {self._checkpoint.id} lacks what was in {lacking}", hint="see what is wrong: git ckpt verify")
+            raise WorktreeError(
+                f"checkpoint {self._checkpoint.id} lacks what was in {lacking}",
+                hint="see what is wrong: git ckpt verify",
+            )
 
     def _require_still(self, index: PrivateIndex) -> None:
         if self._objects.head()[0] != self._head:
@@ -611,9 +711,15 @@ class _Restore:
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
         found = captured.worktree
         if self._limits.submodules:  # also those to restore: the current index may lack them
-            found = submodules.capture(self._store, found, {*captured.submodules, *self.submodules.paths}, self._limits)
-        made = self._store.record(layout.SAFETY_COMPLETE, state, worktree=found, trigger=SAFETY, message=message)
-        failure = assurance.failure(self._repository, self._store.objects, made, self._store.announce)
+            found = submodules.capture(
+                self._store, found, {*captured.submodules, *self.submodules.paths}, self._limits
+            )
+        made = self._store.record(
+            layout.SAFETY_COMPLETE, state, worktree=found, trigger=SAFETY, message=message
+        )
+        failure = assurance.failure(
+            self._repository, self._store.objects, made, self._store.announce
+        )
         if failure is not None:
             self._store.remove([made.id])
             raise failure
@@ -624,7 +730,14 @@ class _Restore:
         undoing.begin(self._store, self._step, made)
         return made
 
-    def _write(self, index: PrivateIndex, plan: Plan, before: tuple[Captured, Contents], expected: str, shape: Shape) -> list[bytes]:
+    def _write(
+        self,
+        index: PrivateIndex,
+        plan: Plan,
+        before: tuple[Captured, Contents],
+        expected: str,
+        shape: Shape,
+    ) -> list[bytes]:
         # Returns the files that stay unfiltered because a filter fails.
         captured, found = before
         wanted = {one.path for one in plan.files}
@@ -635,17 +748,28 @@ class _Restore:
             index.require_latest()
         try:
             if hidden:  # git writes no file whose entry is marked skip-worktree
-                index.update("--no-skip-worktree", sorted(hidden.intersection(path for path, *_ in index.entries())))
-            replacement.take_away(index, {path: oid for path, oid in captured.as_is.items() if path in wanted})
+                index.update(
+                    "--no-skip-worktree",
+                    sorted(hidden.intersection(path for path, *_ in index.entries())),
+                )
+            replacement.take_away(
+                index, {path: oid for path, oid in captured.as_is.items() if path in wanted}
+            )
             held = replacement.replace_files(index, plan.files, found.files, expected)
             if shape.apply(self._repository):
                 index.refresh()  # their ctime has changed
         except GitError as error:
-            raise (replacement.changed(error.message) if replacement.is_out_of_date(error) else self._unwritten(error.message)) from None
+            raise (
+                replacement.changed(error.message)
+                if replacement.is_out_of_date(error)
+                else self._unwritten(error.message)
+            ) from None
         exactness.bring_back(index, plan.exactness, configured, blobs)
         if annex.is_used(self._repository):
             there = manifest.regular_files(self._repository, expected)
-            annex.populate(index, {path: oid for path, oid in there.items() if path in plan.written})
+            annex.populate(
+                index, {path: oid for path, oid in there.items() if path in plan.written}
+            )
         if held:
             unfiltered.forget(self._repository, plan.exactness.raw)
             held = [path for path in held if path not in plan.exactness.raw]
@@ -654,7 +778,9 @@ class _Restore:
             if self._has_index or self._is_converted or plan.exactness.touched is not None:
                 self._write_index_of_paths(plan)
         else:
-            manifest.turn_into(index, self._kept_flags(plan, found), self._checkpoint.git_sha, expected)
+            manifest.turn_into(
+                index, self._kept_flags(plan, found), self._checkpoint.git_sha, expected
+            )
             index.install()
         if self._brings_operation and found.operation != self._wanted.operation:
             operation.clear(self._repository)
@@ -690,10 +816,20 @@ class _Restore:
         gone = {one.path for one in plan.files if one.status == "D"} - set(plan.absent)
         if self._paths:
             with PrivateIndex(self._repository) as index:
-                untracked = index.git("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z", expected)
+                untracked = index.git(
+                    "diff-index",
+                    "--cached",
+                    "--no-renames",
+                    "--diff-filter=D",
+                    "--name-only",
+                    "-z",
+                    expected,
+                )
                 also = untracked.split(b"\0")[:-1]  # with those that are ignored
                 head = self._objects.head()[0]
-                again = capture.capture_in(index, self._objects, head, self._limits, also, keeps=self._is_meant)
+                again = capture.capture_in(
+                    index, self._objects, head, self._limits, also, keeps=self._is_meant
+                )
             away = plan.without_file(self._repository)
             found = diff.differences(self._repository, expected, again.files, self._paths)
             came = [one for one in found if one.path not in away and not self._stays(one.path)]
@@ -703,14 +839,23 @@ class _Restore:
             differing = comparison.unexpected(self._repository, came, gone, plan.exactness.raw)
             differing += comparison.unshaped(self._repository, shape.directories, shape.modes)
         else:
-            what = (self._repository, self._objects, self._wanted, self._checkpoint.git_sha, self._limits)
-            differing = comparison.compare(*what, with_operation=self._brings_operation, gone=gone, stays=self._stays)
+            what = (
+                self._repository,
+                self._objects,
+                self._wanted,
+                self._checkpoint.git_sha,
+                self._limits,
+            )
+            differing = comparison.compare(
+                *what, with_operation=self._brings_operation, gone=gone, stays=self._stays
+            )
         self._require_none(differing)
 
     def _require_none(self, differing: Sequence[str]) -> None:
         if differing:
             raise WorktreeError(
-                f"what came back is not what checkpoint {self._checkpoint.id} captured: {first_of(differing)}", hint=self._back
+                f"what came back is not what checkpoint {self._checkpoint.id} captured: {first_of(differing)}",
+                hint=self._back,
             )
 
     def _unwritten(self, what: str) -> WorktreeError:
@@ -722,7 +867,9 @@ class _Restore:
 
 
 def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Returned:
-    one, done = _run(lambda: _Restore(store, checkpoint, ()), dry_run=dry_run, announce=lambda _: None)
+    one, done = _run(
+        lambda: _Restore(store, checkpoint, ()), dry_run=dry_run, announce=lambda _: None
+    )
     failures = list(one.submodules.failures)
     said = [each for each in done.remarks if each.removeprefix(_OF_SUBMODULE) not in failures]
     failures += [kept_failure(done.kept).message] if done.kept else []

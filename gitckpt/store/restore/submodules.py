@@ -73,12 +73,22 @@ class Departures:
         remarks: which of them stay, and why.
     """
 
-    def __init__(self, store: Checkpoints, undone: Mapping[str, Any], stay: Iterable[bytes], limits: Limits) -> None:
+    def __init__(
+        self, store: Checkpoints, undone: Mapping[str, Any], stay: Iterable[bytes], limits: Limits
+    ) -> None:
         self._store = store
         self._limits = limits
         said = undone.get(KEY, {})
-        known = {modules.unquoted(str(text)): was for text, was in said.items()} if isinstance(said, dict) else {}
-        self._known = {path: was for path, was in known.items() if path not in set(stay) and isinstance(was, dict)}
+        known = (
+            {modules.unquoted(str(text)): was for text, was in said.items()}
+            if isinstance(said, dict)
+            else {}
+        )
+        self._known = {
+            path: was
+            for path, was in known.items()
+            if path not in set(stay) and isinstance(was, dict)
+        }
         self.remarks: list[str] = []
 
     def look(self) -> list[PathChange]:
@@ -91,7 +101,11 @@ class Departures:
         Args:
             safety: the checkpoint of what is there.
         """
-        held = {modules.unquoted(one.path): one for one in safety.worktree.submodules} if safety.worktree is not None else {}
+        held = (
+            {modules.unquoted(one.path): one for one in safety.worktree.submodules}
+            if safety.worktree is not None
+            else {}
+        )
         for path, was in sorted(self._known.items()):
             if not self._is_there(path):
                 continue
@@ -123,8 +137,13 @@ class Departures:
             files = sorted(os.path.relpath(each, top) for each in self._files(inner, checkpoint))
             directories = _directories(top)
             _point_head(inner, str(was.get("head", "")), str(was.get("branch", "")))
-        ends = [name for name in files if os.path.basename(name) == b".git"]  # what says whose they are goes last
-        for name in [*(name for name in files if name not in ends), *sorted(ends, key=len, reverse=True)]:
+        ends = [
+            name for name in files if os.path.basename(name) == b".git"
+        ]  # what says whose they are goes last
+        for name in [
+            *(name for name in files if name not in ends),
+            *sorted(ends, key=len, reverse=True),
+        ]:
             os.unlink(os.path.join(top, name))
         for directory in sorted(directories, key=len, reverse=True):
             os.rmdir(directory)
@@ -147,9 +166,17 @@ class Departures:
         if found is None or found.degraded or found.omitted or found.converted:
             raise _Stays("its checkpoint leaves something out")
         now = inner.capture(self._limits)
-        if (inner.objects.head()[0], now.tree, now.dirty) != (checkpoint.git_sha, found.tree, found.dirty):
+        if (inner.objects.head()[0], now.tree, now.dirty) != (
+            checkpoint.git_sha,
+            found.tree,
+            found.dirty,
+        ):
             raise _Stays("it has changed meanwhile")
-        held = {path for path, mode, _ in leaves(repository, manifest.files_of(repository, checkpoint)) if mode != GITLINK} | {b".git"}
+        held = {
+            path
+            for path, mode, _ in leaves(repository, manifest.files_of(repository, checkpoint))
+            if mode != GITLINK
+        } | {b".git"}
         files: list[bytes] = []
         within: list[bytes] = []
         for one in found.submodules:
@@ -166,24 +193,36 @@ class Departures:
             for name in [*others, *links]:
                 whole = os.path.join(parent, name)
                 if os.path.relpath(whole, top) not in held:
-                    raise _Stays(f"no checkpoint holds {os.path.relpath(whole, top).decode('utf-8', 'replace')} in it")
+                    raise _Stays(
+                        f"no checkpoint holds {os.path.relpath(whole, top).decode('utf-8', 'replace')} in it"
+                    )
                 files.append(whole)
         return files
 
 
 def _directories(top: bytes) -> list[bytes]:
     return [
-        os.path.join(parent, name) for parent, names, _ in os.walk(top) for name in names if not os.path.islink(os.path.join(parent, name))
+        os.path.join(parent, name)
+        for parent, names, _ in os.walk(top)
+        for name in names
+        if not os.path.islink(os.path.join(parent, name))
     ]
 
 
 def _point_head(inner: Checkpoints, head: str, branch: str) -> None:
     """Points HEAD to where it was; the checkpoint that was made keeps the commit that it leaves."""
     now: Sequence[str | None] = inner.objects.head()
-    if not head or (now[0], now[1] or "") == (head, branch) or inner.repository.cat_file.info(f"{head}^{{commit}}") is None:
+    if (
+        not head
+        or (now[0], now[1] or "") == (head, branch)
+        or inner.repository.cat_file.info(f"{head}^{{commit}}") is None
+    ):
         return
     is_there = bool(branch) and inner.repository.tip_of(branch) == head
-    inner.repository.point_head(BRANCHES + branch if is_there else head, f"checkout: moving to {branch if is_there else head}")
+    inner.repository.point_head(
+        BRANCHES + branch if is_there else head,
+        f"checkout: moving to {branch if is_there else head}",
+    )
 
 
 # Submodules brought back by a restore, each by one of its own in its repository.
@@ -205,12 +244,18 @@ class _Incomplete(WorktreeError):
     """
 
     def __init__(self, failures: Sequence[str], advice: str, *, is_changed: bool) -> None:
-        again = "then, back here, run the command again" if advice.startswith(_INSIDE) else "then run the command again"
+        again = (
+            "then, back here, run the command again"
+            if advice.startswith(_INSIDE)
+            else "then run the command again"
+        )
         then = f"{advice}; {again}" if advice else ""
         if is_changed:
             then = f"{then}, or go back: {_UNDO}" if then else f"to go back: {_UNDO}"
         what = "all else came back" if is_changed else "all else is as it was captured"
-        super().__init__(f"{what}, but not every submodule: {'; '.join(failures)}", hint=then or None)
+        super().__init__(
+            f"{what}, but not every submodule: {'; '.join(failures)}", hint=then or None
+        )
         self.advice = advice
 
 
@@ -252,13 +297,17 @@ class Submodules:
         restore: restores in one of them.
     """
 
-    def __init__(self, store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes], restore: Restore) -> None:
+    def __init__(
+        self, store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes], restore: Restore
+    ) -> None:
         self._store = store
         self._checkpoint = checkpoint
         self._restore = restore
         self._paths = paths
         named = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
-        self._wanted = {path: one for one in named if is_within(path := modules.unquoted(one.path), paths)}
+        self._wanted = {
+            path: one for one in named if is_within(path := modules.unquoted(one.path), paths)
+        }
         self.changes: list[PathChange] = []
         self.remarks: list[str] = []
         self.failures: list[str] = []
@@ -321,7 +370,9 @@ class Submodules:
             checkpoint = inner.read_own(one.checkpoint)
             moves = self._move(inner, path, checkpoint, dry_run=dry_run)
             done = self._restore(inner, checkpoint, dry_run)
-        self.changes += [PathChange(change.kind, path + b"/" + change.path) for change in done.changes]
+        self.changes += [
+            PathChange(change.kind, path + b"/" + change.path) for change in done.changes
+        ]
         self.remarks += [f"in the submodule {_text(path)}: {remark}" for remark in done.remarks]
         if done.failures:
             self._fail(path, "; ".join(done.failures), _there(path, done.advice))
@@ -329,25 +380,43 @@ class Submodules:
 
     def _fail_to_make(self, path: bytes, checkpoint: str, *, is_free: bool, is_held: bool) -> None:
         """Notes why a submodule that is not there cannot be made. Args: whether its place is free, and a repository has the checkpoint."""
-        twin = modules.beside(self._store.repository, layout.CHECKPOINTS + checkpoint) if is_free and not is_held else None
+        twin = (
+            modules.beside(self._store.repository, layout.CHECKPOINTS + checkpoint)
+            if is_free and not is_held
+            else None
+        )
         if is_held:
-            self._fail(path, f"no submodule in the files, and not to be made for the checkpoint {checkpoint}", "")
+            self._fail(
+                path,
+                f"no submodule in the files, and not to be made for the checkpoint {checkpoint}",
+                "",
+            )
         elif twin is not None:
             twin.close()
-            self._fail(path, f"its repository {twin.git_dir} is that of another worktree", f"bring it here: {submodules.way_to_make(path)}")
+            self._fail(
+                path,
+                f"its repository {twin.git_dir} is that of another worktree",
+                f"bring it here: {submodules.way_to_make(path)}",
+            )
         elif is_free:
             advice = f"{submodules.way_to_make(path)}; {submodules.way_to_fetch(path, checkpoint)}"
-            self._fail(path, f"no repository of it is here that has the checkpoint {checkpoint}", advice)
+            self._fail(
+                path, f"no repository of it is here that has the checkpoint {checkpoint}", advice
+            )
         else:
             self._fail(
-                path, f"something else is in its place, and not the checkpoint {checkpoint}", f"move it away: {shell_word(_text(path))}"
+                path,
+                f"something else is in its place, and not the checkpoint {checkpoint}",
+                f"move it away: {shell_word(_text(path))}",
             )
 
     def _is_to_be_made(self, path: bytes) -> bool:
         return any(change.path == path for change in self.changes)
 
     @contextlib.contextmanager
-    def _opened(self, path: bytes, one: Submodule, *, dry_run: bool) -> Iterator[Checkpoints | None]:
+    def _opened(
+        self, path: bytes, one: Submodule, *, dry_run: bool
+    ) -> Iterator[Checkpoints | None]:
         """Yields the checkpoints of a submodule, as seen from its worktree; None where it is not there, or not yet."""
         repository = self._store.repository
         ref = layout.CHECKPOINTS + one.checkpoint
@@ -357,14 +426,20 @@ class Submodules:
             if kept is not None and not modules.is_copy(repository, there, one.git_sha):
                 kept.close()
                 there.close()
-                self._fail(path, "another repository is in its place", f"move it away: {shell_word(_text(path))}")
+                self._fail(
+                    path,
+                    "another repository is in its place",
+                    f"move it away: {shell_word(_text(path))}",
+                )
                 yield None
                 return
             if kept is None or dry_run:
                 there.close()
                 if kept is None:
                     self._fail(
-                        path, f"no repository of it has the checkpoint {one.checkpoint}", submodules.way_to_fetch(path, one.checkpoint)
+                        path,
+                        f"no repository of it has the checkpoint {one.checkpoint}",
+                        submodules.way_to_fetch(path, one.checkpoint),
                     )
                 else:
                     kept.close()
@@ -379,9 +454,16 @@ class Submodules:
                 yield None
                 return
             with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
-                if inner.objects.head()[0] != one.git_sha:  # no checkpoint of the worktree around it keeps where it was
+                if (
+                    inner.objects.head()[0] != one.git_sha
+                ):  # no checkpoint of the worktree around it keeps where it was
                     message = message_of(f"before it came back at {_text(path)}")
-                    inner.record(layout.SAFETY_COMPLETE, {"path": _text(path)}, trigger=SAFETY, message=message)
+                    inner.record(
+                        layout.SAFETY_COMPLETE,
+                        {"path": _text(path)},
+                        trigger=SAFETY,
+                        message=message,
+                    )
                 yield inner
                 return
         if not dry_run:
@@ -406,7 +488,9 @@ class Submodules:
         repository = self._store.repository
         ref = layout.CHECKPOINTS + one.checkpoint
         top = modules.place(repository, path)
-        is_free = top is not None and (not os.path.lexists(top) or (os.path.isdir(top) and not os.listdir(top)))
+        is_free = top is not None and (
+            not os.path.lexists(top) or (os.path.isdir(top) and not os.listdir(top))
+        )
         kept = modules.holding(repository, path, ref) if is_free else None
         if kept is None or top is None or not self._is_submodule(path):
             self._fail_to_make(path, one.checkpoint, is_free=is_free, is_held=kept is not None)
@@ -425,7 +509,11 @@ class Submodules:
             else:
                 there = modules.attach(kept, top)
         if there is None and not dry_run:
-            self._fail(path, f"its repository {kept.git_dir} is in use elsewhere", f"bring it here: {submodules.way_to_make(path)}")
+            self._fail(
+                path,
+                f"its repository {kept.git_dir} is in use elsewhere",
+                f"bring it here: {submodules.way_to_make(path)}",
+            )
             return None
         self.changes.append(PathChange(ADD, path))
         if other is not None:
@@ -434,29 +522,52 @@ class Submodules:
 
     def _may_move(self, other: bytes) -> bool:
         """Tell whether a submodule may go from where it is: its content is captured, and the checkpoint has none there."""
-        return is_within(other, self._paths) and other not in self._wanted and not self._is_submodule(other)
+        return (
+            is_within(other, self._paths)
+            and other not in self._wanted
+            and not self._is_submodule(other)
+        )
 
     def _fail_to_move(self, path: bytes, other: bytes) -> None:
         """Note that a submodule does not come back, as it is checked out at another path."""
         short = self._checkpoint.id[: ids.SHORT]
         both = " ".join(shell_word(_text(each)) for each in (path, other))
-        advice = f"restore both: git ckpt restore {short} -- {both}" if self._paths else f"move it away: {shell_word(_text(other))}"
+        advice = (
+            f"restore both: git ckpt restore {short} -- {both}"
+            if self._paths
+            else f"move it away: {shell_word(_text(other))}"
+        )
         self._fail(path, f"its repository is checked out at {_text(other)}", advice)
 
     def _is_submodule(self, path: bytes) -> bool:
         """Tells whether the files of the checkpoint have a submodule at a path: its document may have been fetched."""
-        return modules.is_submodule(self._store.repository, manifest.files_of(self._store.repository, self._checkpoint), path)
+        return modules.is_submodule(
+            self._store.repository,
+            manifest.files_of(self._store.repository, self._checkpoint),
+            path,
+        )
 
-    def _move(self, inner: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool) -> bool:
+    def _move(
+        self, inner: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool
+    ) -> bool:
         """Moves HEAD to the commit that was captured, on the branch that it was on if that is there; tells whether it has to."""
         head, commit = inner.objects.head()[0], checkpoint.git_sha
         if head == commit or not commit:
             return False
         if inner.repository.cat_file.info(f"{commit}^{{commit}}") is None:
-            raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule", hint=manifest.VERIFY)
-        branch = BRANCHES + checkpoint.branch if checkpoint.branch is not None and _is_free(inner, checkpoint) else None
+            raise WorktreeError(
+                f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule",
+                hint=manifest.VERIFY,
+            )
+        branch = (
+            BRANCHES + checkpoint.branch
+            if checkpoint.branch is not None and _is_free(inner, checkpoint)
+            else None
+        )
         how = f"on {checkpoint.branch}" if branch is not None else "detached"
-        self.remarks.append(f"HEAD of the submodule {_text(path)} goes from {head[:10] or 'an unborn branch'} to {commit[:10]}, {how}")
+        self.remarks.append(
+            f"HEAD of the submodule {_text(path)} goes from {head[:10] or 'an unborn branch'} to {commit[:10]}, {how}"
+        )
         if not dry_run:
             said = f"checkout: moving from {head or 'an unborn branch'} to {checkpoint.branch if branch else commit}"
             inner.repository.point_head(branch or commit, said)
@@ -469,7 +580,8 @@ def _is_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
         return False
     ref = f"{BRANCHES}{checkpoint.branch}"
     return not any(
-        administration.content(os.path.join(git_dir, "HEAD")) == f"ref: {ref}" for git_dir, _ in administration.registered(inner.repository)
+        administration.content(os.path.join(git_dir, "HEAD")) == f"ref: {ref}"
+        for git_dir, _ in administration.registered(inner.repository)
     )
 
 

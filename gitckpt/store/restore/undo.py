@@ -130,24 +130,39 @@ def nothing(stack: Stack, kind: str, gone: Sequence[str]) -> NotFoundError:
     others = "see what there is to go back to: git ckpt list"
     if gone:
         where = "back" if kind == UNDO else "forward"
-        return NotFoundError(f"the checkpoints of the steps further {where} are gone: {_GONE}", hint=others)
+        return NotFoundError(
+            f"the checkpoints of the steps further {where} are gone: {_GONE}", hint=others
+        )
     if kind == REDO:
-        return NotFoundError("nothing was taken back since the newest restore", hint="see the steps: git ckpt undo --list")
+        return NotFoundError(
+            "nothing was taken back since the newest restore",
+            hint="see the steps: git ckpt undo --list",
+        )
     if stack.redo:
-        return NotFoundError("there is nothing further back", hint="go forward again: git ckpt redo")
+        return NotFoundError(
+            "there is nothing further back", hint="go forward again: git ckpt redo"
+        )
     return NotFoundError("nothing was restored in this worktree", hint=others)
 
 
 def brought(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]:
     """Returns the files that the newest step wrote, and that the checkpoint lacks which is to be brought back."""
-    brought, named = (stack.here, []) if stack.here else (wanted.state.get("before"), wanted.state.get("paths", []))
+    brought, named = (
+        (stack.here, [])
+        if stack.here
+        else (wanted.state.get("before"), wanted.state.get("paths", []))
+    )
     try:
         newest = store.read_own(str(brought))
     except (NotFoundError, WorktreeError):
         return []  # it was removed or replaced meanwhile: those that are ignored by now stay
     before, after = (_contents(store, checkpoint).files for checkpoint in (wanted, newest))
     paths = [path if isinstance(path, bytes) else str(path).encode() for path in named]
-    return [one.path for one in diff.differences(store.repository, before, after, paths) if one.status == "A"]
+    return [
+        one.path
+        for one in diff.differences(store.repository, before, after, paths)
+        if one.status == "A"
+    ]
 
 
 def steps(store: Checkpoints) -> list[UndoStep]:
@@ -155,7 +170,12 @@ def steps(store: Checkpoints) -> list[UndoStep]:
     stack = read(store)
     entries = {entry.id: entry for entry in store.list(Query(ids=[*stack.undo, *stack.redo]))}
     there = {name: entry for name, entry in entries.items() if stack.oids.get(name) == entry.oid}
-    return [UndoStep(kind, there[each]) for kind in (UNDO, REDO) for each in reversed(stack.side(kind)) if each in there]
+    return [
+        UndoStep(kind, there[each])
+        for kind in (UNDO, REDO)
+        for each in reversed(stack.side(kind))
+        if each in there
+    ]
 
 
 def begin(store: Checkpoints, kind: str, made: Checkpoint) -> None:
@@ -170,14 +190,20 @@ def begin(store: Checkpoints, kind: str, made: Checkpoint) -> None:
         stack = read(store)
         sides = (_trimmed(store, stack, side) for side in (stack.undo, stack.redo))
         undo, redo = ([each for each in side if each != made.id] for side in sides)
-        good = stack.open if stack.open is not None and _is_there(store, stack, stack.open) else None
+        good = (
+            stack.open if stack.open is not None and _is_there(store, stack, stack.open) else None
+        )
         is_half = good is not None and _is_half_done(store, made, good)
         if kind == RESTORE:
             undo += [good] if good is not None and good in redo else []
             redo = []
         if not is_half:
             ahead = redo if kind == UNDO else undo
-            if stack.here is not None and _is_there(store, stack, stack.here) and not _is_same(store, store.read(stack.here), made):
+            if (
+                stack.here is not None
+                and _is_there(store, stack, stack.here)
+                and not _is_same(store, store.read(stack.here), made)
+            ):
                 ahead.append(stack.here)  # it was edited since: both are states that were there
             ahead.append(made.id)
         oids = {**stack.oids, made.id: _oid_of(store, made.id)}
@@ -216,15 +242,23 @@ def offered(kind: str) -> Iterator[None]:
     try:
         yield
     except IndexGone as error:
-        raise error.but(hint=f"{error.hint}, or go back to what was there before: {way_back(kind)}") from None
+        raise error.but(
+            hint=f"{error.hint}, or go back to what was there before: {way_back(kind)}"
+        ) from None
 
 
 def skipped(gone: Sequence[str]) -> list[str]:
     """Returns what is said of checkpoints that are gone, and whose steps are skipped for it."""
     if not gone:
         return []
-    what = "the checkpoint of a step is" if len(gone) == 1 else f"the checkpoints of {len(gone)} steps are"
-    return [f"{what} gone ({_GONE}): {', '.join(each[: ids.SHORT] for each in gone)}; this goes further"]
+    what = (
+        "the checkpoint of a step is"
+        if len(gone) == 1
+        else f"the checkpoints of {len(gone)} steps are"
+    )
+    return [
+        f"{what} gone ({_GONE}): {', '.join(each[: ids.SHORT] for each in gone)}; this goes further"
+    ]
 
 
 def _trimmed(store: Checkpoints, stack: Stack, side: list[str]) -> list[str]:
@@ -254,7 +288,10 @@ def _is_half_done(store: Checkpoints, made: Checkpoint, good: str) -> bool:
         return False  # nobody can tell: then it counts as a state that was there
     now = _trees(store, made)
     for place in (0, 1):  # files, then what is staged
-        own = ({one.path for one in diff.differences(store.repository, side[place], now[place])} for side in sides)
+        own = (
+            {one.path for one in diff.differences(store.repository, side[place], now[place])}
+            for side in sides
+        )
         if set.intersection(*own):
             return False
     return True
@@ -265,7 +302,9 @@ def _is_same(store: Checkpoints, one: Checkpoint, other: Checkpoint) -> bool:
     if (one.git_sha, one.tree) == (other.git_sha, other.tree):
         return True
     try:
-        return _trees(store, one) == _trees(store, other) and _rest(store, one) == _rest(store, other)
+        return _trees(store, one) == _trees(store, other) and _rest(store, one) == _rest(
+            store, other
+        )
     except WorktreeError:
         return False
 
@@ -278,7 +317,12 @@ def _trees(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str]:
 
 def _rest(store: Checkpoints, checkpoint: Checkpoint) -> tuple[object, ...]:
     found = _contents(store, checkpoint)
-    return {stage: tree for stage, tree in found.index.items() if stage}, found.flags, found.operation, found.sparse
+    return (
+        {stage: tree for stage, tree in found.index.items() if stage},
+        found.flags,
+        found.operation,
+        found.sparse,
+    )
 
 
 def _contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
@@ -295,18 +339,26 @@ def _read(repository: Repository) -> Stack | None:
     try:
         with open(_path(repository), encoding="utf-8", opener=premises.create) as file:
             said = json.load(file)
-        undo, redo, here, is_open, oids = (said[key] for key in ("undo", "redo", "here", "open", "oids"))
+        undo, redo, here, is_open, oids = (
+            said[key] for key in ("undo", "redo", "here", "open", "oids")
+        )
     except OSError as error:
         if error.errno in (ENOENT, EISDIR, ELOOP):  # none of ours
             return None
         raise
     except (ValueError, KeyError, TypeError):
         return None
-    if not (isinstance(undo, list) and isinstance(redo, list) and all(ids.is_id(each) for each in [*undo, *redo])):
+    if not (
+        isinstance(undo, list)
+        and isinstance(redo, list)
+        and all(ids.is_id(each) for each in [*undo, *redo])
+    ):
         return None
     if not isinstance(oids, dict) or not all(isinstance(oid, str) for oid in oids.values()):
         return None
-    here, is_open = (each if isinstance(each, str) and ids.is_id(each) else None for each in (here, is_open))
+    here, is_open = (
+        each if isinstance(each, str) and ids.is_id(each) else None for each in (here, is_open)
+    )
     return Stack(undo, redo, here, is_open, oids)
 
 
@@ -314,11 +366,21 @@ def _write(repository: Repository, stack: Stack) -> None:
     path = _path(repository)
     named = {*stack.undo, *stack.redo, stack.here, stack.open}
     oids = {name: oid for name, oid in stack.oids.items() if name in named}
-    said = {"undo": stack.undo, "redo": stack.redo, "here": stack.here, "open": stack.open, "oids": oids}
+    said = {
+        "undo": stack.undo,
+        "redo": stack.redo,
+        "here": stack.here,
+        "open": stack.open,
+        "oids": oids,
+    }
     try:
         atomic.write_own(path, json.dumps(said).encode(), flushed=True)
     except OSError as error:
-        hint = f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}" if error.errno == EISDIR else None
+        hint = (
+            f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}"
+            if error.errno == EISDIR
+            else None
+        )
         raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([repository.git_dir])
 

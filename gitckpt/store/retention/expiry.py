@@ -84,7 +84,9 @@ def _running() -> list[int]:
 
 def _read(repository: Repository) -> list[int] | None:
     try:
-        with open(os.path.join(repository.private_dir, _FILE), "rb", opener=premises.create) as file:
+        with open(
+            os.path.join(repository.private_dir, _FILE), "rb", opener=premises.create
+        ) as file:
             found = [int(word) for word in file.read(256).split()]
     except (OSError, ValueError):
         return None
@@ -98,7 +100,11 @@ _HOLDERS = ("refs/heads", "refs/tags", "refs/remotes")
 
 
 def decide(
-    store: Checkpoints, entries: Mapping[str, Entry], staying: Sequence[Candidate], rules: Policy, newest: Newest
+    store: Checkpoints,
+    entries: Mapping[str, Entry],
+    staying: Sequence[Candidate],
+    rules: Policy,
+    newest: Newest,
 ) -> dict[str, Decision]:
     """Return the decisions to thin checkpoints out, by id.
 
@@ -108,17 +114,25 @@ def decide(
     """
     now = store.clock()
     mine = Roster.read(store.repository)
-    spans = policy.spans([each for each in staying if mine.is_ours(entries[each.id])], rules, newest, now=now)
+    spans = policy.spans(
+        [each for each in staying if mine.is_ours(entries[each.id])], rules, newest, now=now
+    )
     if not spans:
         return {}
     used = runs.named(store) | ownership.checkpoints(store.repository)
-    held = _Holdings(store, [entries[each.id] for span in spans for each in span.due], [entries[span.newest.id] for span in spans])
+    held = _Holdings(
+        store,
+        [entries[each.id] for span in spans for each in span.due],
+        [entries[span.newest.id] for span in spans],
+    )
     decisions: dict[str, Decision] = {}
     for span in spans:
         first = nearest = entries[span.newest.id]
         for each in span.due:
             entry = entries[each.id]
-            if each.id not in used and (held.has(nearest, entry) or (nearest is not first and held.has(first, entry))):
+            if each.id not in used and (
+                held.has(nearest, entry) or (nearest is not first and held.has(first, entry))
+            ):
                 decisions[each.id] = policy.thinned(each, span, now=now)
             else:
                 nearest = entry
@@ -138,8 +152,16 @@ class _Holdings:
         self._expansion = Expansion(store.repository, budget.SNAPSHOT)
         commits = {entry.git_sha for entry in due if entry.git_sha}
         self._there = set(store.repository.cat_file.known(sorted(commits)))
-        stay = set(store.repository.cat_file.known(sorted({entry.git_sha for entry in newest if entry.git_sha})))
-        self._outside = graph.outside(store.repository.git, self._there, heads(store) | stay) if self._there else set()
+        stay = set(
+            store.repository.cat_file.known(
+                sorted({entry.git_sha for entry in newest if entry.git_sha})
+            )
+        )
+        self._outside = (
+            graph.outside(store.repository.git, self._there, heads(store) | stay)
+            if self._there
+            else set()
+        )
 
     def has(self, later: Entry, entry: Entry) -> bool:
         """Return whether a later checkpoint, or a commit that stays, has all of `entry`."""
@@ -168,13 +190,18 @@ class _Holdings:
             or self._expansion.is_beyond(files, after)
         ):
             return False
-        before = {one.path: (one.old_mode, one.old) for one in differences(self._repository, committed, files)}
+        before = {
+            one.path: (one.old_mode, one.old)
+            for one in differences(self._repository, committed, files)
+        }
         changed = {one.path: one for one in differences(self._repository, files, after)}
         for difference in differences(self._repository, base, files):
             change = changed.get(difference.path)
             if difference.status == "D" or change is None:
                 continue
-            is_gone = change.status == "D" or (change.new_mode, change.new) == before.get(difference.path)
+            is_gone = change.status == "D" or (change.new_mode, change.new) == before.get(
+                difference.path
+            )
             # Without a branch, the version could come from another worktree.
             if is_gone or entry.branch is None:
                 return False
@@ -208,11 +235,14 @@ def remove(store: Checkpoints, run: str) -> int:
     other = runs.needed_by(store, run)
     if other is not None:
         raise UsageError(
-            f"run {run} stays: the unfinished run {other} refers to it", hint=f"remove that one first: git ckpt remove {other}"
+            f"run {run} stays: the unfinished run {other} refers to it",
+            hint=f"remove that one first: git ckpt remove {other}",
         )
     by_run = runs.chains_of(store, [run])
     entries = by_run[run]
-    wanted = Fate(run, info.label, len(entries), info.path, is_due=True, expires=True, reason="it was named")
+    wanted = Fate(
+        run, info.label, len(entries), info.path, is_due=True, expires=True, reason="it was named"
+    )
     (fate,) = runs.remove(store, by_run, [wanted])
     if not fate.expires:
         raise fate.failure or _stays(fate)
@@ -280,7 +310,11 @@ def expire(
     failed: dict[str, CkptError] = {}
     alone = expire_alone(store, rules, dry_run=dry_run, progress=progress, failed=failed)
     runs, by_run = run_expiry.decide(store, rules)
-    runs = run_expiry.foresee(store, runs) if dry_run else run_expiry.remove(store, by_run, runs, progress, settled=False)
+    runs = (
+        run_expiry.foresee(store, runs)
+        if dry_run
+        else run_expiry.remove(store, by_run, runs, progress, settled=False)
+    )
     squashed = run_expiry.squashed(store, {fate.run for fate in runs if fate.expires})
     if not dry_run:
         if squashed:
@@ -289,7 +323,11 @@ def expire(
         for fate in runs:
             if fate.failure is not None:
                 stay = (entry.id for entry in by_run[fate.run] if entry.id not in fate.keeps)
-                failed |= {id_: fate.failure for id_ in stay if store.refs.read(layout.CHECKPOINTS + id_) is not None}
+                failed |= {
+                    id_: fate.failure
+                    for id_ in stay
+                    if store.refs.read(layout.CHECKPOINTS + id_) is not None
+                }
         progress("letting go of commits that no checkpoint needs")
         run_expiry.forget_leases(store)
         with contextlib.suppress(BusyError):  # the next one does it
@@ -304,7 +342,10 @@ def expire(
         submodules.sweep(store)
         for sentence in worktree.finish(store.repository):
             store.announce(sentence)
-    done = [(entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")) for entry, phase in squashed.values()]
+    done = [
+        (entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete"))
+        for entry, phase in squashed.values()
+    ]
     done += [
         (entry, Decision(entry.id, expires=True, reason=fate.reason))
         for fate in runs
@@ -312,7 +353,11 @@ def expire(
         for entry in by_run[fate.run]
         if entry.id not in fate.keeps
     ]
-    due = sorted([*alone, *done], key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id), reverse=True)
+    due = sorted(
+        [*alone, *done],
+        key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id),
+        reverse=True,
+    )
     gone = [pair for pair in due if pair[0].id not in failed]
     stuck = [(entry, failed[entry.id]) for entry, _ in due if entry.id in failed]
     return Expired(gone, runs, frozenset(squashed), total, stuck)
@@ -332,7 +377,11 @@ def _remove_each(store: Checkpoints, ids: Collection[str], **known: Any) -> dict
             failed |= dict.fromkeys(stuck, error)
             known = {}  # the listing may be stale
     # If only the keep refs could not be deleted, the next removal deletes them.
-    return {id_: error for id_, error in failed.items() if store.refs.read(layout.CHECKPOINTS + id_) is not None}
+    return {
+        id_: error
+        for id_, error in failed.items()
+        if store.refs.read(layout.CHECKPOINTS + id_) is not None
+    }
 
 
 def _finish(store: Checkpoints) -> None:
@@ -364,15 +413,24 @@ def expire_alone(
     tagged = _tagged(store) if entries else set()
     candidates = [_candidate(entry, tagged) for entry in entries]
     decisions = policy.apply(candidates, rules, newest, now=now)
-    doubtful = [entry for entry, decision in zip(entries, decisions, strict=True) if not decision.expires]
+    doubtful = [
+        entry for entry, decision in zip(entries, decisions, strict=True) if not decision.expires
+    ]
     min_age = min(rules.rewritten_older_than, rules.older_than)
     rewritten = _rewritten(store, [entry for entry in doubtful if now - entry.time >= min_age])
     if rewritten:
-        candidates = [replace(each, rewritten=True) if each.id in rewritten else each for each in candidates]
+        candidates = [
+            replace(each, rewritten=True) if each.id in rewritten else each for each in candidates
+        ]
         decisions = policy.apply(candidates, rules, newest, now=now)
-    staying = [each for each, decision in zip(candidates, decisions, strict=True) if not decision.expires]
+    staying = [
+        each for each, decision in zip(candidates, decisions, strict=True) if not decision.expires
+    ]
     thinned = decide(store, {entry.id: entry for entry in entries}, staying, rules, newest)
-    decided = [(entry, thinned.get(entry.id, decision)) for entry, decision in zip(entries, decisions, strict=True)]
+    decided = [
+        (entry, thinned.get(entry.id, decision))
+        for entry, decision in zip(entries, decisions, strict=True)
+    ]
     gone = [(entry, decision) for entry, decision in decided if decision.expires]
     if gone and not dry_run:
         progress(f"removing {len(gone)} checkpoints")
@@ -396,7 +454,11 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
         safeties = [entry for entry in entries if entry.trigger == SAFETY]
         oldest = _oldest(others, own, rules.keep_last)
         return entries, Newest(oldest, oldest, _oldest(safeties, own, rules.safeties))
-    hooks, agents, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[MANUAL], by_agent=True), Query(triggers=[SAFETY])
+    hooks, agents, safety = (
+        Query(triggers=HOOK_TRIGGERS),
+        Query(triggers=[MANUAL], by_agent=True),
+        Query(triggers=[SAFETY]),
+    )
     ours = Query(ids=sorted(own))  # only local checkpoints are thinned
     entries_by_id: dict[str, Entry] = {}
     for query, age in (
@@ -404,7 +466,10 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
         (safety, rules.safety_older_than),
         (ours, min(rules.hourly_after, rules.daily_after)),
     ):
-        entries_by_id |= {entry.id: entry for entry in store.list(replace(query, in_run=False, until=max(now - age, 0)))}
+        entries_by_id |= {
+            entry.id: entry
+            for entry in store.list(replace(query, in_run=False, until=max(now - age, 0)))
+        }
     limits = [_oldest_of(store, kind, ours, rules.keep_last) for kind in (hooks, agents)]
     # The later place: at least `keep_last` checkpoints of both kinds together are as new.
     together = max(place for place in limits if place is not None) if rules.keep_last else None
@@ -432,7 +497,11 @@ def _oldest(entries: Sequence[Entry], own: Collection[str], count: int) -> Place
     ours = [entry for entry in entries if entry.id in own]
     if len(ours) >= count:
         return _place(ours[count - 1])
-    return min(_place(entry) for entry in (entries[count - 1], *ours[-1:])) if len(entries) >= count else ALL
+    return (
+        min(_place(entry) for entry in (entries[count - 1], *ours[-1:]))
+        if len(entries) >= count
+        else ALL
+    )
 
 
 def _place(entry: Entry) -> Place:
@@ -454,18 +523,28 @@ def _candidate(entry: Entry, tagged: Collection[str]) -> Candidate:
 
 def _tagged(store: Checkpoints) -> set[str]:
     # `%(*objectname)` is the commit that an annotated tag points to.
-    return set(store.refs.list("refs/tags", fields="%(objectname) %(*objectname)").decode("ascii").split())
+    return set(
+        store.refs.list("refs/tags", fields="%(objectname) %(*objectname)").decode("ascii").split()
+    )
 
 
 def _rewritten(store: Checkpoints, entries: Sequence[Entry]) -> set[str]:
     """Return the ids of hook checkpoints whose commit was amended or rebased away."""
     # No branch reaches such a commit, and the note of another commit lists the checkpoint.
-    commits = {entry.id: entry.git_sha for entry in entries if entry.trigger in HOOK_TRIGGERS and entry.git_sha}
+    commits = {
+        entry.id: entry.git_sha
+        for entry in entries
+        if entry.trigger in HOOK_TRIGGERS and entry.git_sha
+    }
     commits = _elsewhere(store, commits) if commits else {}
     existing = set(store.repository.cat_file.known(sorted(set(commits.values()))))
     tips = heads(store) if existing else set()
     outside = graph.outside(store.repository.git, existing - tips, tips)
-    return {checkpoint for checkpoint, commit in commits.items() if commit in outside or commit not in existing}
+    return {
+        checkpoint
+        for checkpoint, commit in commits.items()
+        if commit in outside or commit not in existing
+    }
 
 
 def _elsewhere(store: Checkpoints, commits: Mapping[str, str]) -> dict[str, str]:
@@ -474,5 +553,9 @@ def _elsewhere(store: Checkpoints, commits: Mapping[str, str]) -> dict[str, str]
     written = Notes(store.repository, store.objects, layout.NOTES).each()
     carried: set[str] = set()
     for commit, lines in chain(pending.items(), written):
-        carried.update(commits.get(name, commit) for name in map(note.link_id, lines or ()) if commits.get(name, commit) != commit)
+        carried.update(
+            commits.get(name, commit)
+            for name in map(note.link_id, lines or ())
+            if commits.get(name, commit) != commit
+        )
     return {checkpoint: commit for checkpoint, commit in commits.items() if commit in carried}

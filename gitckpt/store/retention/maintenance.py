@@ -101,7 +101,10 @@ def maintain(repository: Repository) -> None:
         if expired.failed:
             raise expired.failed[0][1]  # after everything else is done
     except Exception as error:
-        _note(repository, f"{_FAILED}{error.message if isinstance(error, CkptError) else f'{type(error).__name__}: {error}'}")
+        _note(
+            repository,
+            f"{_FAILED}{error.message if isinstance(error, CkptError) else f'{type(error).__name__}: {error}'}",
+        )
         raise
     _note(repository, _DONE)
 
@@ -122,7 +125,10 @@ def settle(repository: Repository) -> None:
         with Checkpoints(repository, adapter="plumbing") as store:
             store.remover().settle()
     except CkptError as error:
-        log.append(repository, f"what is below where history was cut off may not be kept yet: {error.message}")
+        log.append(
+            repository,
+            f"what is below where history was cut off may not be kept yet: {error.message}",
+        )
 
 
 def expect(repository: Repository) -> None:
@@ -133,7 +139,11 @@ def expect(repository: Repository) -> None:
 def expect_in_new(repository: Repository) -> None:
     """Record that maintenance never ran, in a repository without checkpoints: it needs none yet."""
     is_known = os.path.exists(os.path.join(repository.private_dir, layout.MAINTAINED))
-    if not is_known and not repository.cuts() and not repository.git.run("for-each-ref", "--count=1", "refs/checkpoints").out:
+    if (
+        not is_known
+        and not repository.cuts()
+        and not repository.git.run("for-each-ref", "--count=1", "refs/checkpoints").out
+    ):
         expect(repository)
 
 
@@ -146,7 +156,11 @@ def last(repository: Repository) -> Maintained:
     except OSError:
         return Maintained()
     try:
-        return Maintained() if outcome == _NEVER else Maintained(started, times.from_text(ended), outcome)
+        return (
+            Maintained()
+            if outcome == _NEVER
+            else Maintained(started, times.from_text(ended), outcome)
+        )
     except ValueError:
         return Maintained(started, None, _AT_WORK if _is_at_work(repository) else "was cut off")
 
@@ -165,7 +179,9 @@ def _is_at_work(repository: Repository) -> bool:
 
 def _note(repository: Repository, outcome: str) -> None:
     path = os.path.join(repository.make_private_dir(), layout.MAINTAINED)
-    with open(path, "a+", encoding="utf-8", errors="backslashreplace", opener=premises.create) as file:
+    with open(
+        path, "a+", encoding="utf-8", errors="backslashreplace", opener=premises.create
+    ) as file:
         # The mtime of the file is the start time: keep it when the outcome is written.
         status = os.fstat(file.fileno())
         file.truncate(0)
@@ -184,12 +200,19 @@ def collect(repository: Repository) -> None:
     `maintenance.auto` and the `pre-auto-gc` hook.
     """
     values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
-    if not all(config.is_on(values.get(name, ["true"])[-1]) for name in ("maintenance.auto", "gc.auto")):
+    if not all(
+        config.is_on(values.get(name, ["true"])[-1]) for name in ("maintenance.auto", "gc.auto")
+    ):
         return
     # GITCKPT_SKIP: gitckpt's own hooks need not run. A user's pre-auto-gc hook may refuse.
     env = {"GITCKPT_SKIP": "1"}
     if packing.count_loose_objects(repository) > packing.PACK_FROM:
-        if repository.git.run("hook", "run", "--ignore-missing", "pre-auto-gc", env=env, ok=(0, 1)).code != 0:
+        if (
+            repository.git.run(
+                "hook", "run", "--ignore-missing", "pre-auto-gc", env=env, ok=(0, 1)
+            ).code
+            != 0
+        ):
             return
         packing.pack_objects(repository)
     # Unreachable objects wait for two weeks. Before 2.41, git writes each of them as a loose

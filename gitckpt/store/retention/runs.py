@@ -55,7 +55,9 @@ class Fate:
     failure: CkptError | None = None  # why its checkpoints could not be deleted
 
 
-def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = None) -> tuple[list[Fate], dict[str, list[Entry]]]:
+def decide(
+    store: Checkpoints, rules: Policy, among: Collection[str] | None = None
+) -> tuple[list[Fate], dict[str, list[Entry]]]:
     """Decide by policy which runs expire, without looking at their worktrees.
 
     Args:
@@ -68,30 +70,54 @@ def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = No
     _, sizes = store.index.sizes()
     needed: Mapping[str, set[str]] = {}
     if any(each.status == runstate.COMPLETE for each in found_runs) or rules.everything:
-        needed = _needed_by(store, {each.run for each in found_runs if each.status != runstate.COMPLETE})
-    candidates = [RunCandidate(each.run, each.time, each.status, needed.get(each.run, ())) for each in found_runs]
+        needed = _needed_by(
+            store, {each.run for each in found_runs if each.status != runstate.COMPLETE}
+        )
+    candidates = [
+        RunCandidate(each.run, each.time, each.status, needed.get(each.run, ()))
+        for each in found_runs
+    ]
     now = store.clock()
     decisions = policy.apply_to_runs(candidates, rules, now=now)
     imported = _imported(store, {each.id for each in decisions if each.expires})
     # Imported checkpoints have the times of their files: age counts from the import.
     if imported:
-        candidates = [replace(each, time=max(each.time, imported.get(each.id, each.time))) for each in candidates]
+        candidates = [
+            replace(each, time=max(each.time, imported.get(each.id, each.time)))
+            for each in candidates
+        ]
         decisions = policy.apply_to_runs(candidates, rules, now=now)
     if not rules.everything:
         stays = "it was imported: only expire --all lets it go"
-        decisions = [Decision(each.id, expires=False, reason=stays) if each.id in imported else each for each in decisions]
+        decisions = [
+            Decision(each.id, expires=False, reason=stays) if each.id in imported else each
+            for each in decisions
+        ]
     fates = []
     for each, decision in zip(found_runs, decisions, strict=True):
         count = sizes[each.run][0] if each.run in sizes else 0
-        fate = Fate(each.run, each.label, count, each.path, decision.expires, decision.expires, decision.reason)
+        fate = Fate(
+            each.run,
+            each.label,
+            count,
+            each.path,
+            decision.expires,
+            decision.expires,
+            decision.reason,
+        )
         # A run that just began is not.
         is_meant = each.run in sizes and (among is None or each.run in among)
         fates.append(fate if is_meant else replace(fate, is_due=False, expires=False))
     chains = chains_of(store, [fate.run for fate in fates if fate.expires])
-    fates = [_with_chain(fate, chains.get(fate.run, ())) if fate.expires else fate for fate in fates]
+    fates = [
+        _with_chain(fate, chains.get(fate.run, ())) if fate.expires else fate for fate in fates
+    ]
     if not rules.everything:
         made = _made_something(store, [chain[-1] for chain in chains.values()])
-        fates = [_kept_for_what_it_made(fate, chains[fate.run]) if fate.run in made else fate for fate in fates]
+        fates = [
+            _kept_for_what_it_made(fate, chains[fate.run]) if fate.run in made else fate
+            for fate in fates
+        ]
     return fates, chains
 
 
@@ -113,10 +139,14 @@ def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Entry,
     for chain in chains.values():
         within = policy.squashed((entry.id, entry.label, entry.trigger) for entry in chain)
         if within:
-            squashable |= {entry.id: (entry, within[entry.id]) for entry in chain if entry.id in within}
+            squashable |= {
+                entry.id: (entry, within[entry.id]) for entry in chain if entry.id in within
+            }
             remaining |= {entry.id: entry.oid for entry in chain if entry.id not in within}
     if squashable:
-        firsts = {id_: oid for run, (_, id_, oid) in store.index.sizes()[1].items() if run not in but}
+        firsts = {
+            id_: oid for run, (_, id_, oid) in store.index.sizes()[1].items() if run not in but
+        }
         for checkpoint in _documents(store, remaining | firsts):
             for name in _names(checkpoint):
                 squashable.pop(name, None)
@@ -130,7 +160,9 @@ def needed_by(store: Checkpoints, run: str) -> str | None:
 
 def named(store: Checkpoints) -> set[str]:
     """Return the ids that a run's first or newest checkpoint names, as that it was forked from."""
-    ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()} | {row[2]: row[3] for row in store.index.run_rows()}
+    ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()} | {
+        row[2]: row[3] for row in store.index.run_rows()
+    }
     return {name for document in _documents(store, ends) for name in _names(document)}
 
 
@@ -165,9 +197,20 @@ def remove(
                 if fate.run in refused:
                     reason: str | None = refused[fate.run].message
                 else:
-                    reason = _take_apart(store, fate.run, chains[fate.run][-1], newest.get(fate.run), rules)
-                done[fate.run] = fate if reason is None else replace(fate, expires=False, reason=reason)
-            going = _delete(store, chains, [fate for fate in batch if done[fate.run].expires], done, progress, settled=settled)
+                    reason = _take_apart(
+                        store, fate.run, chains[fate.run][-1], newest.get(fate.run), rules
+                    )
+                done[fate.run] = (
+                    fate if reason is None else replace(fate, expires=False, reason=reason)
+                )
+            going = _delete(
+                store,
+                chains,
+                [fate for fate in batch if done[fate.run].expires],
+                done,
+                progress,
+                settled=settled,
+            )
             _forget(store, {fate.run: held.pop(fate.run) for fate in going if not fate.keeps})
         finally:
             for hold in held.values():
@@ -191,7 +234,12 @@ def _delete(
     while True:
         kept = {name for fate in going for name in fate.keeps}
         last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept
-        gone = {entry.id: fate.run for fate in going for entry in chains[fate.run] if entry.id not in kept}
+        gone = {
+            entry.id: fate.run
+            for fate in going
+            for entry in chains[fate.run]
+            if entry.id not in kept
+        }
         if not gone:
             return going
         progress(f"removing {len(gone)} checkpoints of runs")
@@ -199,12 +247,17 @@ def _delete(
             store.remove(gone.keys(), settled=settled, runs=[fate.run for fate in going], last=last)
             return going
         except CkptError as error:
-            stuck = {gone.get(name, name) for name in blamed(error, gone.keys() | {fate.run for fate in going})}
+            stuck = {
+                gone.get(name, name)
+                for name in blamed(error, gone.keys() | {fate.run for fate in going})
+            }
             if not stuck:
                 raise
             for fate in going:
                 if fate.run in stuck:
-                    done[fate.run] = replace(fate, expires=False, reason=error.message, failure=error)
+                    done[fate.run] = replace(
+                        fate, expires=False, reason=error.message, failure=error
+                    )
             going = [fate for fate in going if fate.run not in stuck]
 
 
@@ -213,7 +266,13 @@ def blamed(error: CkptError, names: Collection[str]) -> set[str]:
 
     Without them, the same call can be repeated.
     """
-    text = error.path if isinstance(error, LockHeld) else error.stderr if isinstance(error, GitError) else ""
+    text = (
+        error.path
+        if isinstance(error, LockHeld)
+        else error.stderr
+        if isinstance(error, GitError)
+        else ""
+    )
     return set(_REF.findall(text)).intersection(names)
 
 
@@ -254,26 +313,40 @@ def _imported(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
     """Return the given runs that were imported and not continued here, with the import time."""
     newest = heads.newest_of(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
-    return {str(one.run): times.from_text(one.imported.at) for one in _documents(store, oids) if one.imported is not None}
+    return {
+        str(one.run): times.from_text(one.imported.at)
+        for one in _documents(store, oids)
+        if one.imported is not None
+    }
 
 
 def _kept_for_what_it_made(fate: Fate, chain: Sequence[Entry]) -> Fate:
     keeps = tuple(entry.id for entry in chain if entry in _ending(chain))
     if len(keeps) == len(chain) and fate.path is None:
         return replace(fate, is_due=False, expires=False, reason="no branch holds what it made")
-    return replace(fate, keeps=keeps, reason=f"{fate.reason}; its last checkpoint stays, as no branch holds what it made")
+    return replace(
+        fate,
+        keeps=keeps,
+        reason=f"{fate.reason}; its last checkpoint stays, as no branch holds what it made",
+    )
 
 
 def _made_something(store: Checkpoints, newest: Sequence[Entry]) -> set[str]:
     """Return the runs whose last commit or files (`newest`) are in no branch or tag."""
-    documents = {str(one.run): one for one in _documents(store, {entry.id: entry.oid for entry in newest})}
-    dirty = {run for run, one in documents.items() if one.worktree is not None and one.worktree.dirty}
+    documents = {
+        str(one.run): one for one in _documents(store, {entry.id: entry.oid for entry in newest})
+    }
+    dirty = {
+        run for run, one in documents.items() if one.worktree is not None and one.worktree.dirty
+    }
     commits = {one.git_sha for run, one in documents.items() if one.git_sha and run not in dirty}
     if not commits:
         return dirty
     existing = store.repository.cat_file.known(sorted(commits))
     wanted = "".join(f"{commit}\n" for commit in existing).encode("ascii")
-    outside = store.repository.git.run("rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes", data=wanted).out
+    outside = store.repository.git.run(
+        "rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes", data=wanted
+    ).out
     alone = {line.decode("ascii") for line in outside.splitlines()} | commits.difference(existing)
     return dirty | {run for run, one in documents.items() if one.git_sha in alone}
 
@@ -286,7 +359,9 @@ def _kept_by_worktree(store: Checkpoints, fate: Fate, rules: Settings) -> Fate:
     return fate if reason is None else replace(fate, expires=False, reason=reason)
 
 
-def _take_apart(store: Checkpoints, run: str, newest: Entry, now: Entry | None, rules: Settings) -> str | None:
+def _take_apart(
+    store: Checkpoints, run: str, newest: Entry, now: Entry | None, rules: Settings
+) -> str | None:
     """Remove worktree and files of a run whose lease is held; return why it stays."""
     # `newest` was the newest checkpoint at the time of the decision.
     if now is None or now.id != newest.id:
@@ -344,10 +419,19 @@ def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Entry
 
 def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
     """Return which unfinished runs refer to each run, by run."""
-    ends = (entry for chain in chains_of(store, unfinished).values() for entry in (chain[0], chain[-1]))
+    ends = (
+        entry for chain in chains_of(store, unfinished).values() for entry in (chain[0], chain[-1])
+    )
     documents = _documents(store, {entry.id: entry.oid for entry in ends})
     named = [(name, document.run) for document in documents for name in _names(document)]
-    homes = {entry.id: entry.run for entry in store.list(Query(ids=sorted({name for name, _ in named})))} if named else {}
+    homes = (
+        {
+            entry.id: entry.run
+            for entry in store.list(Query(ids=sorted({name for name, _ in named})))
+        }
+        if named
+        else {}
+    )
     needed: dict[str, set[str]] = {}
     for name, run in named:
         home = homes.get(name)

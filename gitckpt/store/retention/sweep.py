@@ -25,10 +25,18 @@ _PRIVATE = (
 )
 
 # Kinds of scratch files in the administrative directory of a worktree.
-_BESIDE = (administration.AWAY, administration.SCRATCH, "ckpt-exact", layout.UNDO_FILE, "ckpt-unfiltered")
+_BESIDE = (
+    administration.AWAY,
+    administration.SCRATCH,
+    "ckpt-exact",
+    layout.UNDO_FILE,
+    "ckpt-unfiltered",
+)
 
 
-def sweep(repository: Repository, refs: Refs, tell: Callable[[str], object] = lambda _: None) -> list[str]:
+def sweep(
+    repository: Repository, refs: Refs, tell: Callable[[str], object] = lambda _: None
+) -> list[str]:
     """Delete and return the refs of checkpoints that do not exist.
 
     Deletes nothing while a checkpoint is being written. `tell` is called with each ref lock that
@@ -46,14 +54,29 @@ def sweep(repository: Repository, refs: Refs, tell: Callable[[str], object] = la
 
 def sweep_files(repository: Repository) -> list[str]:
     """Delete and return files of killed processes and half-made worktrees."""
-    gone = [path for path, known in left_files(repository).items() if leftovers.discard(path, known)]
+    gone = [
+        path for path, known in left_files(repository).items() if leftovers.discard(path, known)
+    ]
     gone += filter(_discard_lock, _in_private(repository, *layout.FILES_LOCK.split("{}")))
-    return sorted([*gone, *(path for path in ownership.abandoned(repository) if ownership.discard(repository, path))])
+    return sorted(
+        [
+            *gone,
+            *(
+                path
+                for path in ownership.abandoned(repository)
+                if ownership.discard(repository, path)
+            ),
+        ]
+    )
 
 
 def _in_private(repository: Repository, beginning: str, end: str) -> list[str]:
     place = repository.private_dir
-    return [os.path.join(place, name) for name in names_in(place) if name.startswith(beginning) and name.endswith(end)]
+    return [
+        os.path.join(place, name)
+        for name in names_in(place)
+        if name.startswith(beginning) and name.endswith(end)
+    ]
 
 
 def _discard_lock(path: str) -> bool:
@@ -65,7 +88,11 @@ def _discard_lock(path: str) -> bool:
 
 def left_files(repository: Repository) -> dict[str, FileMark]:
     """Return the scratch files and directories of killed processes."""
-    marks = {**leftovers.left_objects(repository), **_left_keeps(repository), **_left_worktrees(repository)}
+    marks = {
+        **leftovers.left_objects(repository),
+        **_left_keeps(repository),
+        **_left_worktrees(repository),
+    }
     for path in _scratch(repository):
         known = leftovers.mark(path)
         if known is not None and _is_left(path):
@@ -75,7 +102,12 @@ def left_files(repository: Repository) -> dict[str, FileMark]:
 
 def scratch_files(repository: Repository) -> list[str]:
     """Return the scratch files and directories of running and of killed processes."""
-    return [*leftovers.half_written(repository), *_scratch(repository), *_left_keeps(repository), *_left_worktrees(repository)]
+    return [
+        *leftovers.half_written(repository),
+        *_scratch(repository),
+        *_left_keeps(repository),
+        *_left_worktrees(repository),
+    ]
 
 
 def kind_of(path: str) -> str:
@@ -84,7 +116,11 @@ def kind_of(path: str) -> str:
     if name.startswith(".tmp-"):
         return ".tmp-*-pack-*"
     if name.startswith(("tmp_", "bulk_")):
-        return f"{name.partition('-')[0]}-*" if name.startswith("tmp_objdir-") else f"{'_'.join(name.split('_')[:2])}_*"
+        return (
+            f"{name.partition('-')[0]}-*"
+            if name.startswith("tmp_objdir-")
+            else f"{'_'.join(name.split('_')[:2])}_*"
+        )
     if name.endswith(".keep") and os.path.basename(os.path.dirname(path)) == "pack":
         return "pack-*.keep"
     if os.path.basename(os.path.dirname(path)) == "worktrees":
@@ -96,7 +132,11 @@ def kind_of(path: str) -> str:
 def _scratch(repository: Repository) -> list[str]:
     """Return gitckpt's scratch files by their names: `<kind>.<pid>.<digits>`."""
     paths = []
-    for place in (repository.private_dir, repository.common_dir, *(git_dir for git_dir, _ in administration.registered(repository))):
+    for place in (
+        repository.private_dir,
+        repository.common_dir,
+        *(git_dir for git_dir, _ in administration.registered(repository)),
+    ):
         kinds = _PRIVATE if place == repository.private_dir else _BESIDE
         for name in names_in(place):
             kind, _, rest = name.partition(".")
@@ -107,7 +147,9 @@ def _scratch(repository: Repository) -> list[str]:
 
 def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
     # From a killed `git worktree add`: git locks a worktree while it adds it, and never prunes it.
-    return leftovers.left_for(times.GRACE, filter(ownership.is_locked_by_us, administration.unfinished(repository)))
+    return leftovers.left_for(
+        times.GRACE, filter(ownership.is_locked_by_us, administration.unfinished(repository))
+    )
 
 
 def _left_keeps(repository: Repository) -> dict[str, FileMark]:
@@ -121,7 +163,12 @@ def _left_keeps(repository: Repository) -> dict[str, FileMark]:
                 owner, _, pid = file.read(100).strip().partition(b" ")
         except OSError:
             continue
-        if known is None or owner != b"gitckpt" or not pid.isdigit() or leftovers.is_alive(int(pid)):
+        if (
+            known is None
+            or owner != b"gitckpt"
+            or not pid.isdigit()
+            or leftovers.is_alive(int(pid))
+        ):
             continue
         if time.time() - known.changed > times.GRACE:
             marks[path] = known
@@ -144,7 +191,11 @@ def _sweep(repository: Repository, refs: Refs) -> list[str]:
     if any(ref.startswith(layout.HOLDERS) for ref in oids):
         # Last: a checkpoint is written after the refs it needs.
         oids |= dict(refs.each(layout.CHECKPOINTS))
-    leftover = [ref for ref in oids if _is_of_nobody(repository, ref, oids) and not keep.is_young(repository, ref)]
+    leftover = [
+        ref
+        for ref in oids
+        if _is_of_nobody(repository, ref, oids) and not keep.is_young(repository, ref)
+    ]
     if leftover:
         refs.update([Update(ref, "", oids[ref]) for ref in leftover])
     return leftover
@@ -154,4 +205,6 @@ def _is_of_nobody(repository: Repository, ref: str, oids: Mapping[str, str]) -> 
     """Return whether a ref names a checkpoint that does not exist, or no valid commit."""
     if ref.startswith(layout.KEEP):
         return not keep.may_name(repository, ref.removeprefix(layout.KEEP))
-    return ref.startswith(layout.HOLDERS) and layout.CHECKPOINTS + ref.rpartition("/")[2] not in oids
+    return (
+        ref.startswith(layout.HOLDERS) and layout.CHECKPOINTS + ref.rpartition("/")[2] not in oids
+    )

@@ -57,7 +57,9 @@ def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
         if counterpart is None:
             descriptions.append(f"the repository of its submodule {name}, and no other one is here")
             continue
-        descriptions += [f"{what} in its submodule {name}" for what in _lone(store, own, counterpart)]
+        descriptions += [
+            f"{what} in its submodule {name}" for what in _lone(store, own, counterpart)
+        ]
     return descriptions
 
 
@@ -68,7 +70,9 @@ def hand_over(store: Checkpoints, git_dir: str) -> None:
             submodules.bring(store, own, counterpart)
 
 
-def _pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Repository, Repository | None]]:
+def _pairs(
+    repository: Repository, git_dir: str
+) -> Iterator[tuple[str, Repository, Repository | None]]:
     for name, own, counterpart in modules.pairs(repository, git_dir):
         with contextlib.closing(own):
             yield name, own, counterpart
@@ -80,7 +84,9 @@ def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[
     """Describe refs to commits that neither counterpart nor remote has, and checkpoints."""
     descriptions = ["linked worktrees"] if administration.registered(own) else []
     form = "--format=%(objectname) %(objecttype) %(refname)"
-    for line in own.git.run("for-each-ref", form, *_OWN).out.decode("utf-8", "replace").split("\n")[:-1]:
+    for line in (
+        own.git.run("for-each-ref", form, *_OWN).out.decode("utf-8", "replace").split("\n")[:-1]
+    ):
         oid, kind, ref = line.split(" ", 2)
         if kind not in ("commit", "tag"):
             is_there = counterpart.cat_file.info(ref) == own.cat_file.info(ref)
@@ -90,14 +96,18 @@ def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[
         if not is_there:
             descriptions.append(f"{ref.removeprefix('refs/heads/')} ({oid[:12]})")
     with contextlib.closing(store.seen_from(own, "plumbing")) as inner:
-        descriptions += [f"checkpoint {entry.id}" for entry in inner.list() if entry.trigger != SUBMODULE]
+        descriptions += [
+            f"checkpoint {entry.id}" for entry in inner.list() if entry.trigger != SUBMODULE
+        ]
     return descriptions
 
 
 def _is_reached(counterpart: Repository, oid: str) -> bool:
     if counterpart.cat_file.info(oid) is None:
         return False
-    found = counterpart.git.run("rev-list", "--max-count=1", oid, "--not", "--branches", "--tags", "--remotes", ok=(0, 128))
+    found = counterpart.git.run(
+        "rev-list", "--max-count=1", oid, "--not", "--branches", "--tags", "--remotes", ok=(0, 128)
+    )
     return found.code == 0 and not found.out.strip()
 
 
@@ -115,7 +125,9 @@ _PATIENCE = 10.0
 _SHOWN = 3
 
 
-def remove_worktree(store: Checkpoints, run: str, known: Settings | None = None, newest: Entry | None = None) -> str | None:
+def remove_worktree(
+    store: Checkpoints, run: str, known: Settings | None = None, newest: Entry | None = None
+) -> str | None:
     """Remove the worktree of a run unless it holds what no checkpoint does.
 
     The checkpoints stay. Ignored files go, as with `git worktree remove`. If the directory is
@@ -152,8 +164,13 @@ def reason_to_stay(store: Checkpoints, run: str, known: Settings | None = None) 
     mounted = _mounted(store.repository, run)
     if mounted is not None:
         return mounted
-    reasons = (_reason(store, store.read(newest.id), git_dir, path) for git_dir, path in _worktrees_of(store.repository, run))
-    return next((reason for reason in reasons if reason), None) or _forgotten(store.repository, run, known)
+    reasons = (
+        _reason(store, store.read(newest.id), git_dir, path)
+        for git_dir, path in _worktrees_of(store.repository, run)
+    )
+    return next((reason for reason in reasons if reason), None) or _forgotten(
+        store.repository, run, known
+    )
 
 
 def is_pushed(store: Checkpoints, run: str) -> bool:
@@ -166,7 +183,13 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
                 commit = seen.objects.head()[0]
     if not commit:
         return False
-    words = ("for-each-ref", "--count=1", "--format=%(refname)", f"--contains={commit}", "refs/remotes")
+    words = (
+        "for-each-ref",
+        "--count=1",
+        "--format=%(refname)",
+        f"--contains={commit}",
+        "refs/remotes",
+    )
     return store.repository.git.run(*words).out != b""
 
 
@@ -207,13 +230,17 @@ def delete_directory(path: str) -> None:
     except OSError as error:
         mounted = mounts.reason(path)
         if mounted is not None:
-            raise WorktreeError(f"cannot delete {path}: {mounted}", hint=f"unmount that, then: {_RETRY}") from None
+            raise WorktreeError(
+                f"cannot delete {path}: {mounted}", hint=f"unmount that, then: {_RETRY}"
+            ) from None
         what = error.filename if isinstance(error.filename, str) else path
         hint = f"see what it is: ls -la {shell_word(path)}; once it can be deleted: {_RETRY}"
         raise WorktreeError(f"cannot delete {path}: {what}: {error.strerror}", hint=hint) from None
 
 
-def _remove(store: Checkpoints, run: str, known: Settings | None, newest: Entry | None) -> str | None:
+def _remove(
+    store: Checkpoints, run: str, known: Settings | None, newest: Entry | None
+) -> str | None:
     finish(store.repository)  # `expire` reports its failures
     last = newest or _newest(store, run)
     mounted = _mounted(store.repository, run)
@@ -275,7 +302,9 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
         if moved is not None:
             return f"its worktree was moved to {moved}: git worktree repair {shell_word(moved)}"
         return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
-    if administration.lacks_commondir(store.repository, git_dir) or administration.lacks_head(store.repository, git_dir):
+    if administration.lacks_commondir(store.repository, git_dir) or administration.lacks_head(
+        store.repository, git_dir
+    ):
         return f"git does not see its worktree {path} any more: git ckpt resume {newest.run} mends that"
     if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
         return f"you are in its worktree {path}"
@@ -306,15 +335,32 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         limits = replace(_limits(seen), timeout=math.inf)
         captured = seen.capture(limits, run_files.of_run(there, str(newest.run)))
         tree = newest.tree
-        before, after = (manifest.read(there, seen.objects, oid, commit) for oid in (tree, captured.tree))
-        descriptions = [one.path.decode("utf-8", "replace") for one in diff.differences(there, before.files, after.files)]
-        descriptions += [path.decode("utf-8", "replace") for path in manifest.differing_raw(there, before, after)]
+        before, after = (
+            manifest.read(there, seen.objects, oid, commit) for oid in (tree, captured.tree)
+        )
+        descriptions = [
+            one.path.decode("utf-8", "replace")
+            for one in diff.differences(there, before.files, after.files)
+        ]
+        descriptions += [
+            path.decode("utf-8", "replace") for path in manifest.differing_raw(there, before, after)
+        ]
         descriptions += _differing(there, before, after, commit)
         descriptions += _beside(there, tree, captured.tree)
-        known = {one.path: one.checkpoint for one in newest.worktree.submodules} if newest.worktree is not None else {}
-        descriptions += [f"the submodule {one.path}" for one in captured.submodules if known.get(one.path) != one.checkpoint]
+        known = (
+            {one.path: one.checkpoint for one in newest.worktree.submodules}
+            if newest.worktree is not None
+            else {}
+        )
+        descriptions += [
+            f"the submodule {one.path}"
+            for one in captured.submodules
+            if known.get(one.path) != one.checkpoint
+        ]
         descriptions += [one.path for one in captured.omitted if _is_work(path, one)]
-        descriptions += filter(None, there.git.text("for-each-ref", "--format=%(refname)", "refs/worktree").split("\n"))
+        descriptions += filter(
+            None, there.git.text("for-each-ref", "--format=%(refname)", "refs/worktree").split("\n")
+        )
         return list(dict.fromkeys(descriptions))
 
 
@@ -326,12 +372,18 @@ def _limits(seen: Checkpoints) -> Limits:
 
 def _differing(there: Repository, before: Contents, after: Contents, commit: str) -> list[str]:
     descriptions = []
-    staged = [{**found.index, 0: comparison.merged_tree(there, found, commit)} for found in (before, after)]
+    staged = [
+        {**found.index, 0: comparison.merged_tree(there, found, commit)}
+        for found in (before, after)
+    ]
     if staged[0] != staged[1]:
         descriptions.append("what is staged")
     if before.operation != after.operation:
         descriptions.append("an operation in progress")
-    flags = [{(flag, path) for flag, paths in found.flags.items() for path in paths} for found in (before, after)]
+    flags = [
+        {(flag, path) for flag, paths in found.flags.items() for path in paths}
+        for found in (before, after)
+    ]
     if flags[0] != flags[1]:
         descriptions.append("flags of the index")
     return descriptions
@@ -339,12 +391,19 @@ def _differing(there: Repository, before: Contents, after: Contents, commit: str
 
 def _beside(there: Repository, before: str | None, after: str | None) -> list[str]:
     empty = manifest.base_tree(there, "")
-    trees = [there.cat_file.info(f"{tree}:{run_files.ENTRY.decode()}") if tree else None for tree in (before, after)]
+    trees = [
+        there.cat_file.info(f"{tree}:{run_files.ENTRY.decode()}") if tree else None
+        for tree in (before, after)
+    ]
     old, new = (found[0] if found else empty for found in trees)
     if old == new:
         return []
     differing = diff.differences(there, old, new)
-    return [f"{run_files.ENTRY.decode()}/{one.path.decode('utf-8', 'replace')}" for one in differing if one.status != "D"]
+    return [
+        f"{run_files.ENTRY.decode()}/{one.path.decode('utf-8', 'replace')}"
+        for one in differing
+        if one.status != "D"
+    ]
 
 
 def _is_work(top: str, omitted: Omitted) -> bool:
@@ -386,7 +445,9 @@ def _finish(parked: str) -> None:
     if os.path.lexists(stage):
         premises.require(stage)
         delete_directory(stage)
-    elif administration.named_by(path) == os.path.normpath(git_dir) and not os.path.lexists(git_dir):
+    elif administration.named_by(path) == os.path.normpath(git_dir) and not os.path.lexists(
+        git_dir
+    ):
         os.unlink(os.path.join(parked, _NOTE))
         os.rename(parked, git_dir)
         return None

@@ -15,7 +15,14 @@ from gitckpt.git.contents import bounds
 from gitckpt.git.files import atomic, mounts, premises, regular
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.diff import leaves
-from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, Entries, encode_tree, object_id
+from gitckpt.git.objects.encoding import (
+    DIRECTORY,
+    EXECUTABLE,
+    FILE,
+    Entries,
+    encode_tree,
+    object_id,
+)
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
@@ -49,7 +56,9 @@ def note(repository: Repository, run: str, sentences: Sequence[str]) -> None:
     path = _path(repository, run)
     with contextlib.suppress(OSError):
         if sentences:
-            with open(path, "w", encoding="utf-8", errors="replace", opener=premises.create) as file:
+            with open(
+                path, "w", encoding="utf-8", errors="replace", opener=premises.create
+            ) as file:
                 file.writelines(f"{' '.join(sentence.split())}\n" for sentence in sentences)
         elif os.path.exists(path):
             os.unlink(path)
@@ -85,8 +94,14 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
     # cat-file reads one name per line.
     found = [name for name in names(repository, snapshot) if "\n" not in name]
-    contents = repository.cat_file.contents([f"{snapshot}:{ENTRY.decode()}/{name}" for name in found], secrets.LARGEST)
-    return [name for name, content in zip(found, contents, strict=True) if content is not None and secrets.has_masks(content[2])]
+    contents = repository.cat_file.contents(
+        [f"{snapshot}:{ENTRY.decode()}/{name}" for name in found], secrets.LARGEST
+    )
+    return [
+        name
+        for name, content in zip(found, contents, strict=True)
+        if content is not None and secrets.has_masks(content[2])
+    ]
 
 
 @dataclass(slots=True)
@@ -101,9 +116,13 @@ class RunFiles:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._seen: dict[str, tuple[tuple[int, int, int, int], str, list[tuple[str, int, bytes]]]] = {}
+        self._seen: dict[
+            str, tuple[tuple[int, int, int, int], str, list[tuple[str, int, bytes]]]
+        ] = {}
 
-    def added(self, repository: Repository, objects: Objects, found: Worktree, commit: str, limits: Limits) -> Worktree:
+    def added(
+        self, repository: Repository, objects: Objects, found: Worktree, commit: str, limits: Limits
+    ) -> Worktree:
         """Return a captured `Worktree` with these files added to its tree.
 
         `commit` is the linked one, "" for none. Symbolic links are always omitted.
@@ -122,7 +141,10 @@ class RunFiles:
         objects.write([*listed.pending, ("tree", data)], flushed=False)
         made = object_id("tree", data, repository.object_format)
         return replace(
-            found, tree=made, omitted=(*found.omitted, *listed.omitted), suspects=(*found.suspects, *listed.suspects)[: secrets.MOST]
+            found,
+            tree=made,
+            omitted=(*found.omitted, *listed.omitted),
+            suspects=(*found.suspects, *listed.suspects)[: secrets.MOST],
         )
 
     def keep(self, files: Mapping[str, bytes]) -> None:
@@ -166,7 +188,9 @@ class RunFiles:
             make_directory(self.path)
             self._write(repository, objects, entry[1], self.path, is_top=True)
 
-    def take_back(self, repository: Repository, objects: Objects, now: str, then: str | None) -> None:
+    def take_back(
+        self, repository: Repository, objects: Objects, now: str, then: str | None
+    ) -> None:
         """Restore the output to that of an earlier snapshot (None: without such files).
 
         Files that are not in `now`, a snapshot of the present files, such as suspected secrets,
@@ -176,7 +200,10 @@ class RunFiles:
         bounds.require(repository, now, "")
         mounted = mounts.reason(self.path)
         if mounted is not None:
-            raise WorktreeError(f"the output of the run cannot be taken back: {mounted}", hint="unmount that, then run the command again")
+            raise WorktreeError(
+                f"the output of the run cannot be taken back: {mounted}",
+                hint="unmount that, then run the command again",
+            )
         written = leaves(repository, now, [b"%s/%s/" % (ENTRY, os.fsencode(OUTPUT))])
         try:
             for path, _, _ in written:
@@ -189,11 +216,16 @@ class RunFiles:
         if then is not None:
             self.bring_back(repository, objects, then)
 
-    def _tree(self, repository: Repository, below: str, limits: Limits, listed: _Listed) -> str | None:
+    def _tree(
+        self, repository: Repository, below: str, limits: Limits, listed: _Listed
+    ) -> str | None:
         """Return the tree of a directory, None if it is empty; add findings to `listed`."""
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
-            children = sorted((entry for entry in listing if below or entry.name in (INPUT, OUTPUT)), key=lambda entry: entry.name)
+            children = sorted(
+                (entry for entry in listing if below or entry.name in (INPUT, OUTPUT)),
+                key=lambda entry: entry.name,
+            )
         for entry in children:
             inner = f"{below}/{entry.name}" if below else entry.name
             if entry.is_dir(follow_symlinks=False):
@@ -202,11 +234,17 @@ class RunFiles:
                     entries[os.fsencode(entry.name)] = (DIRECTORY, tree)
                 continue
             status = entry.stat(follow_symlinks=False)
-            reason = limits.reason_to_omit(os.fsencode(entry.path), included=inner.startswith(f"{INPUT}/"))
+            reason = limits.reason_to_omit(
+                os.fsencode(entry.path), included=inner.startswith(f"{INPUT}/")
+            )
             if not stat.S_ISREG(status.st_mode):
                 reason = "not a regular file", None
             if reason is not None:
-                listed.omitted.append(Omitted(f"{ENTRY.decode()}/{os.fsencode(inner).decode('utf-8', 'replace')}", *reason))
+                listed.omitted.append(
+                    Omitted(
+                        f"{ENTRY.decode()}/{os.fsencode(inner).decode('utf-8', 'replace')}", *reason
+                    )
+                )
                 continue
             mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
             entries[os.fsencode(entry.name)] = (mode, self._blob(repository, inner, status, listed))
@@ -216,7 +254,9 @@ class RunFiles:
         listed.pending.append(("tree", data))
         return object_id("tree", data, repository.object_format)
 
-    def _blob(self, repository: Repository, inner: str, status: os.stat_result, listed: _Listed) -> str:
+    def _blob(
+        self, repository: Repository, inner: str, status: os.stat_result, listed: _Listed
+    ) -> str:
         mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         seen = self._seen.get(inner)  # not read again unless its stat data changed
         if seen is None or seen[0] != mark or repository.cat_file.info(seen[1]) is None:
@@ -235,25 +275,53 @@ class RunFiles:
                 # masked.
                 places = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
             listed.pending.append(("blob", data))
-            seen = self._seen[inner] = mark, object_id("blob", data, repository.object_format), places
+            seen = self._seen[inner] = (
+                mark,
+                object_id("blob", data, repository.object_format),
+                places,
+            )
         if seen[2]:
-            listed.suspects += secrets.unsettled_suspects(repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2])
+            listed.suspects += secrets.unsettled_suspects(
+                repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2]
+            )
         return seen[1]
 
-    def _write(self, repository: Repository, objects: Objects, tree: str, directory: str, *, is_top: bool = False) -> None:
+    def _write(
+        self,
+        repository: Repository,
+        objects: Objects,
+        tree: str,
+        directory: str,
+        *,
+        is_top: bool = False,
+    ) -> None:
         found = next(objects.read([tree], None))
         if found is None or found[0] != "tree":
-            raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint="see what is wrong: git ckpt verify")
+            raise WorktreeError(
+                f"the tree {tree} of the snapshot is missing",
+                hint="see what is wrong: git ckpt verify",
+            )
         for name, (mode, oid) in manifest.decoded(found[1], repository, tree).items():
             path = os.path.join(directory, os.fsdecode(name))
-            if name in (b"", b".", b"..") or b"/" in name or os.path.islink(path) or (is_top and os.fsdecode(name) not in (INPUT, OUTPUT)):
-                raise WorktreeError(f"the snapshot holds a file of the run named {os.fsdecode(name)!r}", hint="it was not made by gitckpt")
+            if (
+                name in (b"", b".", b"..")
+                or b"/" in name
+                or os.path.islink(path)
+                or (is_top and os.fsdecode(name) not in (INPUT, OUTPUT))
+            ):
+                raise WorktreeError(
+                    f"the snapshot holds a file of the run named {os.fsdecode(name)!r}",
+                    hint="it was not made by gitckpt",
+                )
             if mode == DIRECTORY:
                 self._write(repository, objects, oid, path)
             elif mode in (FILE, EXECUTABLE) and not os.path.lexists(path):
                 held = next(objects.read([oid], None))
                 if held is None or held[0] != "blob":
-                    raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint="see what is wrong: git ckpt verify")
+                    raise WorktreeError(
+                        f"the blob {oid} of the snapshot is missing",
+                        hint="see what is wrong: git ckpt verify",
+                    )
                 _put(path, held[1], self.path, is_executable=mode != FILE)
 
 
@@ -273,7 +341,9 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
     try:
         premises.make(directory)
         with premises.holding(directory), premises.holding(top):
-            atomic.write_own(path, data, flushed=True, opener=opened, scratch=os.path.join(top, _SCRATCH))
+            atomic.write_own(
+                path, data, flushed=True, opener=opened, scratch=os.path.join(top, _SCRATCH)
+            )
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 
@@ -284,7 +354,13 @@ def _above(path: str) -> list[str]:
     return [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
 
 
-def with_inputs(repository: Repository, objects: Objects, found: Worktree, commit: str, files: Mapping[str, bytes]) -> Worktree:
+def with_inputs(
+    repository: Repository,
+    objects: Objects,
+    found: Worktree,
+    commit: str,
+    files: Mapping[str, bytes],
+) -> Worktree:
     """Add the inputs (name → content) of a starting run to a `Worktree` record.
 
     Stored contents are masked, so call `RunFiles.keep` as well. `commit` is "" for none.
@@ -297,7 +373,10 @@ def with_inputs(repository: Repository, objects: Objects, found: Worktree, commi
         pending.append(("tree", data))
         return object_id("tree", data, repository.object_format)
 
-    blobs: Entries = {name.encode(): (FILE, object_id("blob", data, repository.object_format)) for name, data in files.items()}
+    blobs: Entries = {
+        name.encode(): (FILE, object_id("blob", data, repository.object_format))
+        for name, data in files.items()
+    }
     inner = put({INPUT.encode(): (DIRECTORY, put(blobs))})
     entries = _entries(repository, objects, found.tree, commit)
     whole = put({**entries, ENTRY: (DIRECTORY, inner)})
@@ -310,7 +389,9 @@ def _entries(repository: Repository, objects: Objects, tree: str | None, commit:
         return {b"files": (DIRECTORY, manifest.base_tree(repository, commit))}
     held = next(objects.read([tree], None))
     if held is None:
-        raise WorktreeError(f"the snapshot {tree} vanished while it was made", hint="run the command again")
+        raise WorktreeError(
+            f"the snapshot {tree} vanished while it was made", hint="run the command again"
+        )
     return manifest.decoded(held[1], repository, tree)
 
 
@@ -321,11 +402,17 @@ def of_run(repository: Repository, run: str) -> RunFiles:
 def directory(repository: Repository) -> str:
     """Return the directory of all runs' files, which need not exist."""
     top = main_worktree(repository)
-    return os.path.join(top, premises.PRIVATE, "runs") if top is not None else os.path.join(repository.common_dir, premises.RUNS)
+    return (
+        os.path.join(top, premises.PRIVATE, "runs")
+        if top is not None
+        else os.path.join(repository.common_dir, premises.RUNS)
+    )
 
 
 def output_of(repository: Repository, tree: str | None) -> str | None:
-    found = repository.cat_file.info(f"{tree}:{ENTRY.decode()}/{OUTPUT}") if tree is not None else None
+    found = (
+        repository.cat_file.info(f"{tree}:{ENTRY.decode()}/{OUTPUT}") if tree is not None else None
+    )
     return found[0] if found is not None else None
 
 

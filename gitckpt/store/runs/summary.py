@@ -7,7 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gitckpt.git.worktree import administration
 from gitckpt.model import codec, ids, phase, runstate, times
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, RESCUE, SAFETY, STEP, Attempt, Checkpoint, Pipeline
+from gitckpt.model.checkpoint import (
+    HOOK_TRIGGERS,
+    MANUAL,
+    PHASE,
+    RESCUE,
+    SAFETY,
+    STEP,
+    Attempt,
+    Checkpoint,
+    Pipeline,
+)
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
 from gitckpt.model.phase import NOT_PHASES, REWOUND, split
 from gitckpt.model.values import dataclass, replace
@@ -44,13 +54,21 @@ class Attempts:
     def phases(self, completed: Iterable[str]) -> list[str]:
         """Return the known phases of the run, `completed` first, then by first appearance."""
         entries = trust.written_here(self._store, Query(run=self._run))
-        labels = [split(entry.label)[0] for entry in entries if entry.trigger not in (*WITHIN, STEP)]
-        return list(dict.fromkeys([*completed, *(name for name in reversed(labels) if name not in NOT_PHASES)]))
+        labels = [
+            split(entry.label)[0] for entry in entries if entry.trigger not in (*WITHIN, STEP)
+        ]
+        return list(
+            dict.fromkeys(
+                [*completed, *(name for name in reversed(labels) if name not in NOT_PHASES)]
+            )
+        )
 
     def attempts_at(self, phase: str) -> int:
         if self._attempts is None:
             entries = trust.written_here(self._store, Query(run=self._run, status="started"))
-            self._attempts = Counter(split(entry.label)[0] for entry in entries if entry.trigger == PHASE)
+            self._attempts = Counter(
+                split(entry.label)[0] for entry in entries if entry.trigger == PHASE
+            )
         return self._attempts[phase]
 
     def count_attempt(self, attempt: Attempt) -> None:
@@ -78,8 +96,13 @@ class Attempts:
             return True
         captured = self._store.capture()
         tree = checkpoint.tree
-        before, after = (manifest.read(self._store.repository, self._store.objects, oid, commit) for oid in (tree, captured.tree))
-        return (before.files, before.raw) != (after.files, after.raw) or submodules.differ(self._store, checkpoint.worktree, captured)
+        before, after = (
+            manifest.read(self._store.repository, self._store.objects, oid, commit)
+            for oid in (tree, captured.tree)
+        )
+        return (before.files, before.raw) != (after.files, after.raw) or submodules.differ(
+            self._store, checkpoint.worktree, captured
+        )
 
     def was_worked_on(self, phase: str, newest: str) -> bool:
         """Return whether the worktree differs from the driver's last record of a phase.
@@ -134,20 +157,33 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
     paths = _places(store, [row[0] for row in rows])
     infos = []
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *told in rows:
-        if not all(roster.knows(store.repository, run, each) for each in (oid, driven_oid, told[1]) if each):
+        if not all(
+            roster.knows(store.repository, run, each) for each in (oid, driven_oid, told[1]) if each
+        ):
             time, newest, branch, label, driven_label, started, told = _as_written(store, run)  # noqa: PLW2901
         oid_of_lease, lease = held.get(run, ("", None))
         driven = store.leases.is_held(oid_of_lease, lease) if lease is not None else None
-        reported = _told(store, told) if told[0] is not None and driven_label != layout.RUN_COMPLETE else None
+        reported = (
+            _told(store, told)
+            if told[0] is not None and driven_label != layout.RUN_COMPLETE
+            else None
+        )
         status = runstate.status(
             reported or driven_label,
             label,
             driven=driven,
-            stalled=lease is not None and (store.leases.is_stalled(oid_of_lease, lease) or lease.is_endless(store.clock())),
+            stalled=lease is not None
+            and (store.leases.is_stalled(oid_of_lease, lease) or lease.is_endless(store.clock())),
             by_driver=reported is None,
         )
-        shown = (reported or driven_label) if (reported or driven_label) and status != runstate.OPEN else label
-        infos.append(RunInfo(run, status, shown, time, started, newest, branch, paths.get(run), lease))
+        shown = (
+            (reported or driven_label)
+            if (reported or driven_label) and status != runstate.OPEN
+            else label
+        )
+        infos.append(
+            RunInfo(run, status, shown, time, started, newest, branch, paths.get(run), lease)
+        )
     return infos
 
 
@@ -173,14 +209,24 @@ def _told(store: Checkpoints, told: Sequence[str]) -> str:
         return label
     found = next(store.objects.read([oid]))
     try:
-        loop = codec.decode(found[1], layout.RUNS).state.get("loop_state") if found is not None else None
+        loop = (
+            codec.decode(found[1], layout.RUNS).state.get("loop_state")
+            if found is not None
+            else None
+        )
     except InvalidCheckpoint:
         return label  # `verify` reports it
     said = str(loop.get("step_status")).lower() if isinstance(loop, Mapping) else how
-    return f"{loop.get('current_step')}-{said}" if isinstance(loop, Mapping) and said in ("blocked", "failed") else f"{name}-progress"
+    return (
+        f"{loop.get('current_step')}-{said}"
+        if isinstance(loop, Mapping) and said in ("blocked", "failed")
+        else f"{name}-progress"
+    )
 
 
-def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str, str | None, int, list[str | None]]:
+def _as_written(
+    store: Checkpoints, run: str
+) -> tuple[int, str, str | None, str, str | None, int, list[str | None]]:
     """Return the row fields, without ids, from only the checkpoints written here."""
     entries = heads.chain(store.index, store.repository, run)
     newest, times = entries[0], [entry.time for entry in entries]
@@ -188,7 +234,9 @@ def _as_written(store: Checkpoints, run: str) -> tuple[int, str, str | None, str
     left = None
     if driven is None or phase.split(driven)[0] == "run":
         left = next((entry for entry in entries if is_told(entry)), None)
-    told: list[str | None] = [None, None, None] if left is None else [left.label, left.oid, left.trigger]
+    told: list[str | None] = (
+        [None, None, None] if left is None else [left.label, left.oid, left.trigger]
+    )
     return max(times), newest.id, newest.branch, newest.label, driven, times[-1], told
 
 
@@ -202,7 +250,9 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
 def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
     named = list(store.refs.each(layout.LEASES))
     leases = {}
-    for (ref, oid), content in zip(named, store.objects.read([oid for _, oid in named]), strict=True):
+    for (ref, oid), content in zip(
+        named, store.objects.read([oid for _, oid in named]), strict=True
+    ):
         if content is None or _RELEASED in content[1]:
             continue
         try:
@@ -286,7 +336,9 @@ def _outside(store: Checkpoints) -> Checkpoint | None:
         own = (entry for entry in ours if known.was_captured_in(entry.id, here))
         silent = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
         told = [entry for entry in own if entry.trigger not in silent]
-        done = next((at for at, entry in enumerate(told) if entry.label == layout.RUN_COMPLETE), None)
+        done = next(
+            (at for at, entry in enumerate(told) if entry.label == layout.RUN_COMPLETE), None
+        )
         phases = [entry for entry in told[:done] if split(entry.label)[0] not in NOT_PHASES]
         found = _first_whole(store, phases)
         if found is not None or done is not None or len(entries) < _FIRST:
@@ -349,7 +401,9 @@ def read(store: Checkpoints, run: str) -> History:
         for entry, content in zip(entries, found, strict=True)
         if content is not None
     ]
-    pipeline = next((each.pipeline for each in reversed(chain) if each.pipeline is not None), Pipeline())
+    pipeline = next(
+        (each.pipeline for each in reversed(chain) if each.pipeline is not None), Pipeline()
+    )
     # Phases completed before the first checkpoint: in another run, or with another tool.
     before = chain[0].pipeline.completed if chain and chain[0].pipeline is not None else ()
     events: dict[str, Event] = {name: Event(name, PENDING) for name in (*pipeline.phases, *before)}
@@ -369,7 +423,13 @@ def read(store: Checkpoints, run: str) -> History:
             events[name] = replace(event, status=PENDING)  # the run was rewound: to be done again
     if current and summary.status not in (runstate.COMPLETE, runstate.PAUSED, runstate.OPEN):
         events[current] = replace(events[current], is_current=True)
-    return History(summary, pipeline, list(events.values()), run_files.read(store.repository, run), store.read(entries[-1].id))
+    return History(
+        summary,
+        pipeline,
+        list(events.values()),
+        run_files.read(store.repository, run),
+        store.read(entries[-1].id),
+    )
 
 
 def _after(event: Event, checkpoint: Checkpoint, status: str) -> Event:

@@ -62,7 +62,9 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     if store.refs.read(layout.RUNS + run) is not None:
         oid, newest = store.heads.head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
-    return all(oid is None or roster.knows(store.repository, run, oid) for oid in oids) and oids != {None}
+    return all(
+        oid is None or roster.knows(store.repository, run, oid) for oid in oids
+    ) and oids != {None}
 
 
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
@@ -78,14 +80,22 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
     checkpoint = codec.decode(layout.document(next(store.objects.read([oid])), ref, oid), ref)
-    if not any(roster.knows(store.repository, each, oid) for each in (run, checkpoint.run) if each is not None):
+    if not any(
+        roster.knows(store.repository, each, oid)
+        for each in (run, checkpoint.run)
+        if each is not None
+    ):
         raise refusal(store, checkpoint, [])
     return checkpoint
 
 
 def written_here(store: Checkpoints, query: Query) -> Iterator[Entry]:
     """Yield the run checkpoints that match a query and were written or adopted here."""
-    return (entry for entry in store.list(query) if entry.run is not None and roster.knows(store.repository, entry.run, entry.oid))
+    return (
+        entry
+        for entry in store.list(query)
+        if entry.run is not None and roster.knows(store.repository, entry.run, entry.oid)
+    )
 
 
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
@@ -101,10 +111,16 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
     paths = roster.note_chains(store.repository, by or run, oids)
     if not paths:
-        raise CkptError(f"it cannot be noted that run {run} is adopted", hint="see why: git ckpt doctor")
+        raise CkptError(
+            f"it cannot be noted that run {run} is adopted", hint="see why: git ckpt doctor"
+        )
     if by is None:
         known = Roster.read(store.repository, [entry.id for entry in entries])
-        new = [(entry.id, entry.oid) for entry in reversed(entries) if not known.has(entry.id, entry.oid)]
+        new = [
+            (entry.id, entry.oid)
+            for entry in reversed(entries)
+            if not known.has(entry.id, entry.oid)
+        ]
         roster.note(store.repository, new, is_apart=True)
     fsync.flush(paths)
 
@@ -118,7 +134,11 @@ def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:
     # files are here.
     entries = store.list(Query(run=run))
     known = Roster.read(store.repository, [entry.id for entry in entries])
-    theirs = [entry.id for entry in entries if not (known.has(entry.id, entry.oid) or known.is_ours(entry))]
+    theirs = [
+        entry.id
+        for entry in entries
+        if not (known.has(entry.id, entry.oid) or known.is_ours(entry))
+    ]
     if theirs:
         ownership.note_behind(store.repository, run, newest.id, theirs[0])
 
@@ -143,7 +163,9 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
         )
     if ours is None:
         return Untrusted(
-            f"run {run} was not written in this repository", account, hint=f"if you trust it as it stands: git ckpt resume {run} --trust"
+            f"run {run} was not written in this repository",
+            account,
+            hint=f"if you trust it as it stands: git ckpt resume {run} --trust",
         )
     way = f"to go on without it: git ckpt remove {short}"
     if store.is_replaced(checkpoint.id):
@@ -165,8 +187,16 @@ def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] 
     pipeline = checkpoint.pipeline
     facts = [
         *_titled(f"files that differ from {_name(before)}", _files(store, checkpoint, before)),
-        *_titled("operation in progress", [checkpoint.worktree.operation] if checkpoint.worktree and checkpoint.worktree.operation else []),
-        *_titled("state" if before is None else f"state that differs from {_name(before)}", _state(checkpoint, before)),
+        *_titled(
+            "operation in progress",
+            [checkpoint.worktree.operation]
+            if checkpoint.worktree and checkpoint.worktree.operation
+            else [],
+        ),
+        *_titled(
+            "state" if before is None else f"state that differs from {_name(before)}",
+            _state(checkpoint, before),
+        ),
     ]
     if pipeline is not None:
         facts += [
@@ -178,7 +208,11 @@ def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] 
 
 
 def _name(before: Checkpoint | None) -> str:
-    return "the commit that is checked out" if before is None else f"checkpoint {before.id[: ids.SHORT]}"
+    return (
+        "the commit that is checked out"
+        if before is None
+        else f"checkpoint {before.id[: ids.SHORT]}"
+    )
 
 
 def _ours(store: Checkpoints, run: str) -> Entry | None:
@@ -186,7 +220,10 @@ def _ours(store: Checkpoints, run: str) -> Entry | None:
 
 
 def _titled(title: str, lines: Iterable[str], *, every: bool = False) -> list[str]:
-    found = [line if len(line) <= _LONG else f"{line[:_LONG]}… ({len(line)} characters)" for line in lines]
+    found = [
+        line if len(line) <= _LONG else f"{line[:_LONG]}… ({len(line)} characters)"
+        for line in lines
+    ]
     shown = found if every else found[:_MANY]
     more = [f"  … and {len(found) - len(shown)} more"] if len(found) > len(shown) else []
     return [f"{title}:", *(f"  {line}" for line in shown), *more] if found else []
@@ -197,15 +234,22 @@ def _files(store: Checkpoints, checkpoint: Checkpoint, before: Checkpoint | None
         return []  # it starts from the current checkout
     here = (before.tree, before.git_sha) if before is not None else (None, store.objects.head()[0])
     try:
-        trees = comparison.comparable(store.repository, store.objects, here, (checkpoint.tree, checkpoint.git_sha))
+        trees = comparison.comparable(
+            store.repository, store.objects, here, (checkpoint.tree, checkpoint.git_sha)
+        )
         return [str(one) for one in diff.differences(store.repository, *trees)]
     except (WorktreeError, GitError) as error:
         return [f"cannot be told: {error.message}"]
 
 
 def _state(checkpoint: Checkpoint, before: Checkpoint | None) -> list[str]:
-    changes = jsonable.compare(dict(before.state) if before is not None else {}, dict(checkpoint.state))
-    return [f"{each.pointer} is gone" if each.is_removed else f"{each.pointer} = {_text(each.new)}" for each in changes]
+    changes = jsonable.compare(
+        dict(before.state) if before is not None else {}, dict(checkpoint.state)
+    )
+    return [
+        f"{each.pointer} is gone" if each.is_removed else f"{each.pointer} = {_text(each.new)}"
+        for each in changes
+    ]
 
 
 def _text(value: Any) -> str:
@@ -224,13 +268,19 @@ def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> l
             else:
                 line += f", whose copy begins {_text(held[1][:200].decode('utf-8', 'replace'))}"
                 if hashlib.sha256(held[1]).hexdigest() != pipeline.contents[name]:
-                    line += ", which is not what its digest says" + (": it has masked places" if stored.has_masks(held[1]) else "")
+                    line += ", which is not what its digest says" + (
+                        ": it has masked places" if stored.has_masks(held[1]) else ""
+                    )
         lines.append(line)
     return lines
 
 
 def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
-    found = store.repository.cat_file.info(f"{tree}:{ENTRY.decode()}/{INPUT}") if tree is not None else None
+    found = (
+        store.repository.cat_file.info(f"{tree}:{ENTRY.decode()}/{INPUT}")
+        if tree is not None
+        else None
+    )
     held = next(store.objects.read([found[0]])) if found is not None else None
     if held is None or held[0] != "tree":
         return {}

@@ -27,20 +27,30 @@ if TYPE_CHECKING:
     Parts = Callable[[str, str], Collection[str] | None]
 
 
-def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = lambda _commit, _files: None) -> bool:
+def is_whole(
+    repository: Repository, checkpoint: Checkpoint, parts: Parts = lambda _commit, _files: None
+) -> bool:
     """Return whether the objects of a checkpoint's snapshot exist and are intact.
 
     Until its ref is written, `gc --prune=now` can take them. Checks only what the linked commit
     does not hold, and that the submodules have their checkpoints.
     """
     for one in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
-        if not modules.is_held(repository, modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint):
+        if not modules.is_held(
+            repository, modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint
+        ):
             return False  # another process removed the checkpoint meanwhile
-    own = own_objects_wholeness(repository, checkpoint.tree, checkpoint.git_sha, parts) if checkpoint.tree is not None else set()
+    own = (
+        own_objects_wholeness(repository, checkpoint.tree, checkpoint.git_sha, parts)
+        if checkpoint.tree is not None
+        else set()
+    )
     return own is not None and not damage.unreadable(repository, list(own))
 
 
-def own_objects_wholeness(repository: Repository, tree: str, commit: str, parts: Parts = lambda _commit, _files: None) -> set[str] | None:
+def own_objects_wholeness(
+    repository: Repository, tree: str, commit: str, parts: Parts = lambda _commit, _files: None
+) -> set[str] | None:
     """Return the objects that the commit does not hold; None if some are unreadable.
 
     Args:
@@ -54,13 +64,19 @@ def own_objects_wholeness(repository: Repository, tree: str, commit: str, parts:
         return None
 
 
-def _parts(repository: Repository, tree: str, base: str, known: Callable[[str], Collection[str] | None]) -> Iterator[str]:
+def _parts(
+    repository: Repository, tree: str, base: str, known: Callable[[str], Collection[str] | None]
+) -> Iterator[str]:
     for name, (mode, oid) in _entries(repository, tree).items():
         yield oid
         if name == b"files" and (found := known(oid)) is not None:
             yield from found
         elif mode == DIRECTORY:
-            for part in [each for _, each in _entries(repository, oid).values()] if name == b"index" else [oid]:
+            for part in (
+                [each for _, each in _entries(repository, oid).values()]
+                if name == b"index"
+                else [oid]
+            ):
                 yield part
                 yield from diff.own(repository, base, part)
 
@@ -116,7 +132,9 @@ def recorded(
             if error.oid in unreadable or not capture.make_way(repository, objects, error.oid):
                 raise
             unreadable.add(error.oid)
-            say(f"the object {error.oid} was damaged, and is written again; its file is in {repository.private_dir}/damaged")
+            say(
+                f"the object {error.oid} was damaged, and is written again; its file is in {repository.private_dir}/damaged"
+            )
             continue
         found = failure(repository, objects, checkpoint, say, parts)
         if found is None:
@@ -155,4 +173,7 @@ def failure(
 
 
 def _busy() -> BusyError:
-    return BusyError("HEAD moves, or objects are pruned, as fast as they are written", hint="wait for its end, then run it again")
+    return BusyError(
+        "HEAD moves, or objects are pruned, as fast as they are written",
+        hint="wait for its end, then run it again",
+    )

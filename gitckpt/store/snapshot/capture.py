@@ -13,7 +13,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git import damage, fsync
 from gitckpt.git.contents import attributes, bounds, conversion, layout, raw_files
-from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, GITLINK, MalformedTree, decode_tree, object_id
+from gitckpt.git.objects.encoding import (
+    DIRECTORY,
+    EXECUTABLE,
+    FILE,
+    GITLINK,
+    MalformedTree,
+    decode_tree,
+    object_id,
+)
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import index as sparse
 from gitckpt.git.worktree import modules, operation
@@ -60,7 +68,9 @@ class DamagedObject(WorktreeError):
     """git met a damaged object while it looked at the worktree."""
 
     def __init__(self, message: str, oid: str) -> None:
-        super().__init__(message, hint="see what is wrong, and who has it: git ckpt verify --contents")
+        super().__init__(
+            message, hint="see what is wrong, and who has it: git ckpt verify --contents"
+        )
         self.oid = oid
 
 
@@ -93,7 +103,13 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
         with index:
             return capture_in(index, objects, commit, limits)
     except DeadlinePassed:
-        return Captured(Worktree(dirty=True, degraded=f"capturing the files took more than {limits.timeout:g} seconds"), "")
+        return Captured(
+            Worktree(
+                dirty=True,
+                degraded=f"capturing the files took more than {limits.timeout:g} seconds",
+            ),
+            "",
+        )
 
 
 def capture_in(
@@ -130,7 +146,9 @@ def capture_in(
         if damaged is not None:
             raise DamagedObject(message, damaged[1]) from None
         # If objects cannot be stored, a checkpoint without files cannot either: no such hint.
-        raise WorktreeError(message, hint=error.hint or (None if refusal.is_unstorable(error) else _WITHOUT)) from None
+        raise WorktreeError(
+            message, hint=error.hint or (None if refusal.is_unstorable(error) else _WITHOUT)
+        ) from None
 
 
 class _Capture:
@@ -193,7 +211,9 @@ class _Capture:
         is_plain = settings is None and raw is None and not (outside or directories or modes)
         if is_plain and not dirty:
             found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no files read
-            captured = Captured(found, files, seen.submodules.keys(), inexact.left, is_as_stored=rules is None)
+            captured = Captured(
+                found, files, seen.submodules.keys(), inexact.left, is_as_stored=rules is None
+            )
             return replace(captured, unheld=self._unheld, apart=seen.apart)
         content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw)
         content.conversion = outside
@@ -202,15 +222,33 @@ class _Capture:
         if under_way:
             content.operation = operation.collect(self._repository)
             if bounds.is_too_much(content.operation):
-                self._omitted.append(Omitted(".git", f"what git keeps of the {under_way} in progress: {bounds.OPERATION}"))
+                self._omitted.append(
+                    Omitted(
+                        ".git", f"what git keeps of the {under_way} in progress: {bounds.OPERATION}"
+                    )
+                )
                 omitted, under_way, content.operation = (*omitted, self._omitted[-1]), None, {}
-            needed = operation.holder_of(self._repository, self._objects, content.operation, self._commit)
+            needed = operation.holder_of(
+                self._repository, self._objects, content.operation, self._commit
+            )
         tree = manifest.write(self._repository, self._objects, content)
-        found = Worktree(dirty, tree, under_way, needed, omitted=omitted, converted=converted, suspects=self._suspects(files))
-        captured = Captured(found, files, seen.submodules.keys(), left=inexact.left, is_as_stored=rules is None)
+        found = Worktree(
+            dirty,
+            tree,
+            under_way,
+            needed,
+            omitted=omitted,
+            converted=converted,
+            suspects=self._suspects(files),
+        )
+        captured = Captured(
+            found, files, seen.submodules.keys(), left=inexact.left, is_as_stored=rules is None
+        )
         captured = replace(captured, as_is=self._as_is, unheld=self._unheld, apart=seen.apart)
         if self._writer is not None:
-            captured = replace(captured, parts=self._writer.oids, unlisted=[*self._read, *seen.deleted])
+            captured = replace(
+                captured, parts=self._writer.oids, unlisted=[*self._read, *seen.deleted]
+            )
         return captured
 
     def _survey(self) -> tuple[Survey, bytes | None]:
@@ -221,7 +259,9 @@ class _Capture:
             if isinstance(error, DeadlinePassed) or not is_corrupt(error):
                 raise
             self._index.rebuild(self._commit)
-            self._omitted.append(Omitted(".git/index", "git cannot read it, so what was staged is not known"))
+            self._omitted.append(
+                Omitted(".git/index", "git cannot read it, so what was staged is not known")
+            )
             seen, settings = self._look()
         if seen.commit != self._commit:
             raise moved()
@@ -241,12 +281,20 @@ class _Capture:
         lead = set(seen.leading) - {os.path.dirname(path) for path in seen.deleted}
         others = set(seen.directories) - lead - {os.path.dirname(path) for path in self._read}
         directories = layout.empty(self._repository, self._top, others, files)
-        modes = layout.narrowed_directories(seen.modes) | layout.narrowed_files(self._top, self._read)
+        modes = layout.narrowed_directories(seen.modes) | layout.narrowed_files(
+            self._top, self._read
+        )
         if len(directories) > layout.MOST:
-            self._omit(directories[layout.MOST], f"without files, as are {len(directories) - layout.MOST - 1} more: {layout.MOST} are kept")
+            self._omit(
+                directories[layout.MOST],
+                f"without files, as are {len(directories) - layout.MOST - 1} more: {layout.MOST} are kept",
+            )
         if len(modes) > layout.MOST:
             first = sorted(modes)[layout.MOST]
-            self._omit(first, f"its mode, as those of {len(modes) - layout.MOST - 1} more: {layout.MOST} are kept")
+            self._omit(
+                first,
+                f"its mode, as those of {len(modes) - layout.MOST - 1} more: {layout.MOST} are kept",
+            )
             modes = {path: mode for path, mode in modes.items() if path < first}
         return directories[: layout.MOST], modes
 
@@ -265,7 +313,9 @@ class _Capture:
                 trees[stage] = scratch.write_tree()
         return trees
 
-    def _files_tree(self, seen: Survey, base: str, rules: attributes.AttributeRules | None, wanted: list[bytes]) -> str:
+    def _files_tree(
+        self, seen: Survey, base: str, rules: attributes.AttributeRules | None, wanted: list[bytes]
+    ) -> str:
         """Return the tree of all files; `base` if nothing differs from it."""
         if not wanted:
             return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
@@ -277,21 +327,42 @@ class _Capture:
             return plain
         removed_rules = {path for path in gone if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these, or not drop their stages.
-        apart = {path for path in gone - removed_rules if self._is_behind_link(path) or self._is_directory(path)}
+        apart = {
+            path
+            for path in gone - removed_rules
+            if self._is_behind_link(path) or self._is_directory(path)
+        }
         self._index.update("--force-remove", sorted(apart))
         held = unfiltered.held(self._repository)
         unfiltered.accept(self._index, {path: held[path] for path in wanted if path in held})
-        self._add([*sorted(gone - removed_rules - apart), *(path for path in wanted if path not in gone and path not in held)])
+        self._add(
+            [
+                *sorted(gone - removed_rules - apart),
+                *(path for path in wanted if path not in gone and path not in held),
+            ]
+        )
         ours = _ours(seen)
-        self._index.put(b"%s %s 0\t%s" % (*ours[path], path) for path in sorted(self._unread & ours.keys()))
+        self._index.put(
+            b"%s %s 0\t%s" % (*ours[path], path) for path in sorted(self._unread & ours.keys())
+        )
         # Last: their filters must apply to the other files, lest a secret is stored in plain text.
         self._index.update("--force-remove", sorted(removed_rules))
         return self._index.write_tree()
 
     def _plain_tree(self, seen: Survey, base: str, gone: set[bytes]) -> str | None:
         """Return the tree of all files if it can be built without git, else None."""
-        is_special = seen.is_staged or seen.conflicts or seen.flags or self._index.is_rebuilt or not self._commit
-        if is_special or len(self._read) >= _MANY or not self._limits.conversions(self._repository).takes_as_is:
+        is_special = (
+            seen.is_staged
+            or seen.conflicts
+            or seen.flags
+            or self._index.is_rebuilt
+            or not self._commit
+        )
+        if (
+            is_special
+            or len(self._read) >= _MANY
+            or not self._limits.conversions(self._repository).takes_as_is
+        ):
             return None
         from gitckpt.git.contents import unfiltered
         from gitckpt.git.contents.plain_files import TreeWriter
@@ -306,17 +377,27 @@ class _Capture:
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
         """Return the untracked paths to capture, and the ignored ones that settings include."""
-        included = {path for path in self._also if not self._is_directory(path) and not self._is_behind_link(path)}
+        included = {
+            path
+            for path in self._also
+            if not self._is_directory(path) and not self._is_behind_link(path)
+        }
         if self._limits.include:
             patterns = [option for pattern in self._limits.include for option in ("-x", pattern)]
-            listed = self._index.git("ls-files", "--others", "--ignored", "-z", *patterns).split(b"\0")[:-1]
+            listed = self._index.git("ls-files", "--others", "--ignored", "-z", *patterns).split(
+                b"\0"
+            )[:-1]
             included |= {path for path in listed if not path.endswith(b"/")}
         included = {path for path in included if not modules.lies_in(path, self._apart)}
         self._named |= included
         accepted = []
         for path in dict.fromkeys([*untracked, *sorted(included)]):
             whole = os.path.join(self._top, path)
-            reason = None if path in self._also else self._limits.reason_to_omit(whole, included=path in included)
+            reason = (
+                None
+                if path in self._also
+                else self._limits.reason_to_omit(whole, included=path in included)
+            )
             if reason is None:
                 accepted.append(path)
             else:
@@ -327,7 +408,11 @@ class _Capture:
         most = self._limits.max_total_size
         if most is None:
             return untracked
-        sizes = {path: _size(os.path.join(self._top, path)) for path in untracked if path not in self._also}
+        sizes = {
+            path: _size(os.path.join(self._top, path))
+            for path in untracked
+            if path not in self._also
+        }
         excess = set(self._limits.excess(sizes))
         reason = f"an automatic checkpoint takes {size_text(most)} of untracked files, the smallest first"
         self._omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(excess)]
@@ -358,7 +443,12 @@ class _Capture:
                 self._read_in(paths[at : at + _AT_ONCE], quarantine.options, quarantine.environment)
             quarantine.migrate(self._index.deadline)
 
-    def _read_in(self, paths: list[bytes], settings: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+    def _read_in(
+        self,
+        paths: list[bytes],
+        settings: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         from gitckpt.git.contents import refusal
 
         found = refusal.read_in(self._index, paths, settings, environment)
@@ -392,7 +482,9 @@ class _Capture:
             return False
         (oid,) = self._objects.write([("blob", data)], flushed=False)
         is_executable = os.lstat(os.path.join(self._top, path)).st_mode & 0o100
-        self._index.put([b"%s %s 0\t%s" % (EXECUTABLE if is_executable else FILE, oid.encode("ascii"), path)])
+        self._index.put(
+            [b"%s %s 0\t%s" % (EXECUTABLE if is_executable else FILE, oid.encode("ascii"), path)]
+        )
         self._as_is[path] = oid
         return True
 
@@ -407,14 +499,18 @@ class _Capture:
         """Return the rules for conversions; None if git converts nothing."""
         unseen = [*seen.deleted, *seen.flags.get(manifest.SKIPPED, ())]
         directories = {*seen.directories, *leading_to(self._named)}  # ignored ones, too
-        return attributes.rules(self._repository, self._limits.conversions(self._repository), directories, unseen)
+        return attributes.rules(
+            self._repository, self._limits.conversions(self._repository), directories, unseen
+        )
 
     def _inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
         """Return the files that git would write differently, and those not kept as they are."""
         if rules is None and not conversion.are_there(self._repository):
             return conversion.Converted()
         terms = self._limits.terms(self._named, self._also)
-        found = conversion.Conversions(self._index, self._objects, rules, terms).look(self._unread | self._as_is.keys())
+        found = conversion.Conversions(self._index, self._objects, rules, terms).look(
+            self._unread | self._as_is.keys()
+        )
         behind = {quoted(path) for path in found.required}.intersection(self._converted)
         self._converted = sorted({*map(quoted, found.left), *behind})
         return found
@@ -431,11 +527,16 @@ class _Capture:
         from gitckpt.store import secrets
 
         stored = self._writer.contents if self._writer is not None else None
-        return secrets.look(self._index, files, [path for path in self._read if path not in self._unread], stored)
+        return secrets.look(
+            self._index, files, [path for path in self._read if path not in self._unread], stored
+        )
 
     def _nested(self, seen: Survey) -> list[Omitted]:
         reason = "a repository of its own: its files stay in it"
-        return [Omitted(quoted(path), reason, oid=modules.head_of(os.path.join(self._top, path))) for path in seen.nested]
+        return [
+            Omitted(quoted(path), reason, oid=modules.head_of(os.path.join(self._top, path)))
+            for path in seen.nested
+        ]
 
 
 def _size(path: bytes) -> int:
@@ -447,7 +548,9 @@ def _size(path: bytes) -> int:
 
 def _ours(seen: Survey) -> dict[bytes, tuple[bytes, bytes]]:
     """Return mode and oid of our side of each conflict; else theirs, else the base."""
-    entries = [entry.partition(b"\t") for stage in (1, 3, 2) for entry in seen.conflicts.get(stage, ())]
+    entries = [
+        entry.partition(b"\t") for stage in (1, 3, 2) for entry in seen.conflicts.get(stage, ())
+    ]
     return {path: (mode, oid) for about, _, path in entries for mode, oid in [about.split(b" ")]}
 
 
@@ -456,7 +559,9 @@ def _ours(seen: Survey) -> dict[bytes, tuple[bytes, bytes]]:
 _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree paths in a snapshot
 
 
-def write_again(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> tuple[list[str], CkptError | None]:
+def write_again(
+    repository: Repository, objects: Objects, checkpoint: Checkpoint
+) -> tuple[list[str], CkptError | None]:
     """Write damaged blobs again from files; move damaged trees aside for the next capture.
 
     Returns:
@@ -467,9 +572,13 @@ def write_again(repository: Repository, objects: Objects, checkpoint: Checkpoint
     for oid, (paths, is_committed) in sorted(_damaged(repository, objects, checkpoint).items()):
         source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
         if source is not None:
-            messages.append(f"the object {oid} was missing or damaged, and was written again from {quoted(source)}")
+            messages.append(
+                f"the object {oid} was missing or damaged, and was written again from {quoted(source)}"
+            )
         elif not paths and not is_committed and damage.move_aside(repository, oid):
-            messages.append(f"the object {oid} was damaged, and is written again; its file is in {repository.private_dir}/damaged")
+            messages.append(
+                f"the object {oid} was damaged, and is written again; its file is in {repository.private_dir}/damaged"
+            )
         else:
             error = _nowhere(oid, paths)
     return messages, error
@@ -477,12 +586,14 @@ def write_again(repository: Repository, objects: Objects, checkpoint: Checkpoint
 
 def make_way(repository: Repository, objects: Objects, oid: str) -> bool:
     """Move a damaged object aside for a capture to write, unless HEAD has it."""
-    return oid not in _listed(objects, manifest.base_tree(repository, "HEAD"), repository.object_format, set()) and damage.move_aside(
-        repository, oid
-    )
+    return oid not in _listed(
+        objects, manifest.base_tree(repository, "HEAD"), repository.object_format, set()
+    ) and damage.move_aside(repository, oid)
 
 
-def _damaged(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> dict[str, tuple[list[bytes], bool]]:
+def _damaged(
+    repository: Repository, objects: Objects, checkpoint: Checkpoint
+) -> dict[str, tuple[list[bytes], bool]]:
     """Return the unreadable objects of a snapshot and its commit, by oid.
 
     Each has its paths in the worktree (none for a tree), and whether the commit has it.
@@ -491,12 +602,21 @@ def _damaged(repository: Repository, objects: Objects, checkpoint: Checkpoint) -
         return {}
     broken: set[str] = set()
     own = _listed(objects, checkpoint.tree, repository.object_format, broken)
-    committed = _listed(objects, manifest.base_tree(repository, checkpoint.git_sha), repository.object_format, broken)
+    committed = _listed(
+        objects,
+        manifest.base_tree(repository, checkpoint.git_sha),
+        repository.object_format,
+        broken,
+    )
     suspects = sorted(broken.union(own.keys() - committed.keys()))
-    return {oid: (own.get(oid, []), oid in committed) for oid in damage.unreadable(repository, suspects)}
+    return {
+        oid: (own.get(oid, []), oid in committed) for oid in damage.unreadable(repository, suspects)
+    }
 
 
-def _listed(objects: Objects, root: str, object_format: str, broken: set[str]) -> dict[str, list[bytes]]:
+def _listed(
+    objects: Objects, root: str, object_format: str, broken: set[str]
+) -> dict[str, list[bytes]]:
     """Return the objects of a tree, blobs with their paths; add unreadable trees to `broken`."""
     listed: dict[str, list[bytes]] = {}
     level: dict[str, bytes] = {root: b""}
@@ -505,7 +625,11 @@ def _listed(objects: Objects, root: str, object_format: str, broken: set[str]) -
         for (oid, path), entry in zip(level.items(), objects.read(list(level), None), strict=True):
             listed[oid] = []
             try:
-                entries = decode_tree(entry[1], object_format) if entry is not None and entry[0] == "tree" else None
+                entries = (
+                    decode_tree(entry[1], object_format)
+                    if entry is not None and entry[0] == "tree"
+                    else None
+                )
             except MalformedTree:
                 entries = None
             if entries is None:

@@ -47,17 +47,33 @@ def compare(
     with PrivateIndex(repository) as index:
         index.look_ahead()
         merged = merged_tree(repository, wanted, commit)
-        untracked = [one.path for one in diff.differences(repository, merged, wanted.files) if one.status == "A"]
+        untracked = [
+            one.path
+            for one in diff.differences(repository, merged, wanted.files)
+            if one.status == "A"
+        ]
         unlimited = replace(limits, timeout=float("inf"))
-        captured = capture.capture_in(index, objects, head, unlimited, untracked, keeps=lambda _: True)
+        captured = capture.capture_in(
+            index, objects, head, unlimited, untracked, keeps=lambda _: True
+        )
     found = manifest.read(repository, objects, captured.worktree.tree, head)
-    differing = [one for one in diff.differences(repository, wanted.files, captured.files) if not _is_displaced(repository, wanted, one)]
+    differing = [
+        one
+        for one in diff.differences(repository, wanted.files, captured.files)
+        if not _is_displaced(repository, wanted, one)
+    ]
     differing = [one for one in differing if not stays(one.path)]
-    raw = {path: oid for path, oid in manifest.raw_of(repository, wanted).items() if not stays(path)}
+    raw = {
+        path: oid for path, oid in manifest.raw_of(repository, wanted).items() if not stays(path)
+    }
     said = unexpected(repository, differing, gone, raw)
     if merged != merged_tree(repository, found, head):
         said.append("what is staged")
-    said += [f"stage {stage} of the index" for stage in (1, 2, 3) if wanted.index.get(stage) != found.index.get(stage)]
+    said += [
+        f"stage {stage} of the index"
+        for stage in (1, 2, 3)
+        if wanted.index.get(stage) != found.index.get(stage)
+    ]
     if _flags(wanted) != _flags(found):
         said.append("flags of the index")
     if with_operation and wanted.operation != found.operation:
@@ -68,17 +84,26 @@ def compare(
 
 def _is_displaced(repository: Repository, wanted: Contents, one: Difference) -> bool:
     # git takes the skip mark off where a directory is, such as one with ignored files.
-    is_away = wanted.sparse is not None and one.status == "D" and one.path in wanted.flags.get(SKIPPED, ())
+    is_away = (
+        wanted.sparse is not None
+        and one.status == "D"
+        and one.path in wanted.flags.get(SKIPPED, ())
+    )
     return is_away and os.path.isdir(os.path.join(os.fsencode(repository.worktree or ""), one.path))
 
 
-def unshaped(repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[str]:
+def unshaped(
+    repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]
+) -> list[str]:
     unmet = layout.unmet(repository.worktree or "", directories, modes)
     return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in unmet]
 
 
 def unexpected(
-    repository: Repository, differing: Iterable[Difference], gone: Collection[bytes] | None, raw: Mapping[bytes, str]
+    repository: Repository,
+    differing: Iterable[Difference],
+    gone: Collection[bytes] | None,
+    raw: Mapping[bytes, str],
 ) -> list[str]:
     """Describe the differences between the wanted and the found files that are wrong.
 
@@ -86,10 +111,21 @@ def unexpected(
         gone: as for `compare`.
         raw: oids of the files that are wanted byte for byte, by path.
     """
-    wrong = [one for one in differing if not one.is_submodule and (one.status != "A" or gone is None or one.path in gone)]
+    wrong = [
+        one
+        for one in differing
+        if not one.is_submodule and (one.status != "A" or gone is None or one.path in gone)
+    ]
     otherwise = set(raw_files.differing(repository, raw))
-    said = [str(one) for one in wrong if one.path not in raw.keys() - otherwise and not _is_as_git_writes_it(repository, one)]
-    return said + [f"M {path.decode('utf-8', 'replace')}" for path in sorted(otherwise - {one.path for one in wrong})]
+    said = [
+        str(one)
+        for one in wrong
+        if one.path not in raw.keys() - otherwise and not _is_as_git_writes_it(repository, one)
+    ]
+    return said + [
+        f"M {path.decode('utf-8', 'replace')}"
+        for path in sorted(otherwise - {one.path for one in wrong})
+    ]
 
 
 def _is_as_git_writes_it(repository: Repository, one: Difference) -> bool:
@@ -98,11 +134,18 @@ def _is_as_git_writes_it(repository: Repository, one: Difference) -> bool:
         return False
     with open(os.path.join(os.fsencode(repository.worktree or ""), one.path), "rb") as file:
         found = file.read()
-    written = repository.git.run("cat-file", "--filters", f"--path={os.fsdecode(one.path)}", one.old, ok=(0, 128))
+    written = repository.git.run(
+        "cat-file", "--filters", f"--path={os.fsdecode(one.path)}", one.old, ok=(0, 128)
+    )
     return written.code == 0 and written.out == found
 
 
-def comparable(repository: Repository, objects: Objects, before: tuple[str | None, str], after: tuple[str | None, str]) -> tuple[str, str]:
+def comparable(
+    repository: Repository,
+    objects: Objects,
+    before: tuple[str | None, str],
+    after: tuple[str | None, str],
+) -> tuple[str, str]:
     """Return two trees that differ where the files of two snapshots differ.
 
     They hold what git stores. Files that differ only in what git does not store are whole in them.
@@ -111,12 +154,21 @@ def comparable(repository: Repository, objects: Objects, before: tuple[str | Non
         before: tree of a snapshot (None if its commit has the files), and commit ("" for none).
         after: the same of the other one.
     """
-    sides = [Contents(manifest.tree_of_files(repository, *side), raw=manifest.raw_tree(repository, side[0])) for side in (before, after)]
+    sides = [
+        Contents(
+            manifest.tree_of_files(repository, *side), raw=manifest.raw_tree(repository, side[0])
+        )
+        for side in (before, after)
+    ]
     old, new = (side.files for side in sides)
     if sides[0].raw == sides[1].raw:
         return old, new
     stored = [manifest.regular_files(repository, tree) for tree in (old, new)]
-    paths = [path for path in manifest.differing_raw(repository, *sides) if stored[0].get(path) == stored[1].get(path)]
+    paths = [
+        path
+        for path in manifest.differing_raw(repository, *sides)
+        if stored[0].get(path) == stored[1].get(path)
+    ]
     made = []
     with PrivateIndex(repository) as index:
         for side, (snapshot, _) in zip(sides, (before, after), strict=True):
@@ -126,9 +178,15 @@ def comparable(repository: Repository, objects: Objects, before: tuple[str | Non
             options = attributes.line_end_options(manifest.conversion_of(repository, snapshot))
             written = conversion.written_by_git(index, wanted, is_filtered=False, options=options)
             oids = objects.write([("blob", data or b"") for data in written], flushed=False)
-            whole = dict(zip(as_git, oids, strict=True)) | {path: raw[path] for path in paths if path in raw}
+            whole = dict(zip(as_git, oids, strict=True)) | {
+                path: raw[path] for path in paths if path in raw
+            }
             index.git("read-tree", side.files)
-            index.put(b"%s %s 0\t%s" % (mode, whole[path].encode(), path) for path, mode, *_ in index.entries() if path in whole)
+            index.put(
+                b"%s %s 0\t%s" % (mode, whole[path].encode(), path)
+                for path, mode, *_ in index.entries()
+                if path in whole
+            )
             made.append(index.write_tree())
     return made[0], made[1]
 
@@ -139,4 +197,6 @@ def merged_tree(repository: Repository, found: Contents, commit: str) -> str:
 
 
 def _flags(found: Contents) -> dict[str, set[bytes]]:
-    return {flag: set(paths) for flag, paths in found.flags.items() if flag not in (SKIPPED, ABSENT)}
+    return {
+        flag: set(paths) for flag, paths in found.flags.items() if flag not in (SKIPPED, ABSENT)
+    }

@@ -27,7 +27,21 @@ _AUTOMATIC = 500 * MB  # all untracked files of a hook, an autosave or an agent'
 
 MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
 
-_DATA = ("yml", "yaml", "json", "toml", "ini", "env", "xml", "properties", "txt", "conf", "cfg", "enc", "bak")
+_DATA = (
+    "yml",
+    "yaml",
+    "json",
+    "toml",
+    "ini",
+    "env",
+    "xml",
+    "properties",
+    "txt",
+    "conf",
+    "cfg",
+    "enc",
+    "bak",
+)
 
 # Names of untracked files that look like secrets; one with a slash includes directories. From the
 # manuals of the clients, the templates of github/gitignore, and the paths that gitleaks,
@@ -41,32 +55,142 @@ SECRETS = (
     *(".kimi/credentials/*", "huggingface/token", ".huggingface/token"),
     # environments and settings: the templates of github/gitignore, Rails, Django, Terraform, Ansible
     *(".env*", "*.env", ".flaskenv", "secret", "secrets", "*.secret", "*.secrets", "master.key"),
-    *("*.tfstate", "*.tfstate.*", "*.tfvars", "*.tfvars.json", ".terraformrc", "terraform.rc", ".vault_pass*", ".vault-token", "*.agekey"),
-    *(f"{name}.{data}" for name in ("secret", "secrets", "*-secret", "*-secrets", "*_secret", "*_secrets") for data in _DATA),
-    *(f"{name}.{data}" for name in ("creds", "password", "passwords", "*-credentials", "*_credentials") for data in _DATA),
+    *(
+        "*.tfstate",
+        "*.tfstate.*",
+        "*.tfvars",
+        "*.tfvars.json",
+        ".terraformrc",
+        "terraform.rc",
+        ".vault_pass*",
+        ".vault-token",
+        "*.agekey",
+    ),
+    *(
+        f"{name}.{data}"
+        for name in ("secret", "secrets", "*-secret", "*-secrets", "*_secret", "*_secrets")
+        for data in _DATA
+    ),
+    *(
+        f"{name}.{data}"
+        for name in ("creds", "password", "passwords", "*-credentials", "*_credentials")
+        for data in _DATA
+    ),
     # keys, and certificates with keys: gitleaks, detect-secrets, gitrob
     *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*"),
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.p8", "*.pkcs12", "*.pk8", "*.jks", "*.keystore"),
     *("*.bks", "*.ppk", "*.asc"),
-    *("*.kdb", "*.kdbx", "*.ovpn", "*.keychain", "*.keychain-db", "*.agilekeychain", "*.opvault", "*.psafe3", "otr.private_key"),
-    *("ssh_host_*_key", "*_rsa", "*_dsa", "*_ecdsa", "*_ed25519", "secring.*", "*.jwk", "*.jwks", "*.cscfg", "*.publishsettings"),
+    *(
+        "*.kdb",
+        "*.kdbx",
+        "*.ovpn",
+        "*.keychain",
+        "*.keychain-db",
+        "*.agilekeychain",
+        "*.opvault",
+        "*.psafe3",
+        "otr.private_key",
+    ),
+    *(
+        "ssh_host_*_key",
+        "*_rsa",
+        "*_dsa",
+        "*_ecdsa",
+        "*_ed25519",
+        "secring.*",
+        "*.jwk",
+        "*.jwks",
+        "*.cscfg",
+        "*.publishsettings",
+    ),
     *("wallet.dat", "*.wallet", "key.properties", "keystore.properties", "sops/age/keys.txt"),
     # what clients keep to log in: their manuals
-    *("credentials*", ".netrc", "_netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass", "pgpass.conf", ".my.cnf", ".mylogin.cnf"),
-    *(".htpasswd", "htpasswd", ".dockercfg", ".dockerconfigjson", "kubeconfig", "kubeconfig.*", "*.kubeconfig", ".s3cfg", ".boto"),
-    *(".aws/*", ".azure/*", ".kube/config", ".docker/config.json", ".config/gh/hosts.yml", ".config/gcloud/*", ".ssh/*", ".gnupg/*"),
-    *("service-account*.json", "service_account*.json", "serviceaccount*.json", "client_secret*.json", "gha-creds-*.json"),
-    *("application_default_credentials.json", "*firebase-adminsdk*.json", ".tugboat", ".composer/auth.json", ".m2/settings.xml"),
-    *("settings-security.xml", ".remote-sync.json", "sftp-config.json", "sftp.json", ".ftpconfig", "filezilla.xml", "recentservers.xml"),
+    *(
+        "credentials*",
+        ".netrc",
+        "_netrc",
+        ".git-credentials",
+        ".npmrc",
+        ".pypirc",
+        ".pgpass",
+        "pgpass.conf",
+        ".my.cnf",
+        ".mylogin.cnf",
+    ),
+    *(
+        ".htpasswd",
+        "htpasswd",
+        ".dockercfg",
+        ".dockerconfigjson",
+        "kubeconfig",
+        "kubeconfig.*",
+        "*.kubeconfig",
+        ".s3cfg",
+        ".boto",
+    ),
+    *(
+        ".aws/*",
+        ".azure/*",
+        ".kube/config",
+        ".docker/config.json",
+        ".config/gh/hosts.yml",
+        ".config/gcloud/*",
+        ".ssh/*",
+        ".gnupg/*",
+    ),
+    *(
+        "service-account*.json",
+        "service_account*.json",
+        "serviceaccount*.json",
+        "client_secret*.json",
+        "gha-creds-*.json",
+    ),
+    *(
+        "application_default_credentials.json",
+        "*firebase-adminsdk*.json",
+        ".tugboat",
+        ".composer/auth.json",
+        ".m2/settings.xml",
+    ),
+    *(
+        "settings-security.xml",
+        ".remote-sync.json",
+        "sftp-config.json",
+        "sftp.json",
+        ".ftpconfig",
+        "filezilla.xml",
+        "recentservers.xml",
+    ),
     *(".esmtprc", ".msmtprc", ".fetchmailrc", ".muttrc"),
     *("rclone.conf", ".yarnrc.yml", "kaggle.json", ".databrickscfg", ".snowsql/config", ".oci/*"),
     *(".config/glab-cli/*", ".config/doctl/*", ".config/stripe/*", ".config/netlify/*"),
-    *(".config/hub", ".config/configstore/*", ".wrangler/config/*", ".fly/config.yml", "ngrok/ngrok.yml"),
+    *(
+        ".config/hub",
+        ".config/configstore/*",
+        ".wrangler/config/*",
+        ".fly/config.yml",
+        "ngrok/ngrok.yml",
+    ),
     *("containers/auth.json", "com.vercel.cli/auth.json", "oauth_creds*.json", "wg[0-9]*.conf"),
     *("token*.json", "*_token.json", "*-token.json", "cookies", "cookies.*", ".auth/*"),
     # what was typed, with passwords in it: shells, and clients of databases
-    *(".bash_history", ".zsh_history", ".sh_history", ".ash_history", "fish_history", ".psql_history", ".mysql_history"),
-    *(".sqlite_history", ".rediscli_history", ".dbshell", ".irb_history", ".python_history", ".node_repl_history"),
+    *(
+        ".bash_history",
+        ".zsh_history",
+        ".sh_history",
+        ".ash_history",
+        "fish_history",
+        ".psql_history",
+        ".mysql_history",
+    ),
+    *(
+        ".sqlite_history",
+        ".rediscli_history",
+        ".dbshell",
+        ".irb_history",
+        ".python_history",
+        ".node_repl_history",
+    ),
 )
 
 # Endings of source code and documents. Names that begin with `.env` are secrets all the same.
@@ -143,7 +267,11 @@ class Limits:
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None  # it is gone, or a directory above it is a file by now
-        if self.max_file_size is not None and stat.S_ISREG(status.st_mode) and status.st_size > self.max_file_size:
+        if (
+            self.max_file_size is not None
+            and stat.S_ISREG(status.st_mode)
+            and status.st_size > self.max_file_size
+        ):
             return f"larger than {size_text(self.max_file_size)}", status.st_size
         return None
 
@@ -174,7 +302,11 @@ class Limits:
         if _is_source(name) and self.secrets == SECRETS:
             return None
         found = self._secret(above, name)
-        if found is not None and self.secrets == SECRETS and any(fnmatch.fnmatchcase(name, form) for form in _FORMS):
+        if (
+            found is not None
+            and self.secrets == SECRETS
+            and any(fnmatch.fnmatchcase(name, form) for form in _FORMS)
+        ):
             return None
         return found
 
@@ -189,7 +321,11 @@ class Limits:
         for pattern, depth, first, last in rest:
             there = "/".join([*above[-depth:], name]) if depth else name
             # First the ends: `fnmatch` compiles each pattern, which takes 4 ms for all of them.
-            if there.startswith(first) and there.endswith(last) and fnmatch.fnmatchcase(there, pattern.lower()):
+            if (
+                there.startswith(first)
+                and there.endswith(last)
+                and fnmatch.fnmatchcase(there, pattern.lower())
+            ):
                 return pattern
         return None
 

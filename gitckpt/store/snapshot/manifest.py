@@ -45,7 +45,14 @@ if TYPE_CHECKING:
     class Beside(Protocol):
         """Files outside of the worktree that a snapshot keeps as well."""
 
-        def added(self, repository: Repository, objects: Objects, found: Worktree, commit: str, limits: Limits) -> Worktree:
+        def added(
+            self,
+            repository: Repository,
+            objects: Objects,
+            found: Worktree,
+            commit: str,
+            limits: Limits,
+        ) -> Worktree:
             """Return what a capture found, with these files in its tree."""
 
 
@@ -86,7 +93,10 @@ class Contents:
 def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
     """Return the flags of intent-to-add entries as paths by flag; `intended` has their modes."""
     found = {INTENT: sorted(intended)}
-    found |= {flag: sorted(path for path, mode in intended.items() if mode == its) for flag, its in INTENDED.items()}
+    found |= {
+        flag: sorted(path for path, mode in intended.items() if mode == its)
+        for flag, its in INTENDED.items()
+    }
     return {flag: paths for flag, paths in found.items() if paths}
 
 
@@ -97,7 +107,9 @@ def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
         raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing", hint=hint)
 
 
-def with_commit(repository: Repository, checkpoint: Checkpoint, head: str | None) -> tuple[Checkpoint, str | None]:
+def with_commit(
+    repository: Repository, checkpoint: Checkpoint, head: str | None
+) -> tuple[Checkpoint, str | None]:
     """Return a checkpoint that can be restored although its commit is gone, and a remark.
 
     The commit that `git filter-repo` put in its place stands in, else HEAD. It decides what is
@@ -171,10 +183,16 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
 
     whole: Entries = {b"files": (DIRECTORY, content.files)}
     if content.index:
-        stages: Entries = {str(stage).encode(): (DIRECTORY, tree) for stage, tree in content.index.items()}
+        stages: Entries = {
+            str(stage).encode(): (DIRECTORY, tree) for stage, tree in content.index.items()
+        }
         whole[b"index"] = (DIRECTORY, put("tree", encode_tree(stages)))
     if content.flags:
-        records = (b"%s %s\0" % (flag.encode(), path) for flag, paths in content.flags.items() for path in paths)
+        records = (
+            b"%s %s\0" % (flag.encode(), path)
+            for flag, paths in content.flags.items()
+            for path in paths
+        )
         whole[b"flags"] = (FILE, put("blob", b"".join(records)))
     if content.operation:
         whole[b"operation"] = (DIRECTORY, put_directory(content.operation))
@@ -188,9 +206,20 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
     if content.conversion:
         whole[CONVERSION] = (FILE, put("blob", content.conversion))
     if content.directories:
-        whole[b"directories"] = (FILE, put("blob", b"".join(path + b"\0" for path in content.directories)))
+        whole[b"directories"] = (
+            FILE,
+            put("blob", b"".join(path + b"\0" for path in content.directories)),
+        )
     if content.modes:
-        whole[b"modes"] = (FILE, put("blob", b"".join(b"%03o %s\0" % (mode, path) for path, mode in sorted(content.modes.items()))))
+        whole[b"modes"] = (
+            FILE,
+            put(
+                "blob",
+                b"".join(
+                    b"%03o %s\0" % (mode, path) for path, mode in sorted(content.modes.items())
+                ),
+            ),
+        )
     tree = put("tree", encode_tree(whole))
     objects.write(pending, flushed=False)
     return tree
@@ -218,17 +247,32 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
     for record in reader.blob(parts[b"flags"][1]).split(b"\0")[:-1] if b"flags" in parts else ():
         flag, _, path = record.partition(b" ")
         flags.setdefault(flag.decode("utf-8", "replace"), []).append(path)
-    modes = (record.partition(b" ") for record in (reader.blob(parts[b"modes"][1]).split(b"\0")[:-1] if b"modes" in parts else ()))
+    modes = (
+        record.partition(b" ")
+        for record in (
+            reader.blob(parts[b"modes"][1]).split(b"\0")[:-1] if b"modes" in parts else ()
+        )
+    )
     return Contents(
         files=parts[b"files"][1],
-        index={int(stage): oid for stage, (_, oid) in stages.items() if stage in (b"0", b"1", b"2", b"3")},
+        index={
+            int(stage): oid
+            for stage, (_, oid) in stages.items()
+            if stage in (b"0", b"1", b"2", b"3")
+        },
         flags=flags,
         operation=reader.files_below(parts[b"operation"][1]) if b"operation" in parts else {},
         sparse=reader.blob(parts[b"sparse"][1]) if b"sparse" in parts else None,
         raw=parts[RAW][1] if RAW in parts else None,
         conversion=reader.blob(parts[CONVERSION][1]) if CONVERSION in parts else b"",
-        directories=reader.blob(parts[b"directories"][1]).split(b"\0")[:-1] if b"directories" in parts else [],
-        modes={path: int(mode, 8) & 0o777 for mode, _, path in modes if re.fullmatch(rb"[0-7]{1,6}", mode)},
+        directories=reader.blob(parts[b"directories"][1]).split(b"\0")[:-1]
+        if b"directories" in parts
+        else [],
+        modes={
+            path: int(mode, 8) & 0o777
+            for mode, _, path in modes
+            if re.fullmatch(rb"[0-7]{1,6}", mode)
+        },
     )
 
 
@@ -265,7 +309,10 @@ def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
     known = regular_files(repository, contents.files)
     for path, mode, oid in _leaves(repository, contents.raw):
         if mode not in FILES:
-            raise WorktreeError(f"the snapshot keeps {path!r} byte for byte, which is no file", hint="it was not made by gitckpt")
+            raise WorktreeError(
+                f"the snapshot keeps {path!r} byte for byte, which is no file",
+                hint="it was not made by gitckpt",
+            )
         if path in known:
             found[path] = oid
     return found
@@ -286,7 +333,9 @@ def conversion_of(repository: Repository, tree: str | None) -> bytes:
 
 def differing_raw(repository: Repository, before: Contents, after: Contents) -> list[bytes]:
     """Return the paths at which two snapshots keep different bytes."""
-    old, new = ({} if before.raw == after.raw else raw_of(repository, each) for each in (before, after))
+    old, new = (
+        {} if before.raw == after.raw else raw_of(repository, each) for each in (before, after)
+    )
     return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
 
 
@@ -299,7 +348,9 @@ def _leaves(repository: Repository, tree: str) -> list[Leaf]:
     try:
         return leaves(repository, tree)
     except GitError as error:
-        raise WorktreeError(f"the tree {tree} of the snapshot cannot be read: {error.message}", hint=VERIFY) from None
+        raise WorktreeError(
+            f"the tree {tree} of the snapshot cannot be read: {error.message}", hint=VERIFY
+        ) from None
 
 
 def decoded(data: bytes, repository: Repository, tree: str) -> Entries:
@@ -332,7 +383,8 @@ class _Reader:
             size += len(found[1])
             if found[0] == OVERSIZED or size > most:
                 raise UnsoundSnapshot(
-                    f"the snapshot keeps more than {most:,} bytes of what is read as a whole: with {oid}", hint=bounds.HINT
+                    f"the snapshot keeps more than {most:,} bytes of what is read as a whole: with {oid}",
+                    hint=bounds.HINT,
                 )
             contents.append(found[1])
         return contents
@@ -346,7 +398,10 @@ class _Reader:
                 entries = self.entries(tree)
                 count += len(entries)
                 if count > budget.OPERATION.count or depth > budget.OPERATION.depth:
-                    raise UnsoundSnapshot(f"the operation {top} of the snapshot has {bounds.OPERATION}", hint=bounds.HINT)
+                    raise UnsoundSnapshot(
+                        f"the operation {top} of the snapshot has {bounds.OPERATION}",
+                        hint=bounds.HINT,
+                    )
                 for name, (mode, oid) in entries.items():
                     path = prefix + os.fsdecode(name)
                     if mode == DIRECTORY:
@@ -403,27 +458,38 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
     else:
         files = files_of(repository, checkpoint)
-        raw = raw_tree(repository, checkpoint.tree)  # raw files come first: they hold the bytes of the file
+        raw = raw_tree(
+            repository, checkpoint.tree
+        )  # raw files come first: they hold the bytes of the file
         trees = [files] if raw is None else [raw, files]
     for tree in trees:
         oid = _blob(repository, tree, path)
         if oid is not None:
             blob = next(repository.cat_file.contents([oid]))
             if blob is None:
-                raise WorktreeError(f"{oid}, the content of {os.fsdecode(path)}, is missing", hint=VERIFY)
+                raise WorktreeError(
+                    f"{oid}, the content of {os.fsdecode(path)}, is missing", hint=VERIFY
+                )
             return blob[2]
     where = "beside its worktree" if beside else "among its files"
-    raise NotFoundError(f"checkpoint {checkpoint.id} has no file {os.fsdecode(path)!r} {where}", hint=f"see: git ckpt show {checkpoint.id}")
+    raise NotFoundError(
+        f"checkpoint {checkpoint.id} has no file {os.fsdecode(path)!r} {where}",
+        hint=f"see: git ckpt show {checkpoint.id}",
+    )
 
 
 def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
     if not stays_within(path) or repository.cat_file.info(tree) is None:
         return None
-    found = diff.leaf(repository, tree, path)  # `cat-file` reads a name per line, and a path may contain newlines
+    found = diff.leaf(
+        repository, tree, path
+    )  # `cat-file` reads a name per line, and a path may contain newlines
     return found[2] if found is not None and found[1] not in (DIRECTORY, GITLINK) else None
 
 
-def turn_into(index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None) -> None:
+def turn_into(
+    index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None
+) -> None:
     """Turn an index that lists the files of a worktree into the index of a snapshot.
 
     Keeps what git knows of unchanged files, so that it need not read them again. `listed` is the
@@ -447,7 +513,9 @@ def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
     for stage in (1, 2, 3):
         tree = contents.index.get(stage)
         found = leaves(repository, tree) if tree else ()
-        lines += [b"%s %s %d\t%s" % (mode, oid.encode("ascii"), stage, path) for path, mode, oid in found]
+        lines += [
+            b"%s %s %d\t%s" % (mode, oid.encode("ascii"), stage, path) for path, mode, oid in found
+        ]
     return lines
 
 
@@ -457,12 +525,16 @@ def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[byt
         intent.add(index, paths, modes)
 
 
-def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]) -> None:
+def change_flag(
+    index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]
+) -> None:
     """Set or clear a flag of entries; skip paths that are not in the index or in conflict.
 
     Args:
         flag: "assume-unchanged" or "skip-worktree"; intent-to-add is not a flag that can change.
     """
-    listed = {path for path, _, _, stage, _ in index.entries() if stage == 0} if gets or loses else set()
+    listed = (
+        {path for path, _, _, stage, _ in index.entries() if stage == 0} if gets or loses else set()
+    )
     for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):
         index.update(option, sorted(set(paths).intersection(listed)))

@@ -20,7 +20,12 @@ from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, fl
 
 # What git passes over silently: sockets, fifos, devices, and unreadable directories.
 
-_KINDS = ((stat.S_ISSOCK, "a socket"), (stat.S_ISFIFO, "a fifo"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"))
+_KINDS = (
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISFIFO, "a fifo"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
 class Scan:
@@ -48,7 +53,9 @@ class Scan:
     def look(self, directories: Iterable[bytes]) -> None:
         """Look into directories not ignored; those above them are among them, or came before."""
         for directory in sorted(directories):
-            is_inside = not directory or os.path.dirname(directory) in self.seen  # not behind a link
+            is_inside = (
+                not directory or os.path.dirname(directory) in self.seen
+            )  # not behind a link
             if is_inside and directory not in self.seen:
                 self._look(directory)
 
@@ -88,7 +95,9 @@ class Scan:
     def _ignored(self, paths: list[bytes]) -> set[bytes]:
         if not paths:
             return set()
-        out = self._index.git("check-ignore", "--no-index", "-z", "--stdin", data=b"\0".join(paths), ok=(0, 1))
+        out = self._index.git(
+            "check-ignore", "--no-index", "-z", "--stdin", data=b"\0".join(paths), ok=(0, 1)
+        )
         return set(out.split(b"\0"))
 
     def _join(self, *parts: bytes) -> bytes:
@@ -180,7 +189,9 @@ class Surveyor:
         tracked = self._tracked(found, is_sparse=is_sparse)
         found.apart = modules.own_directories(self._index.repository)
         scan = Scan(self._index)
-        scan.look(path for path in tracked if not modules.lies_in(path, found.apart))  # while git looks at the files
+        scan.look(
+            path for path in tracked if not modules.lies_in(path, found.apart)
+        )  # while git looks at the files
         _read_status(self._status_out(), found)
         _set_apart(self._index, found, tracked)
         scan.apart = found.apart
@@ -190,7 +201,10 @@ class Surveyor:
         scan.look_elsewhere()
         found.directories, found.leading, found.modes = scan.seen, tracked, scan.modes
         changed = set(found.changed)
-        found.passed_over = [Omitted(quoted(path), reason + (_INSTEAD if path in changed else "")) for path, reason in scan.found]
+        found.passed_over = [
+            Omitted(quoted(path), reason + (_INSTEAD if path in changed else ""))
+            for path, reason in scan.found
+        ]
         _read_submodules(self._index, found, scan.repositories, _bare(scan, set(tracked), above))
         return found
 
@@ -219,7 +233,11 @@ class Surveyor:
 
     def _tracked(self, found: Survey, *, is_sparse: bool) -> Collection[bytes]:
         """Return the directories that lead to tracked files; note the flags of the index."""
-        paths = _read_flags(self._index.finish(self._listing), found) if self._listing is not None else []
+        paths = (
+            _read_flags(self._index.finish(self._listing), found)
+            if self._listing is not None
+            else []
+        )
         if _look_again(self._index, found, is_sparse=is_sparse):
             status, self._status = self._status, self._index.look()
             status.kill_group()
@@ -279,19 +297,30 @@ def _read_status(out: bytes, found: Survey) -> None:
                 found.deleted.append(path)
             for stage in (1, 2, 3):
                 if fields[2 + stage] != _GONE:
-                    found.conflicts.setdefault(stage, []).append(b"%s %s\t%s" % (fields[2 + stage], fields[6 + stage], path))
+                    found.conflicts.setdefault(stage, []).append(
+                        b"%s %s\t%s" % (fields[2 + stage], fields[6 + stage], path)
+                    )
         elif record.startswith(b"# branch.oid ") and record[13:] != b"(initial)":
             found.commit = record[13:].decode("ascii")
 
 
 def _set_apart(index: PrivateIndex, found: Survey, tracked: Collection[bytes]) -> None:
     own = found.apart  # git's own directories; bare repositories without tracked files follow
-    found.changed, found.deleted = ([path for path in paths if not modules.lies_in(path, own)] for paths in (found.changed, found.deleted))
+    found.changed, found.deleted = (
+        [path for path in paths if not modules.lies_in(path, own)]
+        for paths in (found.changed, found.deleted)
+    )
     others = [path for path in found.untracked if not modules.lies_in(path, own)]
-    bare = [path for path in modules.bare_above(os.fsencode(index.repository.worktree or ""), others) if path not in tracked]
+    bare = [
+        path
+        for path in modules.bare_above(os.fsencode(index.repository.worktree or ""), others)
+        if path not in tracked
+    ]
     outermost = [path for path in bare if not modules.lies_in(os.path.dirname(path), bare)]
     found.untracked = [path for path in others if not modules.lies_in(path, outermost)]
-    found.nested = [path for path in found.nested if not modules.lies_in(path, own)] + [path + b"/" for path in outermost]
+    found.nested = [path for path in found.nested if not modules.lies_in(path, own)] + [
+        path + b"/" for path in outermost
+    ]
     found.apart = [*own, *outermost]
 
 
@@ -314,13 +343,18 @@ def _read_changed(found: Survey, xy: bytes, submodule: bytes, mode: bytes, path:
 def _read_intended(index: PrivateIndex, found: Survey) -> None:
     # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
     empty = intent.placeholder(index.repository.object_format) if found.vanished else b""
-    candidates = [*found.flags.get(INTENT, ()), *(path for path, oid in found.vanished.items() if oid == empty)]
+    candidates = [
+        *found.flags.get(INTENT, ()),
+        *(path for path, oid in found.vanished.items() if oid == empty),
+    ]
     intended = intent.intended(index, candidates)
     found.flags.update(flags_of(intended))
     intent.forget_trees(index, sorted(intended))
 
 
-def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collection[bytes], bare: Collection[bytes]) -> None:
+def _read_submodules(
+    index: PrivateIndex, found: Survey, repositories: Collection[bytes], bare: Collection[bytes]
+) -> None:
     """Note each submodule that is checked out, with its commit, in `.gitmodules` or not.
 
     Args:
@@ -331,7 +365,11 @@ def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collectio
     top = os.fsencode(index.repository.worktree or "")
     changed = found.submodules
     found.submodules = {}
-    if not changed and not bare and not {path + b"/" for path in repositories}.difference(found.nested):
+    if (
+        not changed
+        and not bare
+        and not {path + b"/" for path in repositories}.difference(found.nested)
+    ):
         return
     for path, _, staged, _, _ in index.entries(GITLINK):
         if not os.path.lexists(os.path.join(top, path, b".git")):
@@ -340,10 +378,18 @@ def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collectio
             continue
         dirty = path in changed and bool(changed[path].dirty)
         oid = modules.head_of(os.path.join(top, path)) if path in changed else staged
-        reason = "a submodule with uncommitted changes: its files stay in it" if dirty else "a submodule: its files stay in it"
+        reason = (
+            "a submodule with uncommitted changes: its files stay in it"
+            if dirty
+            else "a submodule: its files stay in it"
+        )
         found.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
 
 
 def _bare(scan: Scan, leading: Collection[bytes], told: Collection[bytes]) -> set[bytes]:
     """Return directories next to tracked files (`leading`) that hold no untracked ones (`told`)."""
-    return {path for path in scan.seen if path not in leading and path not in told and path.rpartition(b"/")[0] in leading}
+    return {
+        path
+        for path in scan.seen
+        if path not in leading and path not in told and path.rpartition(b"/")[0] in leading
+    }

@@ -44,7 +44,14 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
             if held:
                 unfiltered.forget(made, raw)
             if annex.is_used(made):
-                annex.populate(index, {path: oid for path, oid in blobs_of(made, contents.files).items() if path not in raw})
+                annex.populate(
+                    index,
+                    {
+                        path: oid
+                        for path, oid in blobs_of(made, contents.files).items()
+                        if path not in raw
+                    },
+                )
             manifest.turn_into(index, contents, commit, contents.files)
             index.install()
         operation.bring_back(made, contents.operation)
@@ -53,14 +60,18 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
         missing = graph.missing(made, contents.files, None)
         if missing:
             raise graph.unreachable(missing, is_promised=graph.promisor(made) is not None) from None
-        raise WorktreeError(f"cannot bring back the files {contents.files}: {error.message}", hint=error.hint) from None
+        raise WorktreeError(
+            f"cannot bring back the files {contents.files}: {error.message}", hint=error.hint
+        ) from None
 
 
 def _remove_absent(index: PrivateIndex, contents: Contents) -> None:
     # Skipped entries without a file, whatever the patterns of the sparse checkout.
     if not contents.away:
         return
-    written = {path for path, *_, tag in index.entries() if tag == b"H"}  # by git: others are unsafe
+    written = {
+        path for path, *_, tag in index.entries() if tag == b"H"
+    }  # by git: others are unsafe
     for path in written.intersection(contents.away):
         whole = os.path.join(os.fsencode(index.repository.worktree or ""), path)
         (os.rmdir if stat.S_ISDIR(os.lstat(whole).st_mode) else os.unlink)(whole)  # a submodule
@@ -100,7 +111,9 @@ def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
         if contents.sparse is not None:
             _write_beyond_patterns(index, set(contents.flags.get(SKIPPED, ())), options)
 
-    written, left = unfiltered.write(index.repository, lambda: blobs_of(index.repository, contents.files), attempt)
+    written, left = unfiltered.write(
+        index.repository, lambda: blobs_of(index.repository, contents.files), attempt
+    )
     if written:
         unfiltered.settle(index, written, left)
     return sorted(left)
@@ -113,7 +126,9 @@ def _share_keys(made: Repository) -> None:
         os.symlink(keys, here)
 
 
-def _write_beyond_patterns(index: PrivateIndex, skipped: set[bytes], options: Sequence[str]) -> None:
+def _write_beyond_patterns(
+    index: PrivateIndex, skipped: set[bytes], options: Sequence[str]
+) -> None:
     """Write the files that a sparse checkout's patterns leave out, but that were there."""
     there = [path for path, *_, tag in index.entries() if tag == b"S" and path not in skipped]
     if there:

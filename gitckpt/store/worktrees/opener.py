@@ -82,7 +82,9 @@ class Wish:
         return Owner(self.checkpoint.id, self.checkpoint.run if self.in_run else None)
 
 
-def carry_out(repository: Repository, objects: Objects, plan: ResumePlan, wish: Wish) -> Opened | None:
+def carry_out(
+    repository: Repository, objects: Objects, plan: ResumePlan, wish: Wish
+) -> Opened | None:
     """Open or make a worktree as planned; None if another process made one there meanwhile.
 
     Raises:
@@ -99,7 +101,9 @@ def carry_out(repository: Repository, objects: Objects, plan: ResumePlan, wish: 
     if plan.action == ADOPT:
         return _adopt(repository, objects, wish)
     remarks = _mend_head(repository, wish)
-    return Opened(wish.path, made=False, remarks=remarks, unfiltered=_completed(repository, wish.path))
+    return Opened(
+        wish.path, made=False, remarks=remarks, unfiltered=_completed(repository, wish.path)
+    )
 
 
 def _make(repository: Repository, objects: Objects, wish: Wish) -> Opened | None:
@@ -111,7 +115,9 @@ def _make(repository: Repository, objects: Objects, wish: Wish) -> Opened | None
         remarks, held = _fill(repository, staged, objects, wish, held)
         moved_in = _move(repository, staged, wish.path)
     administration.flush(repository, wish.path)
-    return Opened(wish.path, made=True, remarks=remarks, unfiltered=tuple(held)) if moved_in else None
+    return (
+        Opened(wish.path, made=True, remarks=remarks, unfiltered=tuple(held)) if moved_in else None
+    )
 
 
 def default_root(repository: Repository, configured: str | None) -> str:
@@ -125,10 +131,18 @@ def default_root(repository: Repository, configured: str | None) -> str:
     """
     top = administration.main_worktree(repository)
     if configured:
-        return os.path.normpath(os.path.join(top or repository.common_dir, os.path.expanduser(configured)))
+        return os.path.normpath(
+            os.path.join(top or repository.common_dir, os.path.expanduser(configured))
+        )
     if top is None:
-        is_bare = config.is_on(config.read(repository, r"^core\.bare$").get("core.bare", ["false"])[-1])
-        why = "is bare: there is no worktree" if is_bare else "does not tell a linked worktree where the main one is,"
+        is_bare = config.is_on(
+            config.read(repository, r"^core\.bare$").get("core.bare", ["false"])[-1]
+        )
+        why = (
+            "is bare: there is no worktree"
+            if is_bare
+            else "does not tell a linked worktree where the main one is,"
+        )
         raise WorktreeError(
             f"{repository.common_dir} {why} to put another one beside",
             hint="say where they shall be: git config ckpt.worktreeDir DIR; where one shall be: git ckpt resume --into DIR",
@@ -149,10 +163,16 @@ def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
             hint=f"write into {git_dir}/HEAD where it was: ref: refs/heads/BRANCH",
         )
     _require_objects(repository, wish.checkpoint)
-    has_log = not (repository.has_reftable and administration.lacks_tables(git_dir))  # else it is lost
-    administration.write_head(repository, git_dir, commit if wish.branch is None else f"ref: {BRANCHES}{wish.branch}")
+    has_log = not (
+        repository.has_reftable and administration.lacks_tables(git_dir)
+    )  # else it is lost
+    administration.write_head(
+        repository, git_dir, commit if wish.branch is None else f"ref: {BRANCHES}{wish.branch}"
+    )
     where = f"detached at {commit[:10]}" if wish.branch is None else f"on {wish.branch}"
-    return (f"its HEAD was {state}, and is {where} now{'; what it was at before: git reflog' if has_log else ''}",)
+    return (
+        f"its HEAD was {state}, and is {where} now{'; what it was at before: git reflog' if has_log else ''}",
+    )
 
 
 def _completed(repository: Repository, path: str) -> tuple[bytes, ...]:
@@ -187,7 +207,9 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
             administration.repair(repository, wish.path)
             administration.flush(repository, wish.path)
         except GitError as error:
-            raise WorktreeError(f"cannot make {wish.path} a worktree again: {error.message}") from None
+            raise WorktreeError(
+                f"cannot make {wish.path} a worktree again: {error.message}"
+            ) from None
     said = "git had forgotten it; its files are as they were, and what is staged is as the checkpoint has it"
     return Opened(wish.path, made=False, remarks=(said, *remarks))
 
@@ -201,7 +223,9 @@ def _forget(repository: Repository, gone: Registration, wish: Wish) -> None:
     administration.forget(repository, gone.git_dir)
 
 
-def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, held: list[bytes]) -> tuple[tuple[str, ...], list[bytes]]:
+def _fill(
+    repository: Repository, staged: str, objects: Objects, wish: Wish, held: list[bytes]
+) -> tuple[tuple[str, ...], list[bytes]]:
     """Restore the checkpoint into a new worktree.
 
     Returns:
@@ -236,7 +260,9 @@ def _fill(repository: Repository, staged: str, objects: Objects, wish: Wish, hel
     return tuple(_remarks(checkpoint, remarks, branch)), held
 
 
-def _operation(repository: Repository, whole: Contents, wish: Wish) -> tuple[Mapping[str, bytes], list[str]]:
+def _operation(
+    repository: Repository, whole: Contents, wish: Wish
+) -> tuple[Mapping[str, bytes], list[str]]:
     if wish.is_of_other_commit or not whole.operation:
         return {}, []
     if not roster.is_captured_here(repository, wish.checkpoint.id):
@@ -259,7 +285,9 @@ def _remarks(checkpoint: Checkpoint, of_operation: list[str], branch: str | None
         remarks.append(f"it has the files of the commit only: {files.degraded}")
     remarks += [operation.farewell(branch)] if branch is not None else []
     remarks += of_operation
-    left_out = [entry for entry in files.omitted if entry.dirty is not False] if files is not None else []
+    left_out = (
+        [entry for entry in files.omitted if entry.dirty is not False] if files is not None else []
+    )
     if left_out:  # without unchanged submodules
         count = f"{len(left_out)} paths were" if len(left_out) > 1 else "1 path was"
         remarks.append(f"{count} not captured: git ckpt show {checkpoint.id[: ids.SHORT]}")
@@ -281,7 +309,9 @@ def _move(repository: Repository, staged: str, path: str) -> bool:
 def _require_seen(repository: Repository, path: str) -> Repository:
     made = administration.seen_from(repository, path)
     if made is None:
-        raise WorktreeError(f"git made no worktree at {path}", hint="look at the repository: git ckpt doctor")
+        raise WorktreeError(
+            f"git made no worktree at {path}", hint="look at the repository: git ckpt doctor"
+        )
     return made
 
 
@@ -290,14 +320,20 @@ def _require_objects(repository: Repository, checkpoint: Checkpoint) -> None:
     tree = checkpoint.tree
     graph.fetch_for(repository, tree, checkpoint.git_sha)
     if tree and repository.cat_file.info(f"{tree}:files") is None:
-        raise WorktreeError(f"the files {tree} of checkpoint {checkpoint.id} are missing", hint="see what is wrong: git ckpt verify")
+        raise WorktreeError(
+            f"the files {tree} of checkpoint {checkpoint.id} are missing",
+            hint="see what is wrong: git ckpt verify",
+        )
 
 
 def _make_root(root: str) -> None:
     try:
         premises.make(root)
     except OSError as error:
-        raise WorktreeError(f"cannot make {root}: {error.strerror}", hint="choose another place: git ckpt resume --into DIR") from None
+        raise WorktreeError(
+            f"cannot make {root}: {error.strerror}",
+            hint="choose another place: git ckpt resume --into DIR",
+        ) from None
 
 
 def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> list[bytes]:
@@ -306,7 +342,13 @@ def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> list[byte
     Returns:
         The files that are there only as git stores them.
     """
-    how = ("--no-checkout", "--detach", "--lock", "--reason", f"{ownership.LOCK_REASON} {checkpoint.run or checkpoint.id}")
+    how = (
+        "--no-checkout",
+        "--detach",
+        "--lock",
+        "--reason",
+        f"{ownership.LOCK_REASON} {checkpoint.run or checkpoint.id}",
+    )
     commit = checkpoint.git_sha or _empty_commit(repository)
     try:
         administration.call(repository, "add", *how, path, commit, options=_ALONE)
@@ -324,7 +366,11 @@ def _add(repository: Repository, path: str, checkpoint: Checkpoint) -> list[byte
 def _empty_commit(repository: Repository) -> str:
     # git makes no worktree without a commit: a checkpoint of an unborn branch gets an empty one.
     tree = repository.git.run("mktree").out.decode("ascii").strip()
-    who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in (("NAME", "gitckpt"), ("EMAIL", "gitckpt"))}
+    who = {
+        f"GIT_{role}_{what}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", "gitckpt"), ("EMAIL", "gitckpt"))
+    }
     done = repository.git.run("commit-tree", tree, "-m", "empty", env=who)
     commit = done.out.decode("ascii").strip()
     fsync.flush(fsync.object_paths(repository.common_dir, [tree, commit]))
@@ -354,15 +400,25 @@ def _note_checkout(made: Repository, checkpoint: Checkpoint) -> None:
 
 def is_free(repository: Repository, ref: str) -> bool:
     """Return whether a ref may be a branch, and no existing worktree is on it."""
-    return repository.git.run("check-ref-format", ref, ok=(0, 1)).code == 0 and not worktrees_on(repository, ref)
+    return repository.git.run("check-ref-format", ref, ok=(0, 1)).code == 0 and not worktrees_on(
+        repository, ref
+    )
 
 
 def worktrees_on(repository: Repository, ref: str) -> list[str]:
     """Return the existing worktrees that have a branch checked out."""
     listing = administration.call(repository, "list", "--porcelain", "-z").out
     records = [record.split(b"\0") for record in listing.split(b"\0\0") if record]
-    at = {os.fsdecode(lines[0].partition(b" ")[2]) for lines in records if b"branch " + os.fsencode(ref) in lines}
-    gone = {path for git_dir, path in administration.registered(repository) if path in at and ownership.is_gone(repository, git_dir, path)}
+    at = {
+        os.fsdecode(lines[0].partition(b" ")[2])
+        for lines in records
+        if b"branch " + os.fsencode(ref) in lines
+    }
+    gone = {
+        path
+        for git_dir, path in administration.registered(repository)
+        if path in at and ownership.is_gone(repository, git_dir, path)
+    }
     return sorted(at - gone)
 
 

@@ -14,7 +14,15 @@ from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
-from gitckpt.git.worktree.administration import content, lock_reason, moved_to, named_by, registered, seen_from, went_along
+from gitckpt.git.worktree.administration import (
+    content,
+    lock_reason,
+    moved_to,
+    named_by,
+    registered,
+    seen_from,
+    went_along,
+)
 from gitckpt.model import ids
 from gitckpt.store.records import layout
 from gitckpt.store.records.layout import Owner
@@ -40,7 +48,11 @@ def owner(repository: Repository) -> Owner | None:
 def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
     """Return path and checkpoint id of each worktree that was made from a given checkpoint."""
     owners = ((path, owner_in(git_dir)) for git_dir, path in registered(repository))
-    return [(path, one.checkpoint) for path, one in owners if one is not None and one.run is None and one.checkpoint in checkpoint_ids]
+    return [
+        (path, one.checkpoint)
+        for path, one in owners
+        if one is not None and one.run is None and one.checkpoint in checkpoint_ids
+    ]
 
 
 def of_runs(repository: Repository) -> dict[str, str]:
@@ -50,7 +62,12 @@ def of_runs(repository: Repository) -> dict[str, str]:
         if is_being_made(path):  # another process is about to move it
             continue
         there, named = owner_in(git_dir), named_by(path)
-        if there is not None and there.run is not None and named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
+        if (
+            there is not None
+            and there.run is not None
+            and named is not None
+            and os.path.realpath(named) == os.path.realpath(git_dir)
+        ):
             paths[there.run] = path
     return paths
 
@@ -90,7 +107,10 @@ def note_behind(repository: Repository, run: str, checkpoint_id: str, adopted: s
         if one is not None and one.run == run:
             before = behind_in(git_dir)
             stands_at = before[0] if before is not None else checkpoint_id
-            atomic.write(os.path.join(git_dir, layout.BEHIND_FILE), f"{stands_at} {adopted}\n".encode("ascii"))
+            atomic.write(
+                os.path.join(git_dir, layout.BEHIND_FILE),
+                f"{stands_at} {adopted}\n".encode("ascii"),
+            )
 
 
 def forget_behind(repository: Repository) -> None:
@@ -118,7 +138,9 @@ def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
         return False
     # A new worktree is moved one directory up; git learns of it after that.
     above = os.path.dirname(os.path.dirname(path))
-    return moved_to(repository, git_dir, path, above) is None and not went_along(repository, git_dir, path)
+    return moved_to(repository, git_dir, path, above) is None and not went_along(
+        repository, git_dir, path
+    )
 
 
 # Worktrees are made in a directory beside their final path, and moved there once they are complete.
@@ -131,7 +153,9 @@ def half_made(root: str) -> list[str]:
 
 def sweep(repository: Repository, root: str) -> None:
     """Remove what killed processes left half made; a live process holds the lock of its own."""
-    for name in {name.removesuffix(".lock") for name in names_in(root) if name.startswith(BEING_MADE)}:
+    for name in {
+        name.removesuffix(".lock") for name in names_in(root) if name.startswith(BEING_MADE)
+    }:
         directory = os.path.join(root, name)
         with Lock(f"{directory}.lock", 0) as is_left:
             if is_left:

@@ -100,7 +100,11 @@ def plan_resume(situation: Situation) -> ResumePlan:
     Raises:
         WorktreeError: the path is taken, the run's worktree is elsewhere, or a person has to look.
     """
-    mine = [each for each in situation.registrations if each.of_run] if situation.wanted.run is not None else []
+    mine = (
+        [each for each in situation.registrations if each.of_run]
+        if situation.wanted.run is not None
+        else []
+    )
     forget = [each for each in mine if each.is_gone and not each.has_submodules]
     known, remarks = _known(situation, mine)
     relink = known is not None and known not in [each.path for each in mine if each.is_there]
@@ -161,27 +165,42 @@ def _chosen(situation: Situation, known: str | None) -> str:
     hint = "leave the directory out to go on there"
     if not place.exists and not situation.has_submodules:
         hint += f"; or move it: git worktree move -f -f {shell_word(known)} {shell_word(asked)}"
-    raise WorktreeError(f"run {situation.wanted.run} has its worktree already, at {known}", hint=hint)
+    raise WorktreeError(
+        f"run {situation.wanted.run} has its worktree already, at {known}", hint=hint
+    )
 
 
 def _existing(situation: Situation, place: PathState) -> str:
     wanted, path = situation.wanted, place.path
     name = wanted.run or wanted.checkpoint
-    is_forgotten = place.git_dir is not None and not place.git_dir_exists and not place.is_kept and place.is_of_this_repository
+    is_forgotten = (
+        place.git_dir is not None
+        and not place.git_dir_exists
+        and not place.is_kept
+        and place.is_of_this_repository
+    )
     if is_forgotten and os.path.basename(path) == name:
         return ADOPT
-    if place.owner is not None and (place.owner.run == wanted.run if wanted.run else place.owner == wanted):
+    if place.owner is not None and (
+        place.owner.run == wanted.run if wanted.run else place.owner == wanted
+    ):
         return USE
     if place.other is not None:
-        hint = f"make one of this repository elsewhere: git ckpt resume {shell_word(name)} --into DIR"
+        hint = (
+            f"make one of this repository elsewhere: git ckpt resume {shell_word(name)} --into DIR"
+        )
         raise WorktreeError(f"{path} is a worktree of another repository: {place.other}", hint=hint)
-    is_registered = any(each.real == place.real and each.is_locked_by_us for each in situation.registrations)
+    is_registered = any(
+        each.real == place.real and each.is_locked_by_us for each in situation.registrations
+    )
     if place.owner is None and is_registered:
         if place.git_dir is None:  # git does not remove such a worktree
             away = f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}"
             raise WorktreeError(
                 f"{path} is a worktree of gitckpt whose .git {'is no file any more' if place.has_dot_git else 'is gone'}",
-                hint=away if place.has_dot_git else f"to go on with its files: git worktree repair; or {away}",
+                hint=away
+                if place.has_dot_git
+                else f"to go on with its files: git worktree repair; or {away}",
             )
         raise WorktreeError(
             f"{path} is a worktree of gitckpt that does not say what it was made for",
@@ -208,9 +227,15 @@ def _branch(situation: Situation) -> tuple[str | None, str | None]:
     if branch is None or situation.wanted.run is None:
         return None, None
     if branch.tip != situation.commit:
-        return None, f"HEAD is detached: the branch {branch.name} is {'gone' if branch.tip is None else 'elsewhere by now'}"
+        return (
+            None,
+            f"HEAD is detached: the branch {branch.name} is {'gone' if branch.tip is None else 'elsewhere by now'}",
+        )
     if not branch.is_free:
         where = " and ".join(branch.used_in) or "another worktree"
         behind = "stays behind there when the run commits or pushes"
-        return None, f"HEAD is detached: the branch {branch.name} is checked out in {where}, and {behind}"
+        return (
+            None,
+            f"HEAD is detached: the branch {branch.name} is checked out in {where}, and {behind}",
+        )
     return branch.name, None

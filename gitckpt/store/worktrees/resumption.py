@@ -74,9 +74,23 @@ def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
 
 def _is_as_committed(git: Git) -> bool:
     """Return whether nothing is staged and the worktree has no refs of its own."""
-    if git.run("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--", ok=(0, 1, 128)).code != 0:
+    if (
+        git.run(
+            "diff-index",
+            "--cached",
+            "--quiet",
+            "--ita-visible-in-index",
+            "HEAD",
+            "--",
+            ok=(0, 1, 128),
+        ).code
+        != 0
+    ):
         return False
-    return git.run("for-each-ref", "--count=1", *(space.rstrip("/") for space in OF_A_WORKTREE)).out == b""
+    return (
+        git.run("for-each-ref", "--count=1", *(space.rstrip("/") for space in OF_A_WORKTREE)).out
+        == b""
+    )
 
 
 def _been_at(git: Git) -> list[str]:
@@ -90,8 +104,20 @@ def _is_reached(repository: Repository, linked: Iterable[str], more: Iterable[st
 
     What `refs/keep` holds does not count: some of it goes within the hour.
     """
-    data = "".join([*(f"{commit}\n" for commit in more), *(f"^{commit}\n" for commit in linked)]).encode("ascii")
-    words = ("rev-list", "--max-count=1", "--ignore-missing", "--stdin", "HEAD", "--not", "--branches", "--tags", "--remotes")
+    data = "".join(
+        [*(f"{commit}\n" for commit in more), *(f"^{commit}\n" for commit in linked)]
+    ).encode("ascii")
+    words = (
+        "rev-list",
+        "--max-count=1",
+        "--ignore-missing",
+        "--stdin",
+        "HEAD",
+        "--not",
+        "--branches",
+        "--tags",
+        "--remotes",
+    )
     return repository.git.run(*words, data=data).out == b""
 
 
@@ -103,11 +129,17 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
     with PrivateIndex(repository) as index:
         staged: dict[int, list[bytes]] = {}
         entries = index.entries()
-        flags = manifest.flags_of(intent.intended(index, [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty, 0)]))
+        flags = manifest.flags_of(
+            intent.intended(
+                index, [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty, 0)]
+            )
+        )
         intended = set(flags.get(manifest.INTENT, ()))
         for path, mode, oid, stage, _ in entries:
             if path not in intended:
-                staged.setdefault(stage, []).append(b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path))
+                staged.setdefault(stage, []).append(
+                    b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)
+                )
         trees = {}
         for number, lines in sorted(staged.items()):
             index.git("read-tree", "--empty")
@@ -118,7 +150,9 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
         files = index.write_tree()
     if (not trees or trees == {0: base}) and not flags and not under_way:
         return Worktree(dirty=False)
-    found = Contents(files, trees, flags, operation=operation.collect(repository) if under_way else {})
+    found = Contents(
+        files, trees, flags, operation=operation.collect(repository) if under_way else {}
+    )
     needed = operation.holder_of(repository, objects, found.operation, commit)
     tree = manifest.write(repository, objects, found)
     return Worktree(dirty=True, tree=tree, operation=under_way, operation_commit=needed)
@@ -128,7 +162,11 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
 
 
 def resume(
-    store: Checkpoints, checkpoint: Checkpoint, directory: str | os.PathLike[str] | None = None, *, is_driven: bool = False
+    store: Checkpoints,
+    checkpoint: Checkpoint,
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    is_driven: bool = False,
 ) -> Opened:
     """Return the worktree of a checkpoint; make it if it does not exist.
 
@@ -149,12 +187,21 @@ def resume(
             directory = os.path.abspath(os.fspath(directory))
         except FileNotFoundError:
             hint = "name it from the root: /…"
-            raise WorktreeError(f"{directory} is nowhere, as the current directory does not exist any more", hint=hint) from None
+            raise WorktreeError(
+                f"{directory} is nowhere, as the current directory does not exist any more",
+                hint=hint,
+            ) from None
     repository = store.repository
     checkpoint, is_elsewhere = _from_here(store, checkpoint)
-    checkpoint, stand_in = manifest.with_commit(repository, checkpoint, None if is_driven else store.objects.head()[0])
+    checkpoint, stand_in = manifest.with_commit(
+        repository, checkpoint, None if is_driven else store.objects.head()[0]
+    )
     said = store.rules.read()
-    newest = heads.newest(store.index, store.repository, checkpoint.run) if checkpoint.run is not None else None
+    newest = (
+        heads.newest(store.index, store.repository, checkpoint.run)
+        if checkpoint.run is not None
+        else None
+    )
     in_run = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
     wanted = Owner(checkpoint.id, checkpoint.run if in_run else None)
     opened = None
@@ -163,31 +210,64 @@ def resume(
         todo = plan.plan_resume(_situation(store, checkpoint, wanted, directory))
         if said.limits.submodules and todo.fills_submodules:
             checkpoint = _with_submodules(store, checkpoint)
-        wish = _wish(store, checkpoint, todo, said.limits, in_run=in_run, is_of_other_commit=stand_in is not None)
+        wish = _wish(
+            store,
+            checkpoint,
+            todo,
+            said.limits,
+            in_run=in_run,
+            is_of_other_commit=stand_in is not None,
+        )
         opened = opener.carry_out(repository, store.objects, todo, wish)
     lacking = submodules.finish(store, opened.path, checkpoint, said.limits)
     if is_driven and lacking:
         there = f"do that in {shell_word(opened.path)}"
-        raise WorktreeError("; ".join(lacking), hint=f"{there}; then, or to go on without: git ckpt resume {checkpoint.run}")
-    made = (*todo.remarks_made, *(remark for remark in (is_elsewhere, stand_in) if remark)) if opened.made else ()
-    return replace(opened, remarks=(*todo.remarks, *opened.remarks, *made, *lacking), behind=todo.behind)
+        raise WorktreeError(
+            "; ".join(lacking),
+            hint=f"{there}; then, or to go on without: git ckpt resume {checkpoint.run}",
+        )
+    made = (
+        (*todo.remarks_made, *(remark for remark in (is_elsewhere, stand_in) if remark))
+        if opened.made
+        else ()
+    )
+    return replace(
+        opened, remarks=(*todo.remarks, *opened.remarks, *made, *lacking), behind=todo.behind
+    )
 
 
 def _require_own_places(repository: Repository, wanted: Owner, directory: str | None) -> None:
     """Refuse a place for worktrees behind a link; remove what killed processes left there."""
     root = known_root(repository)
-    for place in (directory, os.path.join(root, wanted.run or wanted.checkpoint) if root is not None else None):
+    for place in (
+        directory,
+        os.path.join(root, wanted.run or wanted.checkpoint) if root is not None else None,
+    ):
         if place is not None:
             premises.require(place)
             ownership.sweep(repository, os.path.dirname(place))
 
 
-def _wish(store: Checkpoints, checkpoint: Checkpoint, todo: ResumePlan, limits: Limits, *, in_run: bool, is_of_other_commit: bool) -> Wish:
+def _wish(
+    store: Checkpoints,
+    checkpoint: Checkpoint,
+    todo: ResumePlan,
+    limits: Limits,
+    *,
+    in_run: bool,
+    is_of_other_commit: bool,
+) -> Wish:
     def rescue(there: Repository, path: str) -> None:
         record_leftover(store, there.git_dir, path)
 
     return Wish(
-        checkpoint, todo.path, in_run=in_run, branch=todo.branch, limits=limits, rescue=rescue, is_of_other_commit=is_of_other_commit
+        checkpoint,
+        todo.path,
+        in_run=in_run,
+        branch=todo.branch,
+        limits=limits,
+        rescue=rescue,
+        is_of_other_commit=is_of_other_commit,
     )
 
 
@@ -215,17 +295,30 @@ def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     found = manifest.contents_of(checkpoint, store.repository, store.objects)
     away = map(quoted, found.away)  # a sparse checkout may leave out submodules
     more = keeper.of_tree(store, found.files, {*(one.path for one in files.submodules), *away})
-    return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more))) if more else checkpoint
+    return (
+        replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more)))
+        if more
+        else checkpoint
+    )
 
 
-def _situation(store: Checkpoints, checkpoint: Checkpoint, wanted: Owner, directory: str | None) -> Situation:
+def _situation(
+    store: Checkpoints, checkpoint: Checkpoint, wanted: Owner, directory: str | None
+) -> Situation:
     repository, name = store.repository, wanted.run or wanted.checkpoint
     root, no_default = _root(repository)
     default = None if root is None else os.path.join(root, name)
     likely = {os.path.realpath(path) for path in (directory, default) if path is not None}
-    registrations = [_registration(repository, git_dir, path, wanted, likely) for git_dir, path in administration.registered(repository)]
+    registrations = [
+        _registration(repository, git_dir, path, wanted, likely)
+        for git_dir, path in administration.registered(repository)
+    ]
     of_run = [each for each in registrations if each.of_run]
-    paths = [directory, default, *(path for each in of_run for path in (each.path, each.moved_to, each.left_at))]
+    paths = [
+        directory,
+        default,
+        *(path for each in of_run for path in (each.path, each.moved_to, each.left_at)),
+    ]
     places = {path: _place(repository, path) for path in paths if path is not None}
     is_found = all(places[path].exists for path in (directory, default) if path is not None)
     return Situation(
@@ -249,7 +342,9 @@ def _root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
         return None, (error.message, error.hint)
 
 
-def _registration(repository: Repository, git_dir: str, path: str, wanted: Owner, likely: set[str]) -> Registration:
+def _registration(
+    repository: Repository, git_dir: str, path: str, wanted: Owner, likely: set[str]
+) -> Registration:
     owner, real = ownership.owner_in(git_dir), os.path.realpath(path)
     of_run = owner is not None and wanted.run is not None and owner.run == wanted.run
     if not of_run and real not in likely:
@@ -260,7 +355,9 @@ def _registration(repository: Repository, git_dir: str, path: str, wanted: Owner
         path,
         real,
         of_run=of_run,
-        is_there=named is not None and os.path.realpath(named) == os.path.realpath(git_dir) and not ownership.is_being_made(path),
+        is_there=named is not None
+        and os.path.realpath(named) == os.path.realpath(git_dir)
+        and not ownership.is_being_made(path),
         is_gone=ownership.is_gone(repository, git_dir, path),
         is_locked_by_us=ownership.is_locked_by_us(git_dir),
         has_submodules=modules.has_own(git_dir),
@@ -278,7 +375,9 @@ def _place(repository: Repository, path: str) -> PathState:
     kept = os.path.join(administration.administration(repository), os.path.basename(git_dir or ""))
     is_kept = git_dir is not None and not exists and os.path.isdir(kept)
     owner = ownership.owner_in(kept) if is_kept else ownership.owner_at(repository, path)
-    stands_at = ownership.behind_in(kept if is_kept else git_dir or "") if owner is not None else None
+    stands_at = (
+        ownership.behind_in(kept if is_kept else git_dir or "") if owner is not None else None
+    )
     return PathState(
         path,
         real,
@@ -308,7 +407,9 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
     tip = store.repository.cat_file.info(ref)
     is_free = opener.is_free(store.repository, ref)
     used_in = () if is_free else tuple(opener.worktrees_on(store.repository, ref))
-    return Branch(checkpoint.branch, tip[0] if tip is not None else None, is_free=is_free, used_in=used_in)
+    return Branch(
+        checkpoint.branch, tip[0] if tip is not None else None, is_free=is_free, used_in=used_in
+    )
 
 
 def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
@@ -318,13 +419,19 @@ def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
     for git_dir, path in administration.registered(repository):
         owner = ownership.owner_in(git_dir)
         if owner is not None and owner.run is not None and owner.run in runs:
-            moved = administration.left_by(repository, git_dir, path) or administration.moved_to(repository, git_dir, path, root)
+            moved = administration.left_by(repository, git_dir, path) or administration.moved_to(
+                repository, git_dir, path, root
+            )
             if moved is not None:
                 found[owner.run] = moved
     for run in runs:
         path = os.path.join(root, run)
         named = administration.named_by(path) if run not in found else None
-        if named is not None and administration.is_ours(repository, named) and not os.path.isdir(named):
+        if (
+            named is not None
+            and administration.is_ours(repository, named)
+            and not os.path.isdir(named)
+        ):
             found[run] = path
     return found
 

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 def begin(made: Repository, checkpoint: Checkpoint) -> None:
     """Note in a new worktree that its submodules are missing: `finish` resumes after a kill."""
     if checkpoint.worktree is not None and checkpoint.worktree.submodules:
-        with open(os.path.join(made.git_dir, layout.SUBMODULES_FILE), "w", encoding="ascii") as file:
+        with open(
+            os.path.join(made.git_dir, layout.SUBMODULES_FILE), "w", encoding="ascii"
+        ) as file:
             file.write(f"{checkpoint.id}\n")
 
 
@@ -56,7 +58,13 @@ def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits
 
 
 def make(
-    store: Checkpoints, around: Repository, made: Repository, checkpoint: Checkpoint, limits: Limits, *, above: bytes = b""
+    store: Checkpoints,
+    around: Repository,
+    made: Repository,
+    checkpoint: Checkpoint,
+    limits: Limits,
+    *,
+    above: bytes = b"",
 ) -> list[str]:
     """Make the submodules that a checkpoint names, nested ones included.
 
@@ -77,13 +85,18 @@ def make(
                 raise WorktreeError("the files have no submodule there")
             remarks += _make(store, around, made, one, limits, above=above)
         except CkptError as error:
-            init, back = submodules.way_to_make(path), f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
+            init, back = (
+                submodules.way_to_make(path),
+                f"git ckpt restore {checkpoint.id[: ids.SHORT]}",
+            )
             here = f"after cd {shell_word(os.fsdecode(above))}" if above else "in this worktree"
             if isinstance(error, _Unknown):  # `init` first: a fetch needs the repository
                 cure = f"{here}: {init}; {error.hint}; then {back}"
             else:
                 cure = (f"{error.hint}; " if error.hint else "") + f"then, {here}: {init} && {back}"
-            remarks.append(f"the submodule {os.fsdecode(os.path.join(above, path))} did not come back: {error.message}; {cure}")
+            remarks.append(
+                f"the submodule {os.fsdecode(os.path.join(above, path))} did not come back: {error.message}; {cure}"
+            )
     return remarks
 
 
@@ -91,30 +104,54 @@ class _Unknown(WorktreeError):
     """No repository here has the checkpoint of a submodule; the hint says how to fetch it."""
 
 
-def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodule, limits: Limits, *, above: bytes) -> list[str]:
+def _make(
+    store: Checkpoints,
+    around: Repository,
+    made: Repository,
+    one: Submodule,
+    limits: Limits,
+    *,
+    above: bytes,
+) -> list[str]:
     path, ref = modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint
     top = modules.place(made, path)
     kept = modules.holding(around, path, ref) if top is not None else None
     if kept is None or top is None:
         reason = f"no repository of it is here that has the checkpoint {one.checkpoint}"
-        raise WorktreeError(reason) if top is None else _Unknown(reason, hint=submodules.way_to_fetch(path, one.checkpoint))
+        raise (
+            WorktreeError(reason)
+            if top is None
+            else _Unknown(reason, hint=submodules.way_to_fetch(path, one.checkpoint))
+        )
     with contextlib.closing(kept):
         try:
             there = modules.seen_from(made, path) or _copied(around, kept, made, one)
         except GitError as error:  # git does not copy a repository with missing objects
             hint = f"see what it lacks: git --git-dir={shell_word(kept.git_dir)} ckpt verify"
-            raise WorktreeError(f"its repository cannot be copied: {error.message}", hint=hint) from None
+            raise WorktreeError(
+                f"its repository cannot be copied: {error.message}", hint=hint
+            ) from None
         if there is None:
             raise WorktreeError("something is in its place")
         with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
             captured, remarks = inner.read_own(one.checkpoint), list[str]()
             if not os.path.lexists(os.path.join(there.git_dir, "index")):
-                said = _fill(inner, captured, limits, is_own=roster.is_captured_here(kept, captured.id))
-                remarks = [f"the submodule {os.fsdecode(os.path.join(above, path))}: {sentence}" for sentence in said]
-            return [*remarks, *make(store, kept, there, captured, limits, above=os.path.join(above, path))]
+                said = _fill(
+                    inner, captured, limits, is_own=roster.is_captured_here(kept, captured.id)
+                )
+                remarks = [
+                    f"the submodule {os.fsdecode(os.path.join(above, path))}: {sentence}"
+                    for sentence in said
+                ]
+            return [
+                *remarks,
+                *make(store, kept, there, captured, limits, above=os.path.join(above, path)),
+            ]
 
 
-def _copied(around: Repository, kept: Repository, made: Repository, one: Submodule) -> Repository | None:
+def _copied(
+    around: Repository, kept: Repository, made: Repository, one: Submodule
+) -> Repository | None:
     """Return a copy of a submodule's repository at its path; None if the path is taken."""
     path = modules.unquoted(one.path)
     own = [space + one.checkpoint for space in (layout.CHECKPOINTS, *layout.HOLDERS)]
@@ -133,12 +170,22 @@ def _record_half_made(inner: Checkpoints, captured: Checkpoint, limits: Limits) 
     if not (found.degraded or found.omitted):
         files = manifest.tree_of_files(there, found.tree, inner.objects.head()[0])
         held.update(checkout.blobs_of(there, files))
-    names = (os.path.relpath(os.path.join(parent, name), top) for parent, _, leaves in os.walk(top) for name in leaves)
+    names = (
+        os.path.relpath(os.path.join(parent, name), top)
+        for parent, _, leaves in os.walk(top)
+        for name in leaves
+    )
     if not held.issuperset(names):
         way = f"git -C {shell_word(there.worktree or '')} ckpt restore {captured.id[: ids.SHORT]}"
         raise WorktreeError(f"it is half made: {way}")
     message = f"before {captured.id[: ids.SHORT]} came back again"
-    inner.record(layout.SAFETY_COMPLETE, {"path": there.worktree or ""}, worktree=found, trigger=SAFETY, message=message)
+    inner.record(
+        layout.SAFETY_COMPLETE,
+        {"path": there.worktree or ""},
+        worktree=found,
+        trigger=SAFETY,
+        message=message,
+    )
 
 
 def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits, *, is_own: bool) -> list[str]:
@@ -161,5 +208,7 @@ def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits, *, is_own: b
     differing = comparison.compare(there, inner.objects, whole, commit, limits)
     if differing:
         short = captured.id[: ids.SHORT]
-        raise WorktreeError(f"what came back is not what its checkpoint {short} captured: {first_of(differing)}")
+        raise WorktreeError(
+            f"what came back is not what its checkpoint {short} captured: {first_of(differing)}"
+        )
     return [operation.FOREIGN] if is_left_out else []

@@ -52,8 +52,17 @@ class Desk:
     def agent(self, client: Client, **env: str) -> Agent:
         return Agent(client, str(self.work), os.environ | env, self._watchdog, str(self.files))
 
-    def ask(self, client: Client, prompt: str = "Do it.", *, patience: Patience | None = None, **more: Any) -> Answer:
-        return self.agent(client).ask(prompt, patience=patience or Patience(), output=self.show, **more)
+    def ask(
+        self,
+        client: Client,
+        prompt: str = "Do it.",
+        *,
+        patience: Patience | None = None,
+        **more: Any,
+    ) -> Answer:
+        return self.agent(client).ask(
+            prompt, patience=patience or Patience(), output=self.show, **more
+        )
 
     def show(self, chunk: bytes) -> None:
         self.shown += chunk
@@ -64,7 +73,16 @@ class Desk:
         return path
 
     def fake(self, name: str, *entries: dict[str, Any]) -> Client:
-        words = [sys.executable, "-I", "-S", str(FAKE), "--format", name, "--script", str(self.script(*entries))]
+        words = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(FAKE),
+            "--format",
+            name,
+            "--script",
+            str(self.script(*entries)),
+        ]
         return Client("fake", shlex.join(words), format=name, resume=RESUMES[name])
 
 
@@ -80,7 +98,14 @@ def shell(command: str, **more: Any) -> Client:
 
 # Prompts
 
-PROMPTS = ['it\'s "$HOME" `id` \\n $(id) * ü\n\nand more\n', "", "-n", "--help me", "\n\n- a list\n", "x" * 200_000]
+PROMPTS = [
+    'it\'s "$HOME" `id` \\n $(id) * ü\n\nand more\n',
+    "",
+    "-n",
+    "--help me",
+    "\n\n- a list\n",
+    "x" * 200_000,
+]
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=range(len(PROMPTS)))
@@ -125,14 +150,23 @@ def test_prompt_that_is_not_unicode(desk: Desk) -> None:
     [
         ("echo fine", 0, ""),
         ("echo one; echo 'fatal: two'; echo; exit 3", 3, "agent failed: exit code 3: fatal: two"),
-        ("echo 'Error: no credit'; echo 'see: agent help'; exit 3", 3, "agent failed: exit code 3: Error: no credit"),
+        (
+            "echo 'Error: no credit'; echo 'see: agent help'; exit 3",
+            3,
+            "agent failed: exit code 3: Error: no credit",
+        ),
         ("exit 1", 1, "agent failed: exit code 1"),
         ("kill -9 $$", -9, "agent failed: signal 9"),
     ],
 )
 def test_end_of_plain_text(desk: Desk, command: str, code: int, problem: str) -> None:
     answer = desk.ask(shell(command))
-    assert (answer.code, answer.ended_by, answer.problem, answer.ok) == (code, EXIT, problem, not problem)
+    assert (answer.code, answer.ended_by, answer.problem, answer.ok) == (
+        code,
+        EXIT,
+        problem,
+        not problem,
+    )
 
 
 def test_program_that_is_not_there(desk: Desk) -> None:
@@ -150,9 +184,23 @@ def test_directory_that_is_gone(desk: Desk) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", RESUMES)
 def test_success_in_each_format(desk: Desk, name: str) -> None:
-    client = desk.fake(name, {"write": {"a/b.txt": "{call}: {prompt}"}, "run": ["true"], "say": "It is done.", "cost": 0.25})
+    client = desk.fake(
+        name,
+        {
+            "write": {"a/b.txt": "{call}: {prompt}"},
+            "run": ["true"],
+            "say": "It is done.",
+            "cost": 0.25,
+        },
+    )
     answer = desk.ask(client, "Write it.")
-    assert (answer.problem, answer.ok, answer.code, answer.client, answer.resumed) == ("", True, 0, "fake", False)
+    assert (answer.problem, answer.ok, answer.code, answer.client, answer.resumed) == (
+        "",
+        True,
+        0,
+        "fake",
+        False,
+    )
     assert (desk.work / "a/b.txt").read_text() == "1: Write it."
     assert answer.report.text.endswith("It is done." + ("\n" if name == "text" else ""))
     assert answer.report.session == (None if name == "text" else "fake-1")
@@ -172,15 +220,23 @@ def test_success_in_each_format(desk: Desk, name: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "problems"),
     [
-        ({"error": "no credit"}, {"text": "fake failed: exit code 1: error: no credit", "": "fake failed: no credit"}),
+        (
+            {"error": "no credit"},
+            {"text": "fake failed: exit code 1: error: no credit", "": "fake failed: no credit"},
+        ),
         ({"error": "no credit", "exit": 0}, {"text": "", "": "fake failed: no credit"}),
         ({"exit": 7}, {"": "fake failed: exit code 7: done"}),
         ({"cut": True}, {"text": "", "": "fake failed: its output ends in the middle"}),
-        ({"garbage": True, "exit": 9}, {"claude": "fake failed: exit code 9: ", "": "fake failed: exit code 9: "}),
+        (
+            {"garbage": True, "exit": 9},
+            {"claude": "fake failed: exit code 9: ", "": "fake failed: exit code 9: "},
+        ),
     ],
     ids=["error", "error and exit 0", "exit", "cut", "garbage"],
 )
-def test_failure_in_each_format(desk: Desk, name: str, entry: dict[str, Any], problems: dict[str, str]) -> None:
+def test_failure_in_each_format(
+    desk: Desk, name: str, entry: dict[str, Any], problems: dict[str, str]
+) -> None:
     answer = desk.ask(desk.fake(name, entry))
     wanted = problems.get(name, problems[""])
     assert answer.problem.startswith(wanted) if "garbage" in entry else answer.problem == wanted
@@ -195,15 +251,29 @@ def test_silent_agent_is_killed_with_all_that_it_started(desk: Desk) -> None:
 
 
 def test_agent_that_hangs(desk: Desk) -> None:
-    answer = desk.ask(desk.fake("claude", {"hang": True}), patience=Patience(timeout=0.3, grace=0.1))
-    assert (answer.ended_by, answer.problem, answer.ok) == (TIMEOUT, "fake was ended: it took more than 0.3s", False)
+    answer = desk.ask(
+        desk.fake("claude", {"hang": True}), patience=Patience(timeout=0.3, grace=0.1)
+    )
+    assert (answer.ended_by, answer.problem, answer.ok) == (
+        TIMEOUT,
+        "fake was ended: it took more than 0.3s",
+        False,
+    )
 
 
 @pytest.mark.parametrize(
     ("patience", "ended_by", "problem"),
     [
-        (Patience(idle_timeout=0.2), IDLE_TIMEOUT, "agent was ended: it printed nothing for more than 0.2s"),
-        (Patience(left=0.2, timeout=5400), DEADLINE, "agent was ended: the run took longer than it may"),
+        (
+            Patience(idle_timeout=0.2),
+            IDLE_TIMEOUT,
+            "agent was ended: it printed nothing for more than 0.2s",
+        ),
+        (
+            Patience(left=0.2, timeout=5400),
+            DEADLINE,
+            "agent was ended: the run took longer than it may",
+        ),
     ],
 )
 def test_other_limits(desk: Desk, patience: Patience, ended_by: str, problem: str) -> None:
@@ -212,7 +282,17 @@ def test_other_limits(desk: Desk, patience: Patience, ended_by: str, problem: st
 
 
 def test_length_of_a_limit_is_written_as_in_a_pipeline() -> None:
-    answer = Answer(AgentReport(""), -15, TIMEOUT, "", 5400.0, "", resumed=False, client="claude", patience=Patience(timeout=5400))
+    answer = Answer(
+        AgentReport(""),
+        -15,
+        TIMEOUT,
+        "",
+        5400.0,
+        "",
+        resumed=False,
+        client="claude",
+        patience=Patience(timeout=5400),
+    )
     assert answer.problem == "claude was ended: it took more than 90m"
 
 
@@ -250,19 +330,32 @@ def test_conversation_that_is_not_known_any_more(desk: Desk, name: str) -> None:
     client = desk.fake(name, {"unknown": True}, {"say": "in {session}"})
     answer = desk.ask(client, session="abc-1")
     assert (answer.report.text.strip(), answer.resumed, answer.problem) == ("in fake-1", False, "")
-    assert b"fake does not know the conversation abc-1 any more: a new one begins\nin fake-1\n" in desk.shown
+    assert (
+        b"fake does not know the conversation abc-1 any more: a new one begins\nin fake-1\n"
+        in desk.shown
+    )
     log = Path(answer.log).read_text()
     assert "abc-1" in log
     assert "in fake-1" in log
 
 
 def test_failed_result_that_names_the_conversation_is_understood_too(desk: Desk) -> None:
-    result = {"type": "result", "subtype": "error_during_execution", "is_error": True, "num_turns": 0, "session_id": "other"}
+    result = {
+        "type": "result",
+        "subtype": "error_during_execution",
+        "is_error": True,
+        "num_turns": 0,
+        "session_id": "other",
+    }
     result["errors"] = ["No conversation found with session ID: abc-1"]
-    again = json.dumps({"type": "result", "subtype": "success", "result": "new", "session_id": "third"})
+    again = json.dumps(
+        {"type": "result", "subtype": "success", "result": "new", "session_id": "third"}
+    )
     command = f"case \"$*\" in '') echo {shlex.quote(again)};; *) echo {shlex.quote(json.dumps(result))}; exit 1;; esac"
     (desk.work / "client").write_text(command)
-    answer = desk.ask(shell("sh ./client", format="claude", resume="--resume {session}"), session="abc-1")
+    answer = desk.ask(
+        shell("sh ./client", format="claude", resume="--resume {session}"), session="abc-1"
+    )
     assert (answer.report.text, answer.report.session, answer.resumed) == ("new", "third", False)
 
 
@@ -283,10 +376,17 @@ def test_other_failures_are_not_tried_again(desk: Desk, name: str, entry: dict[s
     assert "again" not in answer.report.text
 
 
-def test_client_that_does_not_know_its_new_conversation_is_not_called_a_third_time(desk: Desk) -> None:
+def test_client_that_does_not_know_its_new_conversation_is_not_called_a_third_time(
+    desk: Desk,
+) -> None:
     (desk.work / "client").write_text("echo >>calls; echo 'no conversation found' >&2; exit 1")
-    answer = desk.ask(shell("sh ./client", format="claude", resume="--resume {session}"), session="abc-1")
-    assert (answer.problem, answer.resumed) == ("agent failed: exit code 1: no conversation found", False)
+    answer = desk.ask(
+        shell("sh ./client", format="claude", resume="--resume {session}"), session="abc-1"
+    )
+    assert (answer.problem, answer.resumed) == (
+        "agent failed: exit code 1: no conversation found",
+        False,
+    )
     assert (desk.work / "calls").read_text() == "\n\n"
 
 
@@ -302,7 +402,9 @@ def test_client_that_cannot_go_on_begins_anew(desk: Desk) -> None:
     assert desk.ask(shell('echo "$#"'), session="abc-1").resumed is False
 
 
-def test_second_call_has_what_is_left_of_the_deadline(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_call_has_what_is_left_of_the_deadline(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[Patience] = []
     run = command_module.run_command
 
@@ -311,7 +413,11 @@ def test_second_call_has_what_is_left_of_the_deadline(desk: Desk, monkeypatch: p
         return run(command, **more)
 
     monkeypatch.setattr(command_module, "run_command", watch)
-    answer = desk.ask(desk.fake("claude", {"unknown": True}, {}), session="a", patience=Patience(timeout=60, left=100))
+    answer = desk.ask(
+        desk.fake("claude", {"unknown": True}, {}),
+        session="a",
+        patience=Patience(timeout=60, left=100),
+    )
     assert [each.timeout for each in seen] == [60, 60]
     assert seen[1].left is not None
     assert 0 < seen[1].left < 100
@@ -337,10 +443,18 @@ def test_the_output_of_each_call_is_kept(desk: Desk, monkeypatch: pytest.MonkeyP
 
     for number in range(12):
         desk.ask(shell(f"echo {number}"))
-    assert kept() == {"agent.log": "11\n", **{f"agent-{number + 1}.log": f"{number}\n" for number in range(11)}}
+    assert kept() == {
+        "agent.log": "11\n",
+        **{f"agent-{number + 1}.log": f"{number}\n" for number in range(11)},
+    }
     monkeypatch.setattr(call, "MOST", 3)
     desk.ask(shell("echo 12"))
-    assert kept() == {"agent.log": "12\n", "agent-12.log": "11\n", "agent-11.log": "10\n", "agent-10.log": "9\n"}
+    assert kept() == {
+        "agent.log": "12\n",
+        "agent-12.log": "11\n",
+        "agent-11.log": "10\n",
+        "agent-10.log": "9\n",
+    }
     monkeypatch.setattr(call, "MOST_BYTES", 7)
     desk.ask(shell("echo 13"))
     assert kept() == {"agent.log": "13\n", "agent-13.log": "12\n", "agent-12.log": "11\n"}
@@ -350,7 +464,9 @@ def test_the_output_of_each_call_is_kept(desk: Desk, monkeypatch: pytest.MonkeyP
 
 
 def test_calling_the_server_again_is_no_sign_of_life(desk: Desk) -> None:
-    retry = json.dumps({"type": "system", "subtype": "api_retry", "error": "529 overloaded", "session_id": "x"})
+    retry = json.dumps(
+        {"type": "system", "subtype": "api_retry", "error": "529 overloaded", "session_id": "x"}
+    )
     client = shell(f"while :; do echo {shlex.quote(retry)}; sleep 0.05; done", format="claude")
     answer = desk.ask(client, patience=Patience(timeout=60, idle_timeout=0.5, grace=0.5))
     assert answer.ended_by == IDLE_TIMEOUT
@@ -359,9 +475,7 @@ def test_calling_the_server_again_is_no_sign_of_life(desk: Desk) -> None:
 
 def test_colors_hide_nothing(desk: Desk) -> None:
     """As opencode says that it does not know a conversation."""
-    forgets = (
-        "f() { case $* in *--resume*) printf '\\033[91m\\033[1mError: \\033[0mSession not found\\n' >&2; exit 1 ;; esac; echo new; }; f"
-    )
+    forgets = "f() { case $* in *--resume*) printf '\\033[91m\\033[1mError: \\033[0mSession not found\\n' >&2; exit 1 ;; esac; echo new; }; f"
     answer = desk.ask(shell(forgets, format="text", resume="--resume {session}"), session="s-1")
     assert (answer.ok, answer.resumed, answer.report.text) == (True, False, "new\n")
     failed = desk.ask(shell("printf '\\033[91mno\\033[0m credit\\n'; exit 3"))
@@ -369,31 +483,54 @@ def test_colors_hide_nothing(desk: Desk) -> None:
 
 
 def test_what_tokens_cost(desk: Desk) -> None:
-    usage = {"type": "turn.completed", "usage": {"input_tokens": 1_000_000, "cached_input_tokens": 400_000, "output_tokens": 10_000}}
+    usage = {
+        "type": "turn.completed",
+        "usage": {
+            "input_tokens": 1_000_000,
+            "cached_input_tokens": 400_000,
+            "output_tokens": 10_000,
+        },
+    }
     words = f"echo {shlex.quote(json.dumps(usage))}"
     assert desk.ask(shell(words, format="codex")).report.cost_usd is None
     price = Price(2.0, 10.0, 0.5)
-    assert desk.ask(shell(words, format="codex", price=price)).report.cost_usd == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.01 * 10)
-    assert desk.ask(shell(words, format="codex", price=Price(2.0, 10.0))).report.cost_usd == pytest.approx(2 + 0.1)
+    assert desk.ask(shell(words, format="codex", price=price)).report.cost_usd == pytest.approx(
+        0.6 * 2 + 0.4 * 0.5 + 0.01 * 10
+    )
+    assert desk.ask(
+        shell(words, format="codex", price=Price(2.0, 10.0))
+    ).report.cost_usd == pytest.approx(2 + 0.1)
     told = {"type": "result", "total_cost_usd": 0.25, "usage": {"input_tokens": 5}}
-    assert desk.ask(shell(f"echo {shlex.quote(json.dumps(told))}", format="claude", price=price)).report.cost_usd == 0.25
+    assert (
+        desk.ask(
+            shell(f"echo {shlex.quote(json.dumps(told))}", format="claude", price=price)
+        ).report.cost_usd
+        == 0.25
+    )
     assert desk.ask(shell("echo done", price=price)).report.cost_usd is None
 
 
 def test_a_client_is_told_what_it_may_cost(desk: Desk) -> None:
     echo = "f() { cat > /dev/null; echo $*; }; f -p"
-    assert desk.ask(shell(echo, format="claude"), budget=0.5).report.text == "-p --max-budget-usd 0.5000\n"
-    own = f"{echo} --max-budget-usd 3"
-    assert desk.ask(shell(own, format="claude", resume="--resume {session}"), budget=0.5, session="x").report.text.endswith(
-        " 3 --resume x\n"
+    assert (
+        desk.ask(shell(echo, format="claude"), budget=0.5).report.text
+        == "-p --max-budget-usd 0.5000\n"
     )
+    own = f"{echo} --max-budget-usd 3"
+    assert desk.ask(
+        shell(own, format="claude", resume="--resume {session}"), budget=0.5, session="x"
+    ).report.text.endswith(" 3 --resume x\n")
     assert desk.ask(shell(echo, format="codex"), budget=0.5).report.text == "-p\n"
     assert desk.ask(shell(echo, format="claude")).report.text == "-p\n"
 
 
 def test_output_is_on_disk_as_it_comes(desk: Desk) -> None:
     log = desk.files / "agent.log"
-    desk.ask(shell(f"echo one; while ! grep -q one {shlex.quote(str(log))}; do sleep 0.01; done; cp {shlex.quote(str(log))} seen"))
+    desk.ask(
+        shell(
+            f"echo one; while ! grep -q one {shlex.quote(str(log))}; do sleep 0.01; done; cp {shlex.quote(str(log))} seen"
+        )
+    )
     assert (desk.work / "seen").read_bytes() == b"one\n"
 
 
@@ -414,7 +551,9 @@ def test_long_output_is_kept_at_both_ends(tmp_path: Path, length: int, size: int
         assert (tmp_path / "log").stat().st_size <= 50 + 40 + size
     kept.close()
     left_out = f"\n[{length - 30} bytes are left out here]\n".encode()
-    assert (tmp_path / "log").read_bytes() == (data if length <= 30 else data[:10] + left_out + data[-20:])
+    assert (tmp_path / "log").read_bytes() == (
+        data if length <= 30 else data[:10] + left_out + data[-20:]
+    )
     assert os.listdir(tmp_path) == ["log"]
 
 
@@ -424,7 +563,10 @@ def test_full_disk_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CkptError) as error:
         kept.add(b"x")
     kept.close()
-    assert error.value.message == "cannot keep the output of the agent in /dev/full: No space left on device"
+    assert (
+        error.value.message
+        == "cannot keep the output of the agent in /dev/full: No space left on device"
+    )
 
 
 @pytest.mark.parametrize(
@@ -453,7 +595,9 @@ def test_fake_agent_without_a_script(desk: Desk) -> None:
 
 
 def test_fake_agent_keeps_its_count_where_it_is_told(desk: Desk) -> None:
-    client = desk.fake("text", {"write": {"one": "1"}}, {"delete": ["one", "gone"], "write": {"two": "2"}})
+    client = desk.fake(
+        "text", {"write": {"one": "1"}}, {"delete": ["one", "gone"], "write": {"two": "2"}}
+    )
     agent = desk.agent(client, FAKE_AGENT_COUNTER="count")
     ask: Callable[[], Answer] = lambda: agent.ask("?", patience=Patience(), output=desk.show)  # noqa: E731
     assert ask().ok
@@ -465,16 +609,31 @@ def test_fake_agent_keeps_its_count_where_it_is_told(desk: Desk) -> None:
 
 def test_fake_agent_takes_its_prompt_as_an_argument(desk: Desk) -> None:
     (desk.files.parent / "script.json").write_text('[{"say": "{prompt}!"}]')
-    command = shlex.join([sys.executable, "-I", "-S", str(FAKE), "--script", str(desk.files.parent / "script.json")])
-    assert desk.ask(shell(command, prompt=clients.ARGUMENT), "a 'prompt'").report.text == "a 'prompt'!\n"
+    command = shlex.join(
+        [sys.executable, "-I", "-S", str(FAKE), "--script", str(desk.files.parent / "script.json")]
+    )
+    assert (
+        desk.ask(shell(command, prompt=clients.ARGUMENT), "a 'prompt'").report.text
+        == "a 'prompt'!\n"
+    )
 
 
 def test_fake_agent_that_was_killed_does_what_comes_next(desk: Desk) -> None:
-    command = [sys.executable, "-I", "-S", str(FAKE), "--script", str(desk.script({"hang": True}, {"say": "next"}))]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(FAKE),
+        "--script",
+        str(desk.script({"hang": True}, {"say": "next"})),
+    ]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as child:
         assert comes(desk.files.parent.joinpath("script.jsonl.calls").exists)
         child.kill()
-    assert subprocess.run(command, input="", capture_output=True, text=True, check=True).stdout == "next\n"
+    assert (
+        subprocess.run(command, input="", capture_output=True, text=True, check=True).stdout
+        == "next\n"
+    )
 
 
 # The page about agents
@@ -488,7 +647,9 @@ def blocks(language: str) -> list[str]:
 def test_example_of_a_configuration(tmp_path: Path) -> None:
     (tmp_path / "gitckpt.toml").write_text(blocks("toml")[0])
     found = clients.read_clients(str(tmp_path / "gitckpt.toml"))
-    assert {name: (client.prompt, client.format, client.resume) for name, client in found.items()} == {
+    assert {
+        name: (client.prompt, client.format, client.resume) for name, client in found.items()
+    } == {
         "claude": ("stdin", "claude", "--resume {session}"),
         "reviewer": ("stdin", "codex", "resume {session}"),
         "own": ("argument", "text", "--continue-from {session}"),
@@ -499,6 +660,12 @@ def test_example_of_a_configuration(tmp_path: Path) -> None:
 
 def test_example_with_the_fake_agent(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(FAKE.parent)
-    done = subprocess.run(["/bin/sh", "-ec", blocks("sh")[0]], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["/bin/sh", "-ec", blocks("sh")[0]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert json.loads(done.stdout.splitlines()[-1])["result"] == "I wrote hello.py."
     assert (tmp_path / "hello.py").read_text() == "print('hello')\n"

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.agent.clients import BUILT_IN, FORMATS, Client, Price, client_of, read_clients, redefinition, session_id
+from gitckpt.durable.agent.clients import (
+    BUILT_IN,
+    FORMATS,
+    Client,
+    Price,
+    client_of,
+    read_clients,
+    redefinition,
+    session_id,
+)
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import replace
@@ -36,14 +45,32 @@ def test_configured_client_goes_before_a_built_in_one() -> None:
     ("command", "name", "kind", "resume"),
     [
         ("claude -p --output-format json", "claude", "claude", "--resume {session}"),
-        ("claude --output-format=stream-json -p --verbose", "claude", "claude", "--resume {session}"),
-        ("/opt/bin/claude -p --output-format stream-json", "claude", "claude", "--resume {session}"),
-        ("KEY=1 OTHER='a b' ~/claude -p --output-format json", "claude", "claude", "--resume {session}"),
+        (
+            "claude --output-format=stream-json -p --verbose",
+            "claude",
+            "claude",
+            "--resume {session}",
+        ),
+        (
+            "/opt/bin/claude -p --output-format stream-json",
+            "claude",
+            "claude",
+            "--resume {session}",
+        ),
+        (
+            "KEY=1 OTHER='a b' ~/claude -p --output-format json",
+            "claude",
+            "claude",
+            "--resume {session}",
+        ),
         ("claude -p", "claude", "text", None),
         ("claude -p --output-format text", "claude", "text", None),
         ("claude -p --output-format json --output-format=text", "claude", "text", None),
         ("claude -p --output-format", "claude", "text", None),
-        *((f"/opt/bin/{name}", name, "text", None) for name in ("claude", "gemini", "codex", "opencode")),
+        *(
+            (f"/opt/bin/{name}", name, "text", None)
+            for name in ("claude", "gemini", "codex", "opencode")
+        ),
         ("codex exec --json -m gpt-5 -", "codex", "codex", "resume {session}"),
         ("codex exec -", "codex", "text", None),
         ("gemini -o json --yolo", "gemini", "gemini", "--resume {session}"),
@@ -55,23 +82,34 @@ def test_configured_client_goes_before_a_built_in_one() -> None:
         ("cd sub && claude -p --output-format json", "the agent", "text", None),
         ("claude -p --output-format json; true", "the agent", "text", None),
         ("claude -p \\\n --output-format json", "the agent", "text", None),
-        ("claude -p 'it | is; quoted' --output-format json", "claude", "claude", "--resume {session}"),
+        (
+            "claude -p 'it | is; quoted' --output-format json",
+            "claude",
+            "claude",
+            "--resume {session}",
+        ),
         ("claude -p 'open --output-format json", "the agent", "text", None),
         ("A=1", "the agent", "text", None),
         ("./agent.py --json # not codex", "agent.py", "text", None),
     ],
 )
 def test_command_shows_its_client(command: str, name: str, kind: str, resume: str | None) -> None:
-    expected = BUILT_IN["gemini"] if command == "gemini" else Client(name, command, "stdin", kind, resume)
+    expected = (
+        BUILT_IN["gemini"] if command == "gemini" else Client(name, command, "stdin", kind, resume)
+    )
     assert client_of(command, {}) == expected
 
 
-@pytest.mark.parametrize(("text", "problem"), [("", "is empty"), (" \n", "is empty"), ("a\0b", "has a NUL in it")])
+@pytest.mark.parametrize(
+    ("text", "problem"), [("", "is empty"), (" \n", "is empty"), ("a\0b", "has a NUL in it")]
+)
 def test_what_is_no_command(text: str, problem: str) -> None:
     with pytest.raises(UsageError) as error:
         client_of(text, {"own": OWN})
     assert error.value.message == f"the command of the agent {problem}"
-    assert error.value.hint == "give a command, or one of: own, claude, codex, gemini, opencode, aider"
+    assert (
+        error.value.hint == "give a command, or one of: own, claude, codex, gemini, opencode, aider"
+    )
 
 
 # The line for the shell
@@ -80,11 +118,23 @@ def test_what_is_no_command(text: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("client", "session", "line"),
     [
-        (BUILT_IN["claude"], None, "exec <'/a b/p' || exit 125\nclaude -p --output-format stream-json --verbose"),
-        (BUILT_IN["claude"], "s-1", "exec <'/a b/p' || exit 125\nclaude -p --output-format stream-json --verbose --resume s-1"),
+        (
+            BUILT_IN["claude"],
+            None,
+            "exec <'/a b/p' || exit 125\nclaude -p --output-format stream-json --verbose",
+        ),
+        (
+            BUILT_IN["claude"],
+            "s-1",
+            "exec <'/a b/p' || exit 125\nclaude -p --output-format stream-json --verbose --resume s-1",
+        ),
         (BUILT_IN["codex"], None, "exec <'/a b/p' || exit 125\ncodex exec --json -"),
         (BUILT_IN["codex"], "s-1", "exec <'/a b/p' || exit 125\ncodex exec --json resume s-1 -"),
-        (BUILT_IN["gemini"], "s-1", "exec <'/a b/p' || exit 125\ngemini --output-format json --resume s-1"),
+        (
+            BUILT_IN["gemini"],
+            "s-1",
+            "exec <'/a b/p' || exit 125\ngemini --output-format json --resume s-1",
+        ),
         (OWN, None, "./agent.sh \"$(cat '/a b/p')\""),
         (OWN, "s-1", "./agent.sh --go-on s-1 \"$(cat '/a b/p')\""),
         (OWN, "x; rm -rf /", "./agent.sh --go-on 'x; rm -rf /' \"$(cat '/a b/p')\""),
@@ -95,7 +145,9 @@ def test_line(client: Client, session: str | None, line: str) -> None:
     assert client.line("/a b/p", session) == line
 
 
-@pytest.mark.parametrize(("budget", "said"), [(2.5, "2.5000"), (0.00003, "0.0001"), (0.0, "0.0001"), (-1.0, "0.0001")])
+@pytest.mark.parametrize(
+    ("budget", "said"), [(2.5, "2.5000"), (0.00003, "0.0001"), (0.0, "0.0001"), (-1.0, "0.0001")]
+)
 def test_a_budget_that_is_nearly_spent_is_no_amount_of_nothing(budget: float, said: str) -> None:
     assert client_of("claude", {}).line("/p", None, budget).endswith(f" --max-budget-usd {said}")
 
@@ -114,7 +166,9 @@ def test_a_budget_that_is_nearly_spent_is_no_amount_of_nothing(budget: float, sa
         ("text", "no\nsession", False),
     ],
 )
-def test_client_says_that_it_does_not_know_a_conversation_in_its_own_words(kind: str, said: str, is_unknown: bool) -> None:
+def test_client_says_that_it_does_not_know_a_conversation_in_its_own_words(
+    kind: str, said: str, is_unknown: bool
+) -> None:
     assert Client("agent", "agent", format=kind).does_not_know(said) is is_unknown
 
 
@@ -175,7 +229,13 @@ command = "./agent.sh"
 prompt = "argument"
 """
     assert configured(tmp_path, text) == {
-        "claude": Client("claude", "claude -p --output-format json --model opus", "stdin", "claude", "--resume {session}"),
+        "claude": Client(
+            "claude",
+            "claude -p --output-format json --model opus",
+            "stdin",
+            "claude",
+            "--resume {session}",
+        ),
         "codex": Client("codex", "codex exec --json -", "argument", "codex", "resume {session}"),
         "plain": Client("plain", "claude -p --output-format json", "stdin", "text", "-r {session}"),
         "my own": Client("my own", "./agent.sh", "argument", "text", None),
@@ -208,7 +268,9 @@ four = "claude"
         "gitckpt.toml:1: agent 'one' has no command (add command = \"COMMAND\")",
         "gitckpt.toml:2: unknown key 'comand' in agent 'one' (did you mean command?)",
         "gitckpt.toml:5: command in agent 'two' must be a string, not 3",
-        "gitckpt.toml:6: format in agent 'two' must be one of " + ", ".join(FORMATS) + ", not 'claud' (did you mean claude?)",
+        "gitckpt.toml:6: format in agent 'two' must be one of "
+        + ", ".join(FORMATS)
+        + ", not 'claud' (did you mean claude?)",
         "gitckpt.toml:10: prompt in agent 'three' must be one of stdin, argument, not 'file'",
         "gitckpt.toml:11: resume of agent 'three' has no {session} (write it where the id belongs, as in resume = \"--resume {session}\")",
         "gitckpt.toml:14: four in agents must be a table, not 'claude'",
@@ -244,7 +306,12 @@ def test_settings_leave_the_table_of_agents_alone(main_checkout: Checkout) -> No
 def test_line_hands_the_prompt_to_every_part_of_a_command(tmp_path: Path) -> None:
     (tmp_path / "p").write_text("a prompt\n")
     client = Client("two", "read -r first rest; echo $first; (echo $rest)")
-    done = subprocess.run(["/bin/sh", "-c", client.line(str(tmp_path / "p"))], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["/bin/sh", "-c", client.line(str(tmp_path / "p"))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == "a\nprompt\n"
 
 
@@ -268,7 +335,9 @@ price = {input = 1, output = 2.5}
     assert client_of("codex", clients) == codex
     sandboxed = "codex exec --json --sandbox workspace-write -"
     assert client_of(sandboxed, clients) == replace(codex, command=sandboxed)
-    assert [each.tells_cost for each in (codex, BUILT_IN["codex"], BUILT_IN["claude"], Client("a", "a"))] == [True, False, True, False]
+    assert [
+        each.tells_cost for each in (codex, BUILT_IN["codex"], BUILT_IN["claude"], Client("a", "a"))
+    ] == [True, False, True, False]
     assert redefinition("codex", clients) is None
 
 

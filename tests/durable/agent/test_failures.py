@@ -15,7 +15,17 @@ NOW = 1_800_000_000.0
 
 def answer(said: str, code: int = 1, *, ended_by: str = EXIT, worked: bool = False) -> Answer:
     report = AgentReport("", worked=worked, structured=worked)
-    return Answer(report, code, ended_by, said, 1.0, "", resumed=False, client="agent", patience=Patience(timeout=1))
+    return Answer(
+        report,
+        code,
+        ended_by,
+        said,
+        1.0,
+        "",
+        resumed=False,
+        client="agent",
+        patience=Patience(timeout=1),
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,10 +39,25 @@ def answer(said: str, code: int = 1, *, ended_by: str = EXIT, worked: bool = Fal
         ("unexpected status 401 Unauthorized: Missing bearer", 1, FATAL, None),
         ("error: unexpected argument '--full-auto' found", 2, FATAL, None),
         ("error: unknown option '--permision-mode'", 1, FATAL, None),
-        ("litellm.AuthenticationError: AuthenticationError: OpenAIException - bad", 0, None, None),  # it is its report that says so
+        (
+            "litellm.AuthenticationError: AuthenticationError: OpenAIException - bad",
+            0,
+            None,
+            None,
+        ),  # it is its report that says so
         ("HTTP 401: bad key", 1, FATAL, None),
-        ('[API Error: {"error":{"code":401,"message":"no","status":"UNAUTHENTICATED"}}]', 1, FATAL, None),
-        ("Please set an Auth method in your settings.json or specify GEMINI_API_KEY", 41, FATAL, None),
+        (
+            '[API Error: {"error":{"code":401,"message":"no","status":"UNAUTHENTICATED"}}]',
+            1,
+            FATAL,
+            None,
+        ),
+        (
+            "Please set an Auth method in your settings.json or specify GEMINI_API_KEY",
+            41,
+            FATAL,
+            None,
+        ),
         ("API Error: 429 rate_limit_error", 1, LIMITED, None),
         ("API Error: 529 overloaded_error", 1, LIMITED, None),
         ("Error: 429 Too Many Requests, retry after 30 seconds", 1, LIMITED, 30.0),
@@ -47,15 +72,30 @@ def answer(said: str, code: int = 1, *, ended_by: str = EXIT, worked: bool = Fal
         ("stream disconnected before completion: error sending request", 1, TRANSIENT, None),
         ("API Error: 500 internal server error", 1, TRANSIENT, None),
         ("connect ECONNREFUSED 127.0.0.1:1", 1, TRANSIENT, None),
-        ('Failed to authenticate. API Error: 401 {"error":{"type":"overloaded_error"}}', 1, FATAL, None),
-        ('API Error: 400 {"error":{"type":"invalid_request_error","message":"overloaded"}}', 1, FATAL, None),
+        (
+            'Failed to authenticate. API Error: 401 {"error":{"type":"overloaded_error"}}',
+            1,
+            FATAL,
+            None,
+        ),
+        (
+            'API Error: 400 {"error":{"type":"invalid_request_error","message":"overloaded"}}',
+            1,
+            FATAL,
+            None,
+        ),
         ("Error code: 404 - the model gpt-x does not exist, others are overloaded", 1, FATAL, None),
         ("API Error: 413 request too large: rate limit of 6000 tokens", 1, FATAL, None),
         ('{"name":"APIError","statusCode":422,"message":"quota exceeded"}', 1, FATAL, None),
         ("HTTP 403: this organization has been disabled", 1, FATAL, None),
         ("HTTP 403: API rate limit exceeded", 1, LIMITED, None),
         ("API Error: 401 once\nAPI Error: 529 overloaded_error", 1, LIMITED, None),
-        ('API Error: 429 {"error":{"type":"invalid_request_error"}}, retry after 5 seconds', 1, LIMITED, 5.0),
+        (
+            'API Error: 429 {"error":{"type":"invalid_request_error"}}, retry after 5 seconds',
+            1,
+            LIMITED,
+            5.0,
+        ),
         ("got status: 503 UNAVAILABLE: the model is overloaded", 1, LIMITED, None),
         ("expected status 200, got status 404\nthe tests do not pass", 1, OTHER, None),
         ("the tests do not pass", 1, OTHER, None),
@@ -83,7 +123,9 @@ def test_what_an_agent_says_that_has_worked_is_about_its_work() -> None:
         (None, "I began\nHTTP 429: slow down", LIMITED),
     ],
 )
-def test_a_limit_that_has_ended_work_is_the_clients_word_for_it(error: str | None, said: str, kind: str) -> None:
+def test_a_limit_that_has_ended_work_is_the_clients_word_for_it(
+    error: str | None, said: str, kind: str
+) -> None:
     """Whoever works at limits would be asked again without end: a limit uses no iteration."""
     report = AgentReport("", worked=True, structured=True, is_error=error is not None, error=error)
     found = call.classify(replace(answer(said), report=report), NOW)
@@ -93,7 +135,16 @@ def test_a_limit_that_has_ended_work_is_the_clients_word_for_it(error: str | Non
 
 @pytest.mark.parametrize(
     ("said", "wait"),
-    [("20ms", 0.02), ("20 milliseconds", 0.02), ("3 min", 180.0), ("3 mins", 180.0), ("3m", 180.0), ("3 s", 3.0), ("3", 3.0), ("2h", 7200)],
+    [
+        ("20ms", 0.02),
+        ("20 milliseconds", 0.02),
+        ("3 min", 180.0),
+        ("3 mins", 180.0),
+        ("3m", 180.0),
+        ("3 s", 3.0),
+        ("3", 3.0),
+        ("2h", 7200),
+    ],
 )
 def test_units(said: str, wait: float) -> None:
     found = call.classify(answer(f"429: try again in {said}"), NOW)
@@ -119,7 +170,10 @@ def test_a_client_that_says_no_time_is_not_asked_without_end() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("gemini --output-format json", "Error resuming session: No previous sessions found for this project."),
+        (
+            "gemini --output-format json",
+            "Error resuming session: No previous sessions found for this project.",
+        ),
         ("claude -p --output-format json", "No conversation found with session ID: x"),
         ("opencode run --format json", "Error: Session not found: ses_1"),
     ],

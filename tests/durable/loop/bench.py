@@ -95,15 +95,37 @@ class Bench:
         listener: is told what the driver does.
     """
 
-    def __init__(self, checkout: Checkout, store: Store, sleeper: Sleeper, directory: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        checkout: Checkout,
+        store: Store,
+        sleeper: Sleeper,
+        directory: Path,
+        patch: pytest.MonkeyPatch,
+    ) -> None:
         self.checkout, self.store, self.sleeper = checkout, store, sleeper
         self.listener = Listener()
         self.run = ""
         self.definition = pipelines.preset("loop", driver.OPTIONS)
-        self._programs, self._asked, self._script = directory / "programs", directory / "asked", directory / "script.jsonl"
+        self._programs, self._asked, self._script = (
+            directory / "programs",
+            directory / "asked",
+            directory / "script.jsonl",
+        )
         for made in (self._programs, self._asked):
             made.mkdir()
-        fake = shlex.join([sys.executable, "-I", "-S", str(FAKE), "--format", Claude.name, "--script", str(self._script)])
+        fake = shlex.join(
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                str(FAKE),
+                "--format",
+                Claude.name,
+                "--script",
+                str(self._script),
+            ]
+        )
         self.program("fake", AGENT.format(fake=fake))
         self.client = Client("fake", "fake", STDIN, Claude.name, "--resume {session}")
         patch.setenv("PATH", f"{self._programs}{os.pathsep}{os.environ['PATH']}")
@@ -125,7 +147,13 @@ class Bench:
         """Commits issues of beads (`bd_1="open"`), and returns their ids."""
         ids = [name.replace("_", "-") for name in statuses]
         self.program("bd", BEADS)
-        self.checkout.commit("issues", **{f".issues/{name}": status for name, status in zip(ids, statuses.values(), strict=True)})
+        self.checkout.commit(
+            "issues",
+            **{
+                f".issues/{name}": status
+                for name, status in zip(ids, statuses.values(), strict=True)
+            },
+        )
         return " ".join(ids)
 
     def pipeline(self, text: str) -> PipelineDefinition:
@@ -154,7 +182,9 @@ class Bench:
             again: a phase that is to be done again.
             forget: what of the state the phase does not need any more.
         """
-        opened = ActiveRun(reopen(inside(self.store), self.run, adapter="plumbing", again=True), sleep=self.sleeper)
+        opened = ActiveRun(
+            reopen(inside(self.store), self.run, adapter="plumbing", again=True), sleep=self.sleeper
+        )
         try:
             if again is not None:
                 opened.redo(again, forget)
@@ -208,7 +238,9 @@ class Bench:
 
     def milestones(self) -> list[Checkpoint]:
         """Returns the checkpoints that the loop made, in order."""
-        found = [self.store.read(entry.id) for entry in reversed(self.store.list(Query(run=self.run)))]
+        found = [
+            self.store.read(entry.id) for entry in reversed(self.store.list(Query(run=self.run)))
+        ]
         return [each for each in found if each.trigger == LOOP]
 
     def messages(self) -> list[str]:
@@ -220,7 +252,11 @@ class Bench:
 
     def shown(self) -> list[str]:
         """Returns the lines that the loop itself showed."""
-        return [line[7:] for line in self.listener.shown.decode().splitlines() if line.startswith("[loop] ")]
+        return [
+            line[7:]
+            for line in self.listener.shown.decode().splitlines()
+            if line.startswith("[loop] ")
+        ]
 
     def _driver(self, run: ActiveRun) -> Driver:
         return Driver(run, self.definition, self.listener, agents={"fake": self.client})

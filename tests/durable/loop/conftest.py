@@ -13,7 +13,14 @@ from tests.durable.loop.bench import Bench
 
 
 @pytest.fixture
-def bench(main_checkout: Checkout, plain: Store, clock: Clock, sleeper: Sleeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(
+    main_checkout: Checkout,
+    plain: Store,
+    clock: Clock,
+    sleeper: Sleeper,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Bench:
     """A project with a committed plan, whose agent says "done" and whose tests pass."""
     clock.step = 1
     return Bench(main_checkout, plain, sleeper, tmp_path, monkeypatch)

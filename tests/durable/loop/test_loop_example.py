@@ -21,7 +21,11 @@ def test_the_example_prints_what_the_page_says(git_ckpt: Path, tmp_path: Path) -
     page = (ROOT / "docs" / "loop.md").read_text()
     expected = page.partition("```text\n")[2].partition("```")[0]
     done = subprocess.run(
-        [str(ROOT / "examples/loop/try"), str(tmp_path / "try")], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        [str(ROOT / "examples/loop/try"), str(tmp_path / "try")],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert SECONDS.sub("after 0.0s", done.stdout.lstrip()) == SECONDS.sub("after 0.0s", expected)

@@ -26,7 +26,9 @@ from tests.durable.loop.bench import FAKE, PHASE
 from tests.durable.nursery import Nursery
 from tests.store.conftest import require_runs, require_whole
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc"
+)
 
 ITERATIONS = 6
 KILLS = 6
@@ -38,11 +40,34 @@ def shell(line: str) -> dict[str, list[str]]:
 
 
 SCRIPT: list[dict[str, Any]] = [
-    {"write": {"src/a": "one\n"}, **shell("echo 1 >> notes"), "say": "first", "session": "s-1", "cost": 0.5},
-    {**shell("echo 2 >> notes; git add --all; git commit --quiet --message two; echo 2b >> notes"), "say": "second", "cost": 0.25},
-    {**shell("echo 3 >> notes; git add notes"), "error": "out of ideas", "session": "s-3", "cost": 0.125},
+    {
+        "write": {"src/a": "one\n"},
+        **shell("echo 1 >> notes"),
+        "say": "first",
+        "session": "s-1",
+        "cost": 0.5,
+    },
+    {
+        **shell(
+            "echo 2 >> notes; git add --all; git commit --quiet --message two; echo 2b >> notes"
+        ),
+        "say": "second",
+        "cost": 0.25,
+    },
+    {
+        **shell("echo 3 >> notes; git add notes"),
+        "error": "out of ideas",
+        "session": "s-3",
+        "cost": 0.125,
+    },
     {"write": {"all": ""}, "delete": ["gone"], **shell("echo 4 >> notes"), "say": "fourth"},
-    {**shell("echo 5 >> notes; git mv moved src/moved; git commit --quiet --message five; rm src/a"), "say": "fifth", "cost": 1.0},
+    {
+        **shell(
+            "echo 5 >> notes; git mv moved src/moved; git commit --quiet --message five; rm src/a"
+        ),
+        "say": "fifth",
+        "cost": 1.0,
+    },
     {"write": {"works": ""}, **shell("echo 6 >> notes; git add all"), "say": "sixth"},
 ]
 """None of this may be done twice upon the same files. From the fourth call on all seems done, with the sixth the tests pass."""
@@ -62,7 +87,18 @@ MESSAGES = [
     "iteration 6: the agent was asked",
     "iteration 6: the tests pass",
 ]
-WORDS = ("--agent", "fake", "--done", "[ -e all ]", "--tests", "wc -l < notes; [ -e works ]", "--pause", "0s", "--conversation", "continue")
+WORDS = (
+    "--agent",
+    "fake",
+    "--done",
+    "[ -e all ]",
+    "--tests",
+    "wc -l < notes; [ -e works ]",
+    "--pause",
+    "0s",
+    "--conversation",
+    "continue",
+)
 
 
 class LoopProject(Project):
@@ -89,10 +125,22 @@ class LoopProject(Project):
 def nest(main_checkout: Checkout, tmp_path: Path) -> Nest:
     script = tmp_path / "script.jsonl"
     script.write_text("".join(json.dumps(entry) + "\n" for entry in SCRIPT))
-    agent = shlex.join([sys.executable, "-I", "-S", str(FAKE), "--format", "claude", "--script", str(script)])
-    pipeline = pipelines.preset_text("loop").replace('on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000')
+    agent = shlex.join(
+        [sys.executable, "-I", "-S", str(FAKE), "--format", "claude", "--script", str(script)]
+    )
+    pipeline = pipelines.preset_text("loop").replace(
+        'on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000'
+    )
     client = f"[agents.fake]\ncommand = {json.dumps(agent)}\nformat = 'claude'\nresume = '--resume {{session}}'\n"
-    main_checkout.commit("second", **{"gitckpt.toml": f"{client}\n{pipeline}", "plan.md": "# Plan\n", "gone": "g\n", "moved": "m\n"})
+    main_checkout.commit(
+        "second",
+        **{
+            "gitckpt.toml": f"{client}\n{pipeline}",
+            "plan.md": "# Plan\n",
+            "gone": "g\n",
+            "moved": "m\n",
+        },
+    )
     return Nest(main_checkout, tmp_path / "nest", linked=False, hooks=False)
 
 
@@ -120,12 +168,19 @@ def undisturbed(nest: Nest, nursery: Nursery) -> tuple[Outcome, float]:
     outcome = project.outcome(run)
     assert outcome.worktree["files"][b"notes"][2].decode() == NOTES
     loop = outcome.state["loop"]
-    assert (loop["iterations"], loop["cost_usd"], loop["session"], loop["tests_output"]) == (ITERATIONS, 1.875, "s-3", "7\n")
+    assert (loop["iterations"], loop["cost_usd"], loop["session"], loop["tests_output"]) == (
+        ITERATIONS,
+        1.875,
+        "s-3",
+        "7\n",
+    )
     return outcome, seconds
 
 
 @pytest.mark.long
-def test_a_driver_that_is_killed_at_random_moments(nest: Nest, nursery: Nursery, request: pytest.FixtureRequest) -> None:
+def test_a_driver_that_is_killed_at_random_moments(
+    nest: Nest, nursery: Nursery, request: pytest.FixtureRequest
+) -> None:
     chance = random.Random(request.node.name)
     expected, seconds = undisturbed(nest, nursery)
     left = 100 if request.config.getoption("--long") else KILLS
@@ -137,8 +192,12 @@ def test_a_driver_that_is_killed_at_random_moments(nest: Nest, nursery: Nursery,
             words = ("loop", "plan.md", *WORDS) if run is None else ("resume", run)
             nursery.start(project.checkout, *words)
             todo = 1 - (project.iterations(run) if run is not None else 0) / (ITERATIONS + 1)
-            done = nursery.kill_after(chance.random() * seconds * todo if kills < min(left, 10) else 60)
-            if done.code == 0 or (done.code == 2 and kills and done.err.startswith(f"error: run {run} is complete\n")):
+            done = nursery.kill_after(
+                chance.random() * seconds * todo if kills < min(left, 10) else 60
+            )
+            if done.code == 0 or (
+                done.code == 2 and kills and done.err.startswith(f"error: run {run} is complete\n")
+            ):
                 break
             assert done.code == -9, done
             kills += 1

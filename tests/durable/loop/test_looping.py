@@ -75,7 +75,12 @@ class TestRequirement:
         bench.script({"run": ["bd", "close", "bd-1"]}, {"run": ["bd", "close", "bd-2"]})
         result = bench.loop(issues=ids, pause="0s")
         assert (result["iterations"], result["issues_closed"]) == (2, ["bd-1", "bd-2"])
-        assert bench.shown() == ["iteration 1 of 9", "still open: bd-2", "iteration 2 of 9", "tests: true"]
+        assert bench.shown() == [
+            "iteration 1 of 9",
+            "still open: bd-2",
+            "iteration 2 of 9",
+            "tests: true",
+        ]
 
     def test_req_019_1_6_tests_run_once_all_issues_are_closed(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="open")
@@ -85,7 +90,13 @@ class TestRequirement:
 
     def test_req_019_1_7_when_they_pass_the_phase_is_complete(self, bench: Bench) -> None:
         result = bench.loop()
-        assert result == {"iterations": 1, "tests_passed": True, "issues_closed": [], "output": "done", "cost_usd": 0.0}
+        assert result == {
+            "iterations": 1,
+            "tests_passed": True,
+            "issues_closed": [],
+            "output": "done",
+            "cost_usd": 0.0,
+        }
         progress = f"{PHASE}-progress"
         assert labels(bench.store, bench.run) == [
             "run-started",
@@ -107,7 +118,9 @@ class TestRequirement:
         ]
 
     @pytest.mark.long
-    def test_req_019_1_9_errors_and_timeouts_use_up_iterations(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_req_019_1_9_errors_and_timeouts_use_up_iterations(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(loop, "AGENT_TIMEOUT", 1.0)
         monkeypatch.setattr(loop, "TEST_TIMEOUT", 1.0)
         bench.pipeline(OWN.format(more='tests = "[ -e works ] || sleep 60"'))
@@ -122,7 +135,10 @@ class TestRequirement:
 
     def test_req_019_1_10_the_result_has_the_number_of_iterations(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="open")
-        bench.script({"say": "begun", "cost": 0.25}, {"run": ["bd", "close", "bd-1"], "say": "all done", "cost": 0.5})
+        bench.script(
+            {"say": "begun", "cost": 0.25},
+            {"run": ["bd", "close", "bd-1"], "say": "all done", "cost": 0.5},
+        )
         assert bench.loop(issues=ids, pause="0s") == {
             "iterations": 2,
             "tests_passed": True,
@@ -159,14 +175,22 @@ class TestConformance:
         bench.start(tests="false", pause="0s", max_iterations="2")
         failed = fails(bench)
         final = "Final tests failed: "
-        assert (failed.message, failed.errors) == ("reached max iterations (2)", (final, final, "reached max iterations (2)"))
+        assert (failed.message, failed.errors) == (
+            "reached max iterations (2)",
+            (final, final, "reached max iterations (2)"),
+        )
         assert bench.memory["iterations"] == 2
         assert bench.newest.label == f"{PHASE}-failed"
 
     @pytest.mark.long
     def test_rlm_24_failures_of_the_agent_do_not_end_it(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="open")
-        bench.script({"exit": 3}, {"garbage": True}, {"cut": True}, {"run": ["bd", "close", "bd-1"], "exit": 1})
+        bench.script(
+            {"exit": 3},
+            {"garbage": True},
+            {"cut": True},
+            {"run": ["bd", "close", "bd-1"], "exit": 1},
+        )
         assert bench.loop(issues=ids, pause="0s")["iterations"] == 4
         assert [each.errors for each in bench.milestones() if each.errors] == [
             ("fake failed: exit code 3: done",),
@@ -180,7 +204,11 @@ class TestConformance:
         bench.start(issues=ids, pause="0s", max_iterations="2", tests="touch tests-were-run")
         assert fails(bench).message == "reached max iterations (2)"
         assert not bench.path("tests-were-run").exists()
-        assert (bench.memory["closed_issues"], bench.memory["open_issues"], bench.memory["tests"]) == (["bd-1"], ["bd-2"], "not run")
+        assert (
+            bench.memory["closed_issues"],
+            bench.memory["open_issues"],
+            bench.memory["tests"],
+        ) == (["bd-1"], ["bd-2"], "not run")
 
     def test_rlm_24_a_test_failure_is_told_in_the_next_prompt(self, bench: Bench) -> None:
         bench.script({}, WORKS)
@@ -199,7 +227,9 @@ class TestConformance:
         assert not bench.path("made").exists()  # tests that fail are no reason to run other ones
 
     @pytest.mark.long
-    def test_rlm_24_make_only_where_pytest_is_missing(self, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_rlm_24_make_only_where_pytest_is_missing(
+        self, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         without_pytest(tmp_path, monkeypatch)
         bench.checkout.commit("a target", Makefile="test:\n\t@echo made\n")
         assert bench.loop(tests="")["tests_passed"]
@@ -229,11 +259,25 @@ class TestConformance:
         bench.program("pytest", "true")
         bench.loop(issues=ids, epic="bd-9", tests="")
         prompt = bench.prompts[0]
-        for line in ("bd ready ", "bd show <id> ", "bd update <id> --status=in_progress ", "bd close <id> ", "bd sync "):
+        for line in (
+            "bd ready ",
+            "bd show <id> ",
+            "bd update <id> --status=in_progress ",
+            "bd close <id> ",
+            "bd sync ",
+        ):
             assert f"\n{line}" in prompt
         places = [
             prompt.index(each)
-            for each in ("at plan.md", "`bd-9`", "1: `bd-3`", "2: `bd-1`", "3: `bd-2`", "`pytest` or `make test`", "CRITICAL")
+            for each in (
+                "at plan.md",
+                "`bd-9`",
+                "1: `bd-3`",
+                "2: `bd-1`",
+                "3: `bd-2`",
+                "`pytest` or `make test`",
+                "CRITICAL",
+            )
         ]
         assert places == sorted(places)
 
@@ -249,7 +293,9 @@ def without_pytest(directory: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("PATH", f"{directory / 'programs'}{os.pathsep}{tools}")
 
 
-def test_b9_a_missing_test_command_is_a_failure(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_b9_a_missing_test_command_is_a_failure(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The flaw: no test command was found, and that counted as success."""
     without_pytest(tmp_path, monkeypatch)
     bench.checkout.commit("no target", Makefile="tests:\n\ttrue\n")
@@ -273,7 +319,12 @@ class TestMemory:
 
     @pytest.mark.long
     def test_b6_iterations_errors_and_test_output_survive_a_kill(self, bench: Bench) -> None:
-        bench.script({"cost": 1.0, "session": "s-1"}, {"error": "out of ideas"}, {"say": "third", "cost": 2.0}, WORKS)
+        bench.script(
+            {"cost": 1.0, "session": "s-1"},
+            {"error": "out of ideas"},
+            {"say": "third", "cost": 2.0},
+            WORKS,
+        )
         bench.start(tests=TESTS, pause="0s", max_iterations="5")
         bench.die("[loop] iteration 4 of 5")
         expected = {
@@ -326,18 +377,33 @@ class TestMemory:
     @pytest.mark.long
     def test_whole_table_and_files_of_each_iteration(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="open", bd_2="closed")
-        bench.script({"write": {"a": "1\n"}}, {"run": ["bd", "close", "bd-1"], "write": {"a": "2\n"}})
+        bench.script(
+            {"write": {"a": "1\n"}}, {"run": ["bd", "close", "bd-1"], "write": {"a": "2\n"}}
+        )
         bench.loop(issues=ids, pause="0s", tests="cat a")
         found = bench.milestones()
-        usual = {"phase": PHASE, "allowed": 9, "cost_usd": 0.0, "session": "fake-1", "said": "done", "problem": "", "failures": []}
+        usual = {
+            "phase": PHASE,
+            "allowed": 9,
+            "cost_usd": 0.0,
+            "session": "fake-1",
+            "said": "done",
+            "problem": "",
+            "failures": [],
+        }
         usual |= {"tests": "not run", "tests_output": "", "plan": bench.memory["plan"]}
-        start, first = {"open_issues": ["bd-1", "bd-2"], "closed_issues": []}, {"open_issues": ["bd-1"], "closed_issues": ["bd-2"]}
+        start, first = (
+            {"open_issues": ["bd-1", "bd-2"], "closed_issues": []},
+            {"open_issues": ["bd-1"], "closed_issues": ["bd-2"]},
+        )
         both = {"open_issues": [], "closed_issues": ["bd-1", "bd-2"]}
         assert [each.state["loop"] for each in found] == [
             usual | start | {"iterations": 1, "next": LOOK},
             usual | first | {"iterations": 1, "next": ASK},
             usual | first | {"iterations": 2, "next": LOOK},
-            usual | both | {"iterations": 2, "next": DONE, "tests": "passed", "tests_output": "2\n"},
+            usual
+            | both
+            | {"iterations": 2, "next": DONE, "tests": "passed", "tests_output": "2\n"},
         ]
         assert [each.message for each in found] == [
             "iteration 1: the agent was asked",
@@ -346,22 +412,39 @@ class TestMemory:
             "iteration 2: the tests pass",
         ]
         assert [each.progress for each in found] == [
-            Progress(current_phase=1, total_phases=1, current_task=f"iteration {number}", tasks_completed=closed, tasks_total=2)
+            Progress(
+                current_phase=1,
+                total_phases=1,
+                current_task=f"iteration {number}",
+                tasks_completed=closed,
+                tasks_total=2,
+            )
             for number, closed in ((1, 0), (1, 1), (2, 1), (2, 2))
         ]
-        contents = [bench.checkout.git("show", f"refs/ckpt/trees/{each.id}:files/a") for each in found]
+        contents = [
+            bench.checkout.git("show", f"refs/ckpt/trees/{each.id}:files/a") for each in found
+        ]
         assert contents == ["1", "1", "2", "2"]
 
     @pytest.mark.long
     def test_the_last_test_output_stays_while_issues_are_open_again(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="closed")
-        bench.script({}, {"write": {".issues/bd-1": "open"}}, WORKS | {"run": ["bd", "close", "bd-1"]})
+        bench.script(
+            {}, {"write": {".issues/bd-1": "open"}}, WORKS | {"run": ["bd", "close", "bd-1"]}
+        )
         bench.loop(issues=ids, tests=TESTS, pause="0s")
-        assert ["```\nworks is missing" in prompt for prompt in bench.prompts] == [False, True, True]
+        assert ["```\nworks is missing" in prompt for prompt in bench.prompts] == [
+            False,
+            True,
+            True,
+        ]
 
     def test_of_long_output_the_end_is_kept(self, bench: Bench) -> None:
         bench.script({"say": "x" * 9000 + "end"}, WORKS)
-        bench.start(tests='i=0; while [ $i -lt 900 ]; do echo "line $i......"; i=$((i+1)); done; exit 1', max_iterations="1")
+        bench.start(
+            tests='i=0; while [ $i -lt 900 ]; do echo "line $i......"; i=$((i+1)); done; exit 1',
+            max_iterations="1",
+        )
         failed = fails(bench)
         assert len(failed.errors[0]) == len("Final tests failed: ") + 500
         assert (len(bench.memory["said"]), len(bench.memory["tests_output"])) == (8000, 8000)
@@ -398,7 +481,10 @@ class TestExhaustion:
     def test_the_status_of_a_loop_that_failed(self, bench: Bench) -> None:
         bench.start(tests="echo no; false", max_iterations="1")
         failed = fails(bench)
-        assert failed.hint == f"see what is missing: git ckpt status {bench.run}; to go on: git ckpt resume {bench.run}"
+        assert (
+            failed.hint
+            == f"see what is missing: git ckpt status {bench.run}; to go on: git ckpt resume {bench.run}"
+        )
         history = summary.read(inside(bench.store), bench.run)
         (event,) = history.events
         assert (history.summary.status, event.status, event.attempts) == ("failed", "failed", 1)
@@ -419,7 +505,9 @@ class TestExhaustion:
     def test_a_loop_that_is_complete_can_be_done_again(self, bench: Bench) -> None:
         """Even where only an earlier phase was named, and the memory is still there."""
         bench.pipeline(
-            OWN.format(more='tests = "true"').replace("[[pipe", '[[pipelines.own.phases]]\nname = "before"\nrun = "true"\n\n[[pipe', 1)
+            OWN.format(more='tests = "true"').replace(
+                "[[pipe", '[[pipelines.own.phases]]\nname = "before"\nrun = "true"\n\n[[pipe', 1
+            )
         )
         bench.loop()
         bench.drive(again="before")
@@ -463,7 +551,16 @@ class TestDone:
         )
         assert bench.prompts == []
 
-    @pytest.mark.parametrize("command", ["NAME=x ./agent", "cd . && cat >&2", "[ -e plan.md ] && cat >&2", "./there", "'my agent' x"])
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "NAME=x ./agent",
+            "cd . && cat >&2",
+            "[ -e plan.md ] && cat >&2",
+            "./there",
+            "'my agent' x",
+        ],
+    )
     def test_of_others_only_the_shell_can_tell(self, tmp_path: Path, command: str) -> None:
         (tmp_path / "there").touch()
         assert Client("a", command).missing(dict(os.environ), str(tmp_path)) is None
@@ -513,7 +610,9 @@ class TestConversation:
 
     @pytest.mark.long
     def test_costs_add_up(self, bench: Bench) -> None:
-        bench.script({"cost": 0.1}, {"cost": 0.2, "error": "out of ideas"}, WORKS | {"cost": 0.0625})
+        bench.script(
+            {"cost": 0.1}, {"cost": 0.2, "error": "out of ideas"}, WORKS | {"cost": 0.0625}
+        )
         assert bench.loop(tests=TESTS, pause="0s")["cost_usd"] == 0.3625
 
     @pytest.mark.long
@@ -523,7 +622,9 @@ class TestConversation:
         failed = fails(bench)
         assert failed.message == "the budget is used up: 0.80 of 0.70 USD"
         assert str(failed.hint).endswith(f"git ckpt resume {bench.run} --input max_budget=USD")
-        assert bench.words == [f"--max-budget-usd {left}" for left in ("0.7000", "0.4000", "0.2000")]
+        assert bench.words == [
+            f"--max-budget-usd {left}" for left in ("0.7000", "0.4000", "0.2000")
+        ]
         assert (bench.memory["cost_usd"], bench.memory["max_budget_usd"]) == (0.8, 0.7)
 
     def test_a_budget_for_whom_nobody_knows_the_price_of(self, bench: Bench) -> None:
@@ -536,7 +637,9 @@ class TestConversation:
 
     @pytest.mark.long
     def test_calls_that_use_no_iteration_cost_as_well(self, bench: Bench) -> None:
-        bench.script({"cost": 0.3, "error": "429 rate limit, retry after 1 seconds"}, WORKS | {"cost": 0.5})
+        bench.script(
+            {"cost": 0.3, "error": "429 rate limit, retry after 1 seconds"}, WORKS | {"cost": 0.5}
+        )
         done = bench.loop(tests=TESTS, pause="0s")
         assert (done["iterations"], done["cost_usd"]) == (1, 0.8)
 
@@ -577,7 +680,9 @@ class TestPlan:
         assert f"at {path}\n" in bench.prompts[0]
 
     @pytest.mark.long
-    def test_one_outside_that_is_gone_is_read_from_the_copy(self, bench: Bench, tmp_path: Path) -> None:
+    def test_one_outside_that_is_gone_is_read_from_the_copy(
+        self, bench: Bench, tmp_path: Path
+    ) -> None:
         path = tmp_path / "outside.md"
         path.write_text("# Outside\n")
         bench.start(plan=str(path))
@@ -592,7 +697,9 @@ class TestTemplate:
         bench.script({}, WORKS)
         bench.loop(prompt=str(bench.checkout.path / "prompt.txt"), tests=TESTS, pause="0s")
         assert bench.prompts[0] == f"Do plan.md for $5 with `{TESTS}`.\n"
-        assert bench.prompts[1].startswith(f"Do plan.md for $5 with `{TESTS}`.\n\n## The tests failed\n")
+        assert bench.prompts[1].startswith(
+            f"Do plan.md for $5 with `{TESTS}`.\n\n## The tests failed\n"
+        )
 
     @pytest.mark.long
     def test_one_of_the_worktree(self, bench: Bench) -> None:
@@ -633,12 +740,16 @@ class TestOwnPipeline:
         bench.pipeline(OWN.format(more='max_iterations = "many"'))
         bench.start()
         failed = fails(bench)
-        assert (failed.message, failed.hint) == ("max_iterations is 'many'", "write a whole number: 100")
+        assert (failed.message, failed.hint) == (
+            "max_iterations is 'many'",
+            "write a whole number: 100",
+        )
 
     @pytest.mark.long
     def test_a_state_of_somebody_elses_making(self, bench: Bench) -> None:
         bench.pipeline(
-            '[[pipelines.own.phases]]\nname = "first"\nrun = \'echo "loop=3" >> "$CKPT_SET"\'\n' + OWN.format(more='tests = "true"')
+            '[[pipelines.own.phases]]\nname = "first"\nrun = \'echo "loop=3" >> "$CKPT_SET"\'\n'
+            + OWN.format(more='tests = "true"')
         )
         assert bench.loop()["iterations"] == 1
 
@@ -646,7 +757,9 @@ class TestOwnPipeline:
 class TestStopping:
     @pytest.mark.long
     def test_a_deadline_ends_the_agent(self, bench: Bench, clock: Clock) -> None:
-        bench.definition = bench.pipeline(OWN.format(more="").replace("[pipelines.own]", '[pipelines.own]\ntimeout = "1s"'))
+        bench.definition = bench.pipeline(
+            OWN.format(more="").replace("[pipelines.own]", '[pipelines.own]\ntimeout = "1s"')
+        )
         bench.script({"hang": True})
         bench.start()
         clock.instant += 700_000
@@ -654,7 +767,9 @@ class TestStopping:
             bench.drive()
         assert bench.newest.state == {}
 
-    def test_a_cancelled_run_stops_in_its_pause(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_cancelled_run_stops_in_its_pause(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def cancel(seconds: float) -> None:
             store = bench.store
             inside(store).leases.cancel(bench.run)
@@ -678,14 +793,25 @@ class TestClasses:
     """A failure of the client that says nothing of the work uses no iteration; one that will not pass by itself ends the loop at once."""
 
     def agent(self, bench: Bench, *cases: str) -> None:
-        bench.program("own", CALLS.format(cases=" ".join(f"{n}) {case} ;;" for n, case in enumerate(cases, 1))))
+        bench.program(
+            "own",
+            CALLS.format(cases=" ".join(f"{n}) {case} ;;" for n, case in enumerate(cases, 1))),
+        )
 
     @pytest.mark.long
     def test_a_limit_is_waited_for_as_long_as_is_said(self, bench: Bench) -> None:
-        self.agent(bench, "echo '429 rate limit: retry after 90 seconds'; exit 1", "echo 'API Error: 529 overloaded'; exit 1")
+        self.agent(
+            bench,
+            "echo '429 rate limit: retry after 90 seconds'; exit 1",
+            "echo 'API Error: 529 overloaded'; exit 1",
+        )
         assert bench.loop(agent="own", pause="0s")["iterations"] == 1
         assert 190 <= bench.sleeper.slept <= 210  # 90, and 120 for the second one in a row
-        limited = [each for each in bench.milestones() if str(each.message).startswith("iteration 1: limited until 20")]
+        limited = [
+            each
+            for each in bench.milestones()
+            if str(each.message).startswith("iteration 1: limited until 20")
+        ]
         assert [each.errors for each in limited] == [
             ("own failed: exit code 1: 429 rate limit: retry after 90 seconds",),
             ("own failed: exit code 1: API Error: 529 overloaded",),
@@ -726,13 +852,23 @@ class TestClasses:
 
     @pytest.mark.sampled(3)
     @pytest.mark.parametrize(
-        "said", ["Invalid API key · Please run /login", "error: unexpected argument '--full-auto' found", "HTTP 401 Unauthorized"]
+        "said",
+        [
+            "Invalid API key · Please run /login",
+            "error: unexpected argument '--full-auto' found",
+            "HTTP 401 Unauthorized",
+        ],
     )
-    def test_what_will_not_pass_ends_it_at_once_with_the_clients_words(self, bench: Bench, said: str) -> None:
+    def test_what_will_not_pass_ends_it_at_once_with_the_clients_words(
+        self, bench: Bench, said: str
+    ) -> None:
         self.agent(bench, f'echo "{said}" >&2; exit 1')
         bench.start(agent="own", max_iterations="100")
         failed = fails(bench)
-        assert (failed.exit_code, failed.message) == (4, f"own cannot be asked: own failed: exit code 1: {said}")
+        assert (failed.exit_code, failed.message) == (
+            4,
+            f"own cannot be asked: own failed: exit code 1: {said}",
+        )
         assert len(bench.prompts) == 1
         bench.drive()  # once it is settled
         assert bench.memory["iterations"] == 1
@@ -746,8 +882,13 @@ class TestClasses:
         bench.client = replace(bench.client, command=f"cat > /dev/null; echo '{result}'")
         bench.start(pause="0s", tests="false")
         failed = fails(bench)
-        assert (failed.exit_code, failed.message) == (4, "fake was not allowed what it wanted, 3 times in a row: Write")
-        assert str(failed.hint).startswith(f"allow it, as in: git ckpt resume {bench.run} --input 'agent=claude -p ")
+        assert (failed.exit_code, failed.message) == (
+            4,
+            "fake was not allowed what it wanted, 3 times in a row: Write",
+        )
+        assert str(failed.hint).startswith(
+            f"allow it, as in: git ckpt resume {bench.run} --input 'agent=claude -p "
+        )
         assert "--allowedTools" in str(failed.hint)
         assert bench.memory["iterations"] == 3
 
@@ -756,9 +897,16 @@ class TestClasses:
         bench.start(agent="own", pause="0s")
         bench.die("iteration 1 of 9")
         bench.drive()
-        assert "## Resumed\n\nThis is attempt 2: an earlier one was interrupted, and " in bench.prompts[-1]
+        assert (
+            "## Resumed\n\nThis is attempt 2: an earlier one was interrupted, and "
+            in bench.prompts[-1]
+        )
         env = sorted(path.read_text() for path in bench._calls("env"))
-        assert sorted(line for line in env[-1].splitlines() if line.startswith(("CKPT_RESUMED", "CKPT_ATTEMPT"))) == [
+        assert sorted(
+            line
+            for line in env[-1].splitlines()
+            if line.startswith(("CKPT_RESUMED", "CKPT_ATTEMPT"))
+        ) == [
             "CKPT_ATTEMPT=2",
             "CKPT_RESUMED=1",
         ]

@@ -44,10 +44,20 @@ def test_all_options() -> None:
         test_timeout="1m",
         conversation="continue",
     )
-    assert said == LoopOptions(("bd-1", "bd-2", "bd-3.1"), "bd-0", "check", "make check", 7, 0.0, 7200.0, 60.0, "continue")
+    assert said == LoopOptions(
+        ("bd-1", "bd-2", "bd-3.1"), "bd-0", "check", "make check", 7, 0.0, 7200.0, 60.0, "continue"
+    )
 
 
-@pytest.mark.parametrize("said", [{"issues": "bd-1"}, {"done": "true"}, {"until_tests_pass": " Yes ".strip()}, {"until_tests_pass": "1"}])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"issues": "bd-1"},
+        {"done": "true"},
+        {"until_tests_pass": " Yes ".strip()},
+        {"until_tests_pass": "1"},
+    ],
+)
 def test_what_says_when_the_work_is_done(said: dict[str, str]) -> None:
     read(**said)
 
@@ -72,15 +82,33 @@ def test_no_iterations_stand_for_the_usual_number() -> None:
         ({"issues": "bd-1 $(rm)"}, "'$(rm)' is no id of an issue", "see which there are: bd list"),
         ({"issues": "--all"}, "'--all' is no id of an issue", None),
         ({"done": "true", "epic": "a b"}, "'a b' is no id of an issue", None),
-        ({"done": "true", "conversation": "old"}, "conversation is 'old'", "it is one of new, continue"),
-        ({"done": "true", "max_iterations": "-1"}, "max_iterations must be 0 or more, not '-1'", "write a whole number: 100"),
+        (
+            {"done": "true", "conversation": "old"},
+            "conversation is 'old'",
+            "it is one of new, continue",
+        ),
+        (
+            {"done": "true", "max_iterations": "-1"},
+            "max_iterations must be 0 or more, not '-1'",
+            "write a whole number: 100",
+        ),
         ({"done": "true", "max_iterations": "10000000"}, "max_iterations is '10000000'", None),
-        ({"done": "true", "pause": "10"}, "pause: '10' is not an age", "write a number and a unit: 90s, 30m, 12h, 7d or 2w"),
-        ({"done": "true", "test_timeout": "0s"}, "test_timeout: '0s' is no time at all", "write as much as it may take: 30m"),
+        (
+            {"done": "true", "pause": "10"},
+            "pause: '10' is not an age",
+            "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
+        ),
+        (
+            {"done": "true", "test_timeout": "0s"},
+            "test_timeout: '0s' is no time at all",
+            "write as much as it may take: 30m",
+        ),
         ({"done": "true", "agent_timeout": "0h"}, "agent_timeout: '0h' is no time at all", None),
     ],
 )
-def test_options_that_cannot_be_understood(said: dict[str, str], message: str, hint: str | None) -> None:
+def test_options_that_cannot_be_understood(
+    said: dict[str, str], message: str, hint: str | None
+) -> None:
     with pytest.raises(UsageError) as caught:
         read(**said)
     assert (caught.value.message, caught.value.hint) == (message, hint or caught.value.hint)
@@ -99,7 +127,11 @@ plan = "plan.md"
 
 def test_with_in_a_pipeline_of_ones_own() -> None:
     (phase,) = parse(OWN.format('done = "true"'), "gitckpt.toml", driver.OPTIONS)["own"].phases
-    assert (phase.use, phase.options, driver.memory_of(phase)) == ("loop", {"plan": "plan.md", "done": "true"}, ("loop",))
+    assert (phase.use, phase.options, driver.memory_of(phase)) == (
+        "loop",
+        {"plan": "plan.md", "done": "true"},
+        ("loop",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,19 +222,28 @@ def test_values_are_no_templates() -> None:
 
 @pytest.mark.parametrize(
     ("template", "problem"),
-    [("Do $plans now", "there is no $plans"), ("cost: 5$", "a $ in it stands alone"), ("${Plan}", "there is no $Plan")],
+    [
+        ("Do $plans now", "there is no $plans"),
+        ("cost: 5$", "a $ in it stands alone"),
+        ("${Plan}", "there is no $Plan"),
+    ],
 )
 def test_template_with_an_unknown_name(template: str, problem: str) -> None:
     with pytest.raises(PhaseFailed) as caught:
         prompt.build(template, TASK, "")
     assert caught.value.message == f"the template of the prompt cannot be used: {problem}"
-    assert caught.value.hint == "it may name $plan, $epic, $issues, $tests, $tracking, $failure; write $$ for $"
+    assert (
+        caught.value.hint
+        == "it may name $plan, $epic, $issues, $tests, $tracking, $failure; write $$ for $"
+    )
 
 
 # Beads: RLM-25
 
 
-def beads(said: object, *issues: str, code: int = 0, ended_by: str = EXIT, tail: str = "") -> Standing:
+def beads(
+    said: object, *issues: str, code: int = 0, ended_by: str = EXIT, tail: str = ""
+) -> Standing:
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
     return tracker.beads(issues or ("bd-1",), lambda _: (Ending(code, ended_by, tail, 0.1), data))
 
@@ -219,16 +260,45 @@ def test_rlm_25_closed(status: str, in_array: bool) -> None:
     assert (found, found.is_done) == (Standing(("bd-1",), ()), True)
 
 
-@pytest.mark.parametrize("status", ["open", "in_progress", "blocked", "deferred", "pinned", "hooked", "", "not closed", "disclosed"])
+@pytest.mark.parametrize(
+    "status",
+    [
+        "open",
+        "in_progress",
+        "blocked",
+        "deferred",
+        "pinned",
+        "hooked",
+        "",
+        "not closed",
+        "disclosed",
+    ],
+)
 def test_rlm_25_open(status: str) -> None:
     found = beads([issue(status)])
     assert (found, found.is_done) == (Standing((), ("bd-1",)), False)
 
 
-GARBAGE = [b"", b"\n", b"Status: closed", b"\xff\xfe", b"[" * 100_000, b"null", b"[]", b"{}", b'"closed"', b'[["bd-1", "closed"]]', b"7"]
+GARBAGE = [
+    b"",
+    b"\n",
+    b"Status: closed",
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b"null",
+    b"[]",
+    b"{}",
+    b'"closed"',
+    b'[["bd-1", "closed"]]',
+    b"7",
+]
 
 
-@pytest.mark.parametrize("said", [*GARBAGE, [issue(None)], [issue("closed", 1)], [issue(["closed"])], {"error": "x"}], ids=range(15))
+@pytest.mark.parametrize(
+    "said",
+    [*GARBAGE, [issue(None)], [issue("closed", 1)], [issue(["closed"])], {"error": "x"}],
+    ids=range(15),
+)
 def test_rlm_25_garbage(said: object) -> None:
     found = beads(said)
     assert (found, found.is_done) == (Standing((), ("bd-1",), "bd does not tell of bd-1"), False)
@@ -236,19 +306,29 @@ def test_rlm_25_garbage(said: object) -> None:
 
 def test_rlm_25_exit_code_1() -> None:
     found = beads({"error": "no issue"}, code=1, tail="\nError: no issue found matching bd-1\n\n")
-    assert found == Standing((), ("bd-1",), "bd does not tell of bd-1: Error: no issue found matching bd-1")
+    assert found == Standing(
+        (), ("bd-1",), "bd does not tell of bd-1: Error: no issue found matching bd-1"
+    )
     found = beads([issue("closed")], code=1)
     assert (found, found.is_done) == (Standing(("bd-1",), (), "bd failed: exit code 1"), False)
 
 
 def test_rlm_25_mixed() -> None:
-    found = beads([issue("closed", "bd-2"), issue("open"), issue("closed", "bd-7")], "bd-1", "bd-2", "bd-3")
-    assert (found, found.is_done) == (Standing(("bd-2",), ("bd-1", "bd-3"), "bd does not tell of bd-3"), False)
+    found = beads(
+        [issue("closed", "bd-2"), issue("open"), issue("closed", "bd-7")], "bd-1", "bd-2", "bd-3"
+    )
+    assert (found, found.is_done) == (
+        Standing(("bd-2",), ("bd-1", "bd-3"), "bd does not tell of bd-3"),
+        False,
+    )
 
 
 def test_rlm_25_it_takes_too_long() -> None:
     found = beads([issue("closed")], ended_by=TIMEOUT)
-    assert (found, found.is_done) == (Standing((), ("bd-1",), "bd was ended: it took too long"), False)
+    assert (found, found.is_done) == (
+        Standing((), ("bd-1",), "bd was ended: it took too long"),
+        False,
+    )
 
 
 def test_rlm_25_no_issues_are_no_answer() -> None:
@@ -262,7 +342,10 @@ def test_rlm_25_no_issues_are_no_answer() -> None:
     [
         (Ending(0, EXIT, "2 left\n", 0.1), ""),
         (Ending(1, EXIT, "3 left\n2 left\n\n", 0.1), "check: exit code 1: 2 left"),
-        (Ending(128, EXIT, "fatal: no remote\nand please\ntry again\n", 0.1), "check: exit code 128: fatal: no remote"),
+        (
+            Ending(128, EXIT, "fatal: no remote\nand please\ntry again\n", 0.1),
+            "check: exit code 128: fatal: no remote",
+        ),
         (Ending(-9, EXIT, "", 0.1), "check: exit code -9"),
         (Ending(0, TIMEOUT, "2 left", 0.1), "check: it took too long: 2 left"),
     ],
@@ -321,7 +404,10 @@ def test_pytest_goes_before_make(tmp_path: Path) -> None:
     [
         (Ending(0, EXIT, "2 passed\n", 1.0), loop.Tested(True, "2 passed\n")),
         (Ending(5, EXIT, "no tests ran\n", 1.0), loop.Tested(False, "no tests ran\n")),
-        (Ending(0, TIMEOUT, "a..\n", 300.0), loop.Tested(False, "a..\nTests timed out after 300 seconds")),
+        (
+            Ending(0, TIMEOUT, "a..\n", 300.0),
+            loop.Tested(False, "a..\nTests timed out after 300 seconds"),
+        ),
         (Ending(-15, TIMEOUT, "", 300.0), loop.Tested(False, "Tests timed out after 300 seconds")),
     ],
 )

@@ -16,7 +16,12 @@ def main() -> None:
     with Store(Checkpoints(discover(path))) as store:
         for number in range(int(count)):
             said = StepReport(
-                PROGRESS, "EXECUTE", task=f"1.{worker}", worker=worker, notes=f"{worker}/{number}", outputs=(f"{worker}/{number}",)
+                PROGRESS,
+                "EXECUTE",
+                task=f"1.{worker}",
+                worker=worker,
+                notes=f"{worker}/{number}",
+                outputs=(f"{worker}/{number}",),
             )
             done = journal.report(inside(store), journal.ReportPlace(run), said)
             sys.stdout.write(f"{done.checkpoint.id}\n")

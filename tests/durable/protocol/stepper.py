@@ -22,7 +22,9 @@ class Loop:
 
     def __call__(self, action: str, step: str, **said: Any) -> Loop:
         notes = said.pop("notes", "it was so" if action in ("fail", "block") else None)
-        self.state = machine.applied(self.graph, self.state, StepReport(action, step, notes=notes, **said), at(self.made + 1))
+        self.state = machine.applied(
+            self.graph, self.state, StepReport(action, step, notes=notes, **said), at(self.made + 1)
+        )
         self.made += 1
         return self
 
@@ -56,8 +58,12 @@ def at(number: int) -> str:
     return f"2027-01-15T08:{number // 60:02d}:{number % 60:02d}.000000Z"
 
 
-def report(store: Store, run: str | None, action: str, step: str, *, track: str | None = None, **said: Any) -> Checkpoint:
+def report(
+    store: Store, run: str | None, action: str, step: str, *, track: str | None = None, **said: Any
+) -> Checkpoint:
     """Records a report of a run, or of the open run of a track."""
     options = {name: said.pop(name) for name in ("graph", "files") if name in said}
     where = journal.place(inside(store), run=run, track=track, environ={})
-    return journal.report(inside(store), where, StepReport(action, step, **said), **options).checkpoint
+    return journal.report(
+        inside(store), where, StepReport(action, step, **said), **options
+    ).checkpoint

@@ -53,7 +53,10 @@ def mistakes(text: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         graph_file.parse(text, "/x/gitckpt.toml")
     assert caught.value.exit_code == 2
-    return [f"{line}: {said}" for line, said in ((each.line, each.text) for each in caught.value.mistakes)]
+    return [
+        f"{line}: {said}"
+        for line, said in ((each.line, each.text) for each in caught.value.mistakes)
+    ]
 
 
 def steps(*lines: str, top: str = "") -> str:
@@ -81,7 +84,9 @@ def test_every_key() -> None:
 
 def test_it_works() -> None:
     loop = Loop(graph=graph_file.parse(EVERYTHING, "x")["review"])
-    loop("start", "think")("pass", "think")("pass", "draft")("fail", "judge")("pass", "mend")("pass", "check", values={"public": True})
+    loop("start", "think")("pass", "think")("pass", "draft")("fail", "judge")("pass", "mend")(
+        "pass", "check", values={"public": True}
+    )
     assert loop.here == ("tell", "NOT_STARTED")
     assert loop("pass", "tell").here == ("COMPLETE", "PASSED")
 
@@ -95,7 +100,9 @@ def test_steps_follow_each_other_as_in_the_file() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "[retention]\nkeep_last = 5\n", "steps = {}\n", '[pipelines.steps]\nx = "y"\n'])
+@pytest.mark.parametrize(
+    "text", ["", "[retention]\nkeep_last = 5\n", "steps = {}\n", '[pipelines.steps]\nx = "y"\n']
+)
 def test_no_graphs(text: str) -> None:
     assert graph_file.parse(text, "x") == {}
 
@@ -106,7 +113,10 @@ def test_no_graphs(text: str) -> None:
         ("steps = 5\n", ["1: steps must be a table"]),
         ("[steps]\na = 5\n", ["2: a in steps must be a table, not 5"]),
         ("[steps.a]\n", ["1: steps 'a' has no steps"]),
-        ("[steps.a]\nstep = []\n", ["1: steps 'a' has no steps", "2: unknown key 'step' in steps 'a'"]),
+        (
+            "[steps.a]\nstep = []\n",
+            ["1: steps 'a' has no steps", "2: unknown key 'step' in steps 'a'"],
+        ),
         (steps(""), ["2: step 1 has no name"]),
         (steps("name = 5"), ["3: the name of step 5 must be a string"]),
         (steps('name = "x/y"'), ["3: the name of step 'x/y' has a /"]),
@@ -117,18 +127,45 @@ def test_no_graphs(text: str) -> None:
         (steps('name = "run"'), ["3: the name of step 'run' is reserved"]),
         (steps('name = "a"', 'name = "A"'), ["5: the step name 'A' cannot be told from 'a'"]),
         (steps('name = "a"\nonpass = "a"'), ["4: unknown key 'onpass' in step 'a'"]),
-        (steps('name = "a"\non_pass = "b"'), ["4: on_pass of step 'a' names 'b', which is no step"]),
-        (steps('name = "a"\non_fail = "b"'), ["4: on_fail of step 'a' names 'b', which is no step"]),
-        (steps('name = "a"\noptional = 1'), ["4: optional in step 'a' must be true or false, not 1"]),
+        (
+            steps('name = "a"\non_pass = "b"'),
+            ["4: on_pass of step 'a' names 'b', which is no step"],
+        ),
+        (
+            steps('name = "a"\non_fail = "b"'),
+            ["4: on_fail of step 'a' names 'b', which is no step"],
+        ),
+        (
+            steps('name = "a"\noptional = 1'),
+            ["4: optional in step 'a' must be true or false, not 1"],
+        ),
         (steps('name = "a"\nfix_cycle = true'), ["4: fix_cycle of step 'a' needs on_fail"]),
         (steps('name = "a"\noptional = true'), ["2: every step of steps 'a' is optional"]),
-        (steps('name = "a"', 'name = "b"\non_pass = "a"'), ["2: steps pass in a circle: a → b → a"]),
+        (
+            steps('name = "a"', 'name = "b"\non_pass = "a"'),
+            ["2: steps pass in a circle: a → b → a"],
+        ),
         (steps('name = "a"\non_pass = "COMPLETE"', 'name = "b"'), ["5: nothing leads to step 'b'"]),
-        (steps('name = "a"', top="max_fix_cycles = -1\n"), ["2: max_fix_cycles in steps 'a' must be a whole number from 0 on, not -1"]),
-        (steps('name = "a"', top="max_iterations = 0\n"), ["2: max_iterations in steps 'a' must be a whole number from 1 on, not 0"]),
-        (steps('name = "a"', top='aliases = { b = "c" }\n'), ["2: the alias 'b' names 'c', which is no step"]),
-        (steps('name = "a"', top='aliases = { A = "a" }\n'), ["2: the alias 'A' cannot be told from 'a'"]),
-        (steps('name = "a"', top="aliases = { b = 5 }\n"), ["2: b in aliases of steps 'a' must be a string, not 5"]),
+        (
+            steps('name = "a"', top="max_fix_cycles = -1\n"),
+            ["2: max_fix_cycles in steps 'a' must be a whole number from 0 on, not -1"],
+        ),
+        (
+            steps('name = "a"', top="max_iterations = 0\n"),
+            ["2: max_iterations in steps 'a' must be a whole number from 1 on, not 0"],
+        ),
+        (
+            steps('name = "a"', top='aliases = { b = "c" }\n'),
+            ["2: the alias 'b' names 'c', which is no step"],
+        ),
+        (
+            steps('name = "a"', top='aliases = { A = "a" }\n'),
+            ["2: the alias 'A' cannot be told from 'a'"],
+        ),
+        (
+            steps('name = "a"', top="aliases = { b = 5 }\n"),
+            ["2: b in aliases of steps 'a' must be a string, not 5"],
+        ),
     ],
 )
 def test_mistakes(text: str, said: list[str]) -> None:
@@ -139,7 +176,10 @@ def test_all_mistakes_are_told_at_once_with_hints() -> None:
     text = steps('name = "a"\non_pas = "b"', 'name = "b"\non_fail = "B"') + "[steps.'']\n"
     with pytest.raises(ConfigError) as caught:
         graph_file.parse(text, "/x/gitckpt.toml")
-    assert (caught.value.message, caught.value.hint) == ("gitckpt.toml: 4 mistakes", "correct them: /x/gitckpt.toml")
+    assert (caught.value.message, caught.value.hint) == (
+        "gitckpt.toml: 4 mistakes",
+        "correct them: /x/gitckpt.toml",
+    )
     assert caught.value.candidates == [
         "gitckpt.toml:4: unknown key 'on_pas' in step 'a' (did you mean on_pass?)",
         "gitckpt.toml:7: on_fail of step 'b' names 'B', which is no step (there are: a, b, COMPLETE)",
@@ -155,7 +195,10 @@ def test_by_name(tmp_path: Path) -> None:
     assert graph_file.read(str(file), "review").name == "review"
     with pytest.raises(NotFoundError) as caught:
         graph_file.read(str(file), "revue")
-    assert (caught.value.message, caught.value.hint) == ("no steps go by 'revue'", "did you mean review?")
+    assert (caught.value.message, caught.value.hint) == (
+        "no steps go by 'revue'",
+        "did you mean review?",
+    )
     file.write_text(steps('name = "own"').replace("steps.a", "steps.superpowers"))
     assert [step.name for step in graph_file.read(str(file), "superpowers").steps] == ["own"]
     file.write_text("steps = \n")

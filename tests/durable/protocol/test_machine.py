@@ -27,7 +27,12 @@ THEIRS = {
         "max_fix_cycles": 5,
         "execution_mode": "PARALLEL",
         "checkpoints": {
-            "PLAN": {"status": "PASSED", "agent": "loop-planner", "plan_version": 2, "enriched": None},
+            "PLAN": {
+                "status": "PASSED",
+                "agent": "loop-planner",
+                "plan_version": 2,
+                "enriched": None,
+            },
             "PARALLEL_EXECUTE": {
                 "status": "IN_PROGRESS",
                 "started_at": "2026-02-13T12:00:00",
@@ -55,15 +60,29 @@ THEIRS = {
         ("skip", "SKIPPED", True),
     ],
 )
-def test_sup_01_each_point_of_the_protocol_sets_its_status(action: str, status: str, ended: bool) -> None:
+def test_sup_01_each_point_of_the_protocol_sets_its_status(
+    action: str, status: str, ended: bool
+) -> None:
     loop = Loop()("start", "PLAN")(action, "PLAN")
     record = loop.record("PLAN")
-    assert (record["status"], record["started_at"], record["completed_at"]) == (status, at(1), at(2) if ended else None)
+    assert (record["status"], record["started_at"], record["completed_at"]) == (
+        status,
+        at(1),
+        at(2) if ended else None,
+    )
 
 
 def test_sup_02_a_record_has_the_fields_of_the_protocol_from_the_start() -> None:
     loop = Loop()("start", "PLAN", agent="superpowers:writing-plans")
-    loop("progress", "PLAN", current_phase=2, total_phases=5, task="Designing parameter schema", tasks_completed=5, tasks_total=35)
+    loop(
+        "progress",
+        "PLAN",
+        current_phase=2,
+        total_phases=5,
+        task="Designing parameter schema",
+        tasks_completed=5,
+        tasks_total=35,
+    )
     assert loop.state == {
         "blockers": [],
         "loop_state": {
@@ -97,7 +116,10 @@ def test_sup_02_a_record_has_the_fields_of_the_protocol_from_the_start() -> None
 
 
 def test_sup_02_each_step_has_an_agent_without_being_told() -> None:
-    agents = {step.name: Loop()("start", step.name, force=True).record(step.name)["agent"] for step in graph_file.preset().steps}
+    agents = {
+        step.name: Loop()("start", step.name, force=True).record(step.name)["agent"]
+        for step in graph_file.preset().steps
+    }
     assert agents == {
         "BRAINSTORM": "superpowers:brainstorming",
         "PLAN": "superpowers:writing-plans",
@@ -140,7 +162,9 @@ def test_sup_05_the_way_through() -> None:
 
 
 def test_sup_05_a_plan_that_fails_is_made_again() -> None:
-    loop = Loop().to("EVALUATE_PLAN")("start", "EVALUATE_PLAN")("fail", "EVALUATE_PLAN", values={"failure_reasons": ["scope"]})
+    loop = Loop().to("EVALUATE_PLAN")("start", "EVALUATE_PLAN")(
+        "fail", "EVALUATE_PLAN", values={"failure_reasons": ["scope"]}
+    )
     assert loop.here == ("PLAN", "NOT_STARTED")
     assert loop.record("PLAN") == {
         "status": "NOT_STARTED",
@@ -150,13 +174,23 @@ def test_sup_05_a_plan_that_fails_is_made_again() -> None:
         "plan_version": 2,
         "last_updated": at(4),
     }
-    assert (loop.record("EVALUATE_PLAN")["verdict"], loop.record("EVALUATE_PLAN")["failure_reasons"]) == ("FAIL", ["scope"])
-    assert loop("start", "PLAN")("pass", "PLAN")("fail", "EVALUATE_PLAN").record("PLAN")["plan_version"] == 3
+    assert (
+        loop.record("EVALUATE_PLAN")["verdict"],
+        loop.record("EVALUATE_PLAN")["failure_reasons"],
+    ) == ("FAIL", ["scope"])
+    assert (
+        loop("start", "PLAN")("pass", "PLAN")("fail", "EVALUATE_PLAN").record("PLAN")[
+            "plan_version"
+        ]
+        == 3
+    )
     assert loop.loop["fix_cycle_count"] == 0
 
 
 def test_sup_05_business_is_synced_only_where_that_is_required() -> None:
-    loop = Loop().to("EVALUATE_EXECUTION")("pass", "EVALUATE_EXECUTION", values={"business_sync_required": True})
+    loop = Loop().to("EVALUATE_EXECUTION")(
+        "pass", "EVALUATE_EXECUTION", values={"business_sync_required": True}
+    )
     assert loop.here == ("BUSINESS_SYNC", "NOT_STARTED")
     assert loop.record("BUSINESS_SYNC")["required"] is True
     assert loop("start", "BUSINESS_SYNC")("pass", "BUSINESS_SYNC").here == ("COMPLETE", "PASSED")
@@ -169,7 +203,11 @@ def test_sup_05_the_limit_blocks() -> None:
         loop("start", "EVALUATE_EXECUTION")("fail", "EVALUATE_EXECUTION")
         counts.append((loop.here, loop.loop["fix_cycle_count"], loop.record("FIX")["cycle"]))
         loop("start", "FIX")("progress", "FIX", values={"issues_fixed": cycle})("pass", "FIX")
-    assert counts == [(("FIX", "NOT_STARTED"), 1, 1), (("FIX", "NOT_STARTED"), 2, 2), (("FIX", "NOT_STARTED"), 3, 3)]
+    assert counts == [
+        (("FIX", "NOT_STARTED"), 1, 1),
+        (("FIX", "NOT_STARTED"), 2, 2),
+        (("FIX", "NOT_STARTED"), 3, 3),
+    ]
     loop("start", "EVALUATE_EXECUTION")("fail", "EVALUATE_EXECUTION", notes="two tests fail")
     assert loop.here == ("EVALUATE_EXECUTION", "BLOCKED")
     assert loop.record("EVALUATE_EXECUTION")["status"] == "FAILED"
@@ -193,7 +231,9 @@ def test_sup_05_the_limit_blocks() -> None:
 
 
 def test_sup_05_a_limit_of_the_state_goes_before_that_of_the_graph() -> None:
-    loop = Loop({"loop_state": {"max_fix_cycles": 0}}).to("EVALUATE_EXECUTION")("fail", "EVALUATE_EXECUTION")
+    loop = Loop({"loop_state": {"max_fix_cycles": 0}}).to("EVALUATE_EXECUTION")(
+        "fail", "EVALUATE_EXECUTION"
+    )
     assert loop.here == ("EVALUATE_EXECUTION", "BLOCKED")
 
 
@@ -202,7 +242,9 @@ def test_sup_05_after_fifty_iterations_it_is_blocked() -> None:
     for _ in range(25):
         assert loop.here == ("PLAN", "NOT_STARTED")
         loop("start", "PLAN")("pass", "PLAN")("start", "EVALUATE_PLAN")("fail", "EVALUATE_PLAN")
-    assert loop.position == machine.StepPosition("PLAN", "BLOCKED", reasons=("50 iterations were made, and no more are allowed",))
+    assert loop.position == machine.StepPosition(
+        "PLAN", "BLOCKED", reasons=("50 iterations were made, and no more are allowed",)
+    )
     assert loop("reset", "PLAN")("start", "PLAN").loop["iterations"] == 1
 
 
@@ -244,13 +286,25 @@ def test_sup_07_files_of_other_versions_keep_what_nobody_here_knows() -> None:
     loop("pass", "EXECUTE")("fail", "EVAL_EXECUTION")
     assert before == THEIRS
     own = ("loop_state", "blockers")
-    assert {key: loop.state[key] for key in loop.state if key not in own} == {key: THEIRS[key] for key in THEIRS if key not in own}
-    assert (loop.loop["execution_mode"], loop.loop["board_sessions"]) == ("PARALLEL", [{"verdict": "APPROVED"}])
+    assert {key: loop.state[key] for key in loop.state if key not in own} == {
+        key: THEIRS[key] for key in THEIRS if key not in own
+    }
+    assert (loop.loop["execution_mode"], loop.loop["board_sessions"]) == (
+        "PARALLEL",
+        [{"verdict": "APPROVED"}],
+    )
     assert (loop.loop["max_fix_cycles"], loop.loop["fix_cycle_count"]) == (5, 2)
-    assert loop.record("PLAN") == {"status": "PASSED", "agent": "loop-planner", "plan_version": 2, "enriched": None}
+    assert loop.record("PLAN") == {
+        "status": "PASSED",
+        "agent": "loop-planner",
+        "plan_version": 2,
+        "enriched": None,
+    }
 
 
-@pytest.mark.parametrize("state", [{}, {"version": 1, "status": "new"}, {"loop_state": {}}, {"loop_state": None}])
+@pytest.mark.parametrize(
+    "state", [{}, {"version": 1, "status": "new"}, {"loop_state": {}}, {"loop_state": None}]
+)
 def test_sup_07_without_a_loop_state_it_begins_at_the_beginning(state: dict[str, Any]) -> None:
     assert Loop(state).here == ("PLAN", "NOT_STARTED")
 
@@ -266,11 +320,17 @@ def test_sup_09_reports_of_different_steps_both_count() -> None:
 
 
 def test_s03_a_failed_evaluation_is_counted_once_whoever_reports_of_it() -> None:
-    loop = Loop().to("EVALUATE_EXECUTION")("start", "EVALUATE_EXECUTION")("fail", "EVALUATE_EXECUTION")
+    loop = Loop().to("EVALUATE_EXECUTION")("start", "EVALUATE_EXECUTION")(
+        "fail", "EVALUATE_EXECUTION"
+    )
     with pytest.raises(OutOfOrder):
         loop("fail", "EVALUATE_EXECUTION", notes="the orchestrator says so, too")
     loop("fail", "EVALUATE_EXECUTION", notes="by force", force=True)("start", "FIX")("start", "FIX")
-    assert (loop.loop["fix_cycle_count"], loop.record("FIX")["cycle"], loop.here) == (1, 1, ("FIX", "IN_PROGRESS"))
+    assert (loop.loop["fix_cycle_count"], loop.record("FIX")["cycle"], loop.here) == (
+        1,
+        1,
+        ("FIX", "IN_PROGRESS"),
+    )
 
 
 @pytest.mark.parametrize("word", ["NOT_STARTED", "not started", "new"])
@@ -289,16 +349,36 @@ def test_s05_failed_does_not_become_blocked() -> None:
 
 def test_s09_parallel_workers_report_task_by_task() -> None:
     loop = Loop({"loop_state": {"current_step": "EXECUTE"}})("start", "EXECUTE", tasks_total=4)
-    for task, worker, status in (("1.1", "a", None), ("Task 1.2", "b", None), ("1.1: Log in", "a", "PASSED"), ("2.1", "c", "FAILED")):
-        loop("progress", "EXECUTE", task=task, worker=worker, task_status=status, commit="f" * 40 if status == "PASSED" else None)
+    for task, worker, status in (
+        ("1.1", "a", None),
+        ("Task 1.2", "b", None),
+        ("1.1: Log in", "a", "PASSED"),
+        ("2.1", "c", "FAILED"),
+    ):
+        loop(
+            "progress",
+            "EXECUTE",
+            task=task,
+            worker=worker,
+            task_status=status,
+            commit="f" * 40 if status == "PASSED" else None,
+        )
     record = loop.record("EXECUTE")
-    tasks = {name: (task["status"], task["worker"], task["started_at"], task["completed_at"]) for name, task in record["tasks"].items()}
+    tasks = {
+        name: (task["status"], task["worker"], task["started_at"], task["completed_at"])
+        for name, task in record["tasks"].items()
+    }
     assert tasks == {
         "1.1": ("PASSED", "a", at(2), at(4)),
         "1.2": ("IN_PROGRESS", "b", at(3), None),
         "2.1": ("FAILED", "c", at(5), at(5)),
     }
-    assert (record["tasks_completed"], record["tasks_total"], record["last_task"], record["last_commit"]) == (1, 4, "Task 1.1", "f" * 40)
+    assert (
+        record["tasks_completed"],
+        record["tasks_total"],
+        record["last_task"],
+        record["last_commit"],
+    ) == (1, 4, "Task 1.1", "f" * 40)
     assert record["commits"] == [{"sha": "f" * 40, "message": "", "task": "1.1: Log in"}]
     counted = loop("progress", "EXECUTE", tasks_completed=9).record("EXECUTE")
     assert (counted["tasks_completed"], counted["progress"]["tasks_completed"]) == (1, 1)
@@ -306,7 +386,10 @@ def test_s09_parallel_workers_report_task_by_task() -> None:
 
 def test_s10_a_report_needs_nothing_but_the_step() -> None:
     loop = Loop()("progress", "PLAN")
-    assert (loop.record("PLAN")["status"], loop.record("PLAN")["last_updated"]) == ("IN_PROGRESS", at(1))
+    assert (loop.record("PLAN")["status"], loop.record("PLAN")["last_updated"]) == (
+        "IN_PROGRESS",
+        at(1),
+    )
     assert loop("progress", "PLAN").record("PLAN")["last_updated"] == at(2)
 
 
@@ -319,7 +402,10 @@ def test_a_step_that_is_not_next_is_refused() -> None:
         with pytest.raises(OutOfOrder) as caught:
             loop(action, "EXECUTE")
         assert caught.value.message == "the run is at PLAN (NOT_STARTED), not at EXECUTE"
-        assert caught.value.hint == "next is: git ckpt step start PLAN; to go back or ahead: git ckpt step reset EXECUTE, or --force"
+        assert (
+            caught.value.hint
+            == "next is: git ckpt step start PLAN; to go back or ahead: git ckpt step reset EXECUTE, or --force"
+        )
     assert loop.state == {}
     assert loop("start", "EXECUTE", force=True).here == ("EXECUTE", "IN_PROGRESS")
 
@@ -327,7 +413,12 @@ def test_a_step_that_is_not_next_is_refused() -> None:
 def test_without_a_start_an_end_is_both() -> None:
     loop = Loop()("pass", "PLAN", outputs=("plan.md",), commit="a" * 40)
     record = loop.record("PLAN")
-    assert (record["started_at"], record["completed_at"], record["output_files"], record["commit_sha"]) == (
+    assert (
+        record["started_at"],
+        record["completed_at"],
+        record["output_files"],
+        record["commit_sha"],
+    ) == (
         at(1),
         at(1),
         ["plan.md"],
@@ -346,13 +437,16 @@ def test_brainstorming_may_come_before_and_need_not() -> None:
 
 def test_skip_goes_on() -> None:
     loop = Loop()("skip", "PLAN", notes="it is there")
-    assert (loop.here, loop.record("PLAN")["status"]) == (("EVALUATE_PLAN", "NOT_STARTED"), "SKIPPED")
+    assert (loop.here, loop.record("PLAN")["status"]) == (
+        ("EVALUATE_PLAN", "NOT_STARTED"),
+        "SKIPPED",
+    )
 
 
 def test_block_and_reset() -> None:
-    loop = Loop().to("EXECUTE")("start", "EXECUTE")("progress", "EXECUTE", task="1.1", task_status="PASSED")(
-        "block", "EXECUTE", notes="a key"
-    )
+    loop = Loop().to("EXECUTE")("start", "EXECUTE")(
+        "progress", "EXECUTE", task="1.1", task_status="PASSED"
+    )("block", "EXECUTE", notes="a key")
     assert loop.position == machine.StepPosition("EXECUTE", "BLOCKED", reasons=("a key",))
     for action in ("start", "progress", "pass", "fail", "skip"):
         with pytest.raises(StepsBlocked):
@@ -362,13 +456,22 @@ def test_block_and_reset() -> None:
     loop("reset", "EXECUTE", notes="both are here")
     assert loop.here == ("EXECUTE", "NOT_STARTED")
     settled = {"status": "RESOLVED", "resolved_at": at(loop.made), "resolution": "both are here"}
-    assert [{key: each[key] for key in settled} for each in loop.state["blockers"]] == [settled, settled]
+    assert [{key: each[key] for key in settled} for each in loop.state["blockers"]] == [
+        settled,
+        settled,
+    ]
     assert loop("start", "EXECUTE").record("EXECUTE")["tasks_completed"] == 1
 
 
 def test_reset_goes_back_settles_and_counts_anew() -> None:
-    loop = Loop().to("EVALUATE_EXECUTION")("fail", "EVALUATE_EXECUTION")("block", "FIX")("reset", "EXECUTE")
-    assert (loop.here, loop.loop["fix_cycle_count"], loop.loop["iterations"]) == (("EXECUTE", "NOT_STARTED"), 0, 0)
+    loop = Loop().to("EVALUATE_EXECUTION")("fail", "EVALUATE_EXECUTION")("block", "FIX")(
+        "reset", "EXECUTE"
+    )
+    assert (loop.here, loop.loop["fix_cycle_count"], loop.loop["iterations"]) == (
+        ("EXECUTE", "NOT_STARTED"),
+        0,
+        0,
+    )
     assert machine.active_blockers(loop.state) == []
 
 
@@ -439,8 +542,23 @@ def test_complete_is_no_step_but_may_be_passed() -> None:
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        *(("2.3", "2.3"), ("Task 2.3", "2.3"), ("task 2.3: Log in", "2.3"), (" 2.3 ", "2.3"), ("7", "7"), ("7.", "7"), ("Task 7", "7")),
-        *(("Task 1.2b", "1.2b"), ("7 tests", None), ("Log in", None), ("", None), ("2.3x9", None), ("Taskforce 1", None)),
+        *(
+            ("2.3", "2.3"),
+            ("Task 2.3", "2.3"),
+            ("task 2.3: Log in", "2.3"),
+            (" 2.3 ", "2.3"),
+            ("7", "7"),
+            ("7.", "7"),
+            ("Task 7", "7"),
+        ),
+        *(
+            ("Task 1.2b", "1.2b"),
+            ("7 tests", None),
+            ("Log in", None),
+            ("", None),
+            ("2.3x9", None),
+            ("Taskforce 1", None),
+        ),
     ],
 )
 def test_sup_08_the_number_of_a_task(text: str, number: str | None) -> None:
@@ -449,7 +567,10 @@ def test_sup_08_the_number_of_a_task(text: str, number: str | None) -> None:
 
 def counts_of(loop: Loop) -> tuple[int, int]:
     record = loop.record("EXECUTE")
-    assert (record["tasks_completed"], record["tasks_total"]) == (record["progress"]["tasks_completed"], record["progress"]["tasks_total"])
+    assert (record["tasks_completed"], record["tasks_total"]) == (
+        record["progress"]["tasks_completed"],
+        record["progress"]["tasks_total"],
+    )
     return record["tasks_completed"], record["tasks_total"]
 
 
@@ -458,7 +579,15 @@ def test_counts_that_were_given_survive_the_first_task(place: str) -> None:
     """Q11: 5 of 35, told by somebody or taken over with a file, became 1 of 1 with the first task that was named."""
     counts = {"tasks_completed": 5, "tasks_total": 35}
     record = {"status": "IN_PROGRESS", **(counts if place == "record" else {"progress": counts})}
-    loop = Loop({"loop_state": {"current_step": "EXECUTE", "step_status": "IN_PROGRESS", "checkpoints": {"EXECUTE": record}}})
+    loop = Loop(
+        {
+            "loop_state": {
+                "current_step": "EXECUTE",
+                "step_status": "IN_PROGRESS",
+                "checkpoints": {"EXECUTE": record},
+            }
+        }
+    )
     loop("progress", "EXECUTE", task="2.3", task_status="PASSED")
     assert counts_of(loop) == (6, 35)
     loop("progress", "EXECUTE", task="2.4")
@@ -475,6 +604,13 @@ def test_counts_that_are_given_with_the_first_task_count_it() -> None:
 
 def test_a_record_in_progress_that_has_no_beginning() -> None:
     """As models write them: a report on it was a KeyError."""
-    loop = Loop({"loop_state": {"current_step": "EXECUTE", "checkpoints": {"EXECUTE": {"status": "in progress"}}}})
+    loop = Loop(
+        {
+            "loop_state": {
+                "current_step": "EXECUTE",
+                "checkpoints": {"EXECUTE": {"status": "in progress"}},
+            }
+        }
+    )
     loop("progress", "EXECUTE", notes="half")
     assert loop.state["loop_state"]["step_status"] == "IN_PROGRESS"

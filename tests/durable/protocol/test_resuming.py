@@ -75,14 +75,19 @@ class TestPlans:
             (None, "loose", " ", 14),
         ]
 
-    @pytest.mark.parametrize("text", ["", "no tasks\n", "- [x]\n" * 0, "[ ] no item\n", "~~~\n- [ ] Task 1\n", "-[ ] Task 1\n"])
+    @pytest.mark.parametrize(
+        "text",
+        ["", "no tasks\n", "- [x]\n" * 0, "[ ] no item\n", "~~~\n- [ ] Task 1\n", "-[ ] Task 1\n"],
+    )
     def test_what_is_none(self, text: str) -> None:
         assert report.tasks(text) == []
 
 
 class TestNext:
     def test_sup_08_the_first_task_that_is_not_done(self, top: Path) -> None:
-        assert next_of(executing(), top) == NextStep("EXECUTE", "IN_PROGRESS", "1.3", "Task 1.3: Log in", "plan.md")
+        assert next_of(executing(), top) == NextStep(
+            "EXECUTE", "IN_PROGRESS", "1.3", "Task 1.3: Log in", "plan.md"
+        )
 
     @pytest.mark.parametrize("last", ["Task 1.2", "1.2", "Task 1.1", "task 1.2: Schema", None, 7])
     def test_sup_08_what_agrees_with_last_task(self, top: Path, last: object) -> None:
@@ -96,17 +101,27 @@ class TestNext:
             ("7.1", "last_task is 7.1, which plan.md does not have; it goes on with 1.3"),
         ],
     )
-    def test_sup_08_what_disagrees_is_said_and_the_plan_is_right(self, top: Path, last: str, remark: str) -> None:
+    def test_sup_08_what_disagrees_is_said_and_the_plan_is_right(
+        self, top: Path, last: str, remark: str
+    ) -> None:
         found = next_of(executing(last_task=last), top)
         assert (found.task, found.remarks) == ("1.3", (remark,))
 
     def test_sup_08_a_task_that_was_left_out(self, top: Path) -> None:
         (top / "plan.md").write_text("- [x] Task 1\n- [ ] Task 2\n- [x] Task 3\n- [ ] Task 4\n")
         found = next_of(executing(last_task="Task 3"), top)
-        assert (found.task, found.remarks) == ("2", ("last_task is 3, but plan.md has 2 open before it; it goes on with 2",))
+        assert (found.task, found.remarks) == (
+            "2",
+            ("last_task is 3, but plan.md has 2 open before it; it goes on with 2",),
+        )
 
     def test_sup_08_tasks_that_workers_have_reported(self, top: Path) -> None:
-        said = {"1.1": {"status": "FAILED"}, "1.3": {"status": "PASSED"}, "2.1": {"status": "IN_PROGRESS"}, "x": 5}
+        said = {
+            "1.1": {"status": "FAILED"},
+            "1.3": {"status": "PASSED"},
+            "2.1": {"status": "IN_PROGRESS"},
+            "x": 5,
+        }
         assert next_of(executing(tasks=said), top).remarks == (
             "task 1.1 is reported as FAILED, and plan.md has it done",
             "task 1.3 is reported as PASSED, and plan.md has it open",
@@ -117,36 +132,58 @@ class TestNext:
         assert next_of(executing(last_task="7"), top, resume_from=text) == NextStep(
             "EXECUTE", "IN_PROGRESS", "2.2", "2.2 Tell them", "plan.md"
         )
-        assert next_of(executing(), None, resume_from=text) == NextStep("EXECUTE", "IN_PROGRESS", "2.2")
+        assert next_of(executing(), None, resume_from=text) == NextStep(
+            "EXECUTE", "IN_PROGRESS", "2.2"
+        )
 
     def test_resume_from_what_is_done_and_from_what_is_not_there(self, top: Path) -> None:
-        assert next_of(executing(), top, resume_from="1.1").remarks == ("task 1.1 is done, by plan.md",)
+        assert next_of(executing(), top, resume_from="1.1").remarks == (
+            "task 1.1 is done, by plan.md",
+        )
         with pytest.raises(NotFoundError) as caught:
             next_of(executing(), top, resume_from="3.1")
         assert caught.value.message == "plan.md has no task '3.1'"
-        assert caught.value.hint == "its tasks: 1.1, 1.2, 1.3, 2.1, 2.2, and a thing without a number"
+        assert (
+            caught.value.hint == "its tasks: 1.1, 1.2, 1.3, 2.1, 2.2, and a thing without a number"
+        )
         with pytest.raises(OutOfOrder, match="the run is at PLAN, which has no tasks"):
             next_of({}, top, resume_from="1.1")
 
     def test_a_task_that_is_stuck_and_all_that_are_done(self, top: Path) -> None:
         (top / "plan.md").write_text("- [!] Task 1\n")
-        assert next_of(executing(), top).remarks == ("task 1 is marked as blocked in plan.md, line 1",)
+        assert next_of(executing(), top).remarks == (
+            "task 1 is marked as blocked in plan.md, line 1",
+        )
         (top / "plan.md").write_text("- [x] Task 1\n")
         done = next_of(executing(), top)
-        assert (done.task, done.remarks) == (None, ("all tasks of plan.md are done: git ckpt step pass EXECUTE",))
+        assert (done.task, done.remarks) == (
+            None,
+            ("all tasks of plan.md are done: git ckpt step pass EXECUTE",),
+        )
         (top / "plan.md").write_text("later\n")
         assert next_of(executing(), top).remarks == ("plan.md has no tasks",)
 
     def test_which_plan(self, top: Path, tmp_path: Path) -> None:
-        for name, task in (("docs/plan.md", "2"), ("conductor/tracks/t/plan.md", "3"), ("named", "4")):
+        for name, task in (
+            ("docs/plan.md", "2"),
+            ("conductor/tracks/t/plan.md", "3"),
+            ("named", "4"),
+        ):
             (top / name).parent.mkdir(parents=True, exist_ok=True)
             (top / name).write_text(f"- [ ] Task {task}\n")
         state = executing()
         assert next_of(state, top).task == "1.3"
         (top / "plan.md").unlink()
-        assert next_of(state, top).remarks == ("there is no plan to take the task from; name it: --plan FILE",)
+        assert next_of(state, top).remarks == (
+            "there is no plan to take the task from; name it: --plan FILE",
+        )
         assert next_of({**state, "track_id": "t"}, top).task == "3"
-        state["loop_state"]["checkpoints"]["PLAN"]["output_files"] = ["spec.md", 5, "gone/plan.md", "docs/plan.md"]
+        state["loop_state"]["checkpoints"]["PLAN"]["output_files"] = [
+            "spec.md",
+            5,
+            "gone/plan.md",
+            "docs/plan.md",
+        ]
         assert next_of({**state, "track_id": "t"}, top).plan == "docs/plan.md"
         assert next_of(state, top, path=str(top / "named")).task == "4"
         with pytest.raises(NotFoundError, match="there is no file nowhere"):
@@ -162,7 +199,9 @@ class TestNext:
         (top / "plan.md").unlink()
         (top / "link").mkdir()
         (top / "link" / "plan.md").symlink_to(secret)
-        state = executing(output_files=[str(secret), "../" * 20 + str(secret), "link/plan.md", "\0/plan.md"])
+        state = executing(
+            output_files=[str(secret), "../" * 20 + str(secret), "link/plan.md", "\0/plan.md"]
+        )
         assert next_of({**state, "track_id": "../../../" + str(secret.parent)}, top).plan is None
 
     def test_positions_without_tasks(self, top: Path) -> None:
@@ -177,5 +216,9 @@ class TestNext:
             next_of(Loop()("block", "PLAN", notes="a key").state, top)
 
     def test_blockers_elsewhere_are_told(self, top: Path) -> None:
-        state = Loop()("start", "PLAN")("start", "FIX", force=True)("block", "PLAN", notes="a key").state
-        assert next_of(state, top) == NextStep("FIX", "IN_PROGRESS", remarks=("not settled yet: a key (at PLAN)",))
+        state = Loop()("start", "PLAN")("start", "FIX", force=True)(
+            "block", "PLAN", notes="a key"
+        ).state
+        assert next_of(state, top) == NextStep(
+            "FIX", "IN_PROGRESS", remarks=("not settled yet: a key (at PLAN)",)
+        )

@@ -16,7 +16,12 @@ from tests.durable.killing import Nest
 from tests.durable.nursery import Done, Nursery
 from tests.store.conftest import require_runs, require_whole
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc"
+    ),
+]
 
 TRACK = "hello"
 SCRIPT: tuple[tuple[str, ...], ...] = (
@@ -29,7 +34,17 @@ SCRIPT: tuple[tuple[str, ...], ...] = (
     ("pass", "EVALUATE_PLAN", "--agent", "reviewer"),
     ("start", "EXECUTE", "--agent", "coder", "--tasks-total", "3"),
     ("progress", "EXECUTE", "--task", "1.1", "--worker", "w1", "--commit", "HEAD"),
-    ("progress", "EXECUTE", "--task", "1.1", "--worker", "w1", "--task-status", "PASSED", "--files"),
+    (
+        "progress",
+        "EXECUTE",
+        "--task",
+        "1.1",
+        "--worker",
+        "w1",
+        "--task-status",
+        "PASSED",
+        "--files",
+    ),
     ("progress", "EXECUTE", "--task", "1.2", "--worker", "w2", "--task-status", "PASSED"),
     ("progress", "EXECUTE", "--task", "2.1", "--task-status", "PASSED", "--output", "a"),
     ("pass", "EXECUTE"),
@@ -41,7 +56,14 @@ SCRIPT: tuple[tuple[str, ...], ...] = (
     ("pass", "FIX", "--commit", "HEAD", "--files"),
     ("pass", "EVALUATE_EXECUTION", "--agent", "reviewer"),
 )
-TIMES = ("started_at", "completed_at", "last_updated", "step_started_at", "blocked_at", "resolved_at")
+TIMES = (
+    "started_at",
+    "completed_at",
+    "last_updated",
+    "step_started_at",
+    "blocked_at",
+    "resolved_at",
+)
 
 
 class Track:
@@ -84,11 +106,18 @@ class Track:
         assert self.nursery.orphans() == []
         verified = self.nursery.call(self.checkout, "verify")
         assert (verified.code, verified.out) == (0, ""), verified
-        locks = [str(path) for path in (self.checkout.path / ".git").rglob("*.lock") if path.parent.name != "ckpt"]
+        locks = [
+            str(path)
+            for path in (self.checkout.path / ".git").rglob("*.lock")
+            if path.parent.name != "ckpt"
+        ]
         assert locks == []
         found = require_whole(self.checkout)
         (chain,) = require_runs(self.checkout, found).values()
-        reports = [(found[name].label, found[name].agent, found[name].message, found[name].progress) for name in chain]
+        reports = [
+            (found[name].label, found[name].agent, found[name].message, found[name].progress)
+            for name in chain
+        ]
         files = [found[name].tree for name in chain]
         assert len(found) == len(chain)
         return {"state": timeless(found[chain[-1]].state), "reports": reports, "files": files}
@@ -97,7 +126,10 @@ class Track:
 def timeless(value: Any) -> Any:
     """Returns a state with TIME for each time that stands in it."""
     if isinstance(value, dict):
-        return {key: "TIME" if key in TIMES and inner is not None else timeless(inner) for key, inner in value.items()}
+        return {
+            key: "TIME" if key in TIMES and inner is not None else timeless(inner)
+            for key, inner in value.items()
+        }
     return [timeless(inner) for inner in value] if isinstance(value, list) else value
 
 
@@ -127,7 +159,11 @@ def undisturbed(nest: Nest, nursery: Nursery) -> tuple[dict[str, Any], list[floa
         assert done.code == 0, done
     outcome = track.outcome()
     loop = outcome["state"]["loop_state"]
-    assert (loop["current_step"], loop["step_status"], len(outcome["reports"])) == ("COMPLETE", "PASSED", len(SCRIPT))
+    assert (loop["current_step"], loop["step_status"], len(outcome["reports"])) == (
+        "COMPLETE",
+        "PASSED",
+        len(SCRIPT),
+    )
     return outcome, seconds
 
 
@@ -135,7 +171,9 @@ KILLS = 10
 """How many reports are killed; with `--long` a hundred."""
 
 
-def test_reports_that_are_killed_at_random_moments(nest: Nest, nursery: Nursery, request: pytest.FixtureRequest) -> None:
+def test_reports_that_are_killed_at_random_moments(
+    nest: Nest, nursery: Nursery, request: pytest.FixtureRequest
+) -> None:
     chance = random.Random(request.node.name)
     expected, seconds = undisturbed(nest, nursery)
     most = 100 if request.config.getoption("--long") else KILLS
@@ -144,18 +182,40 @@ def test_reports_that_are_killed_at_random_moments(nest: Nest, nursery: Nursery,
         track = Track(nest.make(nursery).checkout, nursery)
         for number, words in enumerate(SCRIPT):
             track.start(words)
-            if track.must_be_made_again(nursery.kill_after(chance.random() * seconds[number]), number):
+            if track.must_be_made_again(
+                nursery.kill_after(chance.random() * seconds[number]), number
+            ):
                 track.start(words)
                 assert nursery.wait().code == 0
         assert track.outcome() == expected
         kills, unseen = kills + track.kills, unseen + track.unseen
-    assert most == KILLS or 0 < unseen < kills  # some were recorded, and their callers did not hear of it
+    assert (
+        most == KILLS or 0 < unseen < kills
+    )  # some were recorded, and their callers did not hear of it
 
 
 START, PASS, FAIL = ("start", "PLAN"), ("pass", "PLAN"), ("fail", "PLAN", "--notes", "no")
 TWICE: tuple[tuple[tuple[tuple[str, ...], ...], int, set[str]], ...] = (
     ((START,), 0, {"iterations"}),
-    ((START, ("progress", "PLAN", "--task", "1.1", "--task-status", "PASSED", "--commit", "HEAD", "--output", "a")), 0, set()),
+    (
+        (
+            START,
+            (
+                "progress",
+                "PLAN",
+                "--task",
+                "1.1",
+                "--task-status",
+                "PASSED",
+                "--commit",
+                "HEAD",
+                "--output",
+                "a",
+            ),
+        ),
+        0,
+        set(),
+    ),
     ((START, PASS), 2, set()),
     ((("skip", "PLAN"),), 2, set()),
     ((PASS, ("fail", "EVALUATE_PLAN", "--notes", "no")), 2, set()),
@@ -167,7 +227,9 @@ TWICE: tuple[tuple[tuple[tuple[str, ...], ...], int, set[str]], ...] = (
 
 
 @pytest.mark.long(but=["start PLAN"])
-@pytest.mark.parametrize(("reports", "code", "changed"), TWICE, ids=[" ".join(case[0][-1][:2]) for case in TWICE])
+@pytest.mark.parametrize(
+    ("reports", "code", "changed"), TWICE, ids=[" ".join(case[0][-1][:2]) for case in TWICE]
+)
 def test_a_report_that_is_made_again_though_it_was_recorded(
     nest: Nest, nursery: Nursery, reports: tuple[tuple[str, ...], ...], code: int, changed: set[str]
 ) -> None:
@@ -181,7 +243,9 @@ def test_a_report_that_is_made_again_though_it_was_recorded(
     assert done.code == code, done
     assert track.recorded() == len(reports) + (code == 0)
     twice = flat(track.outcome()["state"])
-    assert {name for name in once.keys() | twice.keys() if once.get(name) != twice.get(name)} == changed
+    assert {
+        name for name in once.keys() | twice.keys() if once.get(name) != twice.get(name)
+    } == changed
 
 
 def flat(state: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from gitckpt.model.checkpoint import Progress
 from tests.conftest import Checkout
 from tests.durable.conftest import Killed
 
-REJECTED = "ISSUE:\nSEVERITY: major\nDESCRIPTION: {}\n\nREPORT:\nSATISFACTION: low\nSUMMARY: not yet"
+REJECTED = (
+    "ISSUE:\nSEVERITY: major\nDESCRIPTION: {}\n\nREPORT:\nSATISFACTION: low\nSUMMARY: not yet"
+)
 APPROVED = "APPROVED: fine\n\nREPORT:\nSATISFACTION: high\nRISK: low\nNEEDS_HUMAN_REVIEW: no\nSUMMARY: done"
 
 
@@ -78,7 +80,12 @@ class Memory:
         self.progress: list[Progress | None] = []
 
     def milestone(
-        self, *, trigger: str = "review", message: str | None = None, progress: Progress | None = None, errors: Sequence[str] = ()
+        self,
+        *,
+        trigger: str = "review",
+        message: str | None = None,
+        progress: Progress | None = None,
+        errors: Sequence[str] = (),
     ) -> None:
         assert trigger == "review"
         assert json.loads(json.dumps(self.state)) == self.state
@@ -116,7 +123,9 @@ class Bench:
 
     def go(self, **options: Any) -> Verdict:
         """Starts or resumes the review; options that are named replace the others."""
-        chosen = ReviewOptions(**{**{name: getattr(self.options, name) for name in ReviewOptions.__slots__}, **options})
+        chosen = ReviewOptions(
+            **{**{name: getattr(self.options, name) for name in ReviewOptions.__slots__}, **options}
+        )
         commits = Commits(os.fspath(self.checkout.path))
         review = Review(
             self.journal,
@@ -139,7 +148,13 @@ class Bench:
 
     def shell(self, command: str) -> tuple[int, str]:
         self.commands.append(command)
-        done = subprocess.run(["sh", "-c", command], cwd=self.checkout.path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=self.checkout.path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         return done.returncode, done.stdout + done.stderr
 
     def log(self) -> list[str]:

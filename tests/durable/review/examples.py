@@ -46,7 +46,10 @@ MID_CYCLE = CycleState(
     base_commit_sha="00" * 20,
     cycle_commits=("c1",),
     findings=(ReviewFinding("major", "it's broken", 2),),
-    all_findings=(ReviewFinding("minor", "multi\nline — ✓ 日本", 1, FIXED), ReviewFinding("major", "old", 1, STILL_PRESENT)),
+    all_findings=(
+        ReviewFinding("minor", "multi\nline — ✓ 日本", 1, FIXED),
+        ReviewFinding("major", "old", 1, STILL_PRESENT),
+    ),
     verifications=(Verification("f-0123456789ab", FIXED, "gone"),),
     filter_history=("vet",),
     last_cycle_sha="b2" * 20,
@@ -80,7 +83,10 @@ MANY_CYCLES = CycleState(
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 _AMOUNTS = st.floats(0, 1e9) | st.just(0.1 + 0.2)
-_FINDINGS = st.lists(st.builds(ReviewFinding, _TEXTS, _TEXTS, st.integers(0, 9), st.sampled_from(STATUSES)), max_size=3).map(tuple)
+_FINDINGS = st.lists(
+    st.builds(ReviewFinding, _TEXTS, _TEXTS, st.integers(0, 9), st.sampled_from(STATUSES)),
+    max_size=3,
+).map(tuple)
 _WORDS = st.lists(_TEXTS, max_size=3).map(tuple)
 
 
@@ -111,7 +117,9 @@ STATES = st.builds(
     findings=_FINDINGS,
     all_findings=_FINDINGS,
     problem=_TEXTS,
-    verifications=st.lists(st.builds(Verification, _TEXTS, st.sampled_from(STATUSES), _TEXTS), max_size=3).map(tuple),
+    verifications=st.lists(
+        st.builds(Verification, _TEXTS, st.sampled_from(STATUSES), _TEXTS), max_size=3
+    ).map(tuple),
     filter_output=_TEXTS,
     filter_check_name=_TEXTS,
     filter_history=_WORDS,

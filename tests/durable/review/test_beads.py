@@ -54,13 +54,17 @@ class Tracker:
     said: list[str] = field(default_factory=list)
 
     def call(self, line: str) -> tuple[Ending, bytes]:
-        printed = subprocess.run(["sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True).stdout
+        printed = subprocess.run(
+            ["sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True
+        ).stdout
         words = printed.decode().split("\0")[:-1]
         self.lines.append(words)
         if words[1] in self.answers:
             return self.answers[words[1]]
         if words[1] == "list":
-            return ended(0), json.dumps([{"id": bead, "title": title} for bead, title in self.issues.items()]).encode()
+            return ended(0), json.dumps(
+                [{"id": bead, "title": title} for bead, title in self.issues.items()]
+            ).encode()
         if self.refuses in words[2]:
             return ended(1, "Error: no\n"), b""
         self.issues[f"bd-9.{len(self.issues) + 1}"] = words[2]
@@ -78,17 +82,38 @@ def ended(code: int, tail: str = "", by: str = EXIT) -> Ending:
 class TestOfFindings:
     def test_each_becomes_a_child_once(self) -> None:
         tracker = Tracker()
-        state = tracker.file(ONE, TWO, replace(ONE, cycle=2), replace(TWO, severity="major", status=FIXED))
+        state = tracker.file(
+            ONE, TWO, replace(ONE, cycle=2), replace(TWO, severity="major", status=FIXED)
+        )
         assert state.child_bead_ids == ("bd-9.1", "bd-9.2")
         assert state.beads == {ONE.id: "bd-9.1", TWO.id: "bd-9.2"}
-        assert [line[:2] for line in tracker.lines] == [["bd", "list"], ["bd", "create"], ["bd", "create"]]
+        assert [line[:2] for line in tracker.lines] == [
+            ["bd", "list"],
+            ["bd", "create"],
+            ["bd", "create"],
+        ]
         assert tracker.lines[0] == ["bd", "list", "--label", "ckpt-20270115-080000-x", "--json"]
         assert tracker.lines[2] == [
-            *("bd", "create", f"{TWO.id}: it's 'quoted' and $(false) in two lines", "--parent", "bd-9", "--type", "task"),
-            *("--labels", "ckpt-20270115-080000-x", f"--description=minor, found in cycle 2\n\n{TWO.description}", "--json"),
+            *(
+                "bd",
+                "create",
+                f"{TWO.id}: it's 'quoted' and $(false) in two lines",
+                "--parent",
+                "bd-9",
+                "--type",
+                "task",
+            ),
+            *(
+                "--labels",
+                "ckpt-20270115-080000-x",
+                f"--description=minor, found in cycle 2\n\n{TWO.description}",
+                "--json",
+            ),
         ]
         again = Tracker()
-        assert again.file(ONE, TWO, beads=state.beads, child_bead_ids=state.child_bead_ids) == replace(state, all_findings=(ONE, TWO))
+        assert again.file(
+            ONE, TWO, beads=state.beads, child_bead_ids=state.child_bead_ids
+        ) == replace(state, all_findings=(ONE, TWO))
         assert again.lines == []
 
     def test_one_that_was_made_before_a_kill_is_found_again(self) -> None:
@@ -106,7 +131,9 @@ class TestOfFindings:
         del table["more"]
         found = CycleState.from_state(table)
         tracker = Tracker()
-        filed = tracker.file(*found.all_findings, ONE, beads=found.beads, child_bead_ids=found.child_bead_ids)
+        filed = tracker.file(
+            *found.all_findings, ONE, beads=found.beads, child_bead_ids=found.child_bead_ids
+        )
         assert filed.child_bead_ids == ("q-1.1", "bd-9.1")
         assert CycleState.from_state(json.loads(json.dumps(filed.to_state()))).beads == filed.beads
 
@@ -123,35 +150,61 @@ class TestATrackerThatFails:
         tracker = Tracker(refuses=ONE.id)
         state = tracker.file(ONE, TWO)
         assert (state.child_bead_ids, state.beads) == (("bd-9.1",), {TWO.id: "bd-9.1"})
-        assert tracker.said == ["no bead was made for 1 finding, the next cycle tries again: bd create: exit code 1: Error: no"]
+        assert tracker.said == [
+            "no bead was made for 1 finding, the next cycle tries again: bd create: exit code 1: Error: no"
+        ]
 
     @pytest.mark.parametrize(
         ("answers", "calls", "why"),
         [
-            ({"list": (ended(127, "sh: 1: bd: not found\n"), b"")}, 1, "bd list: exit code 127: sh: 1: bd: not found"),
+            (
+                {"list": (ended(127, "sh: 1: bd: not found\n"), b"")},
+                1,
+                "bd list: exit code 127: sh: 1: bd: not found",
+            ),
             ({"list": (ended(-9, by=TIMEOUT), b"")}, 1, "bd list was ended: it took too long"),
             ({"create": (ended(-9, by=TIMEOUT), b"")}, 2, "bd create was ended: it took too long"),
             ({"create": (ended(0), b"Created bd-9.1")}, 3, "bd create prints no JSON"),
             ({"create": (ended(0), b"[" * 100_000)}, 3, "bd create prints no JSON"),
-            ({"create": (ended(0), b"")}, 3, f"bd does not say which issue it has made for {ONE.id}"),
-            ({"create": (ended(0), b'[{"id": "../x"}]')}, 3, f"bd does not say which issue it has made for {ONE.id}"),
-            ({"create": (ended(0), b"[1]")}, 3, f"bd does not say which issue it has made for {ONE.id}"),
+            (
+                {"create": (ended(0), b"")},
+                3,
+                f"bd does not say which issue it has made for {ONE.id}",
+            ),
+            (
+                {"create": (ended(0), b'[{"id": "../x"}]')},
+                3,
+                f"bd does not say which issue it has made for {ONE.id}",
+            ),
+            (
+                {"create": (ended(0), b"[1]")},
+                3,
+                f"bd does not say which issue it has made for {ONE.id}",
+            ),
         ],
     )
-    def test_it_is_told_of(self, answers: dict[str, tuple[Ending, bytes]], calls: int, why: str) -> None:
+    def test_it_is_told_of(
+        self, answers: dict[str, tuple[Ending, bytes]], calls: int, why: str
+    ) -> None:
         tracker = Tracker(answers=answers)
         state = tracker.file(ONE, TWO, child_bead_ids=("old",))
         assert (state.child_bead_ids, state.beads) == (("old",), {})
-        assert tracker.said == [f"no bead was made for 2 findings, the next cycle tries again: {why}"]
+        assert tracker.said == [
+            f"no bead was made for 2 findings, the next cycle tries again: {why}"
+        ]
         assert len(tracker.lines) == calls
 
-    @pytest.mark.parametrize("said", [b"", b"null", b'{"id": "bd-9.1"}', b'[1, {"id": 1, "title": "x"}, {"title": "x"}]'])
+    @pytest.mark.parametrize(
+        "said", [b"", b"null", b'{"id": "bd-9.1"}', b'[1, {"id": 1, "title": "x"}, {"title": "x"}]']
+    )
     def test_a_list_that_has_nothing(self, said: bytes) -> None:
         assert Tracker(answers={"list": (ended(0), said)}).file(ONE).child_bead_ids == ("bd-9.1",)
 
 
 class TestReview:
-    CODER = tuple({"write": {"a": f"{number}\n"}, "say": "did", "cost": 0.1} for number in (1, 2, 3))
+    CODER = tuple(
+        {"write": {"a": f"{number}\n"}, "say": "did", "cost": 0.1} for number in (1, 2, 3)
+    )
     AGAIN = issue("major", "it says one")
     REVIEWER = ({"say": AGAIN}, {"say": AGAIN + issue("minor", "no end")}, {"say": "APPROVED:"})
 
@@ -192,7 +245,10 @@ class TestReview:
         done = pair.review("--epic", "bd-9")
         assert done.code == 0, done.err
         why = "bd list: exit code 1: Error: no beads database found"
-        assert f"[review] no bead was made for 2 findings, the next cycle tries again: {why}\n" in done.err
+        assert (
+            f"[review] no bead was made for 2 findings, the next cycle tries again: {why}\n"
+            in done.err
+        )
         assert stage.newest(stage.run()).state["review"]["child_bead_ids"] == []
 
     @pytest.mark.long
@@ -200,7 +256,16 @@ class TestReview:
         self.say(pair)
         stage.program("bd", BD)
         self.note(stage, "kills").touch()
-        words = ("review", "Say two", "--coder", "coder", "--reviewer", "reviewer", "--epic", "bd-9")
+        words = (
+            "review",
+            "Say two",
+            "--coder",
+            "coder",
+            "--reviewer",
+            "reviewer",
+            "--epic",
+            "bd-9",
+        )
         driver = stage.begin(*words)
         self.note(stage, "driver").write_text(str(driver.pid))
         assert driver.wait(timeout=60) == -9
@@ -211,7 +276,9 @@ class TestReview:
         assert done.code == 0, done.err
         assert stage.newest(run).state["review"]["child_bead_ids"] == ["bd-9.1", "bd-9.2"]
 
-    def test_what_is_no_issue_is_refused_before_there_is_a_run(self, pair: Pair, stage: Stage) -> None:
+    def test_what_is_no_issue_is_refused_before_there_is_a_run(
+        self, pair: Pair, stage: Stage
+    ) -> None:
         self.say(pair)
         done = pair.review("--epic", "../x")
         assert (done.code, done.err.splitlines()[0]) == (2, "error: '../x' is no id of an issue")

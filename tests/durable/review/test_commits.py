@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.phases.review.cycle import ANCESTOR, DIVERGED, SAME, UNKNOWN, CommitRefused, Commits
+from gitckpt.durable.phases.review.cycle import (
+    ANCESTOR,
+    DIVERGED,
+    SAME,
+    UNKNOWN,
+    CommitRefused,
+    Commits,
+)
 from tests.conftest import Checkout
 
 
@@ -33,7 +40,12 @@ def test_all_that_changed_is_committed(checkout: Checkout, commits: Commits) -> 
     sha = commits.commit("t-1", 2, "Add a login\nand more", " (lint fix)")
     assert sha == commits.head() == checkout.git("rev-parse", "HEAD")
     assert checkout.git("log", "-1", "--format=%B").strip() == "t-1/cycle-2: Add a login (lint fix)"
-    assert checkout.git("show", "--name-status", "--format=", "HEAD").splitlines() == ["A\t.gitignore", "M\tchanged", "D\tgone", "A\tnew"]
+    assert checkout.git("show", "--name-status", "--format=", "HEAD").splitlines() == [
+        "A\t.gitignore",
+        "M\tchanged",
+        "D\tgone",
+        "A\tnew",
+    ]
     assert checkout.git("status", "--porcelain") == ""
 
 
@@ -61,7 +73,11 @@ def test_the_subject(checkout: Checkout, commits: Commits, title: str, subject: 
 def test_the_first_commit_of_an_unborn_branch(make_checkout: object) -> None:
     checkout: Checkout = make_checkout()  # type: ignore[operator]
     commits = Commits(os.fspath(checkout.path))
-    assert (commits.head(), commits.commit("t-1", 1, "Add it"), commits.relation("")) == ("", "", SAME)
+    assert (commits.head(), commits.commit("t-1", 1, "Add it"), commits.relation("")) == (
+        "",
+        "",
+        SAME,
+    )
     checkout.write("new", "z")
     assert commits.commit("t-1", 1, "Add it") == checkout.git("rev-parse", "HEAD")
     assert commits.relation("") == ANCESTOR
@@ -70,12 +86,16 @@ def test_the_first_commit_of_an_unborn_branch(make_checkout: object) -> None:
 def test_hooks_of_the_user_run_with_the_variables_that_are_given(checkout: Checkout) -> None:
     hook(checkout, "pre-commit", 'echo "$CKPT_RUN" >ran')
     checkout.write("new", "z")
-    Commits(os.fspath(checkout.path), {"CKPT_RUN": "20270115-080001-login"}).commit("t-1", 1, "Add it")
+    Commits(os.fspath(checkout.path), {"CKPT_RUN": "20270115-080001-login"}).commit(
+        "t-1", 1, "Add it"
+    )
     assert (checkout.path / "ran").read_text() == "20270115-080001-login\n"
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
-def test_a_hook_that_refuses_is_an_error_for_people(checkout: Checkout, commits: Commits, stream: str) -> None:
+def test_a_hook_that_refuses_is_an_error_for_people(
+    checkout: Checkout, commits: Commits, stream: str
+) -> None:
     hook(checkout, "pre-commit", f"echo 'no tabs, please' >&{stream}; exit 3")
     before = checkout.git("rev-parse", "HEAD")
     checkout.write("new", "z")
@@ -87,13 +107,21 @@ def test_a_hook_that_refuses_is_an_error_for_people(checkout: Checkout, commits:
     assert (checkout.path / "new").read_text() == "z"
 
 
-def test_without_an_identity_the_cure_is_named(checkout: Checkout, commits: Commits, sealed: Path) -> None:
+def test_without_an_identity_the_cure_is_named(
+    checkout: Checkout, commits: Commits, sealed: Path
+) -> None:
     (sealed / ".gitconfig").write_text("[user]\n    useConfigOnly = true\n")
     checkout.write("new", "z")
     with pytest.raises(CommitRefused) as caught:
         commits.commit("t-1", 1, "Add it")
-    assert caught.value.message == "the work of cycle 1 cannot be committed: git does not know who commits"
-    assert caught.value.hint == "tell git who commits: git config --global user.name NAME; git config --global user.email ADDRESS"
+    assert (
+        caught.value.message
+        == "the work of cycle 1 cannot be committed: git does not know who commits"
+    )
+    assert (
+        caught.value.hint
+        == "tell git who commits: git config --global user.name NAME; git config --global user.email ADDRESS"
+    )
 
 
 def test_what_cannot_be_staged(checkout: Checkout, commits: Commits) -> None:
@@ -113,4 +141,6 @@ def test_relation(checkout: Checkout, commits: Commits) -> None:
     checkout.commit("other")
     assert commits.relation(second) == DIVERGED
     tree = checkout.git("rev-parse", "HEAD^{tree}")
-    assert [commits.relation(each) for each in ("0" * 40, "1" * 39, tree, "--all", "HEAD")] == [UNKNOWN] * 5
+    assert [commits.relation(each) for each in ("0" * 40, "1" * 39, tree, "--all", "HEAD")] == [
+        UNKNOWN
+    ] * 5

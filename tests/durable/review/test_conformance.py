@@ -18,8 +18,15 @@ from tests.durable.review.examples import EMPTY, MANY_CYCLES, MID_CYCLE, without
 @pytest.fixture
 def bench(main_checkout: Checkout) -> Bench:
     """A review that is rejected once, then approved."""
-    coder = Actor(main_checkout, Turn("One.", {"work": "1\n"}), Turn("Two.", {"work": "2\n"}), Turn("Three.", {"work": "3\n"}))
-    return Bench(main_checkout, coder, Actor(main_checkout, Turn(REJECTED.format("no test")), Turn(APPROVED)))
+    coder = Actor(
+        main_checkout,
+        Turn("One.", {"work": "1\n"}),
+        Turn("Two.", {"work": "2\n"}),
+        Turn("Three.", {"work": "3\n"}),
+    )
+    return Bench(
+        main_checkout, coder, Actor(main_checkout, Turn(REJECTED.format("no test")), Turn(APPROVED))
+    )
 
 
 def left_in(bench: Bench, phase: str) -> CycleState:
@@ -29,7 +36,9 @@ def left_in(bench: Bench, phase: str) -> CycleState:
     return next(each for each in states if each.phase == phase)
 
 
-@pytest.mark.parametrize("state", [EMPTY, MID_CYCLE, MANY_CYCLES], ids=["empty", "mid-cycle", "many cycles"])
+@pytest.mark.parametrize(
+    "state", [EMPTY, MID_CYCLE, MANY_CYCLES], ids=["empty", "mid-cycle", "many cycles"]
+)
 def test_qsr_01_round_trip(state: CycleState) -> None:
     assert CycleState.from_state(toml.loads(toml.dumps(state.to_state()))) == state
 
@@ -37,7 +46,9 @@ def test_qsr_01_round_trip(state: CycleState) -> None:
 def test_qsr_02_version_and_time(bench: Bench) -> None:
     bench.go()
     assert {table[KEY]["version"] for table in bench.journal.recorded} == {VERSION} == {1}
-    assert {table[KEY]["created_at"] for table in bench.journal.recorded} == {"2027-01-15T08:00:00.000000Z"}
+    assert {table[KEY]["created_at"] for table in bench.journal.recorded} == {
+        "2027-01-15T08:00:00.000000Z"
+    }
 
 
 def test_qsr_03_findings_come_back() -> None:
@@ -78,10 +89,16 @@ class TestQsr07Validation:
         [
             ("version", 99, "state.review: version: 99 is not supported"),
             ("cycle", 0, "state.review: cycle: is 0, but cycles count from 1"),
-            ("phase", 99, "state.review: phase: 99 is no phase: 0 idle, 1 bead_created, 2 coding, "),
+            (
+                "phase",
+                99,
+                "state.review: phase: 99 is no phase: 0 idle, 1 bead_created, 2 coding, ",
+            ),
         ],
     )
-    def test_qsr_07_a_version_a_cycle_and_a_phase_that_cannot_be(self, bench: Bench, key: str, value: int, said: str) -> None:
+    def test_qsr_07_a_version_a_cycle_and_a_phase_that_cannot_be(
+        self, bench: Bench, key: str, value: int, said: str
+    ) -> None:
         table = {**left_in(bench, "reviewing").to_state(), key: value}
         del table["more"]
         with pytest.raises(InvalidCheckpoint) as caught:
@@ -120,7 +137,9 @@ class TestQsr09Resume:
             ("approved", 2, 0, 0),
         ],
     )
-    def test_qsr_09_the_cycle_and_who_is_asked(self, bench: Bench, phase: str, cycle: int, coder: int, reviewer: int) -> None:
+    def test_qsr_09_the_cycle_and_who_is_asked(
+        self, bench: Bench, phase: str, cycle: int, coder: int, reviewer: int
+    ) -> None:
         state = left_in(bench, phase)
         assert state.cycle == cycle
         bench.coder.calls.clear()

@@ -34,7 +34,9 @@ CODER = (
 )
 REVIEWER = (
     Turn(f"{REJECTED.format('no test')}\n\n{REJECTED.format('no docs')}"),
-    Turn(f"VERIFICATION:\nFINDING_ID: {ONE}\nSTATUS: fixed\n\nVERIFICATION:\nFINDING_ID: {TWO}\nSTATUS: still_present"),
+    Turn(
+        f"VERIFICATION:\nFINDING_ID: {ONE}\nSTATUS: fixed\n\nVERIFICATION:\nFINDING_ID: {TWO}\nSTATUS: still_present"
+    ),
     Turn(f"VERIFICATION:\nFINDING_ID: {TWO}\nSTATUS: fixed\n\n{APPROVED}"),
 )
 OPTIONS = {"lint": LINT, "filters": FILTERS, "max_cycles": 4, "max_budget_usd": 100.0}
@@ -55,7 +57,12 @@ def changing_task(bench: Bench) -> Callable[[], str | None]:
 def go(bench: Bench, journal: Memory) -> Verdict:
     bench.journal = journal
     commits = Commits(os.fspath(bench.checkout.path))
-    how = {"tell": bench.said.append, "shell": bench.shell, "refactor": changing_task(bench), "clock": lambda: 1_800_000_000_000_000}
+    how = {
+        "tell": bench.said.append,
+        "shell": bench.shell,
+        "refactor": changing_task(bench),
+        "clock": lambda: 1_800_000_000_000_000,
+    }
     return Review(journal, bench.coder, bench.reviewer, commits, bench.options, **how).go()  # type: ignore[arg-type]
 
 
@@ -67,14 +74,19 @@ def copies(main_checkout: Checkout, tmp_path: Path) -> Callable[[], Checkout]:
     def copy_of() -> Checkout:
         nonlocal made
         made += 1
-        return Checkout(Path(shutil.copytree(main_checkout.path, tmp_path / f"copy {made}", symlinks=True)))
+        return Checkout(
+            Path(shutil.copytree(main_checkout.path, tmp_path / f"copy {made}", symlinks=True))
+        )
 
     return copy_of
 
 
 def story(bench: Bench) -> list[tuple[str, str]]:
     """Returns the commits: subject and tree."""
-    return [(line[:40], line[41:]) for line in bench.checkout.git("log", "--reverse", "--format=%T %s").splitlines()]
+    return [
+        (line[:40], line[41:])
+        for line in bench.checkout.git("log", "--reverse", "--format=%T %s").splitlines()
+    ]
 
 
 def undisturbed(checkout: Checkout) -> tuple[Bench, Verdict]:
@@ -87,11 +99,30 @@ def test_the_undisturbed_one_passes_through_everything(main_checkout: Checkout) 
     assert (result.approved, result.cycles, result.total_cost_usd) == (True, 4, 0.25 * CALLS)
     assert bench.journal.messages == [
         "cycle 0: bead_created",
-        *(f"cycle 1: {phase}" for phase in ("coding", "code_complete", "linting", "linting", "linting", "filtering", "resolving_issues")),
+        *(
+            f"cycle 1: {phase}"
+            for phase in (
+                "coding",
+                "code_complete",
+                "linting",
+                "linting",
+                "linting",
+                "filtering",
+                "resolving_issues",
+            )
+        ),
         *(
             f"cycle {cycle}: {phase}"
             for cycle in (2, 3, 4)
-            for phase in ("coding", "code_complete", "linting", "filtering", "reviewing", "review_complete", END[cycle])
+            for phase in (
+                "coding",
+                "code_complete",
+                "linting",
+                "filtering",
+                "reviewing",
+                "review_complete",
+                END[cycle],
+            )
         ),
     ]
     assert [subject for _, subject in story(bench)] == [
@@ -121,7 +152,9 @@ class Keeping(Memory):
         super().milestone(**said)
         path = self._directory / f"after {len(self.recorded)}"
         shutil.copytree(self._bench.checkout.path, path, symlinks=True)
-        self.kept.append((path, list(self._bench.coder.prompts), list(self._bench.reviewer.prompts)))
+        self.kept.append(
+            (path, list(self._bench.coder.prompts), list(self._bench.reviewer.prompts))
+        )
 
 
 @pytest.mark.long
@@ -138,7 +171,9 @@ def test_killed_after_each_transition(main_checkout: Checkout, tmp_path: Path, s
         assert go(other, Memory(journal.recorded[number - 1])) == result, number
         assert other.journal.recorded == journal.recorded[number:], number
         assert story(other) == story(bench), number
-        assert len(other.coder.calls) + len(other.reviewer.calls) == CALLS - sum(map(len, asked)), number
+        assert len(other.coder.calls) + len(other.reviewer.calls) == CALLS - sum(map(len, asked)), (
+            number
+        )
 
 
 @pytest.mark.long
@@ -178,18 +213,26 @@ def test_killed_again_and_again(copies: Callable[[], Checkout]) -> None:
 def test_killed_after_an_error(copies: Callable[[], Checkout]) -> None:
     """The milestone of an error, of any step that asks somebody, leads back to that step."""
     bench, _ = undisturbed(copies())
-    for role, number in [*(("coder", at) for at in range(5)), *(("reviewer", at) for at in range(3))]:
+    for role, number in [
+        *(("coder", at) for at in range(5)),
+        *(("reviewer", at) for at in range(3)),
+    ]:
         other = made(copies())
         actor: Actor = getattr(other, role)
         turns = actor.turns
-        actor.turns = tuple(replace(turn, ok=False) if at == number else turn for at, turn in enumerate(turns))
+        actor.turns = tuple(
+            replace(turn, ok=False) if at == number else turn for at, turn in enumerate(turns)
+        )
         with pytest.raises(AgentFailed):
             go(other, Memory())
         assert other.journal.messages[-1] == f"cycle {other.journal.cycle.cycle}: error"
         actor.turns = turns
         again = go(other, Memory(other.journal.recorded[-1]))
         final, expected = other.journal.cycle, bench.journal.cycle
-        assert final == replace(expected, total_cost_usd=expected.total_cost_usd + 0.25), (role, number)
+        assert final == replace(expected, total_cost_usd=expected.total_cost_usd + 0.25), (
+            role,
+            number,
+        )
         assert again.total_cost_usd == 0.25 * (CALLS + 1)
         assert story(other) == story(bench)
 
@@ -204,7 +247,12 @@ class Recorder:
         self.left = dies_after
 
     def milestone(
-        self, *, trigger: str = "review", message: str | None = None, progress: Progress | None = None, errors: object = ()
+        self,
+        *,
+        trigger: str = "review",
+        message: str | None = None,
+        progress: Progress | None = None,
+        errors: object = (),
     ) -> None:
         self._run.milestone(trigger=trigger, message=message, progress=progress)
         self.left -= 1
@@ -227,8 +275,17 @@ def work_of(run: Run, bench: Bench, dies_after: int = 0) -> Callable[[], str]:
         journal = Recorder(run, dies_after)
         commits = Commits(run.path)
         bench.journal = journal  # type: ignore[assignment]
-        how = {"tell": bench.said.append, "shell": bench.shell, "refactor": changing_task(bench), "clock": lambda: 1_800_000_000_000_000}
-        assert Review(journal, bench.coder, bench.reviewer, commits, bench.options, **how).go().approved  # type: ignore[arg-type]
+        how = {
+            "tell": bench.said.append,
+            "shell": bench.shell,
+            "refactor": changing_task(bench),
+            "clock": lambda: 1_800_000_000_000_000,
+        }
+        assert (
+            Review(journal, bench.coder, bench.reviewer, commits, bench.options, **how)
+            .go()
+            .approved
+        )  # type: ignore[arg-type]
         return checkout.git("rev-parse", "HEAD")
 
     return work

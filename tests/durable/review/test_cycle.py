@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from gitckpt.durable.phases.review.state import PHASES, WITHOUT_FILTERING, WITHOUT_LINTING, CycleState, ReviewFinding
+from gitckpt.durable.phases.review.state import (
+    PHASES,
+    WITHOUT_FILTERING,
+    WITHOUT_LINTING,
+    CycleState,
+    ReviewFinding,
+)
 from gitckpt.formats.systems.quasar import cycle_of
 from gitckpt.model import toml
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
@@ -20,8 +26,27 @@ from tests.durable.review.examples import EMPTY, MANY_CYCLES, MID_CYCLE, STATES
 SAMPLES = Path(__file__).parent / "quasar"
 
 KEYS = [
-    *("version", "phase_id", "nebula_name", "created_at", "git_sha", "task_bead_id", "task_title", "cycle", "max_cycles", "phase"),
-    *("total_cost_usd", "max_budget_usd", "coder_output", "review_output", "lint_output", "base_commit_sha", "cycle_commits"),
+    *(
+        "version",
+        "phase_id",
+        "nebula_name",
+        "created_at",
+        "git_sha",
+        "task_bead_id",
+        "task_title",
+        "cycle",
+        "max_cycles",
+        "phase",
+    ),
+    *(
+        "total_cost_usd",
+        "max_budget_usd",
+        "coder_output",
+        "review_output",
+        "lint_output",
+        "base_commit_sha",
+        "cycle_commits",
+    ),
     *("child_bead_ids", "refactored"),
 ]
 
@@ -33,7 +58,9 @@ def table(**changes: Any) -> dict[str, Any]:
 
 
 class TestTable:
-    @pytest.mark.parametrize("state", [EMPTY, MID_CYCLE, MANY_CYCLES], ids=["empty", "mid-cycle", "many cycles"])
+    @pytest.mark.parametrize(
+        "state", [EMPTY, MID_CYCLE, MANY_CYCLES], ids=["empty", "mid-cycle", "many cycles"]
+    )
     def test_it_comes_back(self, state: CycleState) -> None:
         assert CycleState.from_state(state.to_state()) == state
 
@@ -67,11 +94,17 @@ class TestTable:
         )
 
     def test_the_status_of_a_finding_that_was_edited_is_not_kept(self) -> None:
-        edited = [{**each, "description": "edited"} for each in MID_CYCLE.to_state()["all_findings"]]
-        assert [each.status for each in CycleState.from_state(table(all_findings=edited)).all_findings] == ["found", "found"]
+        edited = [
+            {**each, "description": "edited"} for each in MID_CYCLE.to_state()["all_findings"]
+        ]
+        assert [
+            each.status for each in CycleState.from_state(table(all_findings=edited)).all_findings
+        ] == ["found", "found"]
 
     def test_what_quasar_would_read_as_zero_may_be_missing(self) -> None:
-        assert CycleState.from_state({"version": 1, "cycle": 1, "phase": 2}) == CycleState(cycle=1, max_cycles=0, phase="coding")
+        assert CycleState.from_state({"version": 1, "cycle": 1, "phase": 2}) == CycleState(
+            cycle=1, max_cycles=0, phase="coding"
+        )
 
     def test_a_number_without_a_fraction_is_a_number(self) -> None:
         assert CycleState.from_state(table(total_cost_usd=3)).total_cost_usd == 3.0
@@ -107,9 +140,15 @@ class TestTable:
         ("changes", "said"),
         [
             ({"findings": [5]}, "state.review.findings[0]: is 5 (int), not a table"),
-            ({"findings": [{"severity": 1}]}, "state.review.findings[0]: severity: is 1 (int), not a string"),
+            (
+                {"findings": [{"severity": 1}]},
+                "state.review.findings[0]: severity: is 1 (int), not a string",
+            ),
             ({"more": []}, "state.review.more: is [] (list), not a table"),
-            ({"more": {"sessions": {"coder": 1}}}, "state.review.more.sessions: coder: is 1 (int), not a string"),
+            (
+                {"more": {"sessions": {"coder": 1}}},
+                "state.review.more.sessions: coder: is 1 (int), not a string",
+            ),
         ],
     )
     def test_what_lies_deeper_is_named_as_well(self, changes: dict[str, Any], said: str) -> None:
@@ -118,7 +157,10 @@ class TestTable:
         assert caught.value.message == said
 
     def test_a_name_that_is_no_phase_is_refused(self) -> None:
-        with pytest.raises(InvalidCheckpoint, match=r"state\.review\.more: phase: is 'resting', not one of idle, bead_created"):
+        with pytest.raises(
+            InvalidCheckpoint,
+            match=r"state\.review\.more: phase: is 'resting', not one of idle, bead_created",
+        ):
             CycleState.from_state(table(more={**MID_CYCLE.more(), "phase": "resting"}))
 
     def test_a_later_version_is_refused_as_such(self) -> None:
@@ -126,7 +168,9 @@ class TestTable:
             CycleState.from_state(table(version=2))
 
     def test_something_that_is_no_table(self) -> None:
-        with pytest.raises(InvalidCheckpoint, match=r"state\.review: is \[\] \(list\), not a table"):
+        with pytest.raises(
+            InvalidCheckpoint, match=r"state\.review: is \[\] \(list\), not a table"
+        ):
             CycleState.from_state([])  # type: ignore[arg-type]
 
 
@@ -149,18 +193,24 @@ class TestPhases:
     def test_the_numbers_moved_twice(self) -> None:
         tables = (PHASES, WITHOUT_FILTERING, WITHOUT_LINTING)
         assert [each.index("reviewing") for each in tables] == [6, 5, 4]
-        assert [CycleState.from_state(table(more=None, phase=5), numbers=each).phase for each in tables] == [
+        assert [
+            CycleState.from_state(table(more=None, phase=5), numbers=each).phase for each in tables
+        ] == [
             "filtering",
             "reviewing",
             "review_complete",
         ]
 
     def test_the_name_counts_more_than_the_number(self) -> None:
-        assert CycleState.from_state(table(phase=4, more={"phase": "reviewing"})).phase == "reviewing"
+        assert (
+            CycleState.from_state(table(phase=4, more={"phase": "reviewing"})).phase == "reviewing"
+        )
 
 
 class TestStored:
-    @pytest.mark.parametrize("state", [EMPTY, MID_CYCLE, MANY_CYCLES], ids=["empty", "mid-cycle", "many cycles"])
+    @pytest.mark.parametrize(
+        "state", [EMPTY, MID_CYCLE, MANY_CYCLES], ids=["empty", "mid-cycle", "many cycles"]
+    )
     def test_it_comes_back(self, state: CycleState) -> None:
         assert CycleState.from_state(toml.loads(toml.dumps(state.to_state()))) == state
 
@@ -193,7 +243,10 @@ class TestFile:
             child_bead_ids=("quasar-1.1",),
             refactored=True,
             findings=(ReviewFinding("major", "it's broken", 2),),
-            all_findings=(ReviewFinding("minor", "multi\nline — unicode ✓ 日本", 1), ReviewFinding("major", "it's broken", 2)),
+            all_findings=(
+                ReviewFinding("minor", "multi\nline — unicode ✓ 日本", 1),
+                ReviewFinding("major", "it's broken", 2),
+            ),
             beads={"f-943b66c1ea7b": "", "f-eb8239beadee": ""},  # quasar has made theirs
         )
 
@@ -212,8 +265,14 @@ class TestFile:
     def test_one_that_cannot_be_read_is_refused_with_the_place(self) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
             cycle_of((SAMPLES / "UNREADABLE_split_rune.toml").read_bytes(), "UNREADABLE.toml")
-        assert caught.value.message == "UNREADABLE.toml: is not UTF-8 in line 24: a character was cut in the middle"
-        assert caught.value.hint == "take that text out of the file, and read it again; quasar writes such files where it shortens a text"
+        assert (
+            caught.value.message
+            == "UNREADABLE.toml: is not UTF-8 in line 24: a character was cut in the middle"
+        )
+        assert (
+            caught.value.hint
+            == "take that text out of the file, and read it again; quasar writes such files where it shortens a text"
+        )
 
     @pytest.mark.parametrize(
         ("text", "said"),

@@ -33,11 +33,17 @@ class TestFindingId:
     def test_sha256sum_finds_the_same(self) -> None:
         assert [ONE.id, TWO.id, THREE.id] == ["f-e9efd919a8f6", "f-d941e571f8a2", "f-e6304c311840"]
 
-    @pytest.mark.parametrize("white", [" ", "\t", "\r\n", "\v\f", "\x85", "\xa0", "\u2003", "\u3000"])
+    @pytest.mark.parametrize(
+        "white", [" ", "\t", "\r\n", "\v\f", "\x85", "\xa0", "\u2003", "\u3000"]
+    )
     def test_white_space_around_it_does_not_matter(self, white: str) -> None:
-        assert finding_id("major", f"{white}missing check{white}") == finding_id("major", "missing check")
+        assert finding_id("major", f"{white}missing check{white}") == finding_id(
+            "major", "missing check"
+        )
 
-    @pytest.mark.parametrize("text", ["missing  check", "missing check\x1f", "Missing check", "missing check."])
+    @pytest.mark.parametrize(
+        "text", ["missing  check", "missing check\x1f", "Missing check", "missing check."]
+    )
     def test_any_other_difference_does(self, text: str) -> None:
         assert finding_id("major", text) != finding_id("major", "missing check")
 
@@ -55,8 +61,16 @@ class TestFindingId:
 
 class TestVerified:
     def test_each_gets_the_status_that_was_said(self) -> None:
-        said = [Verification(ONE.id, FIXED, "gone"), Verification(TWO.id, STILL_PRESENT), Verification(THREE.id, REGRESSED)]
-        assert [each.status for each in verified([ONE, TWO, THREE], said)] == [FIXED, STILL_PRESENT, REGRESSED]
+        said = [
+            Verification(ONE.id, FIXED, "gone"),
+            Verification(TWO.id, STILL_PRESENT),
+            Verification(THREE.id, REGRESSED),
+        ]
+        assert [each.status for each in verified([ONE, TWO, THREE], said)] == [
+            FIXED,
+            STILL_PRESENT,
+            REGRESSED,
+        ]
 
     def test_one_that_nothing_is_said_of_keeps_its_status(self) -> None:
         before = [ReviewFinding("major", "bug", 1, FIXED), TWO]
@@ -64,10 +78,18 @@ class TestVerified:
 
     def test_one_that_was_found_twice_changes_everywhere(self) -> None:
         again = ReviewFinding(ONE.severity, f" {ONE.description} ", 2)
-        assert [each.status for each in verified([ONE, again], [Verification(ONE.id, FIXED)])] == [FIXED, FIXED]
+        assert [each.status for each in verified([ONE, again], [Verification(ONE.id, FIXED)])] == [
+            FIXED,
+            FIXED,
+        ]
 
     def test_the_last_word_counts(self) -> None:
-        assert verified([ONE], [Verification(ONE.id, FIXED), Verification(ONE.id, REGRESSED)])[0].status == REGRESSED
+        assert (
+            verified([ONE], [Verification(ONE.id, FIXED), Verification(ONE.id, REGRESSED)])[
+                0
+            ].status
+            == REGRESSED
+        )
 
     def test_nothing_to_verify(self) -> None:
         assert verified([], [Verification(ONE.id, FIXED)]) == ()
@@ -75,12 +97,19 @@ class TestVerified:
 
 class TestUnresolved:
     def test_what_is_fixed_is_left_out(self) -> None:
-        findings = [ONE, ReviewFinding("major", "bug B", 1, FIXED), ReviewFinding("minor", "bug C", 2, REGRESSED)]
+        findings = [
+            ONE,
+            ReviewFinding("major", "bug B", 1, FIXED),
+            ReviewFinding("minor", "bug C", 2, REGRESSED),
+        ]
         assert unresolved(findings) == (ONE, findings[2])
 
     def test_each_counts_once_as_it_was_found_last(self) -> None:
         again = ReviewFinding("critical", "bug A", 3, FOUND)
-        assert unresolved([ReviewFinding("critical", "bug A", 1, STILL_PRESENT), TWO, again]) == (again, TWO)
+        assert unresolved([ReviewFinding("critical", "bug A", 1, STILL_PRESENT), TWO, again]) == (
+            again,
+            TWO,
+        )
 
     def test_one_that_is_found_again_after_it_was_fixed_is_open(self) -> None:
         again = ReviewFinding("critical", "bug A", 3)

@@ -31,7 +31,9 @@ def in_phase(bench: Bench, phase: str) -> CycleState:
     return next(each for each in states(bench) if each.phase == phase)
 
 
-def test_q01_there_is_a_checkpoint_in_the_middle_and_after_an_agent_s_error(main_checkout: Checkout) -> None:
+def test_q01_there_is_a_checkpoint_in_the_middle_and_after_an_agent_s_error(
+    main_checkout: Checkout,
+) -> None:
     bench = made(main_checkout, APPROVED)
     bench.coder.dies_in = 1
     with pytest.raises(Killed):
@@ -40,7 +42,10 @@ def test_q01_there_is_a_checkpoint_in_the_middle_and_after_an_agent_s_error(main
     bench.coder.turns = (Turn(ok=False, problem="exit code 1"),)
     with pytest.raises(AgentFailed):
         bench.resume()
-    assert bench.journal.notes[-1] == ("cycle 1: error", ("the coder failed in cycle 1: exit code 1",))
+    assert bench.journal.notes[-1] == (
+        "cycle 1: error",
+        ("the coder failed in cycle 1: exit code 1",),
+    )
     assert bench.journal.cycle.failed_in == "coding"
 
 
@@ -84,14 +89,22 @@ def test_q04_what_is_approved_is_not_done_again(main_checkout: Checkout) -> None
         ("approved", 0, 0, 0),
     ],
 )
-def test_q05_every_phase_has_a_place_to_go_on(main_checkout: Checkout, phase: str, coder: int, reviewer: int, commands: int) -> None:
-    bench = made(main_checkout, REJECTED.format("one"), APPROVED, lint="true", filters={"vet": "true"})
+def test_q05_every_phase_has_a_place_to_go_on(
+    main_checkout: Checkout, phase: str, coder: int, reviewer: int, commands: int
+) -> None:
+    bench = made(
+        main_checkout, REJECTED.format("one"), APPROVED, lint="true", filters={"vet": "true"}
+    )
     bench.go()
     state = in_phase(bench, phase)
     for each in (bench.coder.calls, bench.reviewer.calls, bench.commands):
         each.clear()
     assert bench.resume(state).approved
-    assert (len(bench.coder.calls), len(bench.reviewer.calls), len(bench.commands)) == (coder, reviewer, commands)
+    assert (len(bench.coder.calls), len(bench.reviewer.calls), len(bench.commands)) == (
+        coder,
+        reviewer,
+        commands,
+    )
 
 
 def test_q05_idle_begins_the_first_cycle(main_checkout: Checkout) -> None:
@@ -101,7 +114,9 @@ def test_q05_idle_begins_the_first_cycle(main_checkout: Checkout) -> None:
 
 
 class TestQ06:
-    def test_q06_the_commit_of_a_cycle_that_is_not_over_is_kept(self, main_checkout: Checkout) -> None:
+    def test_q06_the_commit_of_a_cycle_that_is_not_over_is_kept(
+        self, main_checkout: Checkout
+    ) -> None:
         bench = made(main_checkout, APPROVED)
         bench.go()
         head = main_checkout.git("rev-parse", "HEAD")
@@ -117,7 +132,9 @@ class TestQ06:
         bench.resume(CycleState.from_state(without_more(in_phase(bench, phase))))
         assert bench.journal.cycle.cycle_commits == (main_checkout.git("rev-parse", "HEAD"),)
 
-    def test_q06_what_quasar_had_not_committed_yet_is_committed(self, main_checkout: Checkout) -> None:
+    def test_q06_what_quasar_had_not_committed_yet_is_committed(
+        self, main_checkout: Checkout
+    ) -> None:
         bench = made(main_checkout, APPROVED)
         bench.go()
         state = in_phase(bench, "code_complete")
@@ -150,7 +167,12 @@ class TestQ08:
         assert short.encode().decode() == short
 
     def test_q08_a_filter_s_output_that_is_cut_comes_back(self, main_checkout: Checkout) -> None:
-        bench = made(main_checkout, APPROVED, filters={"vet": "for i in $(seq 1001); do printf 日本語; done; false"}, max_cycles=1)
+        bench = made(
+            main_checkout,
+            APPROVED,
+            filters={"vet": "for i in $(seq 1001); do printf 日本語; done; false"},
+            max_cycles=1,
+        )
         with pytest.raises(MaxCyclesReached):
             bench.go()
         state = bench.journal.cycle
@@ -168,7 +190,9 @@ class TestQ08:
 
 
 def test_q09_nothing_is_written_beside_the_journal(main_checkout: Checkout, tmp_path: Path) -> None:
-    bench = made(main_checkout, REJECTED.format("one"), APPROVED, lint="true", filters={"vet": "true"})
+    bench = made(
+        main_checkout, REJECTED.format("one"), APPROVED, lint="true", filters={"vet": "true"}
+    )
     bench.go()
     assert main_checkout.git("status", "--porcelain", "--ignored") == ""
     assert main_checkout.git("ls-files").splitlines() == ["README", "work"]
@@ -178,13 +202,17 @@ def test_q09_nothing_is_written_beside_the_journal(main_checkout: Checkout, tmp_
 def test_q10_each_cycle_stays_in_the_history(main_checkout: Checkout) -> None:
     bench = made(main_checkout, REJECTED.format("one"), REJECTED.format("two"), APPROVED)
     bench.go()
-    said = {each.cycle: each.review_output for each in states(bench) if each.phase == "review_complete"}
+    said = {
+        each.cycle: each.review_output for each in states(bench) if each.phase == "review_complete"
+    }
     assert said == {1: REJECTED.format("one"), 2: REJECTED.format("two"), 3: APPROVED}
 
 
 def test_q11_after_a_resume_only_what_is_left_is_shared_out(main_checkout: Checkout) -> None:
     bench = made(main_checkout, APPROVED, max_cycles=3, max_budget_usd=6.0)
-    state = CycleState(phase="coding", cycle=3, max_cycles=3, total_cost_usd=5.0, max_budget_usd=6.0)
+    state = CycleState(
+        phase="coding", cycle=3, max_cycles=3, total_cost_usd=5.0, max_budget_usd=6.0
+    )
     bench.resume(state)
     assert [call[2] for call in bench.coder.calls] == [{"CKPT_BUDGET_USD": "0.5000"}]
     assert [call[2] for call in bench.reviewer.calls] == [{"CKPT_BUDGET_USD": "0.3750"}]

@@ -8,13 +8,21 @@ from gitckpt.durable.phases.review import prompts
 from gitckpt.durable.phases.review.state import CUT, FIXED, STILL_PRESENT, CycleState, ReviewFinding
 
 FIRST = CycleState(task_bead_id="t-1", task_title="Add a login", cycle=1)
-OLD, NEW = ReviewFinding("minor", "an old one", 1, STILL_PRESENT), ReviewFinding("major", "a new one", 2)
+OLD, NEW = (
+    ReviewFinding("minor", "an old one", 1, STILL_PRESENT),
+    ReviewFinding("major", "a new one", 2),
+)
 GONE = ReviewFinding("major", "a fixed one", 1, FIXED)
-LATER = replace(FIRST, cycle=3, coder_output="I did it.", findings=(NEW,), all_findings=(OLD, GONE, NEW))
+LATER = replace(
+    FIRST, cycle=3, coder_output="I did it.", findings=(NEW,), all_findings=(OLD, GONE, NEW)
+)
 
 
 def test_the_coder_in_the_first_cycle() -> None:
-    assert prompts.coder(FIRST) == "Task t-1: Add a login\n\nImplement this task. Read the existing code first, then make the changes.\n"
+    assert (
+        prompts.coder(FIRST)
+        == "Task t-1: Add a login\n\nImplement this task. Read the existing code first, then make the changes.\n"
+    )
 
 
 def test_the_coder_later_gets_what_is_not_fixed() -> None:
@@ -34,7 +42,11 @@ def test_the_coder_gets_the_reviewer_s_words_where_it_named_no_issue() -> None:
 
 def test_the_coder_after_a_change_of_the_task() -> None:
     state = replace(
-        LATER, refactored=True, original_description="Add a login", refactor_description="Add a login by mail", coder_output="x" * 2001
+        LATER,
+        refactored=True,
+        original_description="Add a login",
+        refactor_description="Add a login by mail",
+        coder_output="x" * 2001,
     )
     assert prompts.coder(state) == (
         "Task t-1\n\n[REFACTOR: THE TASK WAS CHANGED]\n\n"
@@ -66,7 +78,10 @@ def test_the_reviewer_in_the_first_cycle() -> None:
 
 def test_the_reviewer_later_gets_all_findings_to_verify() -> None:
     prompt = prompts.reviewer(LATER)
-    assert "VERIFICATION:\nFINDING_ID: the id\nSTATUS: fixed, still_present or regressed\nCOMMENT: why\n" in prompt
+    assert (
+        "VERIFICATION:\nFINDING_ID: the id\nSTATUS: fixed, still_present or regressed\nCOMMENT: why\n"
+        in prompt
+    )
     assert (
         f"1. [minor] id={OLD.id} cycle=1 status=still_present\n   an old one\n"
         f"2. [major] id={GONE.id} cycle=1 status=fixed\n   a fixed one\n"
@@ -76,4 +91,7 @@ def test_the_reviewer_later_gets_all_findings_to_verify() -> None:
 
 def test_the_reviewer_hears_of_what_the_linter_still_says() -> None:
     prompt = prompts.reviewer(replace(FIRST, lint_output="y" * 2001))
-    assert f"NOTE: the coder did not get rid of these complaints of the linter:\n{'y' * 2000}{CUT}\n" in prompt
+    assert (
+        f"NOTE: the coder did not get rid of these complaints of the linter:\n{'y' * 2000}{CUT}\n"
+        in prompt
+    )

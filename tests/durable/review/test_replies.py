@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitckpt.durable.phases.review import state
-from gitckpt.durable.phases.review.state import ReviewFinding, ReviewReport, Verification, finding_id
+from gitckpt.durable.phases.review.state import (
+    ReviewFinding,
+    ReviewReport,
+    Verification,
+    finding_id,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,22 +28,37 @@ from gitckpt.durable.phases.review.state import ReviewFinding, ReviewReport, Ver
             "ISSUE:\nSEVERITY: major\nDESCRIPTION: one\n\nISSUE:\nSEVERITY: minor\nDESCRIPTION: two\n\nISSUE:\nDESCRIPTION: three",
             [("major", "one"), ("minor", "two"), ("major", "three")],
         ),
-        ("ISSUE:\nSEVERITY: major\nDESCRIPTION: one\nISSUE:\nSEVERITY: minor\nDESCRIPTION: two", [("major", "one"), ("minor", "two")]),
+        (
+            "ISSUE:\nSEVERITY: major\nDESCRIPTION: one\nISSUE:\nSEVERITY: minor\nDESCRIPTION: two",
+            [("major", "one"), ("minor", "two")],
+        ),
         (
             "ISSUE:\nSEVERITY: major\nDESCRIPTION: it tries\nagain on\n  400 Bad Request\n\nmore",
             [("major", "it tries again on 400 Bad Request")],
         ),
         ("ISSUE:\nDESCRIPTION:\nbelow its name", [("major", "below its name")]),
-        ("ISSUE:\nDESCRIPTION: the severity comes last\nSEVERITY: minor", [("minor", "the severity comes last")]),
+        (
+            "ISSUE:\nDESCRIPTION: the severity comes last\nSEVERITY: minor",
+            [("minor", "the severity comes last")],
+        ),
         ("ISSUE:\nSEVERITY:\nDESCRIPTION: no severity", [("major", "no severity")]),
         ("ISSUE:\nSEVERITY: major\nDESCRIPTION:", []),
         ("ISSUE:\nSEVERITY: major\n\nDESCRIPTION: too late", []),
         ("ISSUE: in a sentence\nDESCRIPTION: no block", []),
-        ("ISSUE:\nSEVERITY: major\nDESCRIPTION: it ends\nAPPROVED: here\nnot there", [("major", "it ends")]),
+        (
+            "ISSUE:\nSEVERITY: major\nDESCRIPTION: it ends\nAPPROVED: here\nnot there",
+            [("major", "it ends")],
+        ),
         ("ISSUE:\nsome words first\nDESCRIPTION: then this\n", [("major", "then this")]),
-        ("ISSUE:\r\nSEVERITY: major\r\nDESCRIPTION: line ends\r\nof Windows\r\n", [("major", "line ends of Windows")]),
+        (
+            "ISSUE:\r\nSEVERITY: major\r\nDESCRIPTION: line ends\r\nof Windows\r\n",
+            [("major", "line ends of Windows")],
+        ),
         ("  ISSUE:  \n\tSEVERITY: Major \n DESCRIPTION: indented ", [("Major", "indented")]),
-        ("ISSUE:\nDESCRIPTION: one\nDESCRIPTION: is not two", [("major", "one DESCRIPTION: is not two")]),
+        (
+            "ISSUE:\nDESCRIPTION: one\nDESCRIPTION: is not two",
+            [("major", "one DESCRIPTION: is not two")],
+        ),
         ("ISSUE:\nDESCRIPTION: one\nSEVERITY: minor\nDESCRIPTION: another", [("minor", "another")]),
         ("issue:\ndescription: in small letters", []),
     ],
@@ -57,7 +77,10 @@ def test_a_finding_has_the_id_of_its_words_and_is_found() -> None:
     ("answer", "said"),
     [
         ("", []),
-        ("VERIFICATION:\nFINDING_ID: f-1\nSTATUS: fixed\nCOMMENT: gone", [("f-1", "fixed", "gone")]),
+        (
+            "VERIFICATION:\nFINDING_ID: f-1\nSTATUS: fixed\nCOMMENT: gone",
+            [("f-1", "fixed", "gone")],
+        ),
         ("VERIFICATION:\nFINDING_ID: f-1\nSTATUS: still_present", [("f-1", "still_present", "")]),
         ("VERIFICATION:\nFINDING_ID: f-1\nSTATUS: REGRESSED", [("f-1", "regressed", "")]),
         ("VERIFICATION:\nFINDING_ID: f-1\nSTATUS: mostly fixed", [("f-1", "still_present", "")]),
@@ -69,7 +92,10 @@ def test_a_finding_has_the_id_of_its_words_and_is_found() -> None:
             "VERIFICATION:\nFINDING_ID: f-1\nSTATUS: fixed\nVERIFICATION:\nFINDING_ID: f-2\nSTATUS: regressed\nISSUE:\nSTATUS: fixed",
             [("f-1", "fixed", ""), ("f-2", "regressed", "")],
         ),
-        ("VERIFICATION:\nFINDING_ID: f-1\nAPPROVED: yes\nSTATUS: fixed", [("f-1", "still_present", "")]),
+        (
+            "VERIFICATION:\nFINDING_ID: f-1\nAPPROVED: yes\nSTATUS: fixed",
+            [("f-1", "still_present", "")],
+        ),
         ("VERIFICATION:\nFINDING_ID: f-1\nREPORT:\nSTATUS: fixed", [("f-1", "still_present", "")]),
         ("VERIFICATION:\nFINDING_ID: f-1\nsome words\nSTATUS: fixed", [("f-1", "fixed", "")]),
     ],
@@ -88,7 +114,10 @@ def test_verifications(answer: str, said: list[tuple[str, str, str]]) -> None:
             "REPORT:\nSATISFACTION: HIGH\nRISK: low\nNEEDS_HUMAN_REVIEW: no\nSUMMARY: Fine: it works",
             ReviewReport("high", "low", False, "Fine: it works"),
         ),
-        ("REPORT:\n\nNEEDS_HUMAN_REVIEW: Yes\n\nSUMMARY: look", ReviewReport(needs_human_review=True, summary="look")),
+        (
+            "REPORT:\n\nNEEDS_HUMAN_REVIEW: Yes\n\nSUMMARY: look",
+            ReviewReport(needs_human_review=True, summary="look"),
+        ),
         ("REPORT:\nNEEDS_HUMAN_REVIEW: true", ReviewReport(needs_human_review=True)),
         ("REPORT:\nNEEDS_HUMAN_REVIEW: perhaps", ReviewReport()),
         ("REPORT:\nRISK: high\nand then\nSUMMARY: too late", ReviewReport(risk="high")),
@@ -121,7 +150,18 @@ def test_approval(answer: str, approved: bool) -> None:
 @given(
     st.lists(
         st.sampled_from(
-            ["ISSUE:", "SEVERITY: a", "DESCRIPTION: b", "VERIFICATION:", "FINDING_ID: c", "STATUS: d", "REPORT:", "RISK: e", "", "x"]
+            [
+                "ISSUE:",
+                "SEVERITY: a",
+                "DESCRIPTION: b",
+                "VERIFICATION:",
+                "FINDING_ID: c",
+                "STATUS: d",
+                "REPORT:",
+                "RISK: e",
+                "",
+                "x",
+            ]
         )
     ).map("\n".join)
     | st.text()

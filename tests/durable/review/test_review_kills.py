@@ -22,7 +22,12 @@ from tests.durable.killing import PLACE, Nest, Project
 from tests.durable.nursery import Done, Nursery
 from tests.store.conftest import require_runs, require_whole, view
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc"
+    ),
+]
 
 EXAMPLE = PROJECT / "examples/review"
 REVIEW = ("review", "Greet who is named", "--coder", "coder", "--reviewer", "reviewer")
@@ -60,13 +65,21 @@ class Reviewed:
     def start(self) -> None:
         """Starts the review, or resumes it where there is one, now and then without saying which."""
         run = self.project.run()
-        words = (*REVIEW, *CHECKS) if run is None else ("resume", run) if self.kills % 3 else ("resume",)
+        words = (
+            (*REVIEW, *CHECKS)
+            if run is None
+            else ("resume", run)
+            if self.kills % 3
+            else ("resume",)
+        )
         self.nursery.start(self.checkout, *words)
 
     def is_killed(self, done: Done) -> bool:
         """Tells whether the driver was killed; if not, it must have come to its end, now or just before it was killed the last time."""
         run = self.project.run()
-        if done.code == 0 or (done.code == 2 and self.kills and done.err.startswith(f"error: run {run} is complete\n")):
+        if done.code == 0 or (
+            done.code == 2 and self.kills and done.err.startswith(f"error: run {run} is complete\n")
+        ):
             return False
         assert done.code == -9, done
         self.kills += 1
@@ -92,19 +105,29 @@ class Reviewed:
             worktree=view(there.path),
             commits=there.git("log", "--format=%H %T %s"),
             snapshot=there.git("ls-tree", "-r", "-t", f"refs/ckpt/trees/{chain[-1].id}"),
-            state={key: value for key, value in chain[-1].state["review"].items() if key not in LOOSE},
+            state={
+                key: value for key, value in chain[-1].state["review"].items() if key not in LOOSE
+            },
             transitions=[each.message for each in chain if each.trigger == "review"],
             calls=self.project.log.read_text().splitlines(),
         )
 
     def _require_settled(self, run: str) -> None:
         assert self.nursery.orphans() == []
-        locks = [str(path) for path in (self.checkout.main / ".git").rglob("*.lock") if path.parent.name != "ckpt"]
+        locks = [
+            str(path)
+            for path in (self.checkout.main / ".git").rglob("*.lock")
+            if path.parent.name != "ckpt"
+        ]
         assert locks == []
         assert [path.name for path in (self.checkout.main / ".ckpt/worktrees").iterdir()] == [run]
         verified = self.nursery.call(self.checkout, "verify")
         assert (verified.code, verified.out) == (0, ""), verified
-        assert self.nursery.call(self.checkout, "runs").out.split("\t")[:3] == [run, "complete", "run-complete"]
+        assert self.nursery.call(self.checkout, "runs").out.split("\t")[:3] == [
+            run,
+            "complete",
+            "run-complete",
+        ]
         assert self.project.is_released(run)
 
     def _store(self) -> Store:
@@ -116,11 +139,20 @@ def nest(main_checkout: Checkout, tmp_path: Path, request: pytest.FixtureRequest
     """Projects with the agents of the example; `request.param` may say `hooks`. Each agent says in a log that it was called."""
     agents = (EXAMPLE / "gitckpt.toml").read_text()
     for role in ("coder", "reviewer"):
-        agents = agents.replace(f"FAKE_AGENT_COUNTER=agents/{role}", f"echo {role} >>${PLACE}; FAKE_AGENT_COUNTER=agents/{role}")
-    often = pipelines.preset_text("review").replace('on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000')
+        agents = agents.replace(
+            f"FAKE_AGENT_COUNTER=agents/{role}",
+            f"echo {role} >>${PLACE}; FAKE_AGENT_COUNTER=agents/{role}",
+        )
+    often = pipelines.preset_text("review").replace(
+        'on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000'
+    )
     assert (agents.count(PLACE), often.count("max_recoveries = 1000")) == (2, 1)
     (main_checkout.path / "agents").mkdir()
-    for file in (PROJECT / "examples/fake-agent", EXAMPLE / "coder.jsonl", EXAMPLE / "reviewer.jsonl"):
+    for file in (
+        PROJECT / "examples/fake-agent",
+        EXAMPLE / "coder.jsonl",
+        EXAMPLE / "reviewer.jsonl",
+    ):
         shutil.copy(file, main_checkout.path / "agents")
     test = (EXAMPLE / "greet.test").read_text()
     main_checkout.commit("second", **{"gitckpt.toml": f"{agents}\n{often}", "greet.test": test})
@@ -142,7 +174,11 @@ def undisturbed(nest: Nest, nursery: Nursery) -> tuple[Outcome, float]:
     assert done.code == 0, done
     outcome = Reviewed(project, nursery).outcome()
     state, more = outcome.state, outcome.state["more"]
-    assert (state["cycle"], more["phase"], more["filter_history"]) == (CYCLES, "approved", ["", "test"])
+    assert (state["cycle"], more["phase"], more["filter_history"]) == (
+        CYCLES,
+        "approved",
+        ["", "test"],
+    )
     assert outcome.calls == ["coder", "coder", "reviewer", "coder", "coder", "reviewer"]
     assert [each["status"] for each in more["all_findings"]] == ["fixed", "fixed"]
     assert "(lint fix)" in outcome.commits
@@ -154,7 +190,9 @@ KILLS = 3
 
 
 @pytest.mark.parametrize("nest", ["plain", "hooks"], indirect=True)
-def test_a_review_whose_driver_is_killed_at_random_moments(nest: Nest, nursery: Nursery, request: pytest.FixtureRequest) -> None:
+def test_a_review_whose_driver_is_killed_at_random_moments(
+    nest: Nest, nursery: Nursery, request: pytest.FixtureRequest
+) -> None:
     chance = random.Random(request.node.name)
     expected, seconds = undisturbed(nest, nursery)
     left = 100 if request.config.getoption("--long") else KILLS

@@ -32,7 +32,13 @@ def test_repeats(history: tuple[str, ...], count: int) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other", "alike"),
-    [("", "", 1.0), ("", "a", 0.0), ("a b", "A  B", 1.0), ("a b c", "d e f", 0.0), ("a b c d x", "a b c d y", 4 / 6)],
+    [
+        ("", "", 1.0),
+        ("", "a", 0.0),
+        ("a b", "A  B", 1.0),
+        ("a b c", "d e f", 0.0),
+        ("a b c d x", "a b c d y", 4 / 6),
+    ],
 )
 def test_likeness(one: str, other: str, alike: float) -> None:
     assert stall.likeness(one, other) == alike
@@ -48,13 +54,28 @@ def test_overlap_is_with_earlier_cycles_only() -> None:
 
 @pytest.mark.parametrize(
     ("cycle", "cycles", "cost", "budget", "burn"),
-    [(5, 10, 5.0, 10.0, 1.0), (2, 10, 4.0, 10.0, 2.0), (2, 10, 1.0, 0.0, 0.0), (0, 10, 1.0, 10.0, 0.0), (1, 0, 1.0, 10.0, 0.0)],
+    [
+        (5, 10, 5.0, 10.0, 1.0),
+        (2, 10, 4.0, 10.0, 2.0),
+        (2, 10, 1.0, 0.0, 0.0),
+        (0, 10, 1.0, 10.0, 0.0),
+        (1, 0, 1.0, 10.0, 0.0),
+    ],
 )
 def test_burn(cycle: int, cycles: int, cost: float, budget: float, burn: float) -> None:
-    assert stall.burn(CycleState(cycle=cycle, max_cycles=cycles, total_cost_usd=cost, max_budget_usd=budget)) == burn
+    assert (
+        stall.burn(
+            CycleState(cycle=cycle, max_cycles=cycles, total_cost_usd=cost, max_budget_usd=budget)
+        )
+        == burn
+    )
 
 
-STUCK = {"cycle": 2, "findings": findings(BUG), "all_findings": (*findings(BUG, cycle=1), *findings(BUG))}
+STUCK = {
+    "cycle": 2,
+    "findings": findings(BUG),
+    "all_findings": (*findings(BUG, cycle=1), *findings(BUG)),
+}
 
 
 @pytest.mark.parametrize(

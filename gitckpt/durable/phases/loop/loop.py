@@ -17,7 +17,13 @@ from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import words
 from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Patience, last_line
 from gitckpt.durable.phases import command, options
-from gitckpt.durable.phases.agent import MOST_LOST, RETRY_AT, require_there, unusable, wait_for_a_limit
+from gitckpt.durable.phases.agent import (
+    MOST_LOST,
+    RETRY_AT,
+    require_there,
+    unusable,
+    wait_for_a_limit,
+)
 from gitckpt.durable.phases.beads import BD
 from gitckpt.durable.phases.loop import prompt
 from gitckpt.durable.phases.loop.prompt import Documents
@@ -76,17 +82,22 @@ def read(said: Callable[[str], str]) -> LoopOptions:
         )
     conversation = said("conversation") or NEW
     if conversation not in CONVERSATIONS:
-        raise UsageError(f"conversation is {conversation!r:.60}", hint=f"it is one of {', '.join(CONVERSATIONS)}")
+        raise UsageError(
+            f"conversation is {conversation!r:.60}", hint=f"it is one of {', '.join(CONVERSATIONS)}"
+        )
     return LoopOptions(
         issues=issues,
         epic=epic,
         done=done,
         tests=said("tests"),
         # 0 stands for the default, as everywhere in rlm-act.
-        max_iterations=options.count("max_iterations", said("max_iterations"), MAX_ITERATIONS) or MAX_ITERATIONS,
+        max_iterations=options.count("max_iterations", said("max_iterations"), MAX_ITERATIONS)
+        or MAX_ITERATIONS,
         pause=options.pause("pause", said("pause"), PAUSE),
         agent_timeout=options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
-        idle_timeout=options.limit("idle_timeout", said("idle_timeout"), 1.0) if said("idle_timeout") else None,
+        idle_timeout=options.limit("idle_timeout", said("idle_timeout"), 1.0)
+        if said("idle_timeout")
+        else None,
         test_timeout=options.limit("test_timeout", said("test_timeout"), TEST_TIMEOUT),
         conversation=conversation,
         max_budget=options.amount("max_budget", said("max_budget")),
@@ -128,7 +139,11 @@ def beads(issues: Sequence[str], read: Callable[[Sequence[str]], tuple[Ending, b
     unknown = [issue for issue in issues if issue not in found]
     if not unknown and not outcome.code:
         return Standing(closed, still)
-    what = f"bd does not tell of {', '.join(unknown)}" if unknown else f"bd failed: exit code {outcome.code}"
+    what = (
+        f"bd does not tell of {', '.join(unknown)}"
+        if unknown
+        else f"bd failed: exit code {outcome.code}"
+    )
     return Standing(closed, still, what + (last_line(outcome.tail) if outcome.code else ""))
 
 
@@ -141,7 +156,9 @@ def statuses(said: bytes) -> Mapping[str, str]:
     return {
         issue["id"]: issue["status"].strip().lower()
         for issue in issues
-        if isinstance(issue, dict) and isinstance(issue.get("id"), str) and isinstance(issue.get("status"), str)
+        if isinstance(issue, dict)
+        and isinstance(issue.get("id"), str)
+        and isinstance(issue.get("status"), str)
     }
 
 
@@ -271,23 +288,45 @@ class Loop:
             output=memory["said"],
             cost_usd=memory["cost_usd"],
         )
-        return Ended(result={name: getattr(result, name) for name in result.__match_args__}, output=result.output)
+        return Ended(
+            result={name: getattr(result, name) for name in result.__match_args__},
+            output=result.output,
+        )
 
     def _remembered(self) -> dict[str, Any]:
-        phase, state, allowed = self._context.phase.name, self._run.state, self._options.max_iterations
+        phase, state, allowed = (
+            self._context.phase.name,
+            self._run.state,
+            self._options.max_iterations,
+        )
         found = state.get("loop")
         memory: dict[str, Any] = found if isinstance(found, dict) else {}
         is_done_again = memory.get("next") == DONE and self._context.attempt.began is None
         if memory.get("phase") != phase or is_done_again:
-            memory = state["loop"] = {"phase": phase, "iterations": 0, "allowed": allowed, "next": ASK}
-            memory.update(open_issues=list(self._options.issues), closed_issues=[], tests="not run", tests_output="", failures=[])
+            memory = state["loop"] = {
+                "phase": phase,
+                "iterations": 0,
+                "allowed": allowed,
+                "next": ASK,
+            }
+            memory.update(
+                open_issues=list(self._options.issues),
+                closed_issues=[],
+                tests="not run",
+                tests_output="",
+                failures=[],
+            )
             memory.update(cost_usd=0.0, session=None, said="", problem="", plan="")
         return memory
 
     def _allow_more(self) -> None:
         """Allow more iterations when an exhausted loop is resumed, but not after a crash."""
         memory = self._memory
-        if memory["next"] == ASK and memory["iterations"] >= memory["allowed"] and not self._context.attempt.recoveries:
+        if (
+            memory["next"] == ASK
+            and memory["iterations"] >= memory["allowed"]
+            and not self._context.attempt.recoveries
+        ):
             memory["allowed"] = memory["iterations"] + self._options.max_iterations
             self._milestone(f"up to {memory['allowed']} iterations from now on")
 
@@ -298,24 +337,44 @@ class Loop:
         number = memory["iterations"] + 1
         is_first, self._has_asked = not self._has_asked, True
         self._show(f"iteration {number} of {memory['allowed']}")
-        task = prompt.Assignment(self._documents.plan(memory), self._options.epic, self._options.issues, self._options.tests)
+        task = prompt.Assignment(
+            self._documents.plan(memory),
+            self._options.epic,
+            self._options.issues,
+            self._options.tests,
+        )
         failed = memory["tests_output"] if memory["tests"] == "failed" else ""
         agent = Agent(self._client, self._run.path, self._env, self._context.watchdog, self._files)
         answer = agent.ask(
-            prompt.build(self._documents.template(), task, failed, self._env["CKPT_REVISION"], self._resumed() if is_first else ""),
+            prompt.build(
+                self._documents.template(),
+                task,
+                failed,
+                self._env["CKPT_REVISION"],
+                self._resumed() if is_first else "",
+            ),
             session=memory["session"] if self._options.conversation == CONTINUE else None,
-            patience=Patience(self._options.agent_timeout, self._options.idle_timeout, self._run.seconds_left()),
+            patience=Patience(
+                self._options.agent_timeout, self._options.idle_timeout, self._run.seconds_left()
+            ),
             output=self._context.output,
             tick=self._context.look,
-            budget=self._options.max_budget - memory["cost_usd"] if self._options.max_budget else None,
+            budget=self._options.max_budget - memory["cost_usd"]
+            if self._options.max_budget
+            else None,
         )
         if answer.ended_by == DEADLINE:
-            raise DeadlineReached(f"iteration {number} was ended: the run took longer than it may", output=answer.tail)
+            raise DeadlineReached(
+                f"iteration {number} was ended: the run took longer than it may", output=answer.tail
+            )
         self._count(answer)
         if self._is_to_be_asked_again(number, answer):
             return False
         self._note(number, answer)
-        self._milestone(f"iteration {number}: the agent was asked", errors=[answer.problem] if answer.problem else [])
+        self._milestone(
+            f"iteration {number}: the agent was asked",
+            errors=[answer.problem] if answer.problem else [],
+        )
         self._require_allowed()
         return True
 
@@ -335,14 +394,19 @@ class Loop:
             if memory["lost"] > MOST_LOST:
                 memory.pop("lost")
                 return False  # as any other failure
-            self._milestone(f"iteration {number}: asked again after {answer.problem}"[:_LINE], errors=[answer.problem])
+            self._milestone(
+                f"iteration {number}: asked again after {answer.problem}"[:_LINE],
+                errors=[answer.problem],
+            )
             self._run.wait(min(2.0 ** memory["lost"], 60.0))
             return True
         memory["limited"] = memory.get("limited", 0) + 1
         if found.wait is None and memory["limited"] > call.MOST_LIMITED:
             memory.pop("limited")
             return False
-        until = memory[RETRY_AT] = times.to_text(int((now + call.pause(found.wait, memory["limited"])) * times.MICRO))
+        until = memory[RETRY_AT] = times.to_text(
+            int((now + call.pause(found.wait, memory["limited"])) * times.MICRO)
+        )
         self._milestone(f"iteration {number}: limited until {until}", errors=[answer.problem])
         return True
 
@@ -362,12 +426,21 @@ class Loop:
         if self._env.get(RESUMED) != "1":
             return ""
         changed = self._run.has_changed_files(self._context.attempt)
-        left = "what was done until then is in the files of the worktree" if changed else "no file has changed since it began"
+        left = (
+            "what was done until then is in the files of the worktree"
+            if changed
+            else "no file has changed since it began"
+        )
         return f"This is attempt {self._context.attempt.number}: an earlier one was interrupted, and {left}. Look before you go on."
 
     def _note(self, number: int, answer: Answer) -> None:
         memory = self._memory
-        memory.update(iterations=number, next=LOOK, said=answer.report.text[-_KEPT_OUTPUT:], problem=answer.problem)
+        memory.update(
+            iterations=number,
+            next=LOOK,
+            said=answer.report.text[-_KEPT_OUTPUT:],
+            problem=answer.problem,
+        )
         memory["session"] = answer.report.session or memory["session"]
         if answer.report.denied:
             memory.update(denied=memory.get("denied", 0) + 1, denial=answer.report.denied[0])
@@ -386,8 +459,14 @@ class Loop:
 
     def _look(self) -> None:
         memory = self._memory
-        standing = self._standing() if self._options.issues or self._options.done else Standing((), (), memory["problem"])
-        memory.update(open_issues=list(standing.open), closed_issues=list(standing.closed), next=ASK)
+        standing = (
+            self._standing()
+            if self._options.issues or self._options.done
+            else Standing((), (), memory["problem"])
+        )
+        memory.update(
+            open_issues=list(standing.open), closed_issues=list(standing.closed), next=ASK
+        )
         number = memory["iterations"]
         if not standing.is_done:
             what = standing.problem or f"still open: {', '.join(standing.open)}"
@@ -397,8 +476,15 @@ class Loop:
             return
         line = self._options.tests or choose(self._run.path, self._env)
         self._show(f"tests: {line or 'there are none'}")
-        tested = run(line, lambda text: command.run(self._context, text, self._options.test_timeout, show=True), self._options.test_timeout)
-        memory.update(tests="passed" if tested.passed else "failed", tests_output=tested.output[-_KEPT_OUTPUT:])
+        tested = run(
+            line,
+            lambda text: command.run(self._context, text, self._options.test_timeout, show=True),
+            self._options.test_timeout,
+        )
+        memory.update(
+            tests="passed" if tested.passed else "failed",
+            tests_output=tested.output[-_KEPT_OUTPUT:],
+        )
         if tested.passed:
             memory.update(next=DONE, failures=[])
             self._milestone(f"iteration {number}: the tests pass")
@@ -420,20 +506,26 @@ class Loop:
         memory = self._memory
         message = f"reached max iterations ({memory['allowed']})"
         hint = f"see what is missing: git ckpt status {self._run.id}; to go on: git ckpt resume {self._run.id}"
-        return PhaseFailed(message, errors=(*memory["failures"], message), output=memory["said"], hint=hint)
+        return PhaseFailed(
+            message, errors=(*memory["failures"], message), output=memory["said"], hint=hint
+        )
 
     def _standing(self) -> Standing:
         found = Standing((), ())
         if self._options.issues:
             found = beads(self._options.issues, self._beads)
         if self._options.done and found.is_done:
-            said = issue_command(self._options.done, lambda line: command.run(self._context, line, TRACKER_TIMEOUT))
+            said = issue_command(
+                self._options.done, lambda line: command.run(self._context, line, TRACKER_TIMEOUT)
+            )
             found = Standing(found.closed, found.open, said.problem)
         return found
 
     def _beads(self, issues: Sequence[str]) -> tuple[Ending, bytes]:
         line = f"{BD} show {' '.join(map(shlex.quote, issues))} --json"
-        return command.ask(self._context, line, TRACKER_TIMEOUT, os.path.join("agent", "issues.json"))
+        return command.ask(
+            self._context, line, TRACKER_TIMEOUT, os.path.join("agent", "issues.json")
+        )
 
     def _require_what_is_needed(self) -> None:
         self._documents.plan(self._memory)
@@ -445,7 +537,10 @@ class Loop:
                 hint=f"say in gitckpt.toml what a million tokens cost: [agents.{name}.price], with input = USD and output = USD",
             )
         if self._options.issues and not shutil.which(BD, path=self._env.get("PATH", os.defpath)):
-            raise PhaseFailed("bd is not there, which knows the issues", hint="install beads, or name another tracker: --done COMMAND")
+            raise PhaseFailed(
+                "bd is not there, which knows the issues",
+                hint="install beads, or name another tracker: --done COMMAND",
+            )
 
     def _fail(self, text: str) -> None:
         self._memory["failures"] = [*self._memory["failures"], text][-_KEPT_FAILURES:]
@@ -464,4 +559,6 @@ class Loop:
 
 
 def _line(text: str) -> str:
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())[:200]
+    return " ".join(
+        "".join(character if character.isprintable() else " " for character in text).split()
+    )[:200]

@@ -50,13 +50,19 @@ def default() -> str:
         return file.read()
 
 
-def build(template: str, task: Assignment, failure: str, revision: str = "", resumed: str = "") -> str:
+def build(
+    template: str, task: Assignment, failure: str, revision: str = "", resumed: str = ""
+) -> str:
     """Fill in a template, and return the prompt.
 
     `$$` is a dollar sign. Without `$failure` in the template, its text is appended. `failure` is
     the output of failed tests, `revision` the user's wish, `resumed` a note about an earlier attempt.
     """
-    failed = f"\n## The tests failed\n\nMake them pass. This is what they said last:\n\n```\n{failure.strip()}\n```\n" if failure else ""
+    failed = (
+        f"\n## The tests failed\n\nMake them pass. This is what they said last:\n\n```\n{failure.strip()}\n```\n"
+        if failure
+        else ""
+    )
     if revision:
         failed = f"\n## To be revised\n\n{revision.strip()}\n{failed}"
     if resumed:
@@ -83,7 +89,10 @@ def require_usable(template: str) -> None:
         return
     what = f"there is no ${unknown[0]}" if unknown else "a $ in it stands alone"
     known = ", ".join(f"${name}" for name in NAMES)
-    raise PhaseFailed(f"the template of the prompt cannot be used: {what}", hint=f"it may name {known}; write $$ for $")
+    raise PhaseFailed(
+        f"the template of the prompt cannot be used: {what}",
+        hint=f"it may name {known}; write $$ for $",
+    )
 
 
 def _issues(issues: Sequence[str]) -> str:
@@ -118,7 +127,10 @@ class Documents:
                 return path
             if name:
                 return self._copy(name)
-        raise PhaseFailed(f"Plan not found: {', '.join(self.plans)}", hint="write it, and commit it where the run begins")
+        raise PhaseFailed(
+            f"Plan not found: {', '.join(self.plans)}",
+            hint="write it, and commit it where the run begins",
+        )
 
     def template(self) -> str:
         """Return the template: an input, a file of the worktree, or the built-in one."""
@@ -129,7 +141,10 @@ class Documents:
         for place in (self._copy(name) if name else "", os.path.join(self._context.run.path, path)):
             if os.path.isfile(place):
                 return self._text(place, path)
-        raise PhaseFailed(f"the template of the prompt is not there: {path}", hint="write it, and commit it where the run begins")
+        raise PhaseFailed(
+            f"the template of the prompt is not there: {path}",
+            hint="write it, and commit it where the run begins",
+        )
 
     def _text(self, place: str, path: str) -> str:
         top = self._context.run.path
@@ -144,7 +159,11 @@ class Documents:
     def _given(self, path: str) -> str:
         """Return the input with this path, if the run has a copy of it; else ""."""
         pipeline = self._context.run.pipeline
-        names = [name for name in self._context.definition.files if name in pipeline.contents and pipeline.inputs.get(name) == path]
+        names = [
+            name
+            for name in self._context.definition.files
+            if name in pipeline.contents and pipeline.inputs.get(name) == path
+        ]
         return next((name for name in names if os.path.isfile(self._copy(name))), "")
 
     def _copy(self, name: str) -> str:

@@ -88,7 +88,11 @@ class Signs:
     def sentence(self) -> str:
         said = []
         if self.repeats:
-            said.append(f"the same filter failed in {self.repeats} cycles on end" if self.repeats > 1 else "a filter failed")
+            said.append(
+                f"the same filter failed in {self.repeats} cycles on end"
+                if self.repeats > 1
+                else "a filter failed"
+            )
         if self.overlap:
             said.append(f"{self.overlap:.0%} of the findings are those of earlier cycles")
         if self.burn > 1:
@@ -120,7 +124,11 @@ def repeats(history: Sequence[str]) -> int:
 
 def overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
     known = [each.description for each in earlier]
-    same = [each for each in current if any(likeness(each.description, other) >= _SAME for other in known)]
+    same = [
+        each
+        for each in current
+        if any(likeness(each.description, other) >= _SAME for other in known)
+    ]
     return len(same) / len(current) if current else 0.0
 
 
@@ -168,7 +176,12 @@ class Journal(Protocol):
     def id(self) -> str: ...
 
     def milestone(
-        self, *, trigger: str = "review", message: str | None = None, progress: Progress | None = None, errors: Sequence[str] = ()
+        self,
+        *,
+        trigger: str = "review",
+        message: str | None = None,
+        progress: Progress | None = None,
+        errors: Sequence[str] = (),
     ) -> object: ...
 
     def check(self) -> None: ...
@@ -246,7 +259,13 @@ SAME, ANCESTOR, DIVERGED, UNKNOWN = "same", "ancestor", "diverged", "unknown"
 _SUBJECT = 72
 _LAST_LINES = 5
 _ERRORS = ("fatal: ", "error: ")
-_NO_IDENTITY = ("tell me who you are", "auto-detect email address", "empty ident name", "no email was given", "no name was given")
+_NO_IDENTITY = (
+    "tell me who you are",
+    "auto-detect email address",
+    "empty ident name",
+    "no email was given",
+    "no name was given",
+)
 
 
 class Commits:
@@ -270,11 +289,16 @@ class Commits:
         what = f"the work of cycle {cycle}"
         done = self._git("add", "--all")
         if done.code != 0:
-            raise CommitRefused(f"{what} cannot be staged: {_complaint(done)}", output=done.complaint)
+            raise CommitRefused(
+                f"{what} cannot be staged: {_complaint(done)}", output=done.complaint
+            )
         if self._git("diff", "--cached", "--quiet").code == 0:
             return self.head()
         done = self._git(
-            "commit", "--quiet", "--message", f"{first_line(task, _SUBJECT)}/cycle-{cycle}: {first_line(title, _SUBJECT)}{suffix}"
+            "commit",
+            "--quiet",
+            "--message",
+            f"{first_line(task, _SUBJECT)}/cycle-{cycle}: {first_line(title, _SUBJECT)}{suffix}",
         )
         if done.code != 0:
             raise _refused(what, done)
@@ -291,9 +315,16 @@ class Commits:
             return SAME
         if not recorded:
             return ANCESTOR
-        if not ids.is_oid(recorded) or self._git("cat-file", "-e", f"{recorded}^{{commit}}").code != 0:
+        if (
+            not ids.is_oid(recorded)
+            or self._git("cat-file", "-e", f"{recorded}^{{commit}}").code != 0
+        ):
             return UNKNOWN
-        return ANCESTOR if head and self._git("merge-base", "--is-ancestor", recorded, head).code == 0 else DIVERGED
+        return (
+            ANCESTOR
+            if head and self._git("merge-base", "--is-ancestor", recorded, head).code == 0
+            else DIVERGED
+        )
 
     def _git(self, *args: str) -> Completed:
         return process.run([*self._prefix, *args], env=self._env)
@@ -303,9 +334,13 @@ def _refused(what: str, done: Completed) -> CommitRefused:
     said = done.complaint
     if any(words in said.lower() for words in _NO_IDENTITY):
         hint = "tell git who commits: git config --global user.name NAME; git config --global user.email ADDRESS"
-        return CommitRefused(f"{what} cannot be committed: git does not know who commits", output=said, hint=hint)
+        return CommitRefused(
+            f"{what} cannot be committed: git does not know who commits", output=said, hint=hint
+        )
     hint = "see what a hook of yours asks for, change it or the files, then resume the run: the coder is not asked again"
-    return CommitRefused(f"{what} was not committed: {_said(done)}", code=done.code, output=said, hint=hint)
+    return CommitRefused(
+        f"{what} was not committed: {_said(done)}", code=done.code, output=said, hint=hint
+    )
 
 
 def _complaint(done: Completed) -> str:
@@ -384,10 +419,18 @@ class Review:
 
     def _open(self) -> None:
         options, found = self._options, self._journal.state.get(KEY)
-        limits: dict[str, Any] = {"max_cycles": options.max_cycles, "max_budget_usd": options.max_budget_usd}
+        limits: dict[str, Any] = {
+            "max_cycles": options.max_cycles,
+            "max_budget_usd": options.max_budget_usd,
+        }
         if found is None:
             title = storable(options.title)
-            self._state = CycleState(task_bead_id=options.task, task_title=title, base_commit_sha=self._commits.head(), **limits)
+            self._state = CycleState(
+                task_bead_id=options.task,
+                task_title=title,
+                base_commit_sha=self._commits.head(),
+                **limits,
+            )
             self._enter(BEAD_CREATED)
             return
         state = CycleState.from_state(found)
@@ -397,7 +440,9 @@ class Review:
             self._tell(f"approved already, in cycle {state.cycle}")
             return
         notice = _require_base(state, self._commits, self._journal.id, force=options.force)
-        self._tell(f"resumed from checkpoint: cycle {state.cycle}, {phase}{f', after: {state.problem}' if state.problem else ''}")
+        self._tell(
+            f"resumed from checkpoint: cycle {state.cycle}, {phase}{f', after: {state.problem}' if state.problem else ''}"
+        )
         if notice:
             self._tell(notice)
         failed = state.phase == ERROR
@@ -468,8 +513,13 @@ class Review:
             self._enter(self._after_linting())
             return
         is_last = state.lint_fixes >= self._options.lint_retries
-        self._tell(f"cycle {state.cycle}: the linter {'still complains; the reviewer will be told' if is_last else 'complains'}")
-        self._enter(self._after_linting() if is_last else LINTING, lint_output=cut(f"$ {command}\n{_output(said, code)}", LONGEST))
+        self._tell(
+            f"cycle {state.cycle}: the linter {'still complains; the reviewer will be told' if is_last else 'complains'}"
+        )
+        self._enter(
+            self._after_linting() if is_last else LINTING,
+            lint_output=cut(f"$ {command}\n{_output(said, code)}", LONGEST),
+        )
 
     def _after_linting(self) -> str:
         return FILTERING if self._options.filters else REVIEWING
@@ -480,14 +530,17 @@ class Review:
             if code != 0:
                 output = _output(said, code)
                 self._tell(f"cycle {self._state.cycle}: the filter {name} fails")
-                finding = ReviewFinding(CRITICAL, f"{_mark(name)} {cut(output, _OF_FILTER)}", self._state.cycle)
+                finding = ReviewFinding(
+                    CRITICAL, f"{_mark(name)} {cut(output, _OF_FILTER)}", self._state.cycle
+                )
                 self._settle((finding,), filter_check_name=name, filter_output=cut(output, LONGEST))
                 return
             passed = _mark(name)
             self._state = replace(
                 self._state,
                 all_findings=tuple(
-                    replace(each, status=FIXED) if each.description.startswith(passed) else each for each in self._state.all_findings
+                    replace(each, status=FIXED) if each.description.startswith(passed) else each
+                    for each in self._state.all_findings
                 ),
             )
         self._enter(REVIEWING, filter_output="", filter_check_name="")
@@ -500,13 +553,20 @@ class Review:
         state, answer = self._state, self._state.review_output
         found = tuple(replace(each, cycle=state.cycle) for each in replies.findings(answer))
         said = replies.verifications(answer)
-        self._state = replace(state, verifications=said, all_findings=verified(state.all_findings, said), report=replies.report(answer))
+        self._state = replace(
+            state,
+            verifications=said,
+            all_findings=verified(state.all_findings, said),
+            report=replies.report(answer),
+        )
         if replies.is_approved(answer):
             self._seal()
             self._tell(f"cycle {state.cycle}: approved")
             self._enter(APPROVED, findings=found, all_findings=(*self._state.all_findings, *found))
             return
-        self._tell(f"cycle {state.cycle}: not approved, {len(found)} {'finding' if len(found) == 1 else 'findings'}")
+        self._tell(
+            f"cycle {state.cycle}: not approved, {len(found)} {'finding' if len(found) == 1 else 'findings'}"
+        )
         self._settle(found)
 
     def _settle(self, found: tuple[ReviewFinding, ...], **changes: Any) -> None:
@@ -526,14 +586,22 @@ class Review:
     def _seal(self) -> None:
         state = self._state
         if state.last_cycle_sha:
-            self._state = replace(state, cycle_commits=(*state.cycle_commits, state.last_cycle_sha), last_cycle_sha="")
+            self._state = replace(
+                state, cycle_commits=(*state.cycle_commits, state.last_cycle_sha), last_cycle_sha=""
+            )
 
     def _take_refactoring(self) -> None:
         state = self._state
         task = storable((self._refactor() if self._refactor is not None else None) or "")
         if trimmed(task) and task != state.task_title:
             self._tell("the task was changed; the coder is told in the next cycle")
-            self._state = replace(state, refactored=True, original_description=state.task_title, refactor_description=task, task_title=task)
+            self._state = replace(
+                state,
+                refactored=True,
+                original_description=state.task_title,
+                refactor_description=task,
+                task_title=task,
+            )
 
     def _ask(self, role: str, prompt: str) -> str:
         """Ask an agent; record cost and conversation even if it failed."""
@@ -541,12 +609,21 @@ class Review:
         self._tell(f"cycle {state.cycle}: the {role} is at work")
         prompt = prompt.replace("\0", "\ufffd")  # a command argument cannot contain NUL
         env = {BUDGET_VARIABLE: f"{state.budget_share:.4f}"} if state.max_budget_usd > 0 else {}
-        reply = self._agents[role].ask(prompt, state.sessions.get(role) if role == CODER else None, env)
-        sessions = {**state.sessions, role: storable(reply.session)} if reply.session else state.sessions
-        self._state = replace(state, total_cost_usd=state.total_cost_usd + _amount(reply.cost_usd), sessions=sessions)
+        reply = self._agents[role].ask(
+            prompt, state.sessions.get(role) if role == CODER else None, env
+        )
+        sessions = (
+            {**state.sessions, role: storable(reply.session)} if reply.session else state.sessions
+        )
+        self._state = replace(
+            state, total_cost_usd=state.total_cost_usd + _amount(reply.cost_usd), sessions=sessions
+        )
         if not reply.ok:
             problem = storable(reply.problem) or "it does not say why"
-            raise AgentFailed(f"the {role} failed in cycle {state.cycle}: {problem}", hint="to ask again, resume the run")
+            raise AgentFailed(
+                f"the {role} failed in cycle {state.cycle}: {problem}",
+                hint="to ask again, resume the run",
+            )
         return storable(reply.text)
 
     def _require_budget(self) -> None:
@@ -572,19 +649,39 @@ class Review:
 
     def _fail(self, error: PhaseFailed) -> None:
         # A resumed review continues in the phase that failed.
-        self._state = replace(self._state, phase=ERROR, failed_in=self._state.phase, problem=storable(error.message))
+        self._state = replace(
+            self._state, phase=ERROR, failed_in=self._state.phase, problem=storable(error.message)
+        )
         self._record(f"cycle {self._state.cycle}: {ERROR}", error.errors)
 
     def _record(self, message: str, errors: Sequence[str] = ()) -> None:
-        self._state = state = replace(self._state, git_sha=self._commits.head(), created_at=times.to_text(self._clock()))
+        self._state = state = replace(
+            self._state, git_sha=self._commits.head(), created_at=times.to_text(self._clock())
+        )
         self._journal.state[KEY] = state.to_state()
-        progress = Progress(current_phase=state.cycle, total_phases=state.max_cycles, current_task=state.failed_in or state.phase)
-        self._journal.milestone(trigger=_TRIGGER, message=message, progress=progress, errors=[storable(each) for each in errors])
+        progress = Progress(
+            current_phase=state.cycle,
+            total_phases=state.max_cycles,
+            current_task=state.failed_in or state.phase,
+        )
+        self._journal.milestone(
+            trigger=_TRIGGER,
+            message=message,
+            progress=progress,
+            errors=[storable(each) for each in errors],
+        )
 
     def _result(self) -> Verdict:
         state = self._state
         approved = state.phase == APPROVED
-        return Verdict(approved, state.cycle, state.total_cost_usd, state.all_findings, state.report, state.problem)
+        return Verdict(
+            approved,
+            state.cycle,
+            state.total_cost_usd,
+            state.all_findings,
+            state.report,
+            state.problem,
+        )
 
     _STEPS: ClassVar[dict[str, Callable[[Review], None]]] = {
         IDLE: _next_cycle,
@@ -610,7 +707,10 @@ def _require_base(state: CycleState, commits: Committing, run: str, *, force: bo
     what = "which does not follow" if relation == DIVERGED else "and there is no commit"
     message = f"HEAD is {head}, {what} {state.git_sha}, where cycle {state.cycle} was recorded"
     if not force:
-        raise Diverged(message, hint=f"go back to it: git checkout {state.git_sha}; or go on from HEAD: git ckpt resume {run} --force")
+        raise Diverged(
+            message,
+            hint=f"go back to it: git checkout {state.git_sha}; or go on from HEAD: git ckpt resume {run} --force",
+        )
     return f"{message}; going on nevertheless"
 
 

@@ -12,7 +12,13 @@ from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases.agent import patiently, require_there
 from gitckpt.durable.phases.beads import Beads, TrackerFailed
 from gitckpt.durable.phases.review.cycle import Commits, Reply, Review, ReviewOptions
-from gitckpt.durable.phases.review.state import OF_FILTER, CycleState, ReviewFinding, cut, unresolved
+from gitckpt.durable.phases.review.state import (
+    OF_FILTER,
+    CycleState,
+    ReviewFinding,
+    cut,
+    unresolved,
+)
 from gitckpt.durable.pipeline.launch import Context
 from gitckpt.durable.run.attempts import DeadlineReached, Ended
 from gitckpt.model.errors import UsageError
@@ -45,7 +51,9 @@ def carry_out(context: Context) -> Ended:
         options,
         tell=tell,
         shell=_shell(context),
-        file=Filing(Beads(options.epic, f"ckpt-{run.id}", _tracker(context)), tell).file if options.epic else lambda state: state,
+        file=Filing(Beads(options.epic, f"ckpt-{run.id}", _tracker(context)), tell).file
+        if options.epic
+        else lambda state: state,
         refactor=lambda: _refactoring(run.files.path),
         clock=run.store.clock,
     )
@@ -54,7 +62,10 @@ def carry_out(context: Context) -> Ended:
         "approved": result.approved,
         "cycles": result.cycles,
         "total_cost_usd": result.total_cost_usd,
-        "findings": [{"id": each.id, "severity": each.severity, "status": each.status} for each in result.findings],
+        "findings": [
+            {"id": each.id, "severity": each.severity, "status": each.status}
+            for each in result.findings
+        ],
         "commits": list(run.state["review"]["cycle_commits"]),
     }
     return Ended(result=said)
@@ -64,12 +75,16 @@ def read(said: Callable[[str], str]) -> ReviewOptions:
     """Parse the options of a review; `said` returns the text of one, "" if it is not set."""
     _agent_timeout(said)
     if not said("title").strip():
-        raise UsageError("there is no task", hint='say what is to be done: git ckpt review "Add a login page"')
+        raise UsageError(
+            "there is no task", hint='say what is to be done: git ckpt review "Add a login page"'
+        )
     filters = {}
     for line in filter(None, map(str.strip, said("filters").splitlines())):
         name, equals, line_of_shell = line.partition("=")
         if not equals or not name.strip() or not line_of_shell.strip():
-            raise UsageError(f"{line!r:.100} is no filter", hint="write NAME=COMMAND, as in tests='make test'")
+            raise UsageError(
+                f"{line!r:.100} is no filter", hint="write NAME=COMMAND, as in tests='make test'"
+            )
         filters[name.strip()] = line_of_shell.strip()
     if said("epic"):
         options.require_issue(said("epic"))
@@ -77,7 +92,8 @@ def read(said: Callable[[str], str]) -> ReviewOptions:
     return ReviewOptions(
         task=said("task") or "task",
         title=said("title"),
-        max_cycles=options.count("max_cycles", said("max_cycles"), usual.max_cycles) or usual.max_cycles,
+        max_cycles=options.count("max_cycles", said("max_cycles"), usual.max_cycles)
+        or usual.max_cycles,
         max_budget_usd=options.amount("max_budget", said("max_budget")),
         lint=said("lint") or None,
         lint_retries=options.count("lint_retries", said("lint_retries"), usual.lint_retries),
@@ -95,7 +111,9 @@ def refactor(directory: str, task: str) -> None:
 
 def _refactoring(directory: str) -> str | None:
     try:
-        with open(os.path.join(directory, _REFACTORING), encoding="utf-8", errors="replace") as file:
+        with open(
+            os.path.join(directory, _REFACTORING), encoding="utf-8", errors="replace"
+        ) as file:
             return file.read()
     except OSError:
         return None
@@ -117,12 +135,18 @@ class Filing:
 
     def file(self, state: CycleState) -> CycleState:
         # Findings of filters get no issue: the filter itself shows whether they are fixed.
-        theirs = [each for each in unresolved(state.all_findings) if not each.description.startswith(OF_FILTER)]
+        theirs = [
+            each
+            for each in unresolved(state.all_findings)
+            if not each.description.startswith(OF_FILTER)
+        ]
         lacking = [each for each in theirs if each.id not in state.beads]
         made, problem = self._made(lacking) if lacking else ({}, "")
         if problem:
             count = len(lacking) - len(made)
-            self._tell(f"no bead was made for {count} {'finding' if count == 1 else 'findings'}, the next cycle tries again: {problem}")
+            self._tell(
+                f"no bead was made for {count} {'finding' if count == 1 else 'findings'}, the next cycle tries again: {problem}"
+            )
         ids = dict.fromkeys((*state.child_bead_ids, *made.values()))
         return replace(state, beads={**state.beads, **made}, child_bead_ids=tuple(ids))
 
@@ -136,7 +160,9 @@ class Filing:
         for finding in findings:
             text = f"{finding.severity}, found in cycle {finding.cycle}\n\n{cut(finding.description, _LONGEST_DESCRIPTION)}"
             try:
-                made[finding.id] = there.get(finding.id) or self._beads.create(finding.id, finding.description, text)
+                made[finding.id] = there.get(finding.id) or self._beads.create(
+                    finding.id, finding.description, text
+                )
             except TrackerFailed as error:
                 problem = problem or str(error)  # the remaining findings are still tried
                 if error.hangs:
@@ -156,20 +182,37 @@ class _Asked:
     def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
         context, run = self._context, self._context.run
         files = os.path.join(run.files.path, self._role)
-        agent = Agent(self._client, run.path, {**context.environment(), **env}, context.watchdog, files)
+        agent = Agent(
+            self._client, run.path, {**context.environment(), **env}, context.watchdog, files
+        )
         require_there(self._client, context.environment(), run, self._role)
 
         def call() -> Answer:
             patience = Patience(self._timeout, None, run.seconds_left())
-            return agent.ask(prompt, session=session, patience=patience, output=context.output, tick=context.look, budget=self._left())
+            return agent.ask(
+                prompt,
+                session=session,
+                patience=patience,
+                output=context.output,
+                tick=context.look,
+                budget=self._left(),
+            )
 
         def tell(text: str) -> None:
             context.output(f"[review] {words(text)}\n".encode())
 
         answer = patiently(run, call, tell, self._role)
         if answer.ended_by == DEADLINE:
-            raise DeadlineReached(f"the {self._role} was ended: the run took longer than it may", output=answer.tail)
-        return Reply(not answer.problem, answer.problem, answer.report.text, answer.report.cost_usd, answer.report.session)
+            raise DeadlineReached(
+                f"the {self._role} was ended: the run took longer than it may", output=answer.tail
+            )
+        return Reply(
+            not answer.problem,
+            answer.problem,
+            answer.report.text,
+            answer.report.cost_usd,
+            answer.report.session,
+        )
 
     def _left(self) -> float | None:
         """Return the rest of the budget in US dollars; None without a budget."""

@@ -74,9 +74,13 @@ def lint_fix(state: CycleState) -> str:
 
 
 def reviewer(state: CycleState) -> str:
-    parts = [f"{_task(state)}\n\nThe coder has finished, and says:\n\n{cut(state.coder_output, _ANSWER)}\n"]
+    parts = [
+        f"{_task(state)}\n\nThe coder has finished, and says:\n\n{cut(state.coder_output, _ANSWER)}\n"
+    ]
     if state.lint_output:
-        parts.append(f"NOTE: the coder did not get rid of these complaints of the linter:\n{cut(state.lint_output, _LEFT_OVER)}\n")
+        parts.append(
+            f"NOTE: the coder did not get rid of these complaints of the linter:\n{cut(state.lint_output, _LEFT_OVER)}\n"
+        )
     if state.all_findings:
         parts.append(_PRIOR + _prior(state.all_findings))
     return "\n".join([*parts, _INSTRUCTIONS, _FORMAT])
@@ -90,7 +94,9 @@ def _refactor(state: CycleState) -> str:
         "The new task is what counts. Keep what is good of the work done so far.\n",
     ]
     if state.coder_output:
-        parts.append(f"[PREVIOUS WORK]\nYour last answer was:\n{cut(state.coder_output, _BEFORE)}\n")
+        parts.append(
+            f"[PREVIOUS WORK]\nYour last answer was:\n{cut(state.coder_output, _BEFORE)}\n"
+        )
     open_findings = unresolved(state.all_findings)
     if open_findings:
         parts.append(f"The reviewer found:\n\n{_numbered(open_findings)}")
@@ -98,11 +104,18 @@ def _refactor(state: CycleState) -> str:
 
 
 def _task(state: CycleState) -> str:
-    return f"Task {state.task_bead_id}: {state.task_title}" if state.task_bead_id else f"Task: {state.task_title}"
+    return (
+        f"Task {state.task_bead_id}: {state.task_title}"
+        if state.task_bead_id
+        else f"Task: {state.task_title}"
+    )
 
 
 def _numbered(findings: tuple[ReviewFinding, ...]) -> str:
-    return "".join(f"{number}. [{each.severity}] {each.description}\n" for number, each in enumerate(findings, 1))
+    return "".join(
+        f"{number}. [{each.severity}] {each.description}\n"
+        for number, each in enumerate(findings, 1)
+    )
 
 
 def _prior(findings: tuple[ReviewFinding, ...]) -> str:

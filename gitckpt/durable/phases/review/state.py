@@ -39,7 +39,11 @@ def ending(text: str, limit: int) -> str:
 
 def storable(text: str) -> str:
     """Return a text with lone surrogates replaced by U+FFFD, which UTF-8 can encode."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return (
+        text
+        if text.isascii()
+        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
 
 
 def first_line(text: str, limit: int) -> str:
@@ -81,7 +85,9 @@ def finding_id(severity: str, description: str) -> str:
     return f"f-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
-def verified(findings: Iterable[ReviewFinding], verifications: Sequence[Verification]) -> tuple[ReviewFinding, ...]:
+def verified(
+    findings: Iterable[ReviewFinding], verifications: Sequence[Verification]
+) -> tuple[ReviewFinding, ...]:
     """Return all findings, each with the status of its last verification."""
     status = {each.finding: each.status for each in verifications}
     return tuple(replace(each, status=status.get(each.id, each.status)) for each in findings)
@@ -97,7 +103,12 @@ def unresolved(findings: Iterable[ReviewFinding]) -> tuple[ReviewFinding, ...]:
 
 _ISSUE, _VERIFICATION, _REPORT, _APPROVED = "ISSUE:", "VERIFICATION:", "REPORT:", "APPROVED:"
 _SEVERITY, _DESCRIPTION = "SEVERITY:", "DESCRIPTION:"
-_FIELDS = {"SATISFACTION:": "satisfaction", "RISK:": "risk", "NEEDS_HUMAN_REVIEW:": "needs_human_review", "SUMMARY:": "summary"}
+_FIELDS = {
+    "SATISFACTION:": "satisfaction",
+    "RISK:": "risk",
+    "NEEDS_HUMAN_REVIEW:": "needs_human_review",
+    "SUMMARY:": "summary",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +121,23 @@ class ReviewReport:
 
 def findings(answer: str) -> tuple[ReviewFinding, ...]:
     """Return the findings of an answer that have a description; MAJOR is the default."""
-    found = [_finding(block) for block in _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))]
+    found = [
+        _finding(block) for block in _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))
+    ]
     return tuple(each for each in found if each.description)
 
 
 def verifications(answer: str) -> tuple[Verification, ...]:
     """Return the verifications of an answer; an unknown status means "still present"."""
-    blocks = _blocks(answer, _VERIFICATION, lambda line: line in ("", _VERIFICATION, _ISSUE, _REPORT) or line.startswith(_APPROVED))
-    said = [(_last(block, "FINDING_ID:"), _last(block, "STATUS:").lower(), _last(block, "COMMENT:")) for block in blocks]
+    blocks = _blocks(
+        answer,
+        _VERIFICATION,
+        lambda line: line in ("", _VERIFICATION, _ISSUE, _REPORT) or line.startswith(_APPROVED),
+    )
+    said = [
+        (_last(block, "FINDING_ID:"), _last(block, "STATUS:").lower(), _last(block, "COMMENT:"))
+        for block in blocks
+    ]
     return tuple(
         Verification(finding, status if status in (FIXED, REGRESSED) else STILL_PRESENT, comment)
         for finding, status, comment in said
@@ -127,11 +147,15 @@ def verifications(answer: str) -> tuple[Verification, ...]:
 
 def report(answer: str) -> ReviewReport | None:
     """Return the first report of an answer that has a field; None if there is none."""
-    for block in _blocks(answer, _REPORT, lambda line: bool(line) and not line.startswith(tuple(_FIELDS))):
+    for block in _blocks(
+        answer, _REPORT, lambda line: bool(line) and not line.startswith(tuple(_FIELDS))
+    ):
         said = {name: _last(block, field) for field, name in _FIELDS.items()}
         if any(block):
             needs = said["needs_human_review"].lower() in ("yes", "true")
-            return ReviewReport(said["satisfaction"].lower(), said["risk"].lower(), needs, said["summary"])
+            return ReviewReport(
+                said["satisfaction"].lower(), said["risk"].lower(), needs, said["summary"]
+            )
     return None
 
 
@@ -160,7 +184,10 @@ def _blocks(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[lis
 
 
 def _last(block: list[str], field: str) -> str:
-    return next((trimmed(line.removeprefix(field)) for line in reversed(block) if line.startswith(field)), "")
+    return next(
+        (trimmed(line.removeprefix(field)) for line in reversed(block) if line.startswith(field)),
+        "",
+    )
 
 
 def _finding(block: list[str]) -> ReviewFinding:
@@ -181,7 +208,12 @@ def _finding(block: list[str]) -> ReviewFinding:
 D = TypeVar("D")
 
 IDLE, BEAD_CREATED, CODING, CODE_COMPLETE = "idle", "bead_created", "coding", "code_complete"
-LINTING, FILTERING, REVIEWING, REVIEW_COMPLETE = "linting", "filtering", "reviewing", "review_complete"
+LINTING, FILTERING, REVIEWING, REVIEW_COMPLETE = (
+    "linting",
+    "filtering",
+    "reviewing",
+    "review_complete",
+)
 RESOLVING_ISSUES, APPROVED, ERROR = "resolving_issues", "approved", "error"
 
 # In the order of quasar's phase numbers, from 0.
@@ -250,7 +282,12 @@ class CycleState:
         return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * cycles)
 
     def to_state(self) -> dict[str, Any]:
-        return {**self.head(), "findings": _plain(self.findings), "all_findings": _plain(self.all_findings), MORE: self.more()}
+        return {
+            **self.head(),
+            "findings": _plain(self.findings),
+            "all_findings": _plain(self.all_findings),
+            MORE: self.more(),
+        }
 
     def head(self) -> dict[str, Any]:
         """Return the 19 keys of quasar's checkpoint in its order; `created_at` is text."""
@@ -294,7 +331,10 @@ class CycleState:
             "beads": dict(self.beads),
             "findings": [{"id": each.id, "status": each.status} for each in self.findings],
             "all_findings": [{"id": each.id, "status": each.status} for each in self.all_findings],
-            "verifications": [{"id": each.finding, "status": each.status, "comment": each.comment} for each in self.verifications],
+            "verifications": [
+                {"id": each.finding, "status": each.status, "comment": each.comment}
+                for each in self.verifications
+            ],
             "sessions": dict(self.sessions),
             "report": {}
             if report is None
@@ -307,7 +347,12 @@ class CycleState:
         }
 
     @classmethod
-    def from_state(cls, table: Mapping[str, Any], source: str = f"state.{KEY}", numbers: tuple[str, ...] = PHASES) -> CycleState:
+    def from_state(
+        cls,
+        table: Mapping[str, Any],
+        source: str = f"state.{KEY}",
+        numbers: tuple[str, ...] = PHASES,
+    ) -> CycleState:
         """Parse a table, with or without `more`.
 
         `source` is its place, for errors. `numbers` are the phases by number, for a table without
@@ -358,7 +403,9 @@ class CycleState:
             refactor_description=more.text("refactor_description"),
             last_cycle_sha=last,
             # quasar does not record whether the work was committed; committing twice is harmless.
-            uncommitted=more.text("uncommitted") if MORE in table or phase != CODE_COMPLETE else "cycle",
+            uncommitted=more.text("uncommitted")
+            if MORE in table or phase != CODE_COMPLETE
+            else "cycle",
             lint_fixes=more.count("lint_fixes"),
             sessions=more.table("sessions").all_texts(),
             struggle=more.text("struggle"),
@@ -432,7 +479,12 @@ def _kind(value: object) -> str:
 def _require_version(head: _Said) -> None:
     version = head.count("version", required=True)
     if version > VERSION:
-        raise NewerCheckpoint(head.source, "version", f"{version} is not supported", hint="read it with the program that wrote it")
+        raise NewerCheckpoint(
+            head.source,
+            "version",
+            f"{version} is not supported",
+            hint="read it with the program that wrote it",
+        )
     if version < VERSION:
         raise head.invalid("version", f"{version} is not supported")
 
@@ -443,20 +495,30 @@ def _phase(head: _Said, more: _Said, numbers: tuple[str, ...]) -> str:
     if "phase" in more.values:
         return more.choice("phase", PHASES)
     if number >= len(numbers):
-        raise head.invalid("phase", f"{number} is no phase: {', '.join(f'{at} {name}' for at, name in enumerate(numbers))}")
+        raise head.invalid(
+            "phase",
+            f"{number} is no phase: {', '.join(f'{at} {name}' for at, name in enumerate(numbers))}",
+        )
     return numbers[number]
 
 
 def _plain(findings: tuple[ReviewFinding, ...]) -> list[dict[str, Any]]:
-    return [{"severity": each.severity, "description": each.description, "cycle": each.cycle} for each in findings]
+    return [
+        {"severity": each.severity, "description": each.description, "cycle": each.cycle}
+        for each in findings
+    ]
 
 
 def _findings(head: _Said, more: _Said, name: str) -> tuple[ReviewFinding, ...]:
     statuses = more.tables(name)  # quasar's own tables have no status
     found = []
     for at, each in enumerate(head.tables(name)):
-        finding = ReviewFinding(each.text("severity"), each.text("description"), each.count("cycle"))
-        known = statuses[at] if at < len(statuses) and statuses[at].text("id") == finding.id else None
+        finding = ReviewFinding(
+            each.text("severity"), each.text("description"), each.count("cycle")
+        )
+        known = (
+            statuses[at] if at < len(statuses) and statuses[at].text("id") == finding.id else None
+        )
         status = known.choice("status", STATUSES, default=FOUND) if known is not None else FOUND
         found.append(ReviewFinding(finding.severity, finding.description, finding.cycle, status))
     return tuple(found)
@@ -464,13 +526,21 @@ def _findings(head: _Said, more: _Said, name: str) -> tuple[ReviewFinding, ...]:
 
 def _verifications(more: _Said) -> tuple[Verification, ...]:
     said = more.tables("verifications")
-    return tuple(Verification(each.text("id"), each.choice("status", STATUSES), each.text("comment")) for each in said)
+    return tuple(
+        Verification(each.text("id"), each.choice("status", STATUSES), each.text("comment"))
+        for each in said
+    )
 
 
 def _report(said: _Said) -> ReviewReport | None:
     if not said.values:
         return None
-    return ReviewReport(said.text("satisfaction"), said.text("risk"), said.flag("needs_human_review"), said.text("summary"))
+    return ReviewReport(
+        said.text("satisfaction"),
+        said.text("risk"),
+        said.flag("needs_human_review"),
+        said.text("summary"),
+    )
 
 
 def resumes_in(state: CycleState) -> str:
