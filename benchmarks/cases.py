@@ -13,7 +13,7 @@ from benchmarks.rows import CKPT, Case, Row
 from benchmarks.stores import Scratch, git, state_of_10_kb
 from benchmarks.timing import alternate, process
 from gitckpt.git.repository import Repository
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.store import Store
 
 SIZES = (0, 10_000, 100_000)
@@ -28,7 +28,8 @@ def hook(scratch: Scratch, many: int) -> Iterator[Row]:
         subprocess.run([*CKPT, "-q", "init"], cwd=path, check=True, stdout=subprocess.DEVNULL)
         with open(
             os.path.join(
-                Repository(os.path.join(path, ".git"), None).make_private_dir(), layout.MAINTAINED
+                Repository(os.path.join(path, ".git"), None).make_private_dir(),
+                ref_names.MAINTAINED,
             ),
             "wb",
         ):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks.rows import CKPT
 from benchmarks.stores import DAY, Scratch, add_runs, git
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 _WARM = 5
@@ -67,7 +67,7 @@ def _measured(scratch: Scratch, size: int) -> Iterator[tuple[str, Cost]]:
     for index in _indexes(path):
         os.unlink(index)
     yield "list, first after a clone", ckpt("list", "-n", "20")
-    (run,) = git(path, "for-each-ref", "--format=%(refname:lstrip=3)", layout.RUNS).split()
+    (run,) = git(path, "for-each-ref", "--format=%(refname:lstrip=3)", ref_names.RUNS).split()
     newest = git(path, "rev-parse", "HEAD").strip()
     for name, words in {
         "list -n 20": ("list", "-n", "20"),
@@ -145,7 +145,7 @@ def _prepared(scratch: Scratch, size: int) -> str:
         _commit(new, "--no-verify")
         os.rename(new, path)
         subprocess.run([*CKPT, "-q", "run", "ci"], cwd=path, check=False, capture_output=True)
-    with open(os.path.join(path, ".git", "ckpt", layout.MAINTAINED), "wb"):
+    with open(os.path.join(path, ".git", "ckpt", ref_names.MAINTAINED), "wb"):
         pass  # or maintenance would be at work beside what is measured
     return path
 

@@ -13,7 +13,7 @@ from typing import IO
 from benchmarks.rows import CKPT, Row
 from benchmarks.stores import Scratch, git
 from benchmarks.timing import Pair, alternate, process
-from gitckpt.durable.run.attempts import Conduct
+from gitckpt.durable.run.attempts import PhaseOptions
 from gitckpt.durable.run.run import Run
 from gitckpt.store.store import Store
 
@@ -109,7 +109,7 @@ def _library(scratch: Scratch, path: str) -> Iterator[Row]:
         return
     theirs: list[float] = []
     ours: list[float] = []
-    conduct = Conduct(autosave=0)
+    conduct = PhaseOptions(autosave=0)
     for _ in range(6):
         dbos.stdin.write("\n")
         dbos.stdin.flush()

@@ -19,7 +19,7 @@ from gitckpt.git.repository import discover
 from gitckpt.model import codec, note, times
 from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT, Checkpoint
 from gitckpt.store.leases.leases import Lease, render
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 
 DAY = 86400 * times.MICRO
 
@@ -143,9 +143,9 @@ def _build(path: str, count: int, *, linked: bool) -> None:
         checkpoints = _documents(commits, now)
         blobs = _import_blobs(path, [codec.encode(checkpoint) for checkpoint in checkpoints])
         for checkpoint, blob in zip(checkpoints, blobs, strict=True):
-            refs[layout.CHECKPOINTS + checkpoint.id] = blob
-        refs[layout.KEEP + commits[-1]] = commits[-1]
-        refs[layout.NOTES] = _write_notes(path, checkpoints)
+            refs[ref_names.CHECKPOINTS + checkpoint.id] = blob
+        refs[ref_names.KEEP + commits[-1]] = commits[-1]
+        refs[ref_names.NOTES] = _write_notes(path, checkpoints)
     _write_refs(path, refs)
     git(path, "reset", "--quiet", "--hard")
 
@@ -154,7 +154,7 @@ def _build_runs(path: str, count: int, checkpoints: int) -> None:
     shutil.rmtree(path, ignore_errors=True)
     subprocess.run(["git", "init", "--quiet", path], check=True)
     (commit,) = _import_commits(path, 1, times.now())
-    _write_refs(path, {"refs/heads/main": commit, layout.KEEP + commit: commit})
+    _write_refs(path, {"refs/heads/main": commit, ref_names.KEEP + commit: commit})
     add_runs(path, count, checkpoints)
     git(path, "reset", "--quiet", "--hard")
 
@@ -181,10 +181,10 @@ def add_runs(path: str, count: int, checkpoints: int, age: int = 0) -> None:
     )
     refs = {}
     for document, blob in zip(documents, blobs[: len(documents)], strict=True):
-        refs[layout.CHECKPOINTS + document.id] = blob
-        refs[layout.RUNS + str(document.run)] = blob
+        refs[ref_names.CHECKPOINTS + document.id] = blob
+        refs[ref_names.RUNS + str(document.run)] = blob
     for lease, blob in zip(leased, blobs[len(documents) :], strict=True):
-        refs[layout.LEASES + lease.run] = blob
+        refs[ref_names.LEASES + lease.run] = blob
     with open(os.path.join(path, ".git", "packed-refs"), encoding="ascii") as file:
         there = (line.split() for line in file if line[0] not in "#^")
         _write_refs(path, {ref: oid for oid, ref in there} | refs)
@@ -280,7 +280,7 @@ def _write_notes(path: str, checkpoints: list[Checkpoint]) -> str:
         each.git_sha: [note.link_line(each.id, each.label, each.timestamp)] for each in checkpoints
     }
     repository = discover(path)
-    commit, items = Notes(repository, open_objects(repository), layout.NOTES).edited(
+    commit, items = Notes(repository, open_objects(repository), ref_names.NOTES).edited(
         "", list(lines), lambda sha, _: lines[sha], 0
     )
     writer.write_pack(repository, items)

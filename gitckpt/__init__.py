@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from gitckpt.durable.run.attempts import AgentUnusable as AgentUnusable
     from gitckpt.durable.run.attempts import Cancelled as Cancelled
     from gitckpt.durable.run.attempts import Changed as Changed
-    from gitckpt.durable.run.attempts import Conduct as Conduct
     from gitckpt.durable.run.attempts import DeadlineReached as DeadlineReached
     from gitckpt.durable.run.attempts import PhaseBlocked as PhaseBlocked
     from gitckpt.durable.run.attempts import PhaseDeferred as PhaseDeferred
     from gitckpt.durable.run.attempts import PhaseFailed as PhaseFailed
+    from gitckpt.durable.run.attempts import PhaseOptions as PhaseOptions
     from gitckpt.durable.run.attempts import Retries as Retries
     from gitckpt.durable.run.run import Run as Run
     from gitckpt.durable.steps.graph import Graph as Graph
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from gitckpt.durable.steps.machine import StepsBlocked as StepsBlocked
     from gitckpt.durable.steps.report import StepReport as StepReport
     from gitckpt.durable.steps.steps import Steps as Steps
-    from gitckpt.formats.exporter import Exported as Exported
     from gitckpt.formats.exporter import Exporter as Exporter
+    from gitckpt.formats.exporter import ExportResult as ExportResult
     from gitckpt.formats.importer import ImportedFile as ImportedFile
     from gitckpt.formats.importer import Importer as Importer
     from gitckpt.git.contents.bounds import UnsoundSnapshot as UnsoundSnapshot
@@ -83,19 +83,19 @@ if TYPE_CHECKING:
     from gitckpt.store.audit.verification import Report as Report
     from gitckpt.store.config.file import ConfigError as ConfigError
     from gitckpt.store.config.settings import Loosening as Loosening
+    from gitckpt.store.error_log import Listener as Listener
     from gitckpt.store.hooks.installation import Installation as Installation
     from gitckpt.store.leases.leases import Lease as Lease
     from gitckpt.store.leases.leases import LeaseHeld as LeaseHeld
     from gitckpt.store.leases.leases import LeaseLost as LeaseLost
-    from gitckpt.store.log import Listener as Listener
-    from gitckpt.store.records.entry import Entry as Entry
+    from gitckpt.store.records.entry import CheckpointInfo as CheckpointInfo
     from gitckpt.store.records.entry import Problem as Problem
     from gitckpt.store.records.entry import Query as Query
     from gitckpt.store.records.recorder import FilesPruned as FilesPruned
     from gitckpt.store.restore.restorer import Position as Position
-    from gitckpt.store.restore.restorer import Restored as Restored
+    from gitckpt.store.restore.restorer import RestoreResult as RestoreResult
     from gitckpt.store.restore.undo import UndoStep as UndoStep
-    from gitckpt.store.retention.expiry import Expired as Expired
+    from gitckpt.store.retention.expiry import ExpireResult as ExpireResult
     from gitckpt.store.runs.summary import History as History
     from gitckpt.store.runs.summary import RunInfo as RunInfo
     from gitckpt.store.runs.trust import Untrusted as Untrusted
@@ -105,7 +105,7 @@ if TYPE_CHECKING:
     from gitckpt.store.snapshot.manifest import Extras as Extras
     from gitckpt.store.store import Store as Store
     from gitckpt.store.usage import Usage as Usage
-    from gitckpt.store.worktrees.opener import Opened as Opened
+    from gitckpt.store.worktrees.opener import OpenResult as OpenResult
 
 _HOMES = {
     "Observer": "gitckpt.durable.driver.driver",
@@ -129,7 +129,7 @@ _HOMES = {
     "PhaseBlocked": "gitckpt.durable.run.attempts",
     "PhaseDeferred": "gitckpt.durable.run.attempts",
     "PhaseFailed": "gitckpt.durable.run.attempts",
-    "Conduct": "gitckpt.durable.run.attempts",
+    "PhaseOptions": "gitckpt.durable.run.attempts",
     "Retries": "gitckpt.durable.run.attempts",
     "Run": "gitckpt.durable.run.run",
     "Graph": "gitckpt.durable.steps.graph",
@@ -140,7 +140,7 @@ _HOMES = {
     "NextStep": "gitckpt.durable.steps.machine",
     "StepReport": "gitckpt.durable.steps.report",
     "Steps": "gitckpt.durable.steps.steps",
-    "Exported": "gitckpt.formats.exporter",
+    "ExportResult": "gitckpt.formats.exporter",
     "Exporter": "gitckpt.formats.exporter",
     "ImportedFile": "gitckpt.formats.importer",
     "Importer": "gitckpt.formats.importer",
@@ -180,16 +180,16 @@ _HOMES = {
     "Lease": "gitckpt.store.leases.leases",
     "LeaseHeld": "gitckpt.store.leases.leases",
     "LeaseLost": "gitckpt.store.leases.leases",
-    "Listener": "gitckpt.store.log",
-    "Entry": "gitckpt.store.records.entry",
+    "Listener": "gitckpt.store.error_log",
+    "CheckpointInfo": "gitckpt.store.records.entry",
     "Problem": "gitckpt.store.records.entry",
     "Query": "gitckpt.store.records.entry",
     "FilesPruned": "gitckpt.store.records.recorder",
     "Extras": "gitckpt.store.snapshot.manifest",
     "Position": "gitckpt.store.restore.restorer",
-    "Restored": "gitckpt.store.restore.restorer",
+    "RestoreResult": "gitckpt.store.restore.restorer",
     "UndoStep": "gitckpt.store.restore.undo",
-    "Expired": "gitckpt.store.retention.expiry",
+    "ExpireResult": "gitckpt.store.retention.expiry",
     "RunInfo": "gitckpt.store.runs.summary",
     "History": "gitckpt.store.runs.summary",
     "DamagedObject": "gitckpt.store.snapshot.capture",
@@ -197,7 +197,7 @@ _HOMES = {
     "Limits": "gitckpt.store.snapshot.limits",
     "Store": "gitckpt.store.store",
     "Usage": "gitckpt.store.usage",
-    "Opened": "gitckpt.store.worktrees.opener",
+    "OpenResult": "gitckpt.store.worktrees.opener",
 }
 __all__ = tuple(_HOMES)
 

@@ -200,7 +200,7 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
     if not repository.is_linked:  # else a run may have it, whose store starts its own process
         refs.warm_up()  # the process starts in the background
     from gitckpt.model import document, ids, times
-    from gitckpt.store.records import layout
+    from gitckpt.store.records import ref_names
     from gitckpt.store.records.recorder import Proposal, Recorder
 
     head = next(repository.cat_file.contents([revision]))
@@ -209,7 +209,7 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
     commit, _, text = head
     repository.object_format = "sha256" if len(commit) == 64 else "sha1"
     message = document.message_of(_subject(text)) or None
-    is_made = os.path.exists(os.path.join(repository.git_dir, layout.RUN_FILE))
+    is_made = os.path.exists(os.path.join(repository.git_dir, ref_names.RUN_FILE))
     if is_made and (extended := _extend_run(repository, message, event)) is not None:
         return extended
     if repository.is_linked:
@@ -218,7 +218,7 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
     checkpoint_id = ids.of_commit(commit) if event == "post-commit" else ids.new_id()
     if (
         event == "post-commit"
-        and repository.cat_file.info(layout.CHECKPOINTS + checkpoint_id) is not None
+        and repository.cat_file.info(ref_names.CHECKPOINTS + checkpoint_id) is not None
     ):
         return checkpoint_id  # another hook recorded this commit
     fields: dict[str, Any] = {
@@ -235,7 +235,7 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
     try:
         Recorder(repository, objects, refs).record(Proposal(fields, None))
     except UsageError:
-        if repository.cat_file.info(layout.CHECKPOINTS + checkpoint_id) is None:
+        if repository.cat_file.info(ref_names.CHECKPOINTS + checkpoint_id) is None:
             raise
     return checkpoint_id
 
@@ -264,7 +264,7 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.config import settings
     from gitckpt.store.leases.leases import LeaseLost
-    from gitckpt.store.records import layout
+    from gitckpt.store.records import ref_names
     from gitckpt.store.snapshot.limits import MORE_TIME
     from gitckpt.store.worktrees import ownership
 
@@ -272,7 +272,7 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     owner = ownership.owner(repository)
     if owner is None or owner.run is None:
         return None
-    if repository.cat_file.info(layout.RUNS + owner.run) is None:
+    if repository.cat_file.info(ref_names.RUNS + owner.run) is None:
         _report(repository, event, f"the run {owner.run} is gone, so this checkpoint stands alone")
         return None
     here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
@@ -341,10 +341,10 @@ def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
     Args:
         settle: lets refs keep what is below where history is cut off: a gc may be the next command.
     """
-    from gitckpt.store.records import layout
+    from gitckpt.store.records import ref_names
 
     try:
-        if not os.path.exists(os.path.join(repository.private_dir, layout.MAINTAINED)):
+        if not os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED)):
             from gitckpt.store.retention import maintenance  # once per repository
 
             maintenance.expect(repository)
@@ -359,13 +359,13 @@ def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
 def _wants_maintenance(repository: Repository) -> bool:
     import time
 
-    from gitckpt.store.records import layout
+    from gitckpt.store.records import ref_names
 
     # Also due: the clock went back, or history was cut off since (`git fetch --depth`), below which
     # no ref keeps commits.
     try:
         started, now = (
-            os.stat(os.path.join(repository.private_dir, layout.MAINTAINED)).st_mtime,
+            os.stat(os.path.join(repository.private_dir, ref_names.MAINTAINED)).st_mtime,
             time.time(),
         )
     except FileNotFoundError:
@@ -377,11 +377,11 @@ def _wants_maintenance(repository: Repository) -> bool:
 
 
 def _start_maintenance(repository: Repository) -> None:
-    from gitckpt.git.files import premises
-    from gitckpt.store.records import layout
+    from gitckpt.git.files import private_dirs
+    from gitckpt.store.records import ref_names
 
-    path = os.path.join(repository.make_private_dir(), layout.MAINTAINED)
-    with open(path, "wb", opener=premises.create):
+    path = os.path.join(repository.make_private_dir(), ref_names.MAINTAINED)
+    with open(path, "wb", opener=private_dirs.create):
         pass
     os.utime(path)  # some file systems keep the time of an empty file that is truncated
     _detach(repository, MAINTAIN)
@@ -400,10 +400,16 @@ def _report(
         _say(f"gitckpt: {event}: {sentence}")
     if repository is not None:
         try:
-            from gitckpt.store import log  # fails as well if no descriptor is left
+            from gitckpt.store import error_log  # fails as well if no descriptor is left
 
-            entry = sentence if bug is None else f"{sentence.partition(': ')[0]}\n{log.trace(bug)}"
-            log.append(repository, f"{event if event in _KNOWN else 'an unknown event'}: {entry}")
+            entry = (
+                sentence
+                if bug is None
+                else f"{sentence.partition(': ')[0]}\n{error_log.trace(bug)}"
+            )
+            error_log.append(
+                repository, f"{event if event in _KNOWN else 'an unknown event'}: {entry}"
+            )
         except (CkptError, OSError, ImportError) as error:
             _say(f"gitckpt: {event}: nor could the log be written: {error}")
 

@@ -44,7 +44,7 @@ TESTS = {
         "tests/store/test_listing.py",
         "tests/store/test_ranks.py",
     ),
-    "gitckpt/store/records/keep.py": (
+    "gitckpt/store/records/commit_refs.py": (
         "tests/store/test_keep.py",
         "tests/store/test_keep_hostile.py",
     ),
@@ -52,7 +52,7 @@ TESTS = {
         "tests/store/test_keys.py",
         "tests/store/test_records_keys.py",
     ),
-    "gitckpt/store/records/layout.py": (
+    "gitckpt/store/records/ref_names.py": (
         "tests/store/test_record_document.py",
         "tests/store/test_records_layout.py",
         "tests/store/test_run_heads.py",

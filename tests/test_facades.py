@@ -1,4 +1,4 @@
-"""examples/facades: what rlm-act and forge call, on gitckpt's public names, in less than forty lines each."""
+"""examples/facades: what rlm-act and forge call, on gitckpt's public names, in less than sixty lines each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_it_is_short_and_needs_public_names_alone(name: str) -> None:
         for line in (EXAMPLES / f"{name}.py").read_text().splitlines()
         if line.strip() and not line.startswith('"""')
     ]
-    assert len(lines) < 40
+    assert len(lines) < 60
     assert [
         line for line in lines if "gitckpt" in line and line.startswith(("from", "import"))
     ] == ["from gitckpt import Policy, Store"]

@@ -21,8 +21,8 @@ from gitckpt.model.errors import CkptError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
 from gitckpt.store.hooks.files import EVENTS, PACKAGE_DIR
-from gitckpt.store.records import layout
-from gitckpt.store.records.entry import Entry
+from gitckpt.store.records import ref_names
+from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -54,10 +54,10 @@ def hooked(checkout: Checkout) -> Checkout:
 def _install(checkout: Checkout) -> None:
     repository = discover(str(checkout.path))
     installation.install(repository, version=require_git())
-    (Path(repository.make_private_dir()) / layout.MAINTAINED).touch()
+    (Path(repository.make_private_dir()) / ref_names.MAINTAINED).touch()
 
 
-def _recorded(checkout: Checkout) -> list[Entry]:
+def _recorded(checkout: Checkout) -> list[CheckpointInfo]:
     """Returns what is recorded, oldest first."""
     with Store.open(checkout.path, adapter="plumbing") as store:
         return list(reversed(store.list()))
@@ -71,14 +71,14 @@ def test_a_commit_records_a_checkpoint_with_all_that_belongs_to_it(hooked: Check
     commit = hooked.commit("add a parser\n\nIt parses.")
     branch = hooked.git("symbolic-ref", "--short", "HEAD")
     (entry,) = _recorded(hooked)
-    document = hooked.git("cat-file", "blob", layout.CHECKPOINTS + entry.id)
+    document = hooked.git("cat-file", "blob", ref_names.CHECKPOINTS + entry.id)
     assert document == (
         f'version = 1\nid = "{entry.id}"\nphase = "commit-complete"\ntimestamp = "{entry.timestamp}"\ngit_sha = "{commit}"\n'
         f'branch = "{branch}"\ntrigger = "post-commit"\nmessage = "add a parser"\nerrors = []\n\n[state]'
     )
-    assert hooked.refs(*layout.OWN) == {
-        layout.CHECKPOINTS + entry.id: entry.oid,
-        layout.KEEP + commit: commit,
+    assert hooked.refs(*ref_names.OWN) == {
+        ref_names.CHECKPOINTS + entry.id: entry.oid,
+        ref_names.KEEP + commit: commit,
     }
     _write_notes(hooked)
     notes = hooked.git("log", "-1", "--notes=checkpoints", "--format=%N")
@@ -679,7 +679,7 @@ def test_expiry_starts_in_the_background(main_checkout: Checkout, event: str) ->
     main_checkout.git("config", "ckpt.keepLast", "3")
     _install(main_checkout)
     _old_checkpoints(main_checkout, 6)
-    stamp = Path(discover(str(main_checkout.path)).private_dir) / layout.MAINTAINED
+    stamp = Path(discover(str(main_checkout.path)).private_dir) / ref_names.MAINTAINED
     if event == "post-commit":
         _ended_long_ago(stamp)
         main_checkout.commit("a day later")
@@ -703,7 +703,7 @@ def test_expiry_starts_in_the_background(main_checkout: Checkout, event: str) ->
 
 def test_expiry_starts_once_a_day(main_checkout: Checkout) -> None:
     _install(main_checkout)
-    stamp = Path(discover(str(main_checkout.path)).private_dir) / layout.MAINTAINED
+    stamp = Path(discover(str(main_checkout.path)).private_dir) / ref_names.MAINTAINED
     an_hour_ago = time.time() - 3600
     os.utime(stamp, (an_hour_ago, an_hour_ago))
     main_checkout.commit("soon after")
@@ -716,7 +716,7 @@ def test_a_start_in_the_future_is_no_reason_to_wait_for_it(
     main_checkout: Checkout, ahead: int
 ) -> None:
     _install(main_checkout)
-    stamp = Path(discover(str(main_checkout.path)).private_dir) / layout.MAINTAINED
+    stamp = Path(discover(str(main_checkout.path)).private_dir) / ref_names.MAINTAINED
     os.utime(stamp, (time.time() + ahead, time.time() + ahead))
     main_checkout.commit("after the clock was set right")
     _wait_until(lambda: stamp.read_text() != "")
@@ -780,7 +780,7 @@ def test_expiry_works_with_long_oids(make_checkout: object) -> None:
     checkout.git("config", "ckpt.keepLast", "1")
     _install(checkout)
     _old_checkpoints(checkout, 3)
-    _ended_long_ago(Path(discover(str(checkout.path)).private_dir) / layout.MAINTAINED)
+    _ended_long_ago(Path(discover(str(checkout.path)).private_dir) / ref_names.MAINTAINED)
     checkout.commit("a day later")
     _wait_until(lambda: len(checkout.refs("refs/checkpoints")) == 1)
     checkout.git("fsck", "--strict")

@@ -22,18 +22,18 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ),
         (
             "gitckpt/git/x.py",
-            "def f():\n    from gitckpt.store.records.layout import NOTES",
+            "def f():\n    from gitckpt.store.records.ref_names import NOTES",
             "x.py:2: git imports gitckpt.store",
         ),
         (
             "gitckpt/git/x.py",
-            "from ..store.records import layout",
-            "git imports gitckpt.store.records.layout of store.records",
+            "from ..store.records import ref_names",
+            "git imports gitckpt.store.records.ref_names of store.records",
         ),
         (
             "gitckpt/git/objects/x.py",
             "from ...store import log",
-            "git imports gitckpt.store.log of store.log",
+            "git imports gitckpt.store.error_log of store.error_log",
         ),
         (
             "gitckpt/store/records/x.py",
@@ -215,7 +215,7 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ),
         ("gitckpt/model/ids.py", "import os\nos.getcwd()", "ids.py:2: uses os.getcwd"),
         (
-            "gitckpt/store/log.py",
+            "gitckpt/store/error_log.py",
             "import subprocess",
             "imports subprocess; only gitckpt/git/process.py starts processes",
         ),
@@ -413,7 +413,7 @@ def test_the_checker_notices(path: str, source: str, said: str) -> None:
         ("gitckpt/git/objects/x.py", "from gitckpt.git import leftovers"),
         (
             "gitckpt/store/records/x.py",
-            "from gitckpt.store.records import layout\nfrom gitckpt.git.contents import bounds",
+            "from gitckpt.store.records import ref_names\nfrom gitckpt.git.contents import bounds",
         ),
         ("gitckpt/store/config/settings.py", "import tomlkit"),
         ("gitckpt/store/records/index.py", "import sqlite3"),

@@ -193,12 +193,13 @@ def _discard_output() -> None:
 
 def _bug(error: Exception, argv: list[str]) -> int:
     from gitckpt.git.repository import discover
-    from gitckpt.store import log
+    from gitckpt.store import error_log
 
     hint = None
     try:
-        path = log.append(
-            discover(), f"gitckpt {__version__}: git ckpt {_command(argv)}\n{log.trace(error)}"
+        path = error_log.append(
+            discover(),
+            f"gitckpt {__version__}: git ckpt {_command(argv)}\n{error_log.trace(error)}",
         )
         hint = f"report it with what {path} ends with"
     except CkptError:

@@ -86,7 +86,7 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
         ahead.open()
         ahead.look_ahead()
     from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.log import Listener
+    from gitckpt.store.error_log import Listener
     from gitckpt.store.store import Store
 
     warned: set[str] = set()

@@ -20,7 +20,7 @@ from gitckpt.model.checkpoint import CLEAN, Checkpoint, Pipeline, Worktree
 from gitckpt.model.phase import split
 from gitckpt.model.values import dataclass, field
 from gitckpt.store import secrets
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.runs import run_files
 
 TYPE_CHECKING = False
@@ -252,7 +252,7 @@ def pipeline(
     done = [name for name in names if name in drive.completed]
     if (
         drive.pipeline == "plan-to-pr"
-        and item.record.phase != layout.RUN_COMPLETE
+        and item.record.phase != ref_names.RUN_COMPLETE
         and worktree is None
         and not commit
     ):

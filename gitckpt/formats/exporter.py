@@ -21,7 +21,7 @@ from gitckpt.formats.systems.content import (
     Unreadable,
 )
 from gitckpt.git import fsync
-from gitckpt.git.files import atomic, premises, regular
+from gitckpt.git.files import atomic, private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require, require_path, require_text, shell_word
@@ -29,7 +29,7 @@ from gitckpt.model.checkpoint import IMPORT, Checkpoint
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store.records import finder, heads, layout
+from gitckpt.store.records import finder, heads, ref_names
 from gitckpt.store.store import Store, inside
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.records.entry import Entry
+    from gitckpt.store.records.entry import CheckpointInfo
 
 # A writer adds what the format cannot express to the list, a clause each. It raises `Unreadable` if
 # the checkpoint does not fit the format.
@@ -60,7 +60,7 @@ _LARGEST = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """A checkpoint as a file of another tool."""
 
     checkpoint: str  # id
@@ -76,7 +76,7 @@ class Exporter:
     def __init__(self, store: Store) -> None:
         self._checkpoints = inside(store)
 
-    def files(self, text: str, format: str, *, every: bool = False) -> list[Exported]:  # noqa: A002 - the word for it
+    def files(self, text: str, format: str, *, every: bool = False) -> list[ExportResult]:  # noqa: A002 - the word for it
         """Return a checkpoint or a run as files of another tool, without writing them.
 
         Args:
@@ -116,7 +116,7 @@ class Exporter:
             and finder.named_run(text, here.repository, here.index) is not None
         )
 
-    def write(self, path: str, found: Exported, *, force: bool = False) -> None:
+    def write(self, path: str, found: ExportResult, *, force: bool = False) -> None:
         """Write a file atomically.
 
         Args:
@@ -128,7 +128,7 @@ class Exporter:
             WorktreeError: the file cannot be written, or its directory does not exist.
         """
         require_path("path", path, as_text=True)
-        require("found", found, Exported, "what Exporter.files returned")
+        require("found", found, ExportResult, "what Exporter.files returned")
         here, place = self._checkpoints, os.path.abspath(path)
         _require_no_way_out(here, place)
         if os.path.lexists(place) and not force:
@@ -203,12 +203,12 @@ def _is_in_worktree(store: Checkpoints, place: str) -> bool:
     )
 
 
-def _is_end(entry: Entry) -> bool:
+def _is_end(entry: CheckpointInfo) -> bool:
     name, status = split(entry.label)
     return entry.trigger.startswith(IMPORT) or (status in _ENDS and name not in NOT_PHASES)
 
 
-def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> Exported:
+def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> ExportResult:
     imported = checkpoint.imported
     same = (trigger(format_), *([trigger(NEBULA)] if format_ == QUASAR else []))
     if imported is not None and checkpoint.trigger in same:
@@ -218,7 +218,7 @@ def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> Exported:
                 f"the file that {checkpoint.id} was imported from is missing",
                 hint="look at the store: git ckpt verify",
             )
-        return Exported(
+        return ExportResult(
             checkpoint.id,
             _named(imported.path) or _name(checkpoint, format_),
             found[1],
@@ -242,7 +242,7 @@ def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> Exported:
             f"checkpoint {checkpoint.id[:8]} is nothing for {format_}: {error}", hint=hint
         ) from None
     losses += _lost_by_all(checkpoint, format_)
-    return Exported(
+    return ExportResult(
         checkpoint.id,
         _name(checkpoint, format_),
         data,
@@ -292,7 +292,7 @@ def _named(path: str) -> str | None:
     )
 
 
-def _apart(found: list[Exported]) -> list[Exported]:
+def _apart(found: list[ExportResult]) -> list[ExportResult]:
     names: set[str] = set()
     apart = []
     for each in found:
@@ -309,7 +309,7 @@ def _name(checkpoint: Checkpoint, format_: str) -> str:
     return "metadata.json" if format_ == SUPERPOWERS else f"{checkpoint.id}.json"
 
 
-def _require_ours(store: Checkpoints, place: str, found: Exported) -> None:
+def _require_ours(store: Checkpoints, place: str, found: ExportResult) -> None:
     try:
         there = regular.content(place, _LARGEST, follow=False)
     except OSError as error:
@@ -319,7 +319,7 @@ def _require_ours(store: Checkpoints, place: str, found: Exported) -> None:
         ) from None
     oid = object_id("blob", there, store.repository.object_format)
     originals = (
-        store.refs.list(layout.ORIGINALS.rstrip("/"), fields="%(objectname)")
+        store.refs.list(ref_names.ORIGINALS.rstrip("/"), fields="%(objectname)")
         .decode("ascii")
         .split()
     )
@@ -364,14 +364,14 @@ def _note(store: Checkpoints, place: str, data: bytes) -> None:
     """Record an export in the private directory, which is never fetched."""
     repository, digest = store.repository, _digest(place)
     path = os.path.join(repository.make_private_dir(), _NOTES)
-    with layout.turn(repository):  # a concurrent export must not lose its note
+    with ref_names.turn(repository):  # a concurrent export must not lose its note
         known = _noted(store)
         known.pop(digest, None)  # move to the end: the oldest are dropped
         known[digest] = object_id("blob", data, repository.object_format)
         lines = [f"{where} {oid}\n" for where, oid in known.items()][-_MOST_NOTES:]
         try:
             atomic.write_own(
-                path, "".join(lines).encode("ascii"), flushed=True, opener=premises.create
+                path, "".join(lines).encode("ascii"), flushed=True, opener=private_dirs.create
             )
         except OSError as error:
             raise WorktreeError(

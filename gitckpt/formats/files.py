@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterator
 from gitckpt.formats.systems import detection
 from gitckpt.formats.systems.content import LARGEST, Source, Unreadable
 from gitckpt.git.files import regular
-from gitckpt.git.files.premises import PRIVATE
+from gitckpt.git.files.private_dirs import PRIVATE
 from gitckpt.model.errors import NotFoundError
 from gitckpt.model.values import dataclass
 

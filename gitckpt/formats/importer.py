@@ -36,7 +36,7 @@ from gitckpt.model.checkpoint import IMPORT, Checkpoint, Imported
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, StateError, UsageError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import draft, keys, layout
+from gitckpt.store.records import draft, keys, ref_names
 from gitckpt.store.records.recorder import Proposal, Recorder
 from gitckpt.store.snapshot import limits
 from gitckpt.store.store import Store, inside
@@ -62,8 +62,8 @@ class KnownImports:
     def __init__(self, store: Checkpoints) -> None:
         self._store = store
         self._by_original: dict[str, list[str]] = {}
-        for ref, oid in store.refs.each(layout.ORIGINALS):
-            self._by_original.setdefault(oid, []).append(ref.removeprefix(layout.ORIGINALS))
+        for ref, oid in store.refs.each(ref_names.ORIGINALS):
+            self._by_original.setdefault(oid, []).append(ref.removeprefix(ref_names.ORIGINALS))
 
     # `original` is the oid of the file's bytes.
     def of_bytes(self, record: Record, path: str, original: str) -> Checkpoint | None:
@@ -85,13 +85,13 @@ class KnownImports:
 
     def clear(self, checkpoint_id: str) -> None:
         """Delete the bytes left by an import that was killed before it had a checkpoint."""
-        for space in layout.HOLDERS:
+        for space in ref_names.HOLDERS:
             oid = self._store.refs.read(space + checkpoint_id)
             if oid is not None:
                 try:
                     self._store.refs.update(
                         [
-                            Update(layout.CHECKPOINTS + checkpoint_id, "", ""),
+                            Update(ref_names.CHECKPOINTS + checkpoint_id, "", ""),
                             Update(space + checkpoint_id, "", oid),
                         ]
                     )
@@ -409,7 +409,7 @@ class Importer:
         checkpoint_id = record.id
         if (
             checkpoint_id is not None
-            and store.refs.read(layout.CHECKPOINTS + checkpoint_id) is not None
+            and store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is not None
         ):
             checkpoint_id = None  # the file has changed since its import
         elif checkpoint_id is not None and not self._dry_run:
@@ -500,7 +500,7 @@ class Importer:
         return f"{base}-{attempt}"
 
     def _is_free(self, run: str) -> bool:
-        return run not in self._planned and self._store.refs.read(layout.RUNS + run) is None
+        return run not in self._planned and self._store.refs.read(ref_names.RUNS + run) is None
 
 
 _READERS: dict[str, Callable[[Source], Record]] = {

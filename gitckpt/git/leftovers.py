@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def discard(path: str, known: FileMark) -> bool:
         return False
     try:
         if os.path.isdir(path) and not os.path.islink(path):
-            premises.remove(path)
+            private_dirs.remove(path)
         else:
             os.unlink(path)
     except OSError:

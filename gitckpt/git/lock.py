@@ -11,7 +11,7 @@ import os
 import time
 from _thread import get_ident
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Lock:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                fd = premises.create(self._path, os.O_RDWR | os.O_CREAT)
+                fd = private_dirs.create(self._path, os.O_RDWR | os.O_CREAT)
             except OSError:
                 return False
             try:

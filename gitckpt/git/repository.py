@@ -7,7 +7,7 @@ import os
 from gitckpt.git import fsync
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import DURABLE, Git, ask_version, require_git
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.git.process import Child, ending, environment, git_executable
 from gitckpt.model import ids
 from gitckpt.model.errors import NotFoundError, RepositoryError, WorktreeError
@@ -80,13 +80,13 @@ class Repository:
     def private_dir(self) -> str:
         """The directory of derived data and logs, all of which may be deleted at any time."""
         path = os.path.join(self.common_dir, "ckpt")
-        premises.private(path, self.common_dir, make=False)
+        private_dirs.private(path, self.common_dir, make=False)
         return path
 
     def make_private_dir(self) -> str:
         path = os.path.join(self.common_dir, "ckpt")
         try:
-            premises.private(path, self.common_dir, make=True)
+            private_dirs.private(path, self.common_dir, make=True)
         except OSError as error:
             from gitckpt.model.arguments import shell_word
 

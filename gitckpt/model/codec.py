@@ -19,7 +19,7 @@ from gitckpt.model.checkpoint import (
 )
 from gitckpt.model.document import VERSION
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
-from gitckpt.model.fence import fenced
+from gitckpt.model.skip_invalid import fenced
 from gitckpt.model.table import TableReader, shown
 
 TYPE_CHECKING = False

@@ -19,12 +19,12 @@ from gitckpt.model.arguments import require_text, strings
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
-from gitckpt.store import log, notes, roster
-from gitckpt.store.log import Listener
-from gitckpt.store.records import draft, layout
+from gitckpt.store import error_log, local_checkpoints, notes
+from gitckpt.store.error_log import Listener
+from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.records import draft, ref_names
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Proposal, Recorder
-from gitckpt.store.roster import Roster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gitckpt.store.config.settings import Rules
     from gitckpt.store.leases.leases import Leases
     from gitckpt.store.records.draft import Details, Successor
-    from gitckpt.store.records.entry import Entry, Problem, Query
+    from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.index import Index
     from gitckpt.store.records.keys import Claim
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
@@ -79,7 +79,10 @@ class Checkpoints:
         self._has_written = self._has_removed = False
         self._recorder = Recorder(repository, self.objects, self.refs)
         self.heads = Heads(
-            self.refs, self.objects, lambda: self.index, partial(roster.knows, repository)
+            self.refs,
+            self.objects,
+            lambda: self.index,
+            partial(local_checkpoints.knows, repository),
         )
 
     @classmethod
@@ -259,7 +262,7 @@ class Checkpoints:
         if changing is not None:
             checkpoint, data = changing.checkpoint, changing.state
         if data == {} and not details.get("pipeline"):
-            log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
+            error_log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
         if checkpoint.id.startswith(_ONE_IN_256):
             self._pack()
         return draft.recorded(checkpoint, fields, data)
@@ -336,32 +339,32 @@ class Checkpoints:
         return parts if known == (commit, files) else None
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        return codec.decode(self.raw(checkpoint_id), layout.CHECKPOINTS + checkpoint_id)
+        return codec.decode(self.raw(checkpoint_id), ref_names.CHECKPOINTS + checkpoint_id)
 
     def is_replaced(self, checkpoint_id: str) -> bool:
         """Return whether a fetch has replaced a checkpoint that was written here."""
         if not ids.is_id(checkpoint_id):
             return False
-        oid = self.refs.read(layout.CHECKPOINTS + checkpoint_id)
+        oid = self.refs.read(ref_names.CHECKPOINTS + checkpoint_id)
         known = Roster.read(self.repository, [checkpoint_id])
         return oid is not None and known.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:
         """Read a checkpoint; raise `WorktreeError` if a fetch has replaced it."""
         if self.is_replaced(checkpoint_id):
-            raise roster.replaced(checkpoint_id)
+            raise local_checkpoints.replaced(checkpoint_id)
         return self.read(checkpoint_id)
 
     def raw(self, checkpoint_id: str) -> bytes:
         require_text("id", checkpoint_id)
-        ref = layout.CHECKPOINTS + checkpoint_id
+        ref = ref_names.CHECKPOINTS + checkpoint_id
         oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
         if oid is None:
             ids.require_id(checkpoint_id)
             raise NotFoundError(
                 f"no checkpoint {checkpoint_id!r}", hint="see which there are: git ckpt list"
             )
-        return layout.document(
+        return ref_names.document(
             next(self.objects.read([oid])), ref, oid, hint="see what is wrong: git ckpt verify"
         )
 
@@ -370,14 +373,14 @@ class Checkpoints:
 
         found = finder.find(text, self.repository, self.index, self.links)
         if self.is_replaced(found):
-            error = roster.replaced(found)
+            error = local_checkpoints.replaced(found)
             self._listener.tell(f"{error.message}; to {error.hint}")
         return found
 
-    def list(self, query: Query | None = None) -> Sequence[Entry]:
+    def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
         return self.index.select(query)
 
-    def rewritten(self) -> Sequence[Entry]:
+    def rewritten(self) -> Sequence[CheckpointInfo]:
         from gitckpt.git.worktree import operation
 
         instead = operation.filtered(self.repository)
@@ -386,7 +389,7 @@ class Checkpoints:
     def problems(self) -> Sequence[Problem]:
         return self.index.problems()
 
-    def links(self, commit: str) -> Sequence[Entry]:
+    def links(self, commit: str) -> Sequence[CheckpointInfo]:
         from gitckpt.store.records import finder
 
         return finder.linked(commit, self.repository, self.objects, self.index)
@@ -396,7 +399,7 @@ class Checkpoints:
         return self.leases.bound(run) if run is not None else None
 
     def write_links(self, instant: int | None = None) -> bool:
-        with layout.turn(self.repository):
+        with ref_names.turn(self.repository):
             return notes.write(
                 self.repository,
                 self.objects,
@@ -416,12 +419,12 @@ class Checkpoints:
             with contextlib.suppress(
                 CkptError
             ):  # a disk without room for the notes may have none for the log
-                log.append(self.repository, f"notes were not written: {error.message}")
+                error_log.append(self.repository, f"notes were not written: {error.message}")
             return False
 
-    def link(self, entries: Sequence[Entry]) -> None:
+    def link(self, entries: Sequence[CheckpointInfo]) -> None:
         """Queue the note lines of checkpoints that were copied here."""
-        notes.append(self.repository, layout.link_lines(entries))
+        notes.append(self.repository, ref_names.link_lines(entries))
 
     def claim(self, key: str) -> Claim:
         from gitckpt.store.records.keys import Claim
@@ -435,7 +438,7 @@ class Checkpoints:
         checkpoint_ids: Collection[str],
         *,
         runs: Collection[str] | None = None,
-        listed: Mapping[str, Entry] | None = None,
+        listed: Mapping[str, CheckpointInfo] | None = None,
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
@@ -452,10 +455,10 @@ class Checkpoints:
 
     def _pack(self) -> None:
         try:
-            packing.pack_if_many(self.repository, layout.OWN, require_git())
+            packing.pack_if_many(self.repository, ref_names.OWN, require_git())
         except CkptError as error:
             # The checkpoint is recorded by now, so the caller sees no error.
-            log.append(self.repository, f"refs were not packed: {error.message}")
+            error_log.append(self.repository, f"refs were not packed: {error.message}")
 
     def remover(self) -> Remover:
         from gitckpt.store.records.remover import Remover
@@ -468,5 +471,5 @@ class Checkpoints:
         return heads.clear(self.repository, self.announce, lock)
 
     def announce(self, sentence: str) -> None:
-        log.append(self.repository, sentence)
+        error_log.append(self.repository, sentence)
         self._listener.tell(sentence)

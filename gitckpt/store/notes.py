@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import plain
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import ids
@@ -51,7 +51,9 @@ _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 def prepare(repository: Repository) -> None:
     """Create the file for links; without it, the shell hook starts Python."""
-    with open(os.path.join(repository.make_private_dir(), WAITING), "ab", opener=premises.create):
+    with open(
+        os.path.join(repository.make_private_dir(), WAITING), "ab", opener=private_dirs.create
+    ):
         pass
 
 
@@ -66,7 +68,7 @@ def append(repository: Repository, links: Lines, gone: Collection[str] = ()) -> 
         return
     path = os.path.join(repository.make_private_dir(), WAITING)
     try:
-        with open(path, "ab", buffering=0, opener=premises.create) as file:
+        with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
             file.write(
                 f"\n{text}".encode("utf-8", "surrogateescape")
             )  # after a line that was cut off
@@ -211,7 +213,7 @@ def _size(repository: Repository) -> int:
 def _content(repository: Repository) -> bytes:
     try:
         with open(
-            os.path.join(repository.private_dir, WAITING), "rb", opener=premises.create
+            os.path.join(repository.private_dir, WAITING), "rb", opener=private_dirs.create
         ) as file:
             return file.read()
     except OSError:
@@ -248,7 +250,9 @@ def _is_stamp(text: str) -> bool:
 def _written(repository: Repository, size: int, instant: int) -> None:
     place = repository.make_private_dir()
     try:
-        with open(os.path.join(place, WAITING), "r+b", buffering=0, opener=premises.create) as file:
+        with open(
+            os.path.join(place, WAITING), "r+b", buffering=0, opener=private_dirs.create
+        ) as file:
             # If a line came meanwhile, all lines are written again, which changes nothing.
             if os.fstat(file.fileno()).st_size == size:
                 file.truncate(0)
@@ -260,7 +264,7 @@ def _written(repository: Repository, size: int, instant: int) -> None:
 def _stamp(path: str, instant: int) -> None:
     for _ in range(2):
         try:
-            with open(path, "wb", opener=premises.create) as file:
+            with open(path, "wb", opener=private_dirs.create) as file:
                 os.utime(file.fileno(), ns=(instant * 1000, instant * 1000))
         except PermissionError:  # only the owner of a file may set its time
             os.unlink(path)

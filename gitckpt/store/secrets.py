@@ -18,7 +18,7 @@ import stat
 import string
 from collections import Counter
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.model.arguments import quoted
 from gitckpt.model.checkpoint import Suspect
 from gitckpt.model.errors import CkptError, UsageError
@@ -637,7 +637,7 @@ class Settled:
             return False
         path = os.path.join(self._repository.make_private_dir(), FILE)
         try:
-            with open(path, "ab", opener=premises.create) as file:
+            with open(path, "ab", opener=private_dirs.create) as file:
                 file.write(line + b"\n")
         except OSError as error:
             raise CkptError(f"cannot write {path}: {error.strerror}") from None
@@ -648,7 +648,9 @@ class Settled:
         if self._lines is None:
             try:
                 with open(
-                    os.path.join(self._repository.private_dir, FILE), "rb", opener=premises.create
+                    os.path.join(self._repository.private_dir, FILE),
+                    "rb",
+                    opener=private_dirs.create,
                 ) as file:
                     self._lines = frozenset(file.read().split(b"\n"))
             except OSError:
@@ -663,7 +665,7 @@ class Settled:
             if not os.path.lexists(path):
                 scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
                 try:
-                    with open(scratch, "xb", opener=premises.create) as file:
+                    with open(scratch, "xb", opener=private_dirs.create) as file:
                         file.write(os.urandom(32))
                         file.flush()
                         os.fsync(file.fileno())
@@ -673,7 +675,7 @@ class Settled:
                 finally:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(scratch)
-            with open(path, "rb", opener=premises.create) as file:
+            with open(path, "rb", opener=private_dirs.create) as file:
                 return file.read(64)
         except OSError:
             return os.urandom(32)  # a checkpoint is still possible; such a digest cannot be settled

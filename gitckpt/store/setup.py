@@ -9,7 +9,7 @@ from gitckpt.git.command import require_git
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import Finding
 from gitckpt.model.values import replace
-from gitckpt.store import notes, roster
+from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.config import settings
 from gitckpt.store.hooks import installation
 
@@ -94,7 +94,7 @@ def install(repository: Repository, mode: str) -> Installation:
     """Make git call gitckpt at each commit, and write the settings file if missing."""
     version = require_git()
     notes.prepare(repository)
-    roster.prepare(repository)
+    local_checkpoints.prepare(repository)
     done = installation.install(repository, version=version, mode=mode)
     done = replace(
         done,

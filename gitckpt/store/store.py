@@ -27,7 +27,7 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import BusyError, NotFoundError, UsageError, WorktreeError
 from gitckpt.model.ids import require_run_id
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.log import Listener
+from gitckpt.store.error_log import Listener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from gitckpt.store.config.settings import Loosening
     from gitckpt.store.hooks.installation import Installation
     from gitckpt.store.records.draft import Details
-    from gitckpt.store.records.entry import Entry, Problem, Query
+    from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.recorder import Guard
-    from gitckpt.store.restore.restorer import Restored
+    from gitckpt.store.restore.restorer import RestoreResult
     from gitckpt.store.restore.undo import UndoStep
-    from gitckpt.store.retention.expiry import Expired
+    from gitckpt.store.retention.expiry import ExpireResult
     from gitckpt.store.runs.summary import History, RunInfo
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Extras
     from gitckpt.store.usage import Usage
-    from gitckpt.store.worktrees.opener import Opened
+    from gitckpt.store.worktrees.opener import OpenResult
 
     _Path = str | bytes | os.PathLike[str]
 
@@ -255,11 +255,11 @@ class Store:
         """
         return self._checkpoints.find(text)
 
-    def list(self, query: Query | None = None) -> Sequence[Entry]:
+    def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
         """List the checkpoints that match a query, newest first, without states."""
         return self._checkpoints.list(query)
 
-    def links(self, commit: str) -> Sequence[Entry]:
+    def links(self, commit: str) -> Sequence[CheckpointInfo]:
         """List the checkpoints linked to a commit by its note or their document.
 
         Args:
@@ -279,37 +279,40 @@ class Store:
                 raise
             return self._checkpoints.links(commit)
 
-    def changed_files(self, entries: Sequence[Entry]) -> Mapping[str, int]:
+    def changed_files(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, int]:
         """Return, by id, how many files differ from the linked commit.
 
         Entries whose files were not captured or are gone are left out.
         """
         from gitckpt.store.records import finder
-        from gitckpt.store.records.entry import Entry
+        from gitckpt.store.records.entry import CheckpointInfo
 
         require("entries", entries, Iterable, "a list of entries")
         return finder.count(
             self._checkpoints.repository,
             self._checkpoints.index,
-            instances("entries", entries, Entry, "an Entry"),
+            instances("entries", entries, CheckpointInfo, "an Entry"),
         )
 
     def problems(self) -> Sequence[Problem]:
         """List the refs below `refs/checkpoints/` that are not valid checkpoints."""
         return self._checkpoints.problems()
 
-    def replaced(self, entries: Sequence[Entry]) -> Mapping[str, str]:
+    def replaced(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, str]:
         """Return, by id, the original oid of each checkpoint that a fetch has replaced."""
-        from gitckpt.store.records.entry import Entry
-        from gitckpt.store.roster import Roster
+        from gitckpt.store.local_checkpoints import Roster
+        from gitckpt.store.records.entry import CheckpointInfo
 
         require("entries", entries, Iterable, "a list of entries")
-        oids = {entry.id: entry.oid for entry in instances("entries", entries, Entry, "an Entry")}
+        oids = {
+            entry.id: entry.oid
+            for entry in instances("entries", entries, CheckpointInfo, "an Entry")
+        }
         return Roster.read(self._checkpoints.repository, oids).replaced(oids)
 
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
-    ) -> Opened:
+    ) -> OpenResult:
         """Return the worktree of a checkpoint, created with its files if missing.
 
         To continue a run, use `Run.resume`.
@@ -339,7 +342,7 @@ class Store:
             )
         )
 
-    def rewritten(self) -> Sequence[Entry]:
+    def rewritten(self) -> Sequence[CheckpointInfo]:
         """List the checkpoints of commits that `git filter-repo` has rewritten.
 
         They may contain the data that was to be purged.
@@ -536,7 +539,7 @@ class Store:
         dry_run: bool = False,
         announce: Callable[[Sequence[str]], None] = lambda _: None,
         trust: bool = False,
-    ) -> Restored:
+    ) -> RestoreResult:
         """Restore a checkpoint's files into this worktree, after a safety checkpoint.
 
         HEAD stays. After a restore, `redo` cannot reach earlier undone steps any more.
@@ -574,7 +577,7 @@ class Store:
 
     def undo(
         self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None
-    ) -> Restored:
+    ) -> RestoreResult:
         """Undo the newest `restore` in this worktree; repeat to undo earlier ones.
 
         The present files are saved in a checkpoint first; `redo` restores them. Arguments and
@@ -590,7 +593,7 @@ class Store:
 
     def redo(
         self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None
-    ) -> Restored:
+    ) -> RestoreResult:
         """Redo the newest `undo` in this worktree; repeat to redo earlier ones.
 
         The present files are saved in a checkpoint first; `undo` restores them. Arguments and
@@ -801,7 +804,7 @@ class Store:
         *,
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
-    ) -> Expired:
+    ) -> ExpireResult:
         """Remove the checkpoints and runs that the policy does not keep.
 
         A run is removed as a whole, with its worktree; it stays if the worktree has uncaptured

@@ -17,19 +17,19 @@ from gitckpt.model import budget, codec, times
 from gitckpt.model.arguments import quoted, shell_word
 from gitckpt.model.checkpoint import CLEAN, SUBMODULE, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import CkptError
-from gitckpt.model.fence import fenced
+from gitckpt.model.skip_invalid import fenced
 from gitckpt.model.values import replace
-from gitckpt.store import log, roster
-from gitckpt.store.records import layout
+from gitckpt.store import error_log, local_checkpoints
+from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import Query
-from gitckpt.store.roster import Roster
 from gitckpt.store.snapshot import assurance, manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
-    from gitckpt.store.records.entry import Entry, Problem
+    from gitckpt.store.records.entry import CheckpointInfo, Problem
     from gitckpt.store.snapshot.limits import Limits
 
     class AnyCheckpoints(Protocol):
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
         ) -> Checkpoint: ...
         def read(self, checkpoint_id: str) -> Checkpoint: ...
         def read_own(self, checkpoint_id: str) -> Checkpoint: ...
-        def list(self, query: Query | None = None) -> Sequence[Entry]: ...
+        def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]: ...
         def problems(self) -> Sequence[Problem]: ...
         def remove(self, checkpoint_ids: Collection[str]) -> int: ...
-        def link(self, entries: Sequence[Entry]) -> None: ...
+        def link(self, entries: Sequence[CheckpointInfo]) -> None: ...
         def announce(self, sentence: str) -> None: ...
         def close(self) -> None: ...
 
@@ -160,7 +160,7 @@ def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tupl
                     )
                 )
             except CkptError as error:
-                log.append(
+                error_log.append(
                     repository,
                     f"the submodule {quoted(path)} is not in a new worktree: {error.message}",
                 )
@@ -211,12 +211,12 @@ def _known(
 
 
 def named_by(submodules: Iterable[str]) -> dict[str, bytes]:
-    """Return, by id, the path of the submodule checkpoints in `Entry.submodules`."""
+    """Return, by id, the path of the submodule checkpoints in `CheckpointInfo.submodules`."""
     lines = (line.partition(" ") for each in submodules for line in each.split("\0")[:-1])
     return {checkpoint: modules.unquoted(path) for checkpoint, _, path in lines}
 
 
-def _submodules(entries: Iterable[Entry]) -> Iterator[str]:
+def _submodules(entries: Iterable[CheckpointInfo]) -> Iterator[str]:
     return (entry.submodules for entry in entries)
 
 
@@ -228,7 +228,7 @@ def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
     specs = " ".join(
         f"'{refs}:{refs}'"
         for refs in (
-            layout.CHECKPOINTS + checkpoint_id,
+            ref_names.CHECKPOINTS + checkpoint_id,
             f"refs/ckpt/*/{checkpoint_id}",
             "refs/keep/*",
         )
@@ -240,7 +240,7 @@ def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
 
 def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
     """Return what is wrong with a submodule checkpoint, in one clause, or None."""
-    ref = layout.CHECKPOINTS + checkpoint_id
+    ref = ref_names.CHECKPOINTS + checkpoint_id
     there = modules.holding(repository, path, ref)
     if there is None:
         return f"no repository of it has the checkpoint {checkpoint_id}"
@@ -248,9 +248,9 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
         found = next(there.cat_file.contents([ref], budget.DOCUMENT.size))
         known = Roster.read(there, [checkpoint_id])
         if found is not None and known.is_replaced(checkpoint_id, found[0]):
-            return roster.replaced(checkpoint_id).message
+            return local_checkpoints.replaced(checkpoint_id).message
         checkpoint = codec.decode_header(
-            layout.document(found and found[1:], ref, "of the document"), ref
+            ref_names.document(found and found[1:], ref, "of the document"), ref
         )
         needed = [
             checkpoint.git_sha,
@@ -273,7 +273,7 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
 def removal(
     store: AnyCheckpoints,
     checkpoint_ids: Collection[str],
-    listed: Mapping[str, Entry] | None = None,
+    listed: Mapping[str, CheckpointInfo] | None = None,
 ) -> Iterator[None]:
     """Remove, after the body, submodule checkpoints that are no longer named.
 
@@ -282,7 +282,7 @@ def removal(
     """
     try:
         entries = (
-            fenced(layout.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids))))
+            fenced(ref_names.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids))))
             if listed is None
             else listed.values()
         )
@@ -332,24 +332,24 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
         ids = [
             one.id
             for one in theirs.list()
-            if one.trigger == SUBMODULE and not modules.has(to, layout.CHECKPOINTS + one.id)
+            if one.trigger == SUBMODULE and not modules.has(to, ref_names.CHECKPOINTS + one.id)
         ]
     if not ids:
         return
-    there = set(_refs(source, *layout.HOLDERS))
+    there = set(_refs(source, *ref_names.HOLDERS))
     kept = [
-        ref for ref in _refs(source, layout.KEEP) if not modules.has(to, ref)
+        ref for ref in _refs(source, ref_names.KEEP) if not modules.has(to, ref)
     ]  # an existing ref keeps the same commit
     modules.fetch(
         to,
         source,
         [
             *kept,
-            *(space + each for each in ids for space in layout.HOLDERS if space + each in there),
+            *(space + each for each in ids for space in ref_names.HOLDERS if space + each in there),
         ],
     )
-    modules.fetch(to, source, [layout.CHECKPOINTS + each for each in ids])
-    roster.copy(source, to, ids)
+    modules.fetch(to, source, [ref_names.CHECKPOINTS + each for each in ids])
+    local_checkpoints.copy(source, to, ids)
     with contextlib.closing(store.seen_from(to, "plumbing")) as inner:
         inner.link(inner.list(Query(ids=ids)))
 
@@ -391,7 +391,7 @@ def _in_each(
             with contextlib.closing(store.seen_from(repository, "plumbing")) as inner:
                 do(inner)
         except CkptError as error:
-            log.append(
+            error_log.append(
                 store.repository,
                 f"checkpoints of the submodule in {repository.git_dir} stay: {error.message}",
             )
@@ -399,4 +399,4 @@ def _in_each(
 
 def _alone(store: AnyCheckpoints) -> Lock:
     # A later writer checks that the submodule checkpoints it names exist.
-    return layout.turn(store.repository)
+    return ref_names.turn(store.repository)

@@ -9,14 +9,14 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import packed_size
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import InvalidCheckpoint
 from gitckpt.model.values import dataclass
-from gitckpt.store.records import index, layout
-from gitckpt.store.records.layout import Owner
+from gitckpt.store.records import index, ref_names
+from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.retention import sweep, worktree
 from gitckpt.store.runs import run_files
 from gitckpt.store.worktrees import ownership, resumption
@@ -264,9 +264,9 @@ class Usage:
 def measure(store: Checkpoints) -> Usage:
     """Measure a repository, with the same number of processes for any size."""
     repository = store.repository
-    there = list(store.refs.each(*layout.OWN, layout.NOTES))
-    refs = {ref: oid for ref, oid in there if not layout.is_foreign(ref)}
-    others = sorted({oid for ref, oid in there if layout.is_foreign(ref)})
+    there = list(store.refs.each(*ref_names.OWN, ref_names.NOTES))
+    refs = {ref: oid for ref, oid in there if not ref_names.is_foreign(ref)}
+    others = sorted({oid for ref, oid in there if ref_names.is_foreign(ref)})
     objects, is_complete = _objects(repository, refs, others)
     documents, files, leases, links = objects
 
@@ -296,11 +296,11 @@ def measure(store: Checkpoints) -> Usage:
     everything = [each for found in objects for each in found.values()]
     return Usage(
         checkpoints=Amount(
-            sum(ref.startswith(layout.CHECKPOINTS) for ref in refs), _size(documents)
+            sum(ref.startswith(ref_names.CHECKPOINTS) for ref in refs), _size(documents)
         ),
         files=Amount(len(files), _size(files)),
         leases=Amount(
-            sum(ref.startswith((layout.LEASES, layout.KEYS)) for ref in refs), _size(leases)
+            sum(ref.startswith((ref_names.LEASES, ref_names.KEYS)) for ref in refs), _size(leases)
         ),
         links=Amount(sum(each.kind == "blob" for each in links.values()), _size(links)),
         refs=_refs(repository, refs),
@@ -322,14 +322,14 @@ def _objects(
 ) -> tuple[list[dict[str, Holding]], bool]:
     """Return the objects that only gitckpt's refs hold, by kind, and if these are all."""
     documents = {
-        oid for ref, oid in refs.items() if ref.startswith((layout.CHECKPOINTS, layout.RUNS))
+        oid for ref, oid in refs.items() if ref.startswith((ref_names.CHECKPOINTS, ref_names.RUNS))
     }
     leases = {
-        oid for ref, oid in refs.items() if ref.startswith((layout.LEASES, layout.KEYS))
+        oid for ref, oid in refs.items() if ref.startswith((ref_names.LEASES, ref_names.KEYS))
     } - documents
-    notes = {oid for ref, oid in refs.items() if ref == layout.NOTES}
+    notes = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
     lots = [set(refs.values()) - notes, notes]
-    found = held_only_by(repository, lots, (*layout.OWN, layout.NOTES), others)
+    found = held_only_by(repository, lots, (*ref_names.OWN, ref_names.NOTES), others)
     ours, links = found.objects
     known = look_up(repository, ours | links)
     sets = (ours & documents, ours - documents - leases, ours & leases, links)
@@ -374,7 +374,7 @@ def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None,
 
 def _was_ours(repository: Repository, path: str) -> bool:
     # The settings may name a root that holds other directories too.
-    if os.path.basename(os.path.dirname(os.path.dirname(path))) == premises.PRIVATE:
+    if os.path.basename(os.path.dirname(os.path.dirname(path))) == private_dirs.PRIVATE:
         return os.path.isdir(path)
     git_dir = administration.named_by(path)
     return git_dir is not None and administration.is_ours(repository, git_dir)
@@ -395,16 +395,16 @@ def _with_status(found: WorktreeUse, statuses: Mapping[str, str]) -> WorktreeUse
 
 def _statuses(store: Checkpoints, refs: Mapping[str, str], runs: set[str]) -> dict[str, str]:
     # Only the heads are read: reading more would write the index.
-    there = sorted(run for run in runs if layout.RUNS + run in refs)
+    there = sorted(run for run in runs if ref_names.RUNS + run in refs)
     found = dict.fromkeys(runs, REMOVED)
     for run, read in zip(
-        there, store.objects.read([refs[layout.RUNS + run] for run in there]), strict=True
+        there, store.objects.read([refs[ref_names.RUNS + run] for run in there]), strict=True
     ):
         try:
-            label = layout.run_head(read, layout.RUNS + run).label
+            label = ref_names.run_head(read, ref_names.RUNS + run).label
         except InvalidCheckpoint:
             label = ""
-        found[run] = COMPLETE if label == layout.RUN_COMPLETE else UNFINISHED
+        found[run] = COMPLETE if label == ref_names.RUN_COMPLETE else UNFINISHED
     return found
 
 

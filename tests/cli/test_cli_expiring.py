@@ -11,7 +11,7 @@ import pytest
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import PHASE
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
@@ -129,7 +129,7 @@ def test_an_interrupt_says_that_the_rest_goes_with_the_next(
     update = Refs.update
 
     def interrupt(self: Refs, updates: list[Update]) -> None:
-        if all(each.ref.startswith(layout.TREES) for each in updates):
+        if all(each.ref.startswith(ref_names.TREES) for each in updates):
             raise KeyboardInterrupt
         update(self, updates)
 

@@ -11,7 +11,7 @@ import pytest
 
 from gitckpt.durable.command import supervisor
 from gitckpt.durable.command.env_tag import EnvTag
-from gitckpt.durable.command.execution import Ending, Patience, run_command
+from gitckpt.durable.command.execution import Ending, Timeouts, run_command
 from gitckpt.durable.command.watchdog import Watchdog
 
 SYSTEMS = {
@@ -62,7 +62,7 @@ class Runner:
         grace: float = 5.0,
     ) -> Ending:
         """See `run_command`; `silence` is an idle timeout that begins with the first output, which may take long where much goes on."""
-        patience = Patience(timeout, idle_timeout, left, grace)
+        patience = Timeouts(timeout, idle_timeout, left, grace)
         show = self.shown.append if output is None else output
 
         def listen(chunk: bytes) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempts import USUAL, Attempting, Conduct
+from gitckpt.durable.run.attempts import USUAL, Attempting, PhaseOptions
 from gitckpt.durable.run.opener import reopen
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Attempt, Checkpoint
@@ -123,7 +123,7 @@ class Killed(BaseException):
     """Stands for SIGKILL: nobody records anything."""
 
 
-def die(run: Run, name: str, work: Callable[..., Any], conduct: Conduct = USUAL) -> None:
+def die(run: Run, name: str, work: Callable[..., Any], conduct: PhaseOptions = USUAL) -> None:
     """Lets the driver of a run be killed within a phase: its work raises `Killed`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Attempting, "_fail", lambda *_: None)

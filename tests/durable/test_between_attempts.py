@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.run.attempts import Conduct
+from gitckpt.durable.run.attempts import PhaseOptions
 from gitckpt.durable.run.run import Run
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
@@ -78,11 +78,11 @@ def test_who_has_a_phase_of_a_program_done_again_keeps_what_was_mended(plain: St
 
     run = Run.start(plain, "build")
     with pytest.raises(FileNotFoundError), run:
-        run.phase("one", work, conduct=Conduct(on_resume="reset"))
+        run.phase("one", work, conduct=PhaseOptions(on_resume="reset"))
     Path(run.path, "mended").write_text("by hand\n")
     with Run.resume(plain, run.id) as run:
         run.redo("one", record=True)
         run.pause()
     with Run.resume(plain, run.id) as run:
-        run.phase("one", work, conduct=Conduct(on_resume="reset"))
+        run.phase("one", work, conduct=PhaseOptions(on_resume="reset"))
     assert Path(run.path, "found").read_text() == "by hand\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt import Conduct, PhaseFailed, Retries, Run, StateError, Store
+from gitckpt import PhaseFailed, PhaseOptions, Retries, Run, StateError, Store
 from tests.durable.conftest import Counted
 
 
@@ -42,7 +42,8 @@ def test_it_is_tried_again(plain: Store) -> None:
     with Run.start(plain, "add-login") as run:
         work = Counted(OSError("\udcff"), ValueError("x" * 5_000_000), Mute(), result=3)
         assert (
-            run.phase("research", work, conduct=Conduct(retries=Retries(attempts=3, delay=0))) == 3
+            run.phase("research", work, conduct=PhaseOptions(retries=Retries(attempts=3, delay=0)))
+            == 3
         )
     assert run.last_attempt is not None
     assert (run.last_attempt.number, run.last_attempt.failures, run.last_attempt.recoveries) == (

@@ -23,7 +23,7 @@ from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.errors import UsageError
 from gitckpt.model.policy import DAY
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.retention.maintenance import cleanup_runs
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
@@ -477,7 +477,7 @@ class TestRetention:
             Store(Checkpoints(inside(here).repository, adapter="plumbing", clock=clock)) as then,
         ):
             said = Pipeline(name=pipeline, phases=tuple(PHASES))
-            first = then.record(layout.RUN_STARTED, {}, start=name, trigger=PHASE, pipeline=said)
+            first = then.record(ref_names.RUN_STARTED, {}, start=name, trigger=PHASE, pipeline=said)
             then.record(label, {}, run=first.run, trigger=PHASE, pipeline=said)
         return str(first.run)
 

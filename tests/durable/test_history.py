@@ -21,7 +21,7 @@ from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import DAY
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.retention.maintenance import Retired, cleanup_runs
+from gitckpt.store.retention.maintenance import RetireResult, cleanup_runs
 from gitckpt.store.runs.summary import latest_resumable
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids, repository_of
@@ -215,7 +215,7 @@ class TestCleanupOfRuns:
         clock.instant += 168 * HOUR
         young = ended("young", "forge")
         why = {held.id: f"its worktree {held.path} holds what no checkpoint does: more"}
-        assert cleanup_runs(inside(store), pipeline="forge", older_than=168 * HOUR) == Retired(
+        assert cleanup_runs(inside(store), pipeline="forge", older_than=168 * HOUR) == RetireResult(
             (old.id,), why
         )
         assert [os.path.isdir(run.path) for run in (old, other, open_, held, young)] == [
@@ -225,7 +225,7 @@ class TestCleanupOfRuns:
             True,
             True,
         ]
-        assert cleanup_runs(inside(store), older_than=168 * HOUR) == Retired((other.id,), why)
+        assert cleanup_runs(inside(store), older_than=168 * HOUR) == RetireResult((other.id,), why)
         first = [entry.id for entry in store.list() if entry.run == young.id][-1]
         with locked(main_checkout, f"refs/checkpoints/{first}"), pytest.raises(LockHeld):
             cleanup_runs(inside(store), older_than=0)

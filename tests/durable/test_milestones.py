@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.run.attempts import Cancelled, Conduct, Retries
+from gitckpt.durable.run.attempts import Cancelled, PhaseOptions, Retries
 from gitckpt.durable.run.run import Run
 from gitckpt.git import fsync
 from gitckpt.model.checkpoint import Progress
@@ -17,7 +17,7 @@ from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Killed, attempt_of, die, go_on, labels, refuse_refs
 
-RESET = Conduct(on_resume="reset", autosave=0)
+RESET = PhaseOptions(on_resume="reset", autosave=0)
 
 
 def counting(run: Run, checkout: Checkout, stop: Callable[[int], None]) -> Callable[[], list[int]]:
@@ -104,7 +104,7 @@ def test_one_for_which_the_disk_has_no_room_waits(
 
 
 def test_after_a_failure_too(store: Store, checkout: Checkout) -> None:
-    conduct = Conduct(on_resume="reset", retries=Retries(attempts=1, delay=0), autosave=0)
+    conduct = PhaseOptions(on_resume="reset", retries=Retries(attempts=1, delay=0), autosave=0)
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         assert run.phase(
             "count", counting(run, checkout, Once(4, ValueError("no"))), conduct=conduct
@@ -142,7 +142,7 @@ def test_what_a_milestone_holds(plain: Store, main_checkout: Checkout) -> None:
 def test_crashes_with_a_milestone_between_them_do_not_add_up(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    conduct = Conduct(on_resume="reset", max_recoveries=1, autosave=0)
+    conduct = PhaseOptions(on_resume="reset", max_recoveries=1, autosave=0)
     run = Run.start(plain, "Add login!", adapter="plumbing")
     for number in (2, 3, 4, 5):
         die(run, "count", counting(run, main_checkout, Once(number, Killed())), conduct)
@@ -194,7 +194,7 @@ def test_one_that_cannot_be_written_moves_nothing(
             flag.unlink()
             raise ValueError("no")
 
-    conduct = Conduct(on_resume="reset", retries=Retries(attempts=1, delay=0), autosave=0)
+    conduct = PhaseOptions(on_resume="reset", retries=Retries(attempts=1, delay=0), autosave=0)
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         assert run.phase("count", counting(run, main_checkout, stop), conduct=conduct) == [
             1,

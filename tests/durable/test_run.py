@@ -13,10 +13,10 @@ import pytest
 from gitckpt.durable.run.attempts import (
     Cancelled,
     Changed,
-    Conduct,
     DeadlineReached,
     PhaseBlocked,
     PhaseDeferred,
+    PhaseOptions,
     Retries,
 )
 from gitckpt.durable.run.run import Run
@@ -24,7 +24,7 @@ from gitckpt.git.refs import Refs, Update
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError
 from gitckpt.store.leases.leases import LeaseHeld, LeaseLost
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs import summary as timeline
 from gitckpt.store.runs.summary import summary_of
@@ -45,7 +45,7 @@ from tests.durable.conftest import (
     refuse_refs,
 )
 
-TWICE = Conduct(retries=Retries(attempts=2, delay=10_000_000, backoff=3.0, jitter=0.0))
+TWICE = PhaseOptions(retries=Retries(attempts=2, delay=10_000_000, backoff=3.0, jitter=0.0))
 
 
 def test_phases_are_done_in_a_worktree_of_their_own_and_recorded(
@@ -238,7 +238,7 @@ def test_other_exceptions_than_those_named_are_not_tried_again(
 ) -> None:
     Run.start(plain, "Add login!", adapter="plumbing").close()
     work = Counted(ValueError("one"), TypeError("two"))
-    conduct = Conduct(retries=Retries(attempts=5, delay=0), retry_on=(ValueError,))
+    conduct = PhaseOptions(retries=Retries(attempts=5, delay=0), retry_on=(ValueError,))
     with pytest.raises(TypeError), go_on(plain, RUN, sleeper) as run:
         run.phase("research", work, conduct=conduct)
     assert len(work.calls) == 2
@@ -247,7 +247,7 @@ def test_other_exceptions_than_those_named_are_not_tried_again(
 def test_a_crash_continues_the_numbers_and_uses_no_retry(plain: Store, sleeper: Sleeper) -> None:
     run = Run.start(plain, "Add login!", adapter="plumbing")
     with pytest.raises(ValueError, match="one"):
-        run.phase("research", Counted(ValueError("one")), conduct=Conduct(retries=Retries()))
+        run.phase("research", Counted(ValueError("one")), conduct=PhaseOptions(retries=Retries()))
     run.close()
     die(go_on(plain, RUN, sleeper), "research", Counted(Killed()), TWICE)
     assert summary_of(inside(plain), RUN).status == "crashed"
@@ -260,7 +260,7 @@ def test_a_crash_continues_the_numbers_and_uses_no_retry(plain: Store, sleeper: 
 
 def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleeper) -> None:
     Run.start(plain, "Add login!", adapter="plumbing").close()
-    conduct = Conduct(max_recoveries=2)
+    conduct = PhaseOptions(max_recoveries=2)
     for _ in range(3):
         die(go_on(plain, RUN, sleeper), "research", Counted(Killed()), conduct)
     work = Counted()
@@ -298,7 +298,7 @@ def test_further_attempts_find_the_files_as_they_are_or_as_they_were_at_first(
         Path(first.path, "log").write_text("start")
         first.close()
         with go_on(store, first.id, sleeper) as run:
-            conduct = Conduct(retries=Retries(attempts=2, delay=0), on_resume=name)
+            conduct = PhaseOptions(retries=Retries(attempts=2, delay=0), on_resume=name)
             assert run.phase("work", work, conduct=conduct) == expected
             commits = Checkout(Path(run.path), checkout.main).git("rev-list", "--count", "HEAD")
         assert commits == {"keep": "4", "reset": "2"}[name]
@@ -316,7 +316,7 @@ def test_what_an_attempt_nobody_recorded_left_is_held_before_it_goes(
 
     Run.start(store, "Add login!", adapter="plumbing").close()
     run = go_on(store, RUN, sleeper)
-    conduct = Conduct(on_resume="reset", autosave=0)
+    conduct = PhaseOptions(on_resume="reset", autosave=0)
     die(run, "work", work, conduct)
     with go_on(store, RUN, sleeper) as run:
         assert run.phase("work", lambda: Path(run.path, "half").exists(), conduct=conduct) is False
@@ -346,7 +346,7 @@ def test_files_are_saved_while_a_phase_runs_and_at_each_commit(
         until(2)
 
     with Run.start(store, "Add login!", adapter="plumbing") as run:
-        run.phase("work", work, conduct=Conduct(autosave=50_000))
+        run.phase("work", work, conduct=PhaseOptions(autosave=50_000))
         run.pause()
     saved = [
         entry for entry in reversed(store.list(Query(run=RUN))) if entry.label == "work-progress"
@@ -371,7 +371,7 @@ def test_where_the_time_does_not_suffice_for_files_in_between_it_is_said_once(
         raise AssertionError(labels(store, RUN))
 
     with Run.start(store, "Add login!", adapter="plumbing") as run:
-        run.phase("work", work, conduct=Conduct(autosave=50_000))
+        run.phase("work", work, conduct=PhaseOptions(autosave=50_000))
         run.pause()
     said = f"files of {RUN} are not saved in between: capturing the files took more than 0 seconds; to allow more time: git config ckpt."
     assert (Path(inside(store).repository.private_dir) / "log").read_text().count(said) == 1
@@ -380,7 +380,9 @@ def test_where_the_time_does_not_suffice_for_files_in_between_it_is_said_once(
 def test_a_phase_without_autosave_saves_nothing_in_between(plain: Store) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase(
-            "work", lambda: Path(run.path, "a.txt").write_text("one\n"), conduct=Conduct(autosave=0)
+            "work",
+            lambda: Path(run.path, "a.txt").write_text("one\n"),
+            conduct=PhaseOptions(autosave=0),
         )
     assert labels(plain, RUN) == ["run-started", "work-started", "work-complete", "run-complete"]
 
@@ -435,7 +437,7 @@ def test_a_checkpoint_that_was_written_when_an_error_came_is_not_written_again(
         self: Refs, updates: list[Update], meanwhile: Callable[[], None] | None = None
     ) -> None:
         update(self, updates, meanwhile)
-        if due and any(each.ref.startswith(layout.CHECKPOINTS) for each in updates):
+        if due and any(each.ref.startswith(ref_names.CHECKPOINTS) for each in updates):
             due.clear()
             raise CkptError("git ended unexpectedly")
 
@@ -570,7 +572,7 @@ def test_an_autosave_leaves_the_largest_files_out(
         assert comes(lambda: "work-progress" in labels(plain, run.id))
 
     with Run.start(plain, "build") as run:
-        run.phase("work", work, conduct=Conduct(autosave=100_000))
+        run.phase("work", work, conduct=PhaseOptions(autosave=100_000))
     done, progress = (
         plain.read(entry.id).worktree
         for entry in plain.list()

@@ -14,9 +14,9 @@ import pytest
 
 from gitckpt import (
     Cancelled,
-    Conduct,
     LeaseHeld,
     NotFoundError,
+    PhaseOptions,
     Query,
     Retries,
     Run,
@@ -57,10 +57,10 @@ CONDUCT: dict[str, tuple[Callable[[], Any], str]] = {
         "backoff: must be a number from 0 on, not nan",
     ),
     "jitter": (lambda: Retries(jitter=1.5), "jitter: must be a number from 0 to 1, not 1.5"),
-    "retries": (lambda: Conduct(retries=2), "retries: must be a Retries, not 2"),  # type: ignore[arg-type]
-    "autosave": (lambda: Conduct(autosave=None), "autosave: must be a whole number, not None"),  # type: ignore[arg-type]
+    "retries": (lambda: PhaseOptions(retries=2), "retries: must be a Retries, not 2"),  # type: ignore[arg-type]
+    "autosave": (lambda: PhaseOptions(autosave=None), "autosave: must be a whole number, not None"),  # type: ignore[arg-type]
     "on_resume": (
-        lambda: Conduct(on_resume="rest"),
+        lambda: PhaseOptions(on_resume="rest"),
         "on_resume: must be 'keep' or 'reset', not 'rest'",
     ),
 }

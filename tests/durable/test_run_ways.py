@@ -13,7 +13,7 @@ import pytest
 
 from gitckpt.durable.command import process_tree
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.attempts import Conduct, Retries
+from gitckpt.durable.run.attempts import PhaseOptions, Retries
 from gitckpt.durable.run.rewind import fork
 from gitckpt.durable.run.run import Run
 from gitckpt.git.process import git_executable
@@ -33,7 +33,9 @@ from tests.durable.conftest import RUN, Counted, attempt_of, go_on, labels, refu
 def test_a_result_that_json_would_change_fails_the_phase(plain: Store, result: Any) -> None:
     with pytest.raises(StateError), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase(
-            "work", Counted(result=result), conduct=Conduct(retries=Retries(attempts=2, delay=0))
+            "work",
+            Counted(result=result),
+            conduct=PhaseOptions(retries=Retries(attempts=2, delay=0)),
         )
     assert labels(plain, RUN)[-1] == "work-failed"
 

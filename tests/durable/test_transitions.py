@@ -10,11 +10,11 @@ import pytest
 from gitckpt.durable.driver.driver import Observer
 from gitckpt.durable.driver.pipelines import Pipelines
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempts import Conduct, Ended, Session
+from gitckpt.durable.run.attempts import Ended, PhaseOptions, Session
 from gitckpt.git.refs import Refs, Update
 from gitckpt.model.errors import CkptError
 from gitckpt.store.audit import verification
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -79,7 +79,7 @@ def watch(
         self: Refs, updates: list[Update], meanwhile: Callable[[], None] | None = None
     ) -> None:
         update(self, updates, meanwhile)
-        made = [each.ref for each in updates if each.ref.startswith(layout.CHECKPOINTS)]
+        made = [each.ref for each in updates if each.ref.startswith(ref_names.CHECKPOINTS)]
         if made:
             seen.append(made)
             act(made)
@@ -132,12 +132,16 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
     git = DyingGit(tmp_path / "dying", monkeypatch)
     with ActiveRun.start(inside(store), "Add login!", adapter="plumbing") as run:
         run.perform(
-            "one", lambda _: Ended(write(run, "one")), inputs={}, conduct=Conduct(), followed=True
+            "one",
+            lambda _: Ended(write(run, "one")),
+            inputs={},
+            conduct=PhaseOptions(),
+            followed=True,
         )
         assert labels(store, run.id) == ["run-started", "one-started"]
         run.store.refs.close()
         git.die_after(done)
-        run.perform("two", lambda _: Ended(write(run, "two")), inputs={}, conduct=Conduct())
+        run.perform("two", lambda _: Ended(write(run, "two")), inputs={}, conduct=PhaseOptions())
         assert git.has_died
     assert labels(store, run.id) == [*THREE[:5], "run-complete"]
     assert [entry.sequence for entry in store.list(Query(run=run.id))] == list(range(6, 0, -1))
@@ -146,7 +150,7 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
 
 def test_one_whose_successor_never_comes_is_recorded_at_the_end(store: Store) -> None:
     with ActiveRun.start(inside(store), "Add login!", adapter="plumbing") as run:
-        run.perform("one", lambda _: Ended(), inputs={}, conduct=Conduct(), followed=True)
+        run.perform("one", lambda _: Ended(), inputs={}, conduct=PhaseOptions(), followed=True)
         run.pause()
     assert labels(store, run.id) == THREE[:3]
 

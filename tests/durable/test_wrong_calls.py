@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from gitckpt import (
-    Conduct,
     Exporter,
     Importer,
     Limits,
     Listener,
+    PhaseOptions,
     Pipelines,
     Policy,
     Progress,
@@ -259,9 +259,12 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Limits(submodules="all"),
         "submodules: must be True or False, not 'all'",
     ),  # type: ignore[arg-type]
-    "retry_on": (lambda: Conduct(retry_on=3), "retry_on: must be a tuple of exceptions, not 3"),  # type: ignore[arg-type]
+    "retry_on": (
+        lambda: PhaseOptions(retry_on=3),
+        "retry_on: must be a tuple of exceptions, not 3",
+    ),  # type: ignore[arg-type]
     "one of retry_on": (
-        lambda: Conduct(retry_on=(OSError, int)),  # type: ignore[arg-type]
+        lambda: PhaseOptions(retry_on=(OSError, int)),  # type: ignore[arg-type]
         "retry_on: must be a tuple of exceptions, not (<class 'OSError'>, <class 'int'>)",
     ),
     "on": (lambda: Retries(on=3), "on: must be a list, each of it an exit code, not 3"),  # type: ignore[arg-type]
@@ -335,7 +338,7 @@ def test_lists_do_for_tuples(plain: Store, main_checkout: Checkout) -> None:
     assert kept.worktree is not None
     assert kept.worktree.omitted == ()
     assert StepReport("start", "PLAN", outputs=["a"]).outputs == ("a",)  # type: ignore[arg-type]
-    assert Conduct(retry_on=OSError).retry_on is OSError  # type: ignore[arg-type,comparison-overlap]
+    assert PhaseOptions(retry_on=OSError).retry_on is OSError  # type: ignore[arg-type,comparison-overlap]
 
 
 def test_paths_of_imports_may_be_paths(

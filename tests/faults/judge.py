@@ -20,7 +20,7 @@ from gitckpt.git import leftovers
 from gitckpt.git.repository import discover
 from gitckpt.model import codec
 from gitckpt.model.errors import CkptError
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.heads import is_ours
 from tests import forked
 from tests.faults.operation import Acknowledged, Ended, Operation, Place, snapshot
@@ -241,25 +241,29 @@ class Judge:
             f"{LOST}{ref} is not what it was" for ref, oid in there.items() if refs.get(ref) != oid
         ]
         found += [
-            f"{LOST}{name} is gone" for name in said.there if layout.CHECKPOINTS + name not in refs
+            f"{LOST}{name} is gone"
+            for name in said.there
+            if ref_names.CHECKPOINTS + name not in refs
         ]
         found += [
             f"{LOST}{name} is there again"
             for name in said.gone
-            if layout.CHECKPOINTS + name in refs
+            if ref_names.CHECKPOINTS + name in refs
         ]
         for name, files in said.there.items():
             if files is not None and not found and snapshot(place, name) != files:
                 found.append(f"{LOST}{name} has other files than were saved")
         for name, state in said.states.items():
-            if layout.CHECKPOINTS + name in refs and self._state(place, name) != json.loads(state):
+            if ref_names.CHECKPOINTS + name in refs and self._state(place, name) != json.loads(
+                state
+            ):
                 found.append(f"{LOST}{name} has another state than was saved")
         return found
 
     def _state(self, place: Place, name: str) -> object:
         try:
             return codec.decode(
-                place.git("cat-file", "blob", layout.CHECKPOINTS + name), name
+                place.git("cat-file", "blob", ref_names.CHECKPOINTS + name), name
             ).state
         except (CkptError, subprocess.CalledProcessError) as error:
             return str(error)
@@ -430,7 +434,7 @@ class Judge:
         gone = {
             name
             for name in said.there
-            if layout.CHECKPOINTS + name not in refs and said.there[name] is None
+            if ref_names.CHECKPOINTS + name not in refs and said.there[name] is None
         }
         for name in gone:
             del said.there[name]

@@ -8,11 +8,11 @@ from functools import partial
 
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree
 from gitckpt.model import budget
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from tests.cli.conftest import document
 from tests.hostile.attacks import ATTACKS, BAD, EVIL, Victim, attack
 
-REF = layout.CHECKPOINTS + BAD
+REF = ref_names.CHECKPOINTS + BAD
 
 
 def bad(more: str = "", state: str = "", **fields: str | None) -> str:
@@ -97,7 +97,7 @@ def _documents() -> None:
         data = make()
         oid = victim.blob(REF, data)
         if f'\nrun = "{EVIL}"\n' in (data if isinstance(data, str) else ""):
-            victim.at.git("update-ref", layout.RUNS + EVIL, oid)
+            victim.at.git("update-ref", ref_names.RUNS + EVIL, oid)
 
     for name, make in DOCUMENTS.items():
         ATTACKS[f"document_{name}"] = partial(put, make)
@@ -156,7 +156,7 @@ def place_in_somebody_s_run(victim: Victim) -> None:
     """The run's newest checkpoint is theirs, and no number comes after it."""
     victim.at.git(
         "update-ref",
-        layout.RUNS + victim.run,
+        ref_names.RUNS + victim.run,
         victim.blob(REF, bad(**in_run(2**63 - 1, victim.run))),
     )
 
@@ -183,8 +183,8 @@ def _others() -> None:
         victim.at.git("update-ref", ref_of(victim), rev)
 
     places: dict[str, Callable[[Victim], str]] = {
-        "head": lambda victim: layout.RUNS + victim.run,
-        "lease": lambda victim: layout.LEASES + victim.run,
+        "head": lambda victim: ref_names.RUNS + victim.run,
+        "lease": lambda victim: ref_names.LEASES + victim.run,
         "key": lambda victim: victim.key,
     }
     for place, ref_of in places.items():
@@ -218,30 +218,34 @@ def lease(victim: Victim, **changes: str) -> str:
 
 @attack
 def lease_with_numbers_of_64_bits(victim: Victim) -> None:
-    victim.blob(layout.LEASES + victim.run, lease(victim, pid=str(-(2**63)), token=str(2**63 - 1)))
+    victim.blob(
+        ref_names.LEASES + victim.run, lease(victim, pid=str(-(2**63)), token=str(2**63 - 1))
+    )
 
 
 @attack
 def lease_with_numbers_beyond_64_bits(victim: Victim) -> None:
-    victim.blob(layout.LEASES + victim.run, lease(victim, pid=str(10**30), token=str(10**30)))
+    victim.blob(ref_names.LEASES + victim.run, lease(victim, pid=str(10**30), token=str(10**30)))
 
 
 @attack
 def lease_with_floats(victim: Victim) -> None:
-    victim.blob(layout.LEASES + victim.run, lease(victim, pid="1.0", token="nan", cancelled="[]"))
+    victim.blob(
+        ref_names.LEASES + victim.run, lease(victim, pid="1.0", token="nan", cancelled="[]")
+    )
 
 
 @attack
 def lease_of_the_year_1(victim: Victim) -> None:
     victim.blob(
-        layout.LEASES + victim.run,
+        ref_names.LEASES + victim.run,
         lease(victim, renewed='"0001-01-01T00:00:00+23:59"', expires='"0001-01-01T00:00:00+23:59"'),
     )
 
 
 @attack
 def lease_released_by_a_table(victim: Victim) -> None:
-    victim.blob(layout.LEASES + victim.run, lease(victim, released="{}"))
+    victim.blob(ref_names.LEASES + victim.run, lease(victim, released="{}"))
 
 
 # Notes
@@ -250,7 +254,7 @@ def lease_released_by_a_table(victim: Victim) -> None:
 def noted(victim: Victim, tree: str) -> None:
     """Makes a tree the notes."""
     who = "A <a@b> 0 +0000"
-    victim.object(layout.NOTES, "commit", f"tree {tree}\nauthor {who}\ncommitter {who}\n\nx\n")
+    victim.object(ref_names.NOTES, "commit", f"tree {tree}\nauthor {who}\ncommitter {who}\n\nx\n")
 
 
 def tree_of(victim: Victim, data: bytes) -> str:
@@ -259,12 +263,12 @@ def tree_of(victim: Victim, data: bytes) -> str:
 
 @attack
 def notes_that_are_a_blob(victim: Victim) -> None:
-    victim.blob(layout.NOTES, "x")
+    victim.blob(ref_names.NOTES, "x")
 
 
 @attack
 def notes_that_are_a_tree(victim: Victim) -> None:
-    victim.at.git("update-ref", layout.NOTES, "HEAD^{tree}")
+    victim.at.git("update-ref", ref_names.NOTES, "HEAD^{tree}")
 
 
 @attack
@@ -325,7 +329,7 @@ def _with_snapshot(
 ) -> None:
     empty = tree_of(victim, b"")
     snapshot = tree_of(victim, encode_tree({b"files": (DIRECTORY, empty)} | make(victim)))
-    victim.at.git("update-ref", layout.TREES + BAD, snapshot)
+    victim.at.git("update-ref", ref_names.TREES + BAD, snapshot)
     head = victim.at.git("rev-parse", "HEAD")
     victim.blob(REF, bad(f'[worktree]\ndirty = true\ntree = "{snapshot}"', git_sha=f'"{head}"'))
 

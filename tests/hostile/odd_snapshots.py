@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree
 from gitckpt.model import budget
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from tests.conftest import Checkout
 from tests.hostile.attacks import BAD
 from tests.hostile.bombs import bad
@@ -59,14 +59,14 @@ class Maker:
                     {b"files": (DIRECTORY, self.tree((FILE, b"README", self.blob)))} | parts
                 )
             )
-        self.at.git("update-ref", layout.TREES + BAD, parts)
+        self.at.git("update-ref", ref_names.TREES + BAD, parts)
         document = bad(
             f'[worktree]\ndirty = true\ntree = "{parts}"',
             git_sha=f'"{self.at.git("rev-parse", "HEAD")}"',
         )
         self.at.git(
             "update-ref",
-            layout.CHECKPOINTS + BAD,
+            ref_names.CHECKPOINTS + BAD,
             self.at.git("hash-object", "-w", "--stdin", data=document),
         )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import git_executable
 from gitckpt.model.errors import CkptError, WorktreeError
@@ -99,7 +99,7 @@ def test_a_place_that_is_replaced_meanwhile_is_noticed(tmp_path: Path, elsewhere
     place.mkdir(parents=True)
 
     def swap() -> None:
-        with premises.holding(str(place)):
+        with private_dirs.holding(str(place)):
             place.rename(tmp_path / "away")
             place.symlink_to(elsewhere)
 
@@ -199,7 +199,7 @@ def test_removal_is_as_deep_as_it_takes(tmp_path: Path) -> None:
         os.close(fd)
         fd = inner
     os.close(fd)
-    premises.remove(str(doomed))
+    private_dirs.remove(str(doomed))
     assert not doomed.exists()
 
 
@@ -211,7 +211,7 @@ def test_one_module_knows_the_names_of_our_directories() -> None:
     ]
     assert sorted(found) == [
         "gitckpt/cli/commands/demo.py",
-        "gitckpt/git/files/premises.py",
+        "gitckpt/git/files/private_dirs.py",
         "gitckpt/git/repository.py",
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitckpt.model import budget
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.store import Store
 from tests import forked
 from tests.conftest import Checkout
@@ -58,11 +58,11 @@ def require_told(call: str, done: forked.Done) -> None:
 def test_verify_names_it_and_remove_clears_it(main_checkout: Checkout, name: str) -> None:
     made(main_checkout, name)
     (finding,) = (each for each in look(main_checkout).findings if each.code == "snapshot-invalid")
-    assert finding.object == layout.CHECKPOINTS + BAD
+    assert finding.object == ref_names.CHECKPOINTS + BAD
     assert ODD[name][1] in finding.sentence
     assert (
         finding.cure
-        == f"look at it: git ls-tree {layout.TREES}{BAD}; remove it: git ckpt remove {BAD}"
+        == f"look at it: git ls-tree {ref_names.TREES}{BAD}; remove it: git ckpt remove {BAD}"
     )
     assert limited("remove", BAD, at=main_checkout).out == f"{BAD}\n"
     assert "snapshot-invalid" not in [code for code, *_ in told(look(main_checkout))]

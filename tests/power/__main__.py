@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from tests.power import replay, scenarios
 from tests.power.disk import Disk, NoDisk
 from tests.power.scenarios import PROJECT_NAME, SCENARIOS, SPARED, Acknowledged, Scenario
@@ -137,7 +137,7 @@ def instants(
         if not each.is_symlink()
     }
     there = {path: data for path, data in there.items() if "sqlite" not in path}
-    lock = f"/{PROJECT_NAME}/.git/ckpt/{layout.MAINTENANCE_LOCK}"
+    lock = f"/{PROJECT_NAME}/.git/ckpt/{ref_names.MAINTENANCE_LOCK}"
     if (
         lock in there and lock not in seen
     ):  # one commit in 256 has refs packed, by a process that nobody waits for, nor follows

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gitckpt.git.process import LOCAL_VARIABLES
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from tests.conftest import GIT_VARIABLES, GITCONFIG
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -241,8 +241,10 @@ def flaws(project: Path, said: Acknowledged, env: dict[str, str]) -> list[str]:
         name: oid
         for oid, _, name in (line.partition(" ") for line in listed.stdout.decode().splitlines())
     }
-    found += [f"{name} is gone" for name in said.there if layout.CHECKPOINTS + name not in there]
-    found += [f"{name} is there again" for name in said.gone if layout.CHECKPOINTS + name in there]
+    found += [f"{name} is gone" for name in said.there if ref_names.CHECKPOINTS + name not in there]
+    found += [
+        f"{name} is there again" for name in said.gone if ref_names.CHECKPOINTS + name in there
+    ]
     found += [
         f"{path} is not what was written"
         for path, digest in said.files.items()
@@ -250,7 +252,7 @@ def flaws(project: Path, said: Acknowledged, env: dict[str, str]) -> list[str]:
     ]
     roots, linked = list(there.values()), []
     for name, oid in there.items():
-        if not name.startswith(layout.CHECKPOINTS):
+        if not name.startswith(ref_names.CHECKPOINTS):
             continue
         document = _git(project, env, "cat-file", "blob", oid)
         if document.returncode:
@@ -258,7 +260,7 @@ def flaws(project: Path, said: Acknowledged, env: dict[str, str]) -> list[str]:
         fields = tomllib.loads(document.stdout.decode())
         linked += [fields["git_sha"]] if fields["git_sha"] else []
         tree = fields.get("worktree", {}).get("tree")
-        if tree and there.get(name.replace(layout.CHECKPOINTS, layout.TREES)) != tree:
+        if tree and there.get(name.replace(ref_names.CHECKPOINTS, ref_names.TREES)) != tree:
             found.append(f"{name}: the ref of its files is missing")
     keeps = [f"^{oid}" for name, oid in there.items() if name.startswith("refs/keep/")]
     unkept = _git(

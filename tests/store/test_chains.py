@@ -13,9 +13,9 @@ import pytest
 
 from gitckpt.git.repository import discover
 from gitckpt.model.errors import CkptError
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.runs import trust
 from gitckpt.store.store import Store, inside
 from tests import forked
@@ -30,38 +30,38 @@ def started(store: Store) -> str:
 
 
 def noted(store: Store, run: str) -> list[str]:
-    path = Path(inside(store).repository.private_dir, roster.DIRECTORY, run)
+    path = Path(inside(store).repository.private_dir, local_checkpoints.DIRECTORY, run)
     return path.read_text().split() if path.exists() else []
 
 
 def head(store: Store, run: str) -> str:
-    oid = inside(store).refs.read(layout.RUNS + run)
+    oid = inside(store).refs.read(ref_names.RUNS + run)
     assert oid is not None
     return oid
 
 
 def forge(checkout: Checkout, run: str, **other: str) -> str:
     """Lets the head of a run be another document, as a fetch with a + does; returns its oid."""
-    said = checkout.git("cat-file", "blob", layout.RUNS + run) + "\n"
+    said = checkout.git("cat-file", "blob", ref_names.RUNS + run) + "\n"
     for old, new in other.items():
         assert old in said
         said = said.replace(old, new)
     oid = checkout.git("hash-object", "-w", "--stdin", data=f"{said}evil = 1\n")
-    checkout.git("update-ref", layout.RUNS + run, oid)
+    checkout.git("update-ref", ref_names.RUNS + run, oid)
     return oid
 
 
 def test_nobody_waits_for_a_pipe_in_its_place(store: Store) -> None:
     run = started(store)
     repository, oid = inside(store).repository, head(store, run)
-    path = os.path.join(repository.private_dir, roster.DIRECTORY, run)
+    path = os.path.join(repository.private_dir, local_checkpoints.DIRECTORY, run)
     os.unlink(path)
     os.mkfifo(path)
-    assert roster.note_chains(repository, run, [oid]) == []
+    assert local_checkpoints.note_chains(repository, run, [oid]) == []
     assert (
-        roster.knows(repository, run, oid),
-        roster.noted_after(repository, run, oid),
-        roster.known(repository, run),
+        local_checkpoints.knows(repository, run, oid),
+        local_checkpoints.noted_after(repository, run, oid),
+        local_checkpoints.known(repository, run),
     ) == (
         False,
         [],
@@ -88,7 +88,7 @@ def test_each_record_extends_the_chain(
 
 def test_what_stands_outside_of_runs_has_no_chain(plain: Store) -> None:
     made = plain.save("a-complete", {})
-    assert not Path(inside(plain).repository.private_dir, roster.DIRECTORY).exists()
+    assert not Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY).exists()
     assert trust.is_ours(inside(plain), made)
 
 
@@ -98,7 +98,7 @@ def test_only_the_user_may_read_it(plain: Store) -> None:
         run = started(plain)
     finally:
         os.umask(before)
-    path = Path(inside(plain).repository.private_dir, roster.DIRECTORY, run)
+    path = Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY, run)
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
 
 
@@ -109,7 +109,7 @@ def test_who_shares_the_repository_may_write_there_too(
     shared.path.mkdir()
     shared.git("init", "--quiet", "--shared=group")
     store = make_store(shared)
-    path = Path(inside(store).repository.private_dir, roster.DIRECTORY, started(store))
+    path = Path(inside(store).repository.private_dir, local_checkpoints.DIRECTORY, started(store))
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o2770, 0o660]
 
 
@@ -135,7 +135,7 @@ def test_a_driver_goes_on_from_nothing_that_others_wrote(
     with pytest.raises(CkptError, match="somebody has moved it") as raised:
         inside(plain).record("b-complete", {}, run=run, guard=hold)
     assert (raised.value.hint, head(plain, run)) == (f"see what came: git ckpt resume {run}", evil)
-    main_checkout.git("update-ref", layout.RUNS + run, ours)
+    main_checkout.git("update-ref", ref_names.RUNS + run, ours)
     assert inside(plain).record("b-complete", {}, run=run, guard=hold).sequence == 2
 
 
@@ -151,12 +151,13 @@ def test_a_head_of_ours_moves_up_to_ours_alone(
     text = text.replace("sequence = 2", "sequence = 9").replace(plain.list()[0].id, checkpoint)
     main_checkout.git(
         "update-ref",
-        layout.CHECKPOINTS + checkpoint,
+        ref_names.CHECKPOINTS + checkpoint,
         main_checkout.git("hash-object", "-w", "--stdin", data=text),
     )
     for behind in (first, second, None):
         main_checkout.git(
-            "update-ref", *([layout.RUNS + run, behind] if behind else ["-d", layout.RUNS + run])
+            "update-ref",
+            *([ref_names.RUNS + run, behind] if behind else ["-d", ref_names.RUNS + run]),
         )
         other = make_store(main_checkout)
         inside(other).heads.move_up(run)
@@ -179,7 +180,7 @@ def test_where_the_newest_is_removed_the_one_before_is_ours(plain: Store) -> Non
 
 def test_the_chain_of_a_run_that_is_gone_goes_with_maintenance(plain: Store) -> None:
     run = started(plain)
-    place = Path(inside(plain).repository.private_dir, roster.DIRECTORY)
+    place = Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY)
     hours_ago = time.time() - 2 * 3600
     for name, is_old in (("20260101-000000-left", True), ("20260101-000000-begins", False)):
         (place / name).write_text("")
@@ -195,9 +196,9 @@ def test_one_that_is_long_is_known_to_its_beginning(plain: Store) -> None:
     first = head(plain, run)
     repository = inside(plain).repository
     for number in range(300):
-        roster.note_chains(repository, run, [f"{number:040x}"])
+        local_checkpoints.note_chains(repository, run, [f"{number:040x}"])
     assert [
-        roster.knows(repository, run, oid)
+        local_checkpoints.knows(repository, run, oid)
         for oid in (first, f"{0:040x}", f"{299:040x}", "f" * 40, "")
     ] == [
         True,
@@ -206,19 +207,19 @@ def test_one_that_is_long_is_known_to_its_beginning(plain: Store) -> None:
         False,
         False,
     ]
-    assert not roster.knows(repository, "../" + run, first)
+    assert not local_checkpoints.knows(repository, "../" + run, first)
 
 
 def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(plain: Store) -> None:
     run = started(plain)
-    path = Path(inside(plain).repository.private_dir, roster.DIRECTORY, run)
+    path = Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY, run)
     path.write_text(path.read_text() + "0123456")
     plain.record("a-complete", {}, run=run)
     assert inside(plain).heads.is_ours(run)
 
 
 def test_where_it_cannot_be_noted_there_is_a_checkpoint_all_the_same(plain: Store) -> None:
-    place = Path(inside(plain).repository.make_private_dir(), roster.DIRECTORY)
+    place = Path(inside(plain).repository.make_private_dir(), local_checkpoints.DIRECTORY)
     place.write_text("in the way")
     run = started(plain)
     assert not inside(plain).heads.is_ours(run)
@@ -322,7 +323,7 @@ def test_a_checkpoint_that_was_replaced_is_not_read_for_the_one_of_ours(
     run = started(plain)
     newest = plain.record("a-complete", {}, run=run)
     assert trust.read(inside(plain), run, newest.id) == newest
-    main_checkout.git("update-ref", layout.CHECKPOINTS + newest.id, forge(main_checkout, run))
+    main_checkout.git("update-ref", ref_names.CHECKPOINTS + newest.id, forge(main_checkout, run))
     with pytest.raises(
         trust.Untrusted, match="was not written in this repository; the newest that was is"
     ):

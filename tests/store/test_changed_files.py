@@ -10,13 +10,13 @@ import pytest
 from gitckpt.git.objects.diff import Expansion
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.records import finder
-from gitckpt.store.records.entry import Entry
+from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 
 
-def entries(store: Store, *made: Checkpoint) -> list[Entry]:
+def entries(store: Store, *made: Checkpoint) -> list[CheckpointInfo]:
     by_id = {entry.id: entry for entry in store.list()}
     return [by_id[each.id] for each in made]
 

@@ -13,7 +13,7 @@ from gitckpt.model.checkpoint import CLEAN, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import UsageError
 from gitckpt.store.records import entry as module
 from gitckpt.store.records import index
-from gitckpt.store.records.entry import Entry, Query
+from gitckpt.store.records.entry import CheckpointInfo, Query
 from tests.store.conftest import ONE, RUN, THREE, TWO, nth
 
 COMMIT, TREE, OID = "a" * 40, "b" * 40, "c" * 40
@@ -51,7 +51,7 @@ WHOLE = replace(
 
 class TestEntries:
     def test_of_next_to_nothing(self) -> None:
-        assert Entry.of(PLAIN, OID) == Entry(
+        assert CheckpointInfo.of(PLAIN, OID) == CheckpointInfo(
             id=ONE,
             oid=OID,
             run=None,
@@ -72,7 +72,7 @@ class TestEntries:
         )
 
     def test_of_everything(self) -> None:
-        assert Entry.of(WHOLE, OID) == Entry(
+        assert CheckpointInfo.of(WHOLE, OID) == CheckpointInfo(
             id=ONE,
             oid=OID,
             run=RUN,
@@ -93,7 +93,7 @@ class TestEntries:
         )
 
     def test_where_the_files_are_as_the_commit_has_them_nothing_has_changed(self) -> None:
-        made = Entry.of(replace(PLAIN, worktree=CLEAN), OID)
+        made = CheckpointInfo.of(replace(PLAIN, worktree=CLEAN), OID)
         assert (made.examined, made.changed, made.tree, made.operation, made.submodules) == (
             True,
             0,
@@ -108,7 +108,7 @@ class TestRows:
 
     def test_of_next_to_nothing(self) -> None:
         row = dict(zip(module.COLUMNS, module.row(PLAIN, OID), strict=True))
-        expected = {name: getattr(Entry.of(PLAIN, OID), name) for name in module.FIELDS}
+        expected = {name: getattr(CheckpointInfo.of(PLAIN, OID), name) for name in module.FIELDS}
         id_ = bytes.fromhex(ONE.replace("-", ""))
         assert row == expected | {
             "id": id_,
@@ -131,7 +131,7 @@ class TestRows:
             int(each) if isinstance(each, bool) else each for each in row[: len(module.FIELDS)]
         ]  # as SQLite returns it
         made = module.of_row(stored)
-        assert made == Entry.of(checkpoint, OID)
+        assert made == CheckpointInfo.of(checkpoint, OID)
         assert type(made.examined) is bool
 
     def test_an_unusual_timestamp_is_kept(self) -> None:
@@ -326,7 +326,7 @@ class TestWhatTellsOfARun:
 
     def test_who_drove_it(self) -> None:
         found = {
-            trigger: module.is_driven(Entry.of(of(trigger, "plan-complete"), OID))
+            trigger: module.is_driven(CheckpointInfo.of(of(trigger, "plan-complete"), OID))
             for trigger in TRIGGERS
         }
         assert [trigger for trigger, is_driven in found.items() if is_driven] == [
@@ -338,7 +338,7 @@ class TestWhatTellsOfARun:
         told = [
             trigger
             for trigger in TRIGGERS
-            if module.is_told(Entry.of(of(trigger, "plan-complete"), OID))
+            if module.is_told(CheckpointInfo.of(of(trigger, "plan-complete"), OID))
         ]
         assert told == [
             "manual",
@@ -350,14 +350,16 @@ class TestWhatTellsOfARun:
             "Import:x",
             "x",
         ]
-        labels = [phase for phase in PHASES if module.is_told(Entry.of(of("manual", phase), OID))]
+        labels = [
+            phase for phase in PHASES if module.is_told(CheckpointInfo.of(of("manual", phase), OID))
+        ]
         assert labels == ["run-complete", "run-progress", "plan-complete", "plan-progress"]
 
     @pytest.mark.sampled(5)
     @pytest.mark.parametrize(("trigger", "phase"), list(itertools.product(TRIGGERS, PHASES)))
     def test_both_say_the_same(self, rows: Any, trigger: str, phase: str) -> None:
         checkpoint = of(trigger, phase)
-        entry = Entry.of(checkpoint, OID)
+        entry = CheckpointInfo.of(checkpoint, OID)
         is_driven = module.is_driven(entry)
         is_told = module.is_told(entry) and (not is_driven or phase.startswith("run-"))
         assert rows(checkpoint) == (

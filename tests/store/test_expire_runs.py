@@ -18,7 +18,7 @@ from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.policy import DAY, Policy
 from gitckpt.store.audit import verification
 from gitckpt.store.config import settings
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.retention import expiry, runs, sweep
 from gitckpt.store.retention import worktree as worktree_removal
 from gitckpt.store.retention.runs import Fate
@@ -89,7 +89,7 @@ class TestWholeRuns:
         after = main_checkout.refs()
         del after["refs/notes/checkpoints"], after["refs/heads/made-done"]
         assert {
-            ref: oid for ref, oid in after.items() if not ref.startswith(layout.KEEP)
+            ref: oid for ref, oid in after.items() if not ref.startswith(ref_names.KEEP)
         } == before  # those are younger than an hour
         assert not work.worktree.path.exists()
         assert not beside.parent.exists()
@@ -346,7 +346,7 @@ class TestManyAtOnce:
                 {
                     one.ref.rpartition("/")[2]
                     for one in updates
-                    if one.ref.startswith(layout.CHECKPOINTS) and not one.new
+                    if one.ref.startswith(ref_names.CHECKPOINTS) and not one.new
                 }
             )
             return update(refs, updates, *args, **options)

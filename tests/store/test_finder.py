@@ -8,7 +8,7 @@ import pytest
 
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import AmbiguousError, NotFoundError, RepositoryError, UsageError
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store.records import finder
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -152,14 +152,14 @@ class TestLatest:
         assert plain.find("latest") == made.id
 
     def test_a_run_of_others_is_passed_over(self, runs: Store) -> None:
-        roster.forget(inside(runs).repository, SECOND)
+        local_checkpoints.forget(inside(runs).repository, SECOND)
         assert runs.find("latest") == ONE
         made = runs.record("beside", {})
         assert runs.find("latest") == made.id
 
     def test_where_there_are_no_others_it_says_so(self, runs: Store) -> None:
         for run in (FIRST, SECOND):
-            roster.forget(inside(runs).repository, run)
+            local_checkpoints.forget(inside(runs).repository, run)
         message = "every checkpoint was written elsewhere, and fetched, or made before files were replaced"
         assert refused(lambda: runs.find("latest:any")) == (NotFoundError, message, LIST, None)
 

@@ -8,9 +8,9 @@ import pytest
 
 from gitckpt.git.refs import Update
 from gitckpt.model.errors import NotFoundError
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store.records import heads as module
-from gitckpt.store.records.entry import Entry, Query
+from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import RUN, MakeStore, nth
@@ -37,7 +37,7 @@ def runs(plain: Store, main_checkout: Checkout) -> Runs:
     repository = inside(plain).repository
     made = {entry.id: entry.oid for entry in plain.list()}
     ours, others = ([made[nth(number)] for number in numbers] for numbers in ((1, 3), (2, 4)))
-    roster.forget(repository, OTHER)
+    local_checkpoints.forget(repository, OTHER)
     return Runs(ours, fetch(main_checkout, ours[1], 3), others)
 
 
@@ -52,7 +52,7 @@ def fetch(checkout: Checkout, oid: str, sequence: int) -> str:
     return made
 
 
-def oids(entries: list[Entry]) -> list[str]:
+def oids(entries: list[CheckpointInfo]) -> list[str]:
     return [entry.oid for entry in entries]
 
 
@@ -97,7 +97,7 @@ class TestNewest:
         asked: list[Query] = []
         select = index.select
 
-        def noted(query: Query) -> list[Entry]:
+        def noted(query: Query) -> list[CheckpointInfo]:
             asked.append(query)
             return select(query)
 

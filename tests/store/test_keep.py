@@ -21,12 +21,12 @@ from gitckpt.model.errors import CkptError
 from gitckpt.model.policy import Policy
 from gitckpt.store.audit import verification
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import keep, layout
+from gitckpt.store.records import commit_refs, ref_names
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore, nth
 
-SPACE = layout.KEEP.rstrip("/")
+SPACE = ref_names.KEEP.rstrip("/")
 RECORD = """
 import sys
 from gitckpt.git.repository import discover
@@ -39,7 +39,7 @@ with Checkpoints(discover(sys.argv[1]), adapter="plumbing") as store:
 
 def kept(checkout: Checkout) -> dict[str, str]:
     """Returns the oid of each ref that keeps commits, by the commit that it is named after."""
-    return {ref.removeprefix(layout.KEEP): oid for ref, oid in checkout.refs(SPACE).items()}
+    return {ref.removeprefix(ref_names.KEEP): oid for ref, oid in checkout.refs(SPACE).items()}
 
 
 def linked(checkout: Checkout) -> set[str]:
@@ -217,7 +217,7 @@ class TestARecord:
 
         def interfere(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
             if not seen:
-                main_checkout.git("update-ref", "-d", layout.KEEP + commit)
+                main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
             seen.append(updates)
             update(updates, meanwhile)
 
@@ -232,9 +232,9 @@ class TestARecord:
         commit = main_checkout.commit()
         plain.record("one-complete")
         for change in (
-            ("-d", layout.KEEP + commit),
-            (layout.KEEP + commit, "HEAD~1"),
-            (layout.KEEP + commit, f"{commit}^{{tree}}"),
+            ("-d", ref_names.KEEP + commit),
+            (ref_names.KEEP + commit, "HEAD~1"),
+            (ref_names.KEEP + commit, f"{commit}^{{tree}}"),
         ):
             main_checkout.git("update-ref", *change)
             plain.record("next-complete")
@@ -252,7 +252,7 @@ class TestARecord:
         def interfere(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
             update(updates, meanwhile)
             if not seen:
-                main_checkout.git("update-ref", "-d", layout.KEEP + commit)
+                main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
             seen.append(updates)
 
         monkeypatch.setattr(inside(plain).refs, "update", interfere)
@@ -261,7 +261,7 @@ class TestARecord:
 
     def test_puts_a_wrong_value_right(self, plain: Store, main_checkout: Checkout) -> None:
         commit = main_checkout.commit()
-        main_checkout.git("update-ref", layout.KEEP + commit, "HEAD~1")
+        main_checkout.git("update-ref", ref_names.KEEP + commit, "HEAD~1")
         plain.record("one-complete")
         assert kept(main_checkout) == {commit: commit}
 
@@ -341,9 +341,9 @@ class TestARemoval:
     ) -> None:
         commits = [main_checkout.commit() for _ in range(4)]
         for commit in commits[:3]:
-            main_checkout.git("update-ref", layout.KEEP + commit, commit)
+            main_checkout.git("update-ref", ref_names.KEEP + commit, commit)
         age(main_checkout)
-        lock = main_checkout.path / ".git" / f"{layout.KEEP}{commits[1]}.lock"
+        lock = main_checkout.path / ".git" / f"{ref_names.KEEP}{commits[1]}.lock"
         lock.touch()
         inside(plain).remover().settle()
         assert list(kept(main_checkout)) == [commits[1]]
@@ -367,7 +367,7 @@ class TestARemoval:
                 return set()
             return {commit}  # whose checkpoint was recorded after the first look
 
-        keep.settle(inside(plain).repository, inside(plain).refs.update, needed)
+        commit_refs.settle(inside(plain).repository, inside(plain).refs.update, needed)
         assert looks == 2
         assert kept(main_checkout) == {commit: commit}
 
@@ -607,7 +607,7 @@ class TestSettled:
         text = plain.raw(one.id).decode().replace(one.git_sha, other).replace(one.id, nth(90))
         main_checkout.git(
             "update-ref",
-            layout.CHECKPOINTS + nth(90),
+            ref_names.CHECKPOINTS + nth(90),
             main_checkout.git("hash-object", "-w", "--stdin", data=text),
         )
         self.settle(plain, main_checkout)
@@ -616,7 +616,7 @@ class TestSettled:
     def test_where_somebody_has_deleted_a_ref(self, plain: Store, main_checkout: Checkout) -> None:
         before = kept(main_checkout)
         for commit in before:
-            main_checkout.git("update-ref", "-d", layout.KEEP + commit)
+            main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
         self.settle(plain, main_checkout)
         assert kept(main_checkout) == before
 
@@ -635,7 +635,7 @@ class TestSettled:
 
         def outrun(updates: list[Update], *steps: Callable[[], None]) -> None:
             if not made and any(
-                each.ref == layout.KEEP + head and not each.new for each in updates
+                each.ref == ref_names.KEEP + head and not each.new for each in updates
             ):
                 with make_store(main_checkout) as other:
                     made.append(other.record("meanwhile", {}).git_sha)
@@ -643,7 +643,7 @@ class TestSettled:
 
         with monkeypatch.context() as patch:
             patch.setattr(refs, "update", outrun)
-            patch.setattr(layout, "turn", lambda *_: contextlib.nullcontext(enter_result=False))
+            patch.setattr(ref_names, "turn", lambda *_: contextlib.nullcontext(enter_result=False))
             age(main_checkout)
             inside(plain).remover().settle()
         assert made == [head]

@@ -9,7 +9,7 @@ import pytest
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
 from gitckpt.store.audit import doctor, verification
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
@@ -44,7 +44,7 @@ class TestNamesOfOthers:
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         commit = plain.record("one-complete").git_sha
-        main_checkout.git("update-ref", f"{layout.KEEP}{'0' * 64}", "HEAD")
+        main_checkout.git("update-ref", f"{ref_names.KEEP}{'0' * 64}", "HEAD")
         age(main_checkout)
         seen: list[list[Update]] = []
         monkeypatch.setattr(inside(plain).refs, "update", seen.append)
@@ -52,7 +52,7 @@ class TestNamesOfOthers:
         assert seen == []
         monkeypatch.undo()
         assert sweep.sweep(inside(plain).repository, inside(plain).refs) == [
-            f"{layout.KEEP}{'0' * 64}"
+            f"{ref_names.KEEP}{'0' * 64}"
         ]
         assert kept(main_checkout) == {commit: commit}
 
@@ -61,7 +61,7 @@ class TestNamesOfOthers:
     ) -> None:
         commit = plain.record("one-complete").git_sha
         main_checkout.git("branch", "work")
-        main_checkout.git("symbolic-ref", f"{layout.KEEP}mine", "refs/heads/work")
+        main_checkout.git("symbolic-ref", f"{ref_names.KEEP}mine", "refs/heads/work")
         age(main_checkout)
         sweep.sweep(inside(plain).repository, inside(plain).refs)
         assert kept(main_checkout) == {commit: commit}
@@ -72,7 +72,7 @@ class TestNamesOfOthers:
     ) -> None:
         parent = plain.record("one-complete").git_sha
         main_checkout.git("branch", "work")
-        main_checkout.git("symbolic-ref", layout.KEEP + parent, "refs/heads/work")
+        main_checkout.git("symbolic-ref", ref_names.KEEP + parent, "refs/heads/work")
         commit = main_checkout.commit()
         plain.record("two-complete")
         assert kept(main_checkout) == {commit: commit}
@@ -82,7 +82,7 @@ class TestNamesOfOthers:
         self, plain: Store, main_checkout: Checkout
     ) -> None:
         commit = plain.record("one-complete").git_sha
-        main_checkout.git("update-ref", "-d", layout.KEEP + commit)
+        main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
         main_checkout.git("checkout", "--quiet", "--orphan", "other")
         main_checkout.commit()
         main_checkout.git("branch", "-D", "main")
@@ -96,14 +96,14 @@ class TestNamesOfOthers:
         self, plain: Store, main_checkout: Checkout, packed: bool
     ) -> None:
         commit = main_checkout.git("rev-parse", "HEAD")
-        main_checkout.git("update-ref", f"{layout.KEEP}{commit}/x", "HEAD")
+        main_checkout.git("update-ref", f"{ref_names.KEEP}{commit}/x", "HEAD")
         if packed:
             main_checkout.git("pack-refs", "--all")
         for _ in range(2):
             plain.record("one-complete")
         assert set(kept(main_checkout)) == {f"{commit}/x"}
         if not packed:
-            os.utime(main_checkout.path / f".git/{layout.KEEP}{commit}/x", (0, 0))
+            os.utime(main_checkout.path / f".git/{ref_names.KEEP}{commit}/x", (0, 0))
         sweep.sweep(inside(plain).repository, inside(plain).refs)
         age(main_checkout)
         inside(plain).remover().settle()
@@ -114,9 +114,9 @@ class TestNamesOfOthers:
     ) -> None:
         commit = plain.record("one-complete").git_sha
         inside(plain).write_links()
-        main_checkout.git("update-ref", "-d", layout.KEEP + commit)
-        main_checkout.git("update-ref", f"{layout.KEEP}{commit}/x", "HEAD")
-        os.utime(main_checkout.path / f".git/{layout.KEEP}{commit}/x", (0, 0))
+        main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
+        main_checkout.git("update-ref", f"{ref_names.KEEP}{commit}/x", "HEAD")
+        os.utime(main_checkout.path / f".git/{ref_names.KEEP}{commit}/x", (0, 0))
         report = verification.verify(inside(plain), repair=True)
         assert sorted(one.code for one in report.findings) == ["commit-ref-missing", "ref-leftover"]
         assert (report.is_clean, report.refused) == (True, [])
@@ -126,8 +126,8 @@ class TestNamesOfOthers:
         self, plain: Store, main_checkout: Checkout
     ) -> None:
         commit = plain.record("one-complete").git_sha
-        main_checkout.git("update-ref", "-d", layout.KEEP + commit)
-        main_checkout.git("update-ref", f"{layout.KEEP}{commit}/x", "HEAD")
+        main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
+        main_checkout.git("update-ref", f"{ref_names.KEEP}{commit}/x", "HEAD")
         age(main_checkout)
         for _ in range(2):
             inside(plain).remover().settle()
@@ -167,10 +167,10 @@ class TestNamesOfOthers:
     ) -> None:
         commit = plain.record("one-complete").git_sha
         inside(plain).write_links()
-        main_checkout.git("update-ref", "-d", layout.KEEP + commit)
-        main_checkout.git("symbolic-ref", layout.KEEP + commit, "refs/heads/main")
+        main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
+        main_checkout.git("symbolic-ref", ref_names.KEEP + commit, "refs/heads/main")
         (finding,) = verification.verify(inside(plain)).findings
-        assert (finding.code, finding.object) == ("commit-ref-wrong", layout.KEEP + commit)
+        assert (finding.code, finding.object) == ("commit-ref-wrong", ref_names.KEEP + commit)
         assert finding.sentence.startswith("stands for refs/heads/main, and keeps ")
         if what == "settle":
             age(main_checkout)
@@ -179,7 +179,7 @@ class TestNamesOfOthers:
             plain.record("two-complete")
         else:
             assert verification.verify(inside(plain), repair=True).is_clean
-        assert main_checkout.git("symbolic-ref", "--quiet", layout.KEEP + commit, ok=(1,)) == ""
+        assert main_checkout.git("symbolic-ref", "--quiet", ref_names.KEEP + commit, ok=(1,)) == ""
         main_checkout.git("checkout", "--quiet", "--orphan", "other")
         main_checkout.commit()
         main_checkout.git("branch", "-D", "main")
@@ -190,7 +190,7 @@ class TestNamesOfOthers:
         main_checkout.write("new", "not committed")
         one = plain.save("one-complete", start="r")
         inside(plain).write_links()
-        for ref in (f"{layout.TREES}{one.id}", f"{layout.RUNS}{one.run}"):
+        for ref in (f"{ref_names.TREES}{one.id}", f"{ref_names.RUNS}{one.run}"):
             target = f"refs/tags/{ref.rpartition('/')[2]}"
             main_checkout.git("update-ref", target, ref)
             main_checkout.git("symbolic-ref", ref, target)
@@ -198,7 +198,7 @@ class TestNamesOfOthers:
             "ref-symbolic"
         }
         assert verification.verify(inside(plain)).findings == []
-        document = layout.CHECKPOINTS + one.id
+        document = ref_names.CHECKPOINTS + one.id
         main_checkout.git("update-ref", "refs/tags/document", document)
         main_checkout.git("symbolic-ref", document, "refs/tags/document")
         (finding,) = verification.verify(inside(plain), repair=True).findings
@@ -224,7 +224,7 @@ class TestDates:
             )
         plain.record("two-complete")
         inside(plain).write_links()
-        main_checkout.git("update-ref", "-d", layout.KEEP + linked, ok=(0, 1))
+        main_checkout.git("update-ref", "-d", ref_names.KEEP + linked, ok=(0, 1))
         assert verification.verify(inside(plain)).findings == []
 
 

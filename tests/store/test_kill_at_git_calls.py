@@ -14,7 +14,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
-from gitckpt.store.worktrees.opener import Opened
+from gitckpt.store.worktrees.opener import OpenResult
 from tests.conftest import Checkout
 from tests.store.conftest import notes, require_runs, require_whole, view
 from tests.store.killer import Killer, opened
@@ -218,7 +218,7 @@ class TestAKillAtEveryGitCall:
             with opened(checkout) as store:
                 path = resumption.resume(inside(store), made).path
                 assert view(path) == expected
-                assert resumption.resume(inside(store), made) == Opened(path, made=False)
+                assert resumption.resume(inside(store), made) == OpenResult(path, made=False)
                 Path(path, "work").write_text("goes on")
                 again = Store(Checkpoints(discover(path), adapter="plumbing"))
                 second = again.record("b-complete", {}, worktree=again.capture(), run=made.run)

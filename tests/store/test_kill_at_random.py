@@ -85,9 +85,9 @@ class TestAKillAtARandomMoment:
             store = opened(main_checkout)
             made: list[str] = []
             insist(
-                lambda: made.append(store.record("b-complete", {}, run=run).id),
+                lambda: made.append(store.record("b-complete", {}, run=run).id),  # noqa: B023
                 [f"refs/ckpt/runs/{run}.lock"],
-            )  # noqa: B023
+            )
             insist(store.close, ["refs/notes/checkpoints.lock"])
             reported |= set(made)
             assert set(require_runs(main_checkout, require_whole(main_checkout))[run]) >= reported

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.contents import layout
+from gitckpt.git.contents import dir_modes
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.store.restore.restorer import restore, undo
@@ -213,7 +213,7 @@ def test_modes_only_get_narrower(store: Store, checkout: Checkout, tmp_path: Pat
 def test_what_is_too_much_is_said(
     plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout, "MOST", 3)
+    monkeypatch.setattr(dir_modes, "MOST", 3)
     for number in range(6):
         (main_checkout.path / f"d{number}").mkdir(0o700)
     made = plain.save("a-complete", {})
@@ -313,12 +313,12 @@ def test_what_does_not_come_back_is_said(
     checkout.write("d/diary", "secret\n").chmod(0o600)
     made = store.save("a-complete")
     shutil.rmtree(checkout.path / "d")
-    honest = layout.bring_back
+    honest = dir_modes.bring_back
 
     def forgetful(top: str, directories: list[bytes], modes: dict[bytes, int]) -> None:
         honest(top, () if what == "directory" else directories, {} if what == "mode" else modes)
 
-    monkeypatch.setattr(layout, "bring_back", forgetful)
+    monkeypatch.setattr(dir_modes, "bring_back", forgetful)
     name = "d/empty/" if what == "directory" else "d/diary"
     command = (
         functools.partial(restore, paths=[b"d"])

@@ -19,7 +19,7 @@ from gitckpt.model import times
 from gitckpt.store.audit import verification
 from gitckpt.store.leases import leases
 from gitckpt.store.leases.leases import MOST_TOKENS, Lease, LeaseHeld, render
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import inside
 from tests.cli.conftest import Spawn, spawn
@@ -82,7 +82,7 @@ def container(main_checkout: Checkout) -> Container:
 
 
 def lock_files(checkout: Checkout) -> list[Path]:
-    return sorted((checkout.path / ".git" / "ckpt").glob(f"{layout.DRIVER}.*"))
+    return sorted((checkout.path / ".git" / "ckpt").glob(f"{ref_names.DRIVER}.*"))
 
 
 def test_a_container_that_is_gone_keeps_nobody_waiting(
@@ -173,7 +173,7 @@ def test_maintenance_deletes_the_lock_files_of_the_dead(main_checkout: Checkout)
     with Store.open(main_checkout.path) as store:
         hold = inside(store).leases.acquire(RUN, "one")
         (mine,) = lock_files(main_checkout)
-        dead = mine.parent / f"{layout.DRIVER}.7.{'ab' * 20}"
+        dead = mine.parent / f"{ref_names.DRIVER}.7.{'ab' * 20}"
         dead.touch()
         assert sweep.sweep_files(inside(store).repository) == []
         with pytest.MonkeyPatch.context() as patch:
@@ -188,7 +188,7 @@ def forged(checkout: Checkout, lease: Lease, **changes: object) -> None:
 
     data = render(replace(lease, **changes)).decode()  # type: ignore[arg-type]
     oid = checkout.git("hash-object", "-w", "--stdin", data=data).strip()
-    checkout.git("update-ref", layout.LEASES + lease.run, oid)
+    checkout.git("update-ref", ref_names.LEASES + lease.run, oid)
 
 
 @pytest.mark.parametrize("token", [MOST_TOKENS, 2**63 - 1, 0, -1])
@@ -202,7 +202,7 @@ def test_a_lease_with_a_token_that_nobody_has_is_taken_over(
         assert lease is not None
         forged(main_checkout, lease[1], token=token, released=None)
         (finding,) = verification.verify(inside(store)).findings
-        assert (finding.code, finding.object) == ("lease-invalid", layout.LEASES + run.id)
+        assert (finding.code, finding.object) == ("lease-invalid", ref_names.LEASES + run.id)
         assert finding.sentence == f"token: {token} is no token: 1 to 2^62 - 1"
         assert finding.cure == f"if nobody drives the run: git ckpt resume {run.id} --take-over"
         with pytest.raises(InvalidCheckpoint) as refused:

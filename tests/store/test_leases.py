@@ -28,7 +28,7 @@ from gitckpt.store.leases.leases import (
     parse,
     render,
 )
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import ROOT, RUN, MakeStore
@@ -57,7 +57,7 @@ def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
 def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
     hold = desk.acquire(RUN, "git ckpt run ci")
     here = filesystem.here()
-    text = inside(plain).repository.git.text("cat-file", "blob", f"{layout.LEASES}{RUN}")
+    text = inside(plain).repository.git.text("cat-file", "blob", f"{ref_names.LEASES}{RUN}")
     assert text.splitlines() == [
         "version = 1",
         f'run = "{RUN}"',
@@ -72,7 +72,7 @@ def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
         'renewed = "2027-01-15T08:00:01.000000Z"',
         'expires = "2027-01-15T08:02:01.000000Z"',
     ]
-    assert desk.read(RUN) == (inside(plain).refs.read(layout.LEASES + RUN), hold.lease)
+    assert desk.read(RUN) == (inside(plain).refs.read(ref_names.LEASES + RUN), hold.lease)
 
 
 def test_a_second_driver_is_told_who_the_first_one_is(desk: Leases) -> None:
@@ -419,7 +419,7 @@ class TestManyAtOnce:
 
 def remove(store: Store) -> None:
     """Removes the lease of the run."""
-    ref = layout.LEASES + RUN
+    ref = ref_names.LEASES + RUN
     inside(store).refs.update([Update(ref, "", str(inside(store).refs.read(ref)))])
 
 
@@ -606,7 +606,7 @@ def test_a_token_that_is_none_binds_nobody(
 def test_a_ref_that_leads_to_no_lease_is_refused(
     desk: Leases, main_checkout: Checkout, kind: str
 ) -> None:
-    ref = layout.LEASES + RUN
+    ref = ref_names.LEASES + RUN
     main_checkout.write(
         f".git/{ref}",
         f"{main_checkout.git('rev-parse', 'HEAD') if kind == 'a commit' else 'ab' * 20}\n",
@@ -657,10 +657,10 @@ def test_what_is_no_lease_is_refused_with_its_ref_and_key(
 ) -> None:
     text = render(desk.acquire(RUN, "one").lease).decode().replace(*change)
     with pytest.raises(InvalidCheckpoint) as caught:
-        parse(text.encode(), layout.LEASES + RUN)
-    assert caught.value.message.startswith(f"{layout.LEASES}{RUN}: {problem}")
+        parse(text.encode(), ref_names.LEASES + RUN)
+    assert caught.value.message.startswith(f"{ref_names.LEASES}{RUN}: {problem}")
     field = "" if problem.startswith("not a lease") else problem.partition(":")[0]
-    assert (caught.value.ref, caught.value.field) == (layout.LEASES + RUN, field)
+    assert (caught.value.ref, caught.value.field) == (ref_names.LEASES + RUN, field)
     assert caught.value.hint == (
         "upgrade gitckpt: pip install -U gitckpt" if field == "version" else None
     )
@@ -668,7 +668,7 @@ def test_what_is_no_lease_is_refused_with_its_ref_and_key(
 
 def test_keys_of_a_later_version_survive(desk: Leases) -> None:
     data = render(desk.acquire(RUN, "one").lease) + b'mood = "good"\n'
-    lease = parse(data, layout.LEASES + RUN)
+    lease = parse(data, ref_names.LEASES + RUN)
     assert lease.unknown == {"mood": "good"}
     assert render(lease) == data
 

@@ -11,7 +11,7 @@ import pytest
 
 from gitckpt import hook
 from gitckpt.git.refs import LockHeld
-from gitckpt.store.records import heads, layout
+from gitckpt.store.records import heads, ref_names
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, notes, nth, require_whole
@@ -60,7 +60,7 @@ def test_a_record_removes_all_of_them_and_says_so(
     there = left(
         checkout,
         f"refs/ckpt/runs/{run}",
-        layout.NOTES,
+        ref_names.NOTES,
         f"refs/keep/ckpt/{head}",
         f"refs/ckpt/trees/{nth(99)}",
     )
@@ -109,7 +109,7 @@ def test_while_somebody_writes_they_stay(
     store.record("a-started", {"x": 1}, start="r")
     hold = inside(store).leases.acquire("r", "a test")
     (lock,) = left(main_checkout, "refs/ckpt/leases/r")
-    writer = layout.turn(inside(store).repository, 0)
+    writer = ref_names.turn(inside(store).repository, 0)
     with ThreadPoolExecutor(1) as another:
         assert another.submit(writer.acquire).result()
         with pytest.raises(LockHeld):
@@ -133,7 +133,7 @@ class TestWhoMeetsOne:
         )
         store.remove([made.id])
         assert not any(lock.exists() for lock in there)
-        assert main_checkout.refs(*layout.OWN).keys() <= {
+        assert main_checkout.refs(*ref_names.OWN).keys() <= {
             f"refs/keep/ckpt/{made.git_sha}"
         }  # within the hour
 
@@ -173,9 +173,9 @@ def test_the_hook_says_so(
     main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     head = main_checkout.commit("by hand")
-    there = left(main_checkout, layout.NOTES, f"refs/keep/ckpt/{head}")
+    there = left(main_checkout, ref_names.NOTES, f"refs/keep/ckpt/{head}")
     (main_checkout.path / ".git/ckpt").mkdir()
-    (main_checkout.path / ".git/ckpt" / layout.MAINTAINED).touch()
+    (main_checkout.path / ".git/ckpt" / ref_names.MAINTAINED).touch()
     monkeypatch.chdir(main_checkout.path)
     assert hook.main(["post-commit"]) == 0
     sentence = f"post-commit: removed {there[1]} and 1 more, which a git had left that was killed"

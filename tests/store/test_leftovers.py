@@ -16,9 +16,9 @@ from gitckpt.git.refs import Update
 from gitckpt.git.repository import discover
 from gitckpt.model import ids, times
 from gitckpt.model.policy import Policy
-from gitckpt.store import roster, secrets
+from gitckpt.store import local_checkpoints, secrets
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.retention import expiry, sweep
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
@@ -35,9 +35,9 @@ def test_a_run_head_that_lags_is_moved_up_before_the_run_goes_on(main_checkout: 
         first = store.record("one-complete", {"n": 1}, start="work")
         run = str(first.run)
         second = store.record("two-complete", {"n": 2}, run=run)
-    ref = layout.RUNS + run
+    ref = ref_names.RUNS + run
     main_checkout.git(
-        "update-ref", ref, main_checkout.git("rev-parse", layout.CHECKPOINTS + first.id)
+        "update-ref", ref, main_checkout.git("rev-parse", ref_names.CHECKPOINTS + first.id)
     )
     with _store(main_checkout) as store:
         third = store.record("three-complete", run=run)
@@ -52,7 +52,7 @@ def test_a_run_head_that_lags_is_moved_up_before_the_run_goes_on(main_checkout: 
 def test_a_run_head_that_is_missing_is_made_anew(main_checkout: Checkout) -> None:
     with _store(main_checkout) as store:
         first = store.record("one-complete", start="work")
-    main_checkout.git("update-ref", "-d", f"{layout.RUNS}{first.run}")
+    main_checkout.git("update-ref", "-d", f"{ref_names.RUNS}{first.run}")
     with _store(main_checkout) as store:
         assert store.record("two-complete", run=first.run).parent == first.id
 
@@ -61,9 +61,9 @@ def _leave_behind(checkout: Checkout, store: Store) -> tuple[str, str]:
     """Makes a checkpoint with all its refs, and deletes the one that makes it count; returns the two that are left."""
     checkout.write("new", "work\n")
     saved = store.save("half-complete")
-    checkout.git("update-ref", "-d", layout.CHECKPOINTS + saved.id)
-    checkout.git("update-ref", f"{layout.KEEP}of-nobody", "HEAD")
-    return layout.TREES + saved.id, f"{layout.KEEP}of-nobody"
+    checkout.git("update-ref", "-d", ref_names.CHECKPOINTS + saved.id)
+    checkout.git("update-ref", f"{ref_names.KEEP}of-nobody", "HEAD")
+    return ref_names.TREES + saved.id, f"{ref_names.KEEP}of-nobody"
 
 
 def _age(checkout: Checkout, refs: tuple[str, ...]) -> None:
@@ -77,11 +77,11 @@ def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
         whole = store.record("whole-complete")
         left = _leave_behind(checkout, store)
         assert sweep.sweep(inside(store).repository, inside(store).refs) == []
-        _age(checkout, (*left, layout.KEEP + whole.git_sha))
+        _age(checkout, (*left, ref_names.KEEP + whole.git_sha))
         assert sweep.sweep(inside(store).repository, inside(store).refs) == sorted(left)
-    assert sorted(checkout.refs(*layout.OWN)) == [
-        layout.CHECKPOINTS + whole.id,
-        layout.KEEP + whole.git_sha,
+    assert sorted(checkout.refs(*ref_names.OWN)) == [
+        ref_names.CHECKPOINTS + whole.id,
+        ref_names.KEEP + whole.git_sha,
     ]
 
 
@@ -89,7 +89,7 @@ def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Che
     with _store(main_checkout) as store:
         left = _leave_behind(main_checkout, store)
         _age(main_checkout, left)
-        with layout.turn(inside(store).repository, 0) as held:
+        with ref_names.turn(inside(store).repository, 0) as held:
             assert held
             assert sweep.sweep(inside(store).repository, inside(store).refs) == []
         assert sweep.sweep(inside(store).repository, inside(store).refs) == sorted(left)
@@ -103,7 +103,7 @@ def test_scratch_files_are_swept_once_they_are_old(
         store.list()
         place = Path(inside(store).repository.private_dir)
         kept = sorted(path.name for path in place.iterdir())
-        replaced = [f"{name}.123.ab" for name in (secrets.KEY, roster.FILE, "exports")]
+        replaced = [f"{name}.123.ab" for name in (secrets.KEY, local_checkpoints.FILE, "exports")]
         for name in ("index.123.ab", "index.123.ab.lock", "index.124.cd", *replaced):
             (place / name).write_bytes(b"x")
         (place / "rules.123.cd" / "d").mkdir(parents=True)
@@ -164,11 +164,11 @@ class TestInterruptedRemovals:
                 patch.setattr(inside(store).refs, "update", interrupt)
                 with pytest.raises(KeyboardInterrupt):
                     store.remove(gone)
-        assert list(main_checkout.refs("refs/checkpoints")) == [layout.CHECKPOINTS + stays]
+        assert list(main_checkout.refs("refs/checkpoints")) == [ref_names.CHECKPOINTS + stays]
         assert sorted(main_checkout.refs("refs/ckpt/trees")) == sorted(
-            layout.TREES + each for each in [*gone, stays]
+            ref_names.TREES + each for each in [*gone, stays]
         )
-        return [layout.TREES + stays]
+        return [ref_names.TREES + stays]
 
     def test_the_next_expiry_finishes_them(
         self, main_checkout: Checkout, interrupted: list[str]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model import times
-from gitckpt.store.records.entry import Entry, Problem, Query
+from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.conftest import MakeStore, listed, nth
@@ -89,7 +89,7 @@ class TestFilters:
             *(store.list(Query(ids=[nth(number)]))[0] for number in (5, 7)),
         )
         time = 1_800_000_000_000_000
-        assert five == Entry(
+        assert five == CheckpointInfo(
             id=nth(5),
             oid=refs[f"refs/checkpoints/{nth(5)}"],
             run=None,
@@ -107,7 +107,7 @@ class TestFilters:
             operation=None,
             changed=None,
         )
-        assert seven == Entry(
+        assert seven == CheckpointInfo(
             id=nth(7),
             oid=refs[f"refs/checkpoints/{nth(7)}"],
             run="20270115-080007-two",

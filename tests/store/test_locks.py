@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.repository import Repository, discover
-from gitckpt.store.records import heads, layout
+from gitckpt.store.records import heads, ref_names
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN
 
@@ -134,7 +134,7 @@ class TestCleared:
     ) -> None:
         told: list[str] = []
         (path,) = left(repository, OURS[0])
-        with layout.turn(repository, 0) as is_held:
+        with ref_names.turn(repository, 0) as is_held:
             assert (is_held, heads.clear(repository, told.append, path), len(told)) == (
                 True,
                 True,
@@ -147,7 +147,7 @@ class TestCleared:
         monkeypatch.setattr(heads, "_PATIENCE", 0.05)
         told: list[str] = []
         (path,) = left(repository, OURS[0])
-        writer = layout.turn(repository, 0)
+        writer = ref_names.turn(repository, 0)
         with ThreadPoolExecutor(1) as another:
             assert another.submit(writer.acquire).result()
             assert not heads.clear(repository, told.append, path)

@@ -8,7 +8,7 @@ import pytest
 
 from gitckpt import hook
 from gitckpt.model.errors import CkptError
-from gitckpt.store import log
+from gitckpt.store import error_log
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 
@@ -18,23 +18,23 @@ def read(checkout: Checkout) -> str:
 
 
 def test_an_entry_is_bounded_and_keeps_both_ends(plain: Store, main_checkout: Checkout) -> None:
-    log.append(inside(plain).repository, "begins" + "x" * 1_000_000 + "ends")
+    error_log.append(inside(plain).repository, "begins" + "x" * 1_000_000 + "ends")
     said = read(main_checkout)
-    assert len(said) < log.LONGEST + 100
+    assert len(said) < error_log.LONGEST + 100
     assert "begins" in said
     assert said.endswith("ends\n")
     assert "… 98" in said
 
 
 def test_nobody_waits_for_a_pipe_in_its_place(plain: Store, main_checkout: Checkout) -> None:
-    os.mkfifo(os.path.join(inside(plain).repository.make_private_dir(), log.FILE))
+    os.mkfifo(os.path.join(inside(plain).repository.make_private_dir(), error_log.FILE))
     with pytest.raises(CkptError, match=r"cannot write .*/log: "):
-        log.append(inside(plain).repository, "said to nobody")
+        error_log.append(inside(plain).repository, "said to nobody")
 
 
 def test_a_short_entry_is_whole(plain: Store, main_checkout: Checkout) -> None:
-    log.append(inside(plain).repository, "x" * log.LONGEST)
-    assert read(main_checkout).endswith(f" {'x' * log.LONGEST}\n")
+    error_log.append(inside(plain).repository, "x" * error_log.LONGEST)
+    assert read(main_checkout).endswith(f" {'x' * error_log.LONGEST}\n")
 
 
 def test_a_trace_says_where_and_not_what() -> None:
@@ -45,7 +45,7 @@ def test_a_trace_says_where_and_not_what() -> None:
         except KeyError as error:
             raise ValueError(f"bad {secret}") from error
     except ValueError as error:
-        said = log.trace(error)
+        said = error_log.trace(error)
     assert "KeyError" in said
     assert "ValueError" in said
     assert "test_log.py" in said

@@ -22,7 +22,7 @@ from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.policy import DAY
 from gitckpt.store.audit import doctor
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.remover import Remover
 from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
@@ -38,7 +38,7 @@ def repository(main_checkout: Checkout) -> Iterator[Repository]:
 
 def stamped(repository: Repository, ago: float = 7200) -> float:
     """Notes that maintenance has started, and returns when."""
-    stamp = Path(repository.make_private_dir(), layout.MAINTAINED)
+    stamp = Path(repository.make_private_dir(), ref_names.MAINTAINED)
     stamp.write_text("")
     then = round(time.time() - ago, 3)
     os.utime(stamp, (then, then))
@@ -119,7 +119,7 @@ def test_nothing_expires_unasked_beside_a_mistake(
 def test_that_is_at_work_or_was_cut_off(repository: Repository) -> None:
     stamped(repository)
     assert maintenance.last(repository).outcome == "was cut off"
-    lock = os.path.join(repository.private_dir, layout.MAINTENANCE_LOCK)
+    lock = os.path.join(repository.private_dir, ref_names.MAINTENANCE_LOCK)
     with Lock(lock, 0) as held:
         assert held
         assert maintenance.last(repository).outcome == "is at work"
@@ -273,7 +273,7 @@ class TestDue:
         return begun
 
     def test_a_day_after_the_first_one(self, repository: Repository, begun: list[str]) -> None:
-        stamp = Path(repository.make_private_dir(), layout.MAINTAINED)
+        stamp = Path(repository.make_private_dir(), ref_names.MAINTAINED)
         for _ in range(2):
             hook.keep_up(repository, lambda: None)
         assert begun == []
@@ -343,7 +343,7 @@ class TestDue:
     def test_what_keeps_it_from_starting_is_said(
         self, repository: Repository, begun: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        stamp = Path(repository.make_private_dir(), layout.MAINTAINED)
+        stamp = Path(repository.make_private_dir(), ref_names.MAINTAINED)
         stamp.mkdir()
         os.utime(stamp, (0, 0))
         hook.keep_up(repository, lambda: None)
@@ -353,7 +353,7 @@ class TestDue:
         )
 
     def test_after_a_save(self, main_checkout: Checkout, repository: Repository) -> None:
-        stamp = Path(repository.make_private_dir(), layout.MAINTAINED)
+        stamp = Path(repository.make_private_dir(), ref_names.MAINTAINED)
         command = [sys.executable, "-m", "gitckpt", "-q", "save"]
         subprocess.run(command, cwd=main_checkout.path, check=True, stdout=subprocess.DEVNULL)
         assert stamp.read_text().endswith(" never ran\n")

@@ -16,9 +16,9 @@ from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import codec
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.store import notes
-from gitckpt.store.records import draft, keys, layout, recorder
+from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.records import draft, keys, recorder, ref_names
 from gitckpt.store.records.recorder import FilesPruned, Proposal
-from gitckpt.store.roster import Roster
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import (
@@ -284,7 +284,7 @@ class TestTries:
 
         seen: list[list[str]] = tries(overtake)
         assert plain.record("run-started", {}, start="Add login!").run == f"{RUN}-2"
-        assert [[ref for ref in each if ref.startswith(layout.RUNS)] for each in seen[:2]] == [
+        assert [[ref for ref in each if ref.startswith(ref_names.RUNS)] for each in seen[:2]] == [
             [HEAD],
             [f"{HEAD}-2"],
         ]
@@ -333,7 +333,9 @@ class TestTwoInARow:
             f"refs/checkpoints/{nth(9)}",
             HEAD,
         ]
-        assert [[ref for ref in each if ref != layout.NOTES] for each in seen[:2]] == [expected] * 2
+        assert [[ref for ref in each if ref != ref_names.NOTES] for each in seen[:2]] == [
+            expected
+        ] * 2
         inside(plain).write_links()
         assert sorted(written_notes(main_checkout)[first.git_sha]) == [ONE, TWO, nth(9)]
         assert plain.record("c-complete", {}, run=RUN).sequence == 4
@@ -460,7 +462,7 @@ class TestNotes:
     ) -> None:
         seen = tries(outrun(2))
         assert inside(waiting).write_links()
-        assert (seen, self.notes(main_checkout)) == ([[layout.NOTES]] * 3, [ONE, TWO])
+        assert (seen, self.notes(main_checkout)) == ([[ref_names.NOTES]] * 3, [ONE, TWO])
 
     def test_until_its_patience_ends(
         self, waiting: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch
@@ -469,7 +471,7 @@ class TestNotes:
         seen = tries(outrun(2))
         with pytest.raises(RefMoved):
             inside(waiting).write_links()
-        assert (seen, self.notes(main_checkout)) == ([[layout.NOTES]], [ONE])
+        assert (seen, self.notes(main_checkout)) == ([[ref_names.NOTES]], [ONE])
         assert notes.waiting(inside(waiting).repository)
 
     def test_a_failure_does_not_fail_the_record(
@@ -486,8 +488,8 @@ def test_who_records_waits_for_whoever_does(
     plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for long: what protects the data is the expected value in each update, and a lock may be of somebody who hangs."""
-    monkeypatch.setattr(layout, "PATIENCE", 0.05)
-    path = os.path.join(inside(plain).repository.make_private_dir(), layout.WRITE_LOCK)
+    monkeypatch.setattr(ref_names, "PATIENCE", 0.05)
+    path = os.path.join(inside(plain).repository.make_private_dir(), ref_names.WRITE_LOCK)
     assert path == os.fspath(Path(main_checkout.path, ".git/ckpt/write.lock"))
     with Lock(path, 0) as is_held:
         plain.record("a-complete", {})
@@ -495,7 +497,7 @@ def test_who_records_waits_for_whoever_does(
 
 
 def test_who_records_holds_the_lock_of_writers(plain: Store) -> None:
-    path = os.path.join(inside(plain).repository.make_private_dir(), layout.WRITE_LOCK)
+    path = os.path.join(inside(plain).repository.make_private_dir(), ref_names.WRITE_LOCK)
     held_then: list[bool] = []
 
     class Looking(Fence):

@@ -10,7 +10,7 @@ from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.refs import Update
 from gitckpt.model import budget
 from gitckpt.model.errors import InvalidCheckpoint
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN, TWO
@@ -33,7 +33,7 @@ class TestNewRefs:
             "imported": {"original": C},
         }
         kept = Update(f"refs/keep/ckpt/{D}", D, "")
-        assert said(layout.new_refs([(fields, E)], F, kept)) == [
+        assert said(ref_names.new_refs([(fields, E)], F, kept)) == [
             (f"refs/ckpt/trees/{ONE}", A, ""),
             (f"refs/keep/ckpt-operations/{ONE}", B, ""),
             (f"refs/ckpt/originals/{ONE}", C, ""),
@@ -47,7 +47,7 @@ class TestNewRefs:
         [{}, {"run": None, "worktree": None, "imported": None}, {"worktree": {}, "imported": {}}],
     )
     def test_of_one_with_nothing(self, fields: dict[str, Any]) -> None:
-        assert said(layout.new_refs([({"id": ONE, **fields}, A)], "", None)) == [
+        assert said(ref_names.new_refs([({"id": ONE, **fields}, A)], "", None)) == [
             (f"refs/checkpoints/{ONE}", A, "")
         ]
 
@@ -56,7 +56,7 @@ class TestNewRefs:
             ({"id": ONE, "run": RUN, "worktree": {"tree": A}}, B),
             ({"id": TWO, "run": RUN, "worktree": {"tree": C}}, D),
         ]
-        assert said(layout.new_refs(made, "", None)) == [
+        assert said(ref_names.new_refs(made, "", None)) == [
             (f"refs/ckpt/trees/{ONE}", A, ""),
             (f"refs/ckpt/trees/{TWO}", C, ""),
             (f"refs/checkpoints/{ONE}", B, ""),
@@ -80,7 +80,7 @@ class TestForeign:
         ],
     )
     def test_whose_it_is(self, ref: str, expected: bool) -> None:
-        assert layout.is_foreign(ref) is expected
+        assert ref_names.is_foreign(ref) is expected
 
 
 class TestManyDocuments:
@@ -90,7 +90,7 @@ class TestManyDocuments:
     def test_are_read_in_order(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, many: int
     ) -> None:
-        monkeypatch.setattr(layout, "_MANY", many)
+        monkeypatch.setattr(ref_names, "_MANY", many)
         monkeypatch.setattr(budget, "DOCUMENT", budget.Budget(100, 10, 10))
         small, large = (
             main_checkout.git("hash-object", "-w", "--stdin", data="x" * size)
@@ -98,7 +98,7 @@ class TestManyDocuments:
         )
         tree = main_checkout.git("rev-parse", "HEAD^{tree}")
         store = inside(plain)
-        found = list(layout.documents(store.repository, store.objects, [small, A, tree, large]))
+        found = list(ref_names.documents(store.repository, store.objects, [small, A, tree, large]))
         assert found[:2] == [("blob", b"x" * 100), None]
         assert found[2] is not None
         assert found[2][0] == "tree"
@@ -108,13 +108,13 @@ class TestManyDocuments:
     def test_and_one_that_is_too_large_by_any_measure_is_not_read(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(layout, "_MANY", 2)
+        monkeypatch.setattr(ref_names, "_MANY", 2)
         small = main_checkout.git("hash-object", "-w", "--stdin", data="small")
         large = main_checkout.git(
             "hash-object", "-w", "--stdin", data="x" * (budget.DOCUMENT.size + 1)
         )
         store = inside(plain)
-        found = list(layout.documents(store.repository, store.objects, [large, small, large]))
+        found = list(ref_names.documents(store.repository, store.objects, [large, small, large]))
         assert found == [(OVERSIZED, b""), ("blob", b"small"), (OVERSIZED, b"")]
 
 
@@ -122,7 +122,7 @@ class TestOneDocument:
     """What a ref points to that is none is named, with what to do about it."""
 
     def test_its_bytes(self) -> None:
-        assert layout.document(("blob", b"text"), "refs/checkpoints/x", A) == b"text"
+        assert ref_names.document(("blob", b"text"), "refs/checkpoints/x", A) == b"text"
 
     @pytest.mark.parametrize(
         ("found", "how", "problem", "hint"),
@@ -147,7 +147,7 @@ class TestOneDocument:
         self, found: tuple[str, bytes] | None, how: dict[str, Any], problem: str, hint: str | None
     ) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
-            layout.document(found, "refs/checkpoints/x", A, **how)
+            ref_names.document(found, "refs/checkpoints/x", A, **how)
         error = caught.value
         assert (error.ref, error.field, error.problem, error.hint) == (
             "refs/checkpoints/x",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.restore.restorer import Restored, redo, restore, undo
+from gitckpt.store.restore.restorer import RestoreResult, redo, restore, undo
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
@@ -60,7 +60,7 @@ def uninstall(here: Checkout, required: str = "true") -> None:
     here.git("config", "filter.lfs.required", required)
 
 
-def reasons(done: Restored) -> dict[str, str]:
+def reasons(done: RestoreResult) -> dict[str, str]:
     return {os.fsdecode(path): reason.partition(":")[0] for path, reason in done.kept.items()}
 
 

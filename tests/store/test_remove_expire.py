@@ -12,7 +12,7 @@ from gitckpt.git.refs import LockHeld
 from gitckpt.model import times
 from gitckpt.model.errors import NotFoundError
 from gitckpt.model.policy import DAY, Policy
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.retention.expiry import expire_alone
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, Ids
@@ -319,7 +319,7 @@ class TestExpire:
             )
             assert "2099-" in forged
             oid = main_checkout.git("hash-object", "-w", "--stdin", data=forged)
-            main_checkout.git("update-ref", layout.CHECKPOINTS + nth(number), oid)
+            main_checkout.git("update-ref", ref_names.CHECKPOINTS + nth(number), oid)
         clock.instant += 40 * DAY
         gone = self.expire(plain, Policy(keep_last=3, safety_keep_last=3, everything=everything))
         assert list(gone) == [1]
@@ -340,7 +340,7 @@ class TestExpire:
                 "--stdin",
                 data=text.replace(first.id, nth(number)).replace(first.timestamp, stamp),
             )
-            main_checkout.git("update-ref", layout.CHECKPOINTS + nth(number), oid)
+            main_checkout.git("update-ref", ref_names.CHECKPOINTS + nth(number), oid)
         second = plain.record("commit-complete", trigger="post-commit")
         clock.instant += 40 * DAY
         everyone = {first.id, second.id, *map(nth, range(90, 96))}
@@ -361,7 +361,7 @@ class TestExpire:
         clock.instant += 40 * DAY
 
         def progress(_: str) -> None:
-            main_checkout.git("update-ref", "-d", layout.CHECKPOINTS + ids[1])
+            main_checkout.git("update-ref", "-d", ref_names.CHECKPOINTS + ids[1])
 
         expire_alone(inside(plain), Policy(keep_last=0), progress=progress)
         assert main_checkout.refs("refs/checkpoints") == {}

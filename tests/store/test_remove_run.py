@@ -8,7 +8,7 @@ from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError, WorktreeError
 from gitckpt.store.audit import verification
 from gitckpt.store.leases.leases import LeaseHeld
-from gitckpt.store.records import finder, layout
+from gitckpt.store.records import finder, ref_names
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
@@ -42,8 +42,8 @@ def refused(store: Store, run: str, checkout: Checkout) -> CkptError:
     with pytest.raises(CkptError) as caught:
         store.remove_run(run)
     after = checkout.refs()
-    assert {ref: oid for ref, oid in after.items() if not ref.startswith(layout.LEASES)} == {
-        ref: oid for ref, oid in before.items() if not ref.startswith(layout.LEASES)
+    assert {ref: oid for ref, oid in after.items() if not ref.startswith(ref_names.LEASES)} == {
+        ref: oid for ref, oid in before.items() if not ref.startswith(ref_names.LEASES)
     }
     return caught.value
 

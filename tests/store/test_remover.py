@@ -12,9 +12,9 @@ import pytest
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.values import replace
-from gitckpt.store import roster
-from gitckpt.store.records import keys, layout, remover
-from gitckpt.store.records.entry import Entry
+from gitckpt.store import local_checkpoints
+from gitckpt.store.records import keys, ref_names, remover
+from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.dying import DyingGit
@@ -55,7 +55,7 @@ def before(plain: Store, main_checkout: Checkout, done: list[list[Said]]) -> dic
     return main_checkout.refs()
 
 
-def listed(store: Store) -> dict[str, Entry]:
+def listed(store: Store) -> dict[str, CheckpointInfo]:
     return {each.id: each for each in store.list()}
 
 
@@ -100,7 +100,7 @@ class TestInOrder:
             (key, "", before[key]),
             [(ref, "", before[ref]) for ref in trees],
         )
-        assert not roster.known(inside(plain).repository, RUN)
+        assert not local_checkpoints.known(inside(plain).repository, RUN)
         assert notes(main_checkout) == {made.git_sha: [made.id]}
 
     def test_of_those_that_go_last(
@@ -145,7 +145,7 @@ class TestInOrder:
         assert [
             ref for ref in main_checkout.refs() if ref.startswith(("refs/checkpoints", "refs/ckpt"))
         ] == []
-        assert not roster.known(inside(plain).repository, RUN)
+        assert not local_checkpoints.known(inside(plain).repository, RUN)
 
     def test_what_others_have_below_our_names_stays(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str]
@@ -228,7 +228,7 @@ class TestBesideOthers:
         assert git.has_died
         gone = {
             f"{space}{name}"
-            for space in (layout.CHECKPOINTS, "refs/ckpt/trees/")
+            for space in (ref_names.CHECKPOINTS, "refs/ckpt/trees/")
             for name in (TWO, THREE)
         }
         assert set(before) - set(main_checkout.refs()) == gone

@@ -10,7 +10,7 @@ import pytest
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store.restore import restorer
-from gitckpt.store.restore.restorer import Position, Restored
+from gitckpt.store.restore.restorer import Position, RestoreResult
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
@@ -52,7 +52,7 @@ def merge(here: Checkout) -> None:
     here.git("merge", "theirs", ok=(1,))
 
 
-def changes(done: Restored) -> list[tuple[str, bytes]]:
+def changes(done: RestoreResult) -> list[tuple[str, bytes]]:
     return [(change.kind, change.path) for change in done.changes]
 
 
@@ -137,7 +137,7 @@ class TestAll:
         made = store.save("a-complete", {})
         before, seen = checkout.fingerprint(), looks(checkout)
         here = Position(made.git_sha, made.branch, None)
-        assert restorer.restore(inside(store), made) == Restored(
+        assert restorer.restore(inside(store), made) == RestoreResult(
             made.id, [], None, [], here, here, []
         )
         assert (checkout.fingerprint(), looks(checkout)) == (before, seen)

@@ -13,10 +13,10 @@ import pytest
 from gitckpt.git.worktree import administration
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.records.layout import Owner
+from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import ownership, resumption
-from gitckpt.store.worktrees.opener import Opened
+from gitckpt.store.worktrees.opener import OpenResult
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, view
@@ -40,8 +40,12 @@ class TestWhere:
     def test_in_the_main_worktree_from_wherever(self, store: Store, checkout: Checkout) -> None:
         made = store.record("a-complete", {}, worktree=store.capture())
         root = checkout.main / ".ckpt"
-        assert resume(inside(store), made) == Opened(str(root / "worktrees" / made.id), made=True)
-        assert resume(inside(store), made) == Opened(str(root / "worktrees" / made.id), made=False)
+        assert resume(inside(store), made) == OpenResult(
+            str(root / "worktrees" / made.id), made=True
+        )
+        assert resume(inside(store), made) == OpenResult(
+            str(root / "worktrees" / made.id), made=False
+        )
         assert (root / ".gitignore").read_text() == "*\n"
         assert (
             Checkout(checkout.main).git(
@@ -70,12 +74,12 @@ class TestWhere:
         first = store.record("a-started", {}, start="r")
         second = store.record("a-complete", {}, run=first.run)
         root = checkout.main / ".ckpt" / "worktrees"
-        assert resume(inside(store), second) == Opened(str(root / str(first.run)), made=True)
-        assert resume(inside(store), first) == Opened(str(root / first.id), made=True)
+        assert resume(inside(store), second) == OpenResult(str(root / str(first.run)), made=True)
+        assert resume(inside(store), first) == OpenResult(str(root / first.id), made=True)
         third = store.record("b-complete", {}, run=first.run)
-        assert resume(inside(store), third) == Opened(str(root / str(first.run)), made=False)
-        assert resume(inside(store), second) == Opened(str(root / second.id), made=True)
-        assert resume(inside(store), first) == Opened(str(root / first.id), made=False)
+        assert resume(inside(store), third) == OpenResult(str(root / str(first.run)), made=False)
+        assert resume(inside(store), second) == OpenResult(str(root / second.id), made=True)
+        assert resume(inside(store), first) == OpenResult(str(root / first.id), made=False)
 
     def test_where_the_settings_say(self, store: Store, checkout: Checkout, tmp_path: Path) -> None:
         made = store.record("a-complete", {})
@@ -88,7 +92,7 @@ class TestWhere:
     def test_where_the_caller_says(self, store: Store, tmp_path: Path) -> None:
         made = store.record("a-complete", {})
         place = tmp_path / "new" / "deep"
-        assert resume(inside(store), made, str(place)) == Opened(str(place), made=True)
+        assert resume(inside(store), made, str(place)) == OpenResult(str(place), made=True)
         assert sorted(os.listdir(tmp_path / "new")) == ["deep"]
 
     def test_a_run_has_one_wherever_it_is(
@@ -98,7 +102,7 @@ class TestWhere:
         made = store.record("a-complete", {}, start="r")
         first = Path(resume(inside(store), made, str(tmp_path / "first")).path)
         (first / "work").write_text("x\n")
-        assert resume(inside(store), made) == Opened(str(first), made=False)
+        assert resume(inside(store), made) == OpenResult(str(first), made=False)
         made = make_store(Checkout(first)).save("b-complete", {}, run=made.run)
         elsewhere = tmp_path / "it's elsewhere"
         error = refused(store, made, elsewhere)
@@ -111,11 +115,11 @@ class TestWhere:
         assert (
             resume(inside(store), made)
             == resume(inside(store), made, str(elsewhere))
-            == Opened(str(elsewhere), made=False)
+            == OpenResult(str(elsewhere), made=False)
         )
         assert (elsewhere / "work").read_text() == "x\n"
         moved = elsewhere.rename(tmp_path / "moved by hand")
-        assert resume(inside(store), made) == Opened(
+        assert resume(inside(store), made) == OpenResult(
             str(moved), made=False, remarks=(f"it was moved there from {elsewhere}",)
         )
         assert str(moved) in checkout.git("worktree", "list")
@@ -138,7 +142,7 @@ class TestWhere:
         assert resume(inside(plain), made, second).made
         os.renames(away, first)
         for path in (first, second):
-            assert resume(inside(plain), made, path) == Opened(path, made=False)
+            assert resume(inside(plain), made, path) == OpenResult(path, made=False)
 
     def test_no_move_is_advised_that_git_refuses(
         self, plain: Store, main_checkout: Checkout, tmp_path: Path
@@ -165,7 +169,7 @@ class TestWhere:
             refused(plain, made, tmp_path / "second").hint
             == "leave the directory out to go on there"
         )
-        assert resume(inside(plain), made) == Opened(first, made=False)
+        assert resume(inside(plain), made) == OpenResult(first, made=False)
 
     def test_the_one_of_a_copy_of_the_repository_is_not_that_of_the_original(
         self, plain: Store, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
@@ -219,7 +223,7 @@ class TestWhere:
         store = make_store(checkout)
         made = store.record("a-complete", {}, worktree=store.capture(), start="r")
         opened = resume(inside(store), made)
-        assert opened == Opened(
+        assert opened == OpenResult(
             str(tmp_path / name / ".ckpt" / "worktrees" / str(made.run)), made=True
         )
         assert view(opened.path) == view(checkout.path)
@@ -227,7 +231,7 @@ class TestWhere:
         second = inner.record("b-complete", {}, worktree=inner.capture(), run=made.run)
         assert (second.sequence, resume(inside(inner), second), store.find("latest:any")) == (
             2,
-            Opened(opened.path, made=False),
+            OpenResult(opened.path, made=False),
             second.id,
         )
 
@@ -259,7 +263,7 @@ class TestBrokenByThoseWhoWorkInIt:
             == f"to go on with its files: git worktree repair; or move it out of the way: mv {path} {path}.old"
         )
         inside(store).repository.git.run("worktree", "repair")
-        assert resume(inside(store), made) == Opened(str(path), made=False)
+        assert resume(inside(store), made) == OpenResult(str(path), made=False)
         assert (path / "work").read_text() == "more"
 
     def test_a_repository_in_its_place_is_moved_out_of_the_way(self, store: Store) -> None:
@@ -271,7 +275,7 @@ class TestBrokenByThoseWhoWorkInIt:
         assert error.message == f"{path} is a worktree of gitckpt whose .git is no file any more"
         assert error.hint == f"move it out of the way: mv {path} {path}.old"
         path.rename(f"{path}.old")
-        assert resume(inside(store), made) == Opened(str(path), made=True)
+        assert resume(inside(store), made) == OpenResult(str(path), made=True)
 
 
 class TestWhatItIs:
@@ -345,7 +349,7 @@ class TestWhatIsThereAlready:
         Checkout(path).git("add", "staged")
         before = view(path)
         newer = store.record("b-complete", {}, worktree=store.capture(), run=made.run)
-        assert resume(inside(store), newer) == Opened(str(path), made=False)
+        assert resume(inside(store), newer) == OpenResult(str(path), made=False)
         assert view(path) == before
 
     @pytest.mark.parametrize(
@@ -407,7 +411,7 @@ class TestWhatIsThereAlready:
             refused(plain, second, tmp_path / "place").message
             == f"{tmp_path / 'place'} exists and is not the worktree of {second.id}"
         )
-        assert resume(inside(plain), first, str(tmp_path / "place")) == Opened(
+        assert resume(inside(plain), first, str(tmp_path / "place")) == OpenResult(
             str(tmp_path / "place"), made=False
         )
 
@@ -418,7 +422,7 @@ class TestWhatIsThereAlready:
         place = tmp_path / "place"
         resume(inside(plain), first, str(place))
         second = plain.record("a-complete", {}, run=first.run)
-        assert resume(inside(plain), second, str(place)) == Opened(str(place), made=False)
+        assert resume(inside(plain), second, str(place)) == OpenResult(str(place), made=False)
         assert (
             refused(plain, first, place).message
             == f"{place} exists and is not the worktree of {first.id}"
@@ -440,7 +444,7 @@ class TestWhatIsThereAlready:
         )
         assert (path / "work").read_text() == "unsaved"
         main_checkout.git("worktree", "remove", "--force", "--force", str(path))
-        assert resume(inside(plain), made) == Opened(str(path), made=True)
+        assert resume(inside(plain), made) == OpenResult(str(path), made=True)
 
     def test_one_whose_directory_was_deleted_by_hand(
         self, plain: Store, main_checkout: Checkout
@@ -451,7 +455,7 @@ class TestWhatIsThereAlready:
         for file in sorted(path.rglob("*"), reverse=True):
             file.rmdir() if file.is_dir() else file.unlink()
         path.rmdir()
-        assert resume(inside(plain), made) == Opened(str(path), made=True)
+        assert resume(inside(plain), made) == OpenResult(str(path), made=True)
         assert view(path) == view(main_checkout.path)
         listing = main_checkout.git("worktree", "list", "--porcelain").splitlines()
         assert [line for line in listing if line.startswith("worktree ")] == [

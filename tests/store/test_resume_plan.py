@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.records.layout import Owner
+from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.worktrees.plan import (
     ADOPT,
     MAKE,

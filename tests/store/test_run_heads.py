@@ -9,9 +9,9 @@ import pytest
 from gitckpt.git.refs import RefMoved
 from gitckpt.model import codec
 from gitckpt.model.errors import BusyError, InvalidCheckpoint, NotFoundError
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store.records import heads as module
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.conftest import RUN, MakeStore
@@ -160,7 +160,7 @@ class TestBehind:
         text = main_checkout.git("cat-file", "blob", HEAD).replace("sequence = 2", "sequence = 3")
         written = main_checkout.git("hash-object", "-w", "--stdin", data=f"{text}\n")
         tree = main_checkout.git("rev-parse", "main^{tree}")
-        roster.note_chains(inside(driver).repository, RUN, ["1" * 40, written, tree])
+        local_checkpoints.note_chains(inside(driver).repository, RUN, ["1" * 40, written, tree])
         assert driver.record("a-complete", {}, run=RUN).sequence == 3
 
     def test_nor_is_gone_on_from_what_was_not_written_here(
@@ -169,7 +169,9 @@ class TestBehind:
         head = main_checkout.refs(HEAD)[HEAD]
         make_store(main_checkout).record("b-complete", {}, run=RUN)
         set_head(main_checkout, head)
-        Path(inside(driver).repository.private_dir, roster.DIRECTORY, RUN).write_text(f"{head}\n")
+        Path(inside(driver).repository.private_dir, local_checkpoints.DIRECTORY, RUN).write_text(
+            f"{head}\n"
+        )
         assert driver.record("a-complete", {}, run=RUN).sequence == 3
 
 
@@ -179,7 +181,7 @@ class TestInvalid:
     @pytest.mark.parametrize("found", [None, ("tree", b""), ("commit", b"tree 0\n")])
     def test_what_is_no_blob(self, found: tuple[str, bytes] | None) -> None:
         with pytest.raises(InvalidCheckpoint) as caught:
-            layout.run_head(found, HEAD)
+            ref_names.run_head(found, HEAD)
         said = caught.value
         assert (said.ref, said.field, said.problem, said.hint) == (
             HEAD,
@@ -193,7 +195,7 @@ class TestInvalid:
         text = main_checkout.blobs(plain.list()[0].oid)[0]
         assert codec.decode(text, HEAD).sequence is None
         with pytest.raises(InvalidCheckpoint) as caught:
-            layout.run_head(("blob", text), HEAD)
+            ref_names.run_head(("blob", text), HEAD)
         said = caught.value
         assert (said.ref, said.field, said.problem, said.hint) == (
             HEAD,
@@ -204,7 +206,7 @@ class TestInvalid:
 
     def test_a_document_that_cannot_be_read(self) -> None:
         with pytest.raises(InvalidCheckpoint, match=f"^{HEAD}: "):
-            layout.run_head(("blob", b"\0"), HEAD)
+            ref_names.run_head(("blob", b"\0"), HEAD)
 
     def test_it_is_not_moved(
         self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model.errors import CkptError, WorktreeError
-from gitckpt.store import log
-from gitckpt.store.records import layout
+from gitckpt.store import error_log
+from gitckpt.store.records import ref_names
 from gitckpt.store.restore import restorer
 from gitckpt.store.retention import maintenance
 from gitckpt.store.store import Store, inside
@@ -42,7 +42,7 @@ def fill(checkout: Checkout) -> None:
 
 def told(store: Store) -> list[str]:
     """Returns what a store has said in the log of objects that were written anew."""
-    path = Path(inside(store).repository.private_dir, log.FILE)
+    path = Path(inside(store).repository.private_dir, error_log.FILE)
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     return [line.partition(" ")[2] for line in lines if "written again" in line]
 
@@ -77,7 +77,7 @@ def test_it_is_written_again(
     assert view(main_checkout.path) == before
     for sentence in said:
         with open(
-            os.path.join(inside(store).repository.private_dir, log.FILE), encoding="utf-8"
+            os.path.join(inside(store).repository.private_dir, error_log.FILE), encoding="utf-8"
         ) as file:
             assert sentence in file.read()
 
@@ -211,7 +211,7 @@ def test_the_safety_checkpoint_of_a_restore(main_checkout: Checkout, make_store:
 
 
 @pytest.mark.parametrize("how", ["garbage", "a directory", "a pipe", "a link to itself"])
-@pytest.mark.parametrize("name", [layout.MAINTAINED])
+@pytest.mark.parametrize("name", [ref_names.MAINTAINED])
 def test_what_may_be_deleted_at_any_time_may_be_anything(
     main_checkout: Checkout, make_store: MakeStore, name: str, how: str
 ) -> None:

@@ -132,7 +132,7 @@ EXAMPLES = {
     "session token": f"AWS_SESSION_TOKEN=<{some(BASE64, 700, CHANCE)}==>",
     "routable gitlab": f"<glpat-{some(ANY, 27, CHANCE)}.01.0z1234567>",
     "key cut off": "<-----BEGIN RSA PRIVATE KEY-----\n"
-    + f"{some(BASE64, 64, CHANCE)}\n{some(BASE64, 64, CHANCE)}>",
+    f"{some(BASE64, 64, CHANCE)}\n{some(BASE64, 64, CHANCE)}>",
     "key in json": rf'"private_key": "<-----BEGIN PRIVATE KEY-----\n{some(BASE64, 64, CHANCE)}\n-----END PRIVATE KEY----->\n"',
 }
 

@@ -12,8 +12,8 @@ import pytest
 from gitckpt.git.contents.attributes import Configured
 from gitckpt.git.contents.bounds import UnsoundSnapshot
 from gitckpt.model.errors import BusyError, WorktreeError
-from gitckpt.store import roster
-from gitckpt.store.restore import exactness
+from gitckpt.store import local_checkpoints
+from gitckpt.store.restore import byte_exact
 from gitckpt.store.restore.restorer import redo, restore, undo
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.store import Store, inside
@@ -375,12 +375,12 @@ def test_a_file_that_changes_before_it_is_replaced(plain: Store, main_checkout: 
     wanted, found = (
         manifest.contents_of(each, store.repository, store.objects) for each in (made, now)
     )
-    planned = exactness.plan(store.repository, found, wanted, [], lambda path: True)
+    planned = byte_exact.plan(store.repository, found, wanted, [], lambda path: True)
     with store.private_index() as index:
-        assert exactness.prepare(index, planned, Configured(), wanted.files)
+        assert byte_exact.prepare(index, planned, Configured(), wanted.files)
         path.write_bytes(b"source\nout 3\n")
         with pytest.raises(BusyError, match=r"^a file changed while it was to be replaced: a.nb$"):
-            exactness.prepare(index, planned, Configured(), wanted.files)
+            byte_exact.prepare(index, planned, Configured(), wanted.files)
 
 
 def test_a_sparse_checkout(plain: Store, main_checkout: Checkout, tmp_path: Path) -> None:
@@ -443,7 +443,7 @@ def forge(plain: Store, main_checkout: Checkout) -> Forge:
         here.git("update-ref", f"refs/checkpoints/{made.id}", document)
         here.git("update-ref", f"refs/ckpt/trees/{made.id}", whole)
         os.unlink(
-            os.path.join(inside(plain).repository.private_dir, roster.FILE)
+            os.path.join(inside(plain).repository.private_dir, local_checkpoints.FILE)
         )  # as where it was fetched
         return made.id
 

@@ -12,7 +12,7 @@ from gitckpt.git.files import refs_stat
 from gitckpt.git.worktree import modules
 from gitckpt.model.checkpoint import Checkpoint, Omitted, Submodule, Worktree
 from gitckpt.model.policy import DAY, Policy
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
@@ -340,7 +340,7 @@ class TestVerify:
             main_checkout.git("hash-object", "-w", "--stdin", data=document),
         )
         plain.close()
-        (main_checkout.path / ".git/ckpt" / roster.FILE).unlink()  # as if it was fetched
+        (main_checkout.path / ".git/ckpt" / local_checkpoints.FILE).unlink()  # as if it was fetched
         assert [code for code, _, _ in told(look(main_checkout))] == ["submodule-missing"]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gitckpt.durable.run import opener
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempts import Conduct
+from gitckpt.durable.run.attempts import PhaseOptions
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Attempt, Omitted, Pipeline
 from gitckpt.model.errors import WorktreeError
@@ -190,11 +190,11 @@ def test_what_changed_in_one_since_a_failure_is_not_reset(plain: Store, lib: Che
     run = Run.start(plain, "build")
     for _ in range(2):
         with pytest.raises(OSError, match="not yet"), run:
-            run.phase("one", work, conduct=Conduct(on_resume="reset"))
+            run.phase("one", work, conduct=PhaseOptions(on_resume="reset"))
         run = Run.resume(plain, run.id)
     Path(run.path, "lib", "mended").write_text("by hand\n")
     with run:
-        run.phase("one", work, conduct=Conduct(on_resume="reset"))
+        run.phase("one", work, conduct=PhaseOptions(on_resume="reset"))
     assert found == [(False, False), (False, False), (True, True)]
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store.restore import restorer
-from gitckpt.store.restore.restorer import Restored
+from gitckpt.store.restore.restorer import RestoreResult
 from gitckpt.store.restore.submodules import _Incomplete
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees.resumption import resume
@@ -24,11 +24,11 @@ from tests.store.submodules import CHECKPOINTS, dirty, named, names, settled
 pytestmark = pytest.mark.long
 
 
-def restore(store: Store, made: Checkpoint, *paths: bytes, dry_run: bool = False) -> Restored:
+def restore(store: Store, made: Checkpoint, *paths: bytes, dry_run: bool = False) -> RestoreResult:
     return restorer.restore(inside(store), made, paths, dry_run=dry_run)
 
 
-def changes(done: Restored) -> list[tuple[str, bytes]]:
+def changes(done: RestoreResult) -> list[tuple[str, bytes]]:
     return [(change.kind, change.path) for change in done.changes]
 
 
@@ -364,7 +364,7 @@ def test_a_path_that_somebody_made_up(
         f"refs/checkpoints/{made.id}",
         main_checkout.git("hash-object", "-w", "--stdin", data=document),
     )
-    (main_checkout.path / ".git/ckpt" / roster.FILE).unlink()  # as if it was fetched
+    (main_checkout.path / ".git/ckpt" / local_checkpoints.FILE).unlink()  # as if it was fetched
     (tmp_path / "elsewhere").mkdir()
     (main_checkout.path / "link").symlink_to(tmp_path / "elsewhere")
     main_checkout.write(".git/info/exclude", "link\n")

@@ -11,7 +11,7 @@ import pytest
 
 from gitckpt.git.worktree import modules, operation
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import submodules
 from gitckpt.store.worktrees.resumption import resume
@@ -271,7 +271,7 @@ def test_after_a_kill_the_next_one_goes_on(
     assert (opened.made, opened.remarks) == (False, ())
     assert files(places(opened.path)[1:]) == files((lib, inner))
     git_dir = places(opened.path)[0].git("rev-parse", "--absolute-git-dir")
-    assert not os.path.exists(os.path.join(git_dir, layout.SUBMODULES_FILE))
+    assert not os.path.exists(os.path.join(git_dir, ref_names.SUBMODULES_FILE))
 
 
 def test_the_settings_can_switch_it_off(

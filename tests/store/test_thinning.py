@@ -12,11 +12,11 @@ from gitckpt.model import policy, times
 from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, SAFETY
 from gitckpt.model.policy import DAY, HOUR, Candidate, Policy
 from gitckpt.model.values import replace
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store.audit import doctor
-from gitckpt.store.records import layout
-from gitckpt.store.records.entry import Entry, Query
-from gitckpt.store.roster import Roster
+from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.records import ref_names
+from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock
 from tests.model.test_policy import newest
@@ -207,7 +207,7 @@ def test_what_is_tagged_stays(
     plain.record("commit-complete", trigger="post-commit")
     options = {
         "commit": ["v1", "HEAD^"],
-        "document": ["v1", layout.CHECKPOINTS + nth(1)],
+        "document": ["v1", ref_names.CHECKPOINTS + nth(1)],
         "annotated": ["-m", "x", "v1", "HEAD^"],
     }[what]
     main_checkout.git("tag", *options)
@@ -260,7 +260,7 @@ def fetch_forged(checkout: Checkout, store: Store, change: Callable[[str], str])
     """Puts a ref to a document there that was written elsewhere."""
     forged = change(store.raw(nth(1)).decode().replace(nth(1), nth(99)))
     oid = checkout.git("hash-object", "-w", "--stdin", data=forged)
-    checkout.git("update-ref", layout.CHECKPOINTS + nth(99), oid)
+    checkout.git("update-ref", ref_names.CHECKPOINTS + nth(99), oid)
 
 
 def test_what_was_fetched_stands_for_nothing_of_ours(
@@ -275,7 +275,7 @@ def test_what_was_fetched_stands_for_nothing_of_ours(
     assert reasons(plain) == {}
     assert len(plain.list()) == 2
     (forged,) = plain.list(Query(ids=[nth(99)]))
-    roster.note(inside(plain).repository, [(forged.id, forged.oid)])
+    local_checkpoints.note(inside(plain).repository, [(forged.id, forged.oid)])
     assert sorted(reasons(plain)) == [1]
 
 
@@ -298,7 +298,7 @@ def test_what_is_not_known_to_be_ours_stays(
 ) -> None:
     agent_saves(plain, main_checkout, clock, NOON, NOON + 1)
     plain.write_notes()
-    os.unlink(main_checkout.path / ".git/ckpt" / roster.FILE)
+    os.unlink(main_checkout.path / ".git/ckpt" / local_checkpoints.FILE)
     clock.instant = NOON + 2 * DAY
     assert reasons(plain) == {}
 
@@ -320,12 +320,14 @@ def test_what_is_gone_is_forgotten(plain: Store, main_checkout: Checkout, clock:
     clock.instant = NOON + 2 * DAY
     assert len(reasons(plain)) == 199
     assert set(Roster.read(inside(plain).repository)) == {nth(200)}
-    assert (main_checkout.path / ".git/ckpt" / roster.FILE).stat().st_mode & 0o777 == 0o600
+    assert (
+        main_checkout.path / ".git/ckpt" / local_checkpoints.FILE
+    ).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_pipe_in_its_place(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
     agent_saves(plain, main_checkout, clock, NOON)
-    path = main_checkout.path / ".git/ckpt" / roster.FILE
+    path = main_checkout.path / ".git/ckpt" / local_checkpoints.FILE
     path.unlink(missing_ok=True)
     os.mkfifo(path)
     agent_saves(plain, main_checkout, clock, NOON + DAY)
@@ -450,7 +452,7 @@ def test_what_is_thinned_is_in_a_later_one_whatever_was_done(
         plain.save("turn-complete", agent=chance.choice(["claude", "claude", "codex", None]))
     before = list(plain.list())
 
-    def files(entry: Entry) -> dict[str, str]:
+    def files(entry: CheckpointInfo) -> dict[str, str]:
         tree = f"{entry.tree}:files" if entry.tree else entry.git_sha
         lines = main_checkout.git("ls-tree", "-r", tree).splitlines()
         return {line.partition("\t")[2]: line.partition("\t")[0] for line in lines}
@@ -477,11 +479,11 @@ def test_what_is_thinned_is_in_a_later_one_whatever_was_done(
                 path for path, blob in own.items() if not (kept and committed.get(path) == blob)
             }
 
-            def has(one: Entry, path: str) -> bool:
+            def has(one: CheckpointInfo, path: str) -> bool:
                 then = held[one.id][0].get(path)
                 return then is not None and (
-                    then == own[path] or (one.branch is not None and then != committed.get(path))
-                )  # noqa: B023
+                    then == own[path] or (one.branch is not None and then != committed.get(path))  # noqa: B023
+                )
 
             assert later
             assert any(all(has(one, path) for path in wanted) for one in later), (entry, wanted)

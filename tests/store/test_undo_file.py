@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.model.errors import NotFoundError, WorktreeError
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store.restore import restorer
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
@@ -58,12 +58,12 @@ def test_what_lies_in_the_place_of_a_list_of_documents(
         run = str(store.record("run-started", start="Add login!").run)
         store.record("plan-complete")
         private = Path(inside(store).repository.private_dir)
-        for place in (private / "chains" / run, private / roster.FILE):
+        for place in (private / "chains" / run, private / local_checkpoints.FILE):
             put(place, what)
     with make_store(main_checkout) as store:
         store.record("plan-complete", run=run)
         store.record("plan-complete")
-        assert roster.known(inside(store).repository, run) == frozenset()
+        assert local_checkpoints.known(inside(store).repository, run) == frozenset()
         assert len(store.list()) == 4
 
 

@@ -16,7 +16,7 @@ from gitckpt.git.files import refs_stat
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.repository import discover
 from gitckpt.model.checkpoint import PHASE
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.retention import sweep
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import Store, inside
@@ -24,7 +24,7 @@ from gitckpt.store.usage import Amount, Leftover, Measure, Usage
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 
-OURS = (*layout.OWN, layout.NOTES)
+OURS = (*ref_names.OWN, ref_names.NOTES)
 
 
 def everything_in(top: Path) -> dict[str, tuple[int, bytes | None]]:
@@ -148,7 +148,7 @@ class TestObjects:
         main_checkout.write("new", "new\n")
         saved = plain.save("a-complete", {})
         assert plain.usage().files.number == 3  # the snapshot, its files, and what is new
-        tree = main_checkout.git("rev-parse", layout.TREES + saved.id)
+        tree = main_checkout.git("rev-parse", ref_names.TREES + saved.id)
         for ref in (
             "refs/checkpoints/theirs",
             "refs/tags/theirs",
@@ -339,7 +339,7 @@ class TestWorktrees:
             if name == "complete":
                 plain.record("run-complete", {}, run=started.run, trigger=PHASE)
             if name == "removed":
-                main_checkout.git("update-ref", "-d", f"{layout.RUNS}{started.run}")
+                main_checkout.git("update-ref", "-d", f"{ref_names.RUNS}{started.run}")
                 plain.remove([started.id])
         alone = plain.record("a-complete", {})
         runs["checkpoint"] = Path(plain.resume(alone).path)
@@ -597,7 +597,7 @@ def test_links_that_were_put_off_stay_put_off(main_checkout: Checkout) -> None:
         store.record("a-complete", {})
         store.record("b-complete", {})
         repository = discover(str(main_checkout.path))
-        tip = repository.cat_file.info(layout.NOTES)
+        tip = repository.cat_file.info(ref_names.NOTES)
         store.usage()
-        assert repository.cat_file.info(layout.NOTES) == tip
+        assert repository.cat_file.info(ref_names.NOTES) == tip
         repository.close()

@@ -15,11 +15,11 @@ from gitckpt.git.repository import discover
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError, RepositoryError
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store.audit.doctor import diagnose
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, MakeOnce
 from tests.damaging import place_of
@@ -80,7 +80,7 @@ def test_what_was_recorded_is_clean_and_counted(filled: Checkout, adapter: str) 
     assert filled.fingerprint() == before
 
 
-@pytest.mark.parametrize("space", [layout.CHECKPOINTS, layout.RUNS, layout.KEEP])
+@pytest.mark.parametrize("space", [ref_names.CHECKPOINTS, ref_names.RUNS, ref_names.KEEP])
 def test_nobody_waits_for_a_pipe_in_the_place_of_a_ref(filled: Checkout, space: str) -> None:
     path = Path(discover(str(filled.path)).common_dir) / space / "x"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -255,11 +255,11 @@ def test_leftovers_are_reported_once_they_are_old(filled: Checkout) -> None:
 def test_leftovers_stay_while_a_checkpoint_is_being_written(
     main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout, "PATIENCE", 0.0)
+    monkeypatch.setattr(ref_names, "PATIENCE", 0.0)
     ref = f"refs/ckpt/trees/{STRANGER}"
     main_checkout.git("update-ref", ref, "HEAD^{tree}")
     age(main_checkout, ref)
-    with layout.turn(discover(str(main_checkout.path)), 0) as held:
+    with ref_names.turn(discover(str(main_checkout.path)), 0) as held:
         assert held
         found = [("ref-leftover", ref, "keeps something for a checkpoint that does not exist")]
         assert told(look(main_checkout, repair=True)) == found
@@ -438,7 +438,7 @@ def test_a_document_that_is_damaged(
         data = store.raw(ONE)
     ref = f"refs/checkpoints/{ONE}"
     checkout.git("update-ref", ref, checkout.git("hash-object", "-w", "--stdin", data=damage(data)))
-    (checkout.main / ".git/ckpt" / roster.FILE).unlink()  # as if it was fetched
+    (checkout.main / ".git/ckpt" / local_checkpoints.FILE).unlink()  # as if it was fetched
     (found,) = look(checkout).findings
     assert (found.code, found.object, found.sentence[: len(sentence)]) == (code, ref, sentence)
     require_left(checkout, [(code, ref, found.sentence)])

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gitckpt.git import graph
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 from tests.store.verifying import look, told
@@ -49,8 +49,8 @@ def damage(checkout: Checkout, dice: random.Random) -> None:
     """Deletes refs, and objects of any kind."""
     there = sorted(
         ref
-        for ref in checkout.refs(*layout.OWN)
-        if not ref.startswith(layout.CHECKPOINTS) or dice.random() < 0.2
+        for ref in checkout.refs(*ref_names.OWN)
+        if not ref.startswith(ref_names.CHECKPOINTS) or dice.random() < 0.2
     )
     for ref in dice.sample(there, min(dice.choice([0, 0, 1, 3]), len(there))):
         checkout.git("update-ref", "-d", ref)

@@ -9,8 +9,8 @@ import pytest
 
 from gitckpt.model import phase as phases
 from gitckpt.model.policy import Policy
-from gitckpt.store.records import layout
-from gitckpt.store.records.entry import Entry
+from gitckpt.store.records import ref_names
+from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
@@ -62,13 +62,13 @@ class Walk:
         self.store.save("work-partial")
 
     def start(self) -> None:
-        self.runs[str(self.store.record(layout.RUN_STARTED, {}, start="work").run)] = ""
+        self.runs[str(self.store.record(ref_names.RUN_STARTED, {}, start="work").run)] = ""
 
     def proceed(self) -> None:
         """Goes on with a run: a phase starts, makes progress, or ends; sometimes the run does."""
         for run in self.dice.sample(sorted(self.runs), min(1, len(self.runs))):
             if not self.runs[run] and self.dice.random() < 0.2:
-                self.store.record(layout.RUN_COMPLETE, run=run)
+                self.store.record(ref_names.RUN_COMPLETE, run=run)
                 del self.runs[run]
                 return
             name = self.runs[run] or self.dice.choice(PHASES)
@@ -111,7 +111,7 @@ class Walk:
         self.runs = {run: name for run, name in self.runs.items() if run in left}
 
     @staticmethod
-    def _may_be_squashed(label: str, chain: list[Entry]) -> bool:
+    def _may_be_squashed(label: str, chain: list[CheckpointInfo]) -> bool:
         name, status = phases.split(label)
         done = {phases.split(entry.label) for entry in chain[:1]}
         return status == "progress" and (name, "complete") in done
@@ -130,24 +130,24 @@ def test_what_gitckpt_does_is_clean_and_what_is_lost_of_it_is_mended(
     checkout: Checkout, make_store: MakeStore, seed: int
 ) -> None:
     dice = random.Random(seed)
-    checkout.git("config", "notes.rewriteRef", layout.NOTES)
+    checkout.git("config", "notes.rewriteRef", ref_names.NOTES)
     for _ in range(3):
         with make_store(checkout) as store:
             walk = Walk(checkout, store, dice)
             for _ in range(STEPS):
                 walk.step()
         assert told(look(checkout)) == []
-    before = checkout.refs(*layout.OWN)
-    derived = [ref for ref in before if not ref.startswith(layout.CHECKPOINTS)]
+    before = checkout.refs(*ref_names.OWN)
+    derived = [ref for ref in before if not ref.startswith(ref_names.CHECKPOINTS)]
     for ref in dice.sample(derived, min(len(derived), 5)):
         checkout.git("update-ref", "-d", ref)
     for ref in dice.sample(derived, min(len(derived), 5)):
         checkout.git("update-ref", ref, "HEAD^{tree}")
         age(checkout, ref)
     if dice.random() < 0.5:
-        checkout.git("update-ref", "-d", layout.NOTES)
+        checkout.git("update-ref", "-d", ref_names.NOTES)
     report = look(checkout, repair=True)
     assert report.findings
     assert report.is_clean
     assert told(look(checkout)) == []
-    assert checkout.refs(*layout.OWN) == before
+    assert checkout.refs(*ref_names.OWN) == before

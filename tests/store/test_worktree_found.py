@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.git.worktree import administration
-from gitckpt.store.records.layout import Owner
+from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.restore import restorer
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import ownership, resumption

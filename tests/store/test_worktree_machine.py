@@ -31,7 +31,7 @@ from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.restore import restorer
 from gitckpt.store.restore import undo as undoing
-from gitckpt.store.restore.restorer import Restored
+from gitckpt.store.restore.restorer import RestoreResult
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock, Ids
@@ -314,7 +314,7 @@ class WorktreeMachine(RuleBasedStateMachine):
         self,
         target: Seen,
         paths: tuple[bytes, ...],
-        command: Callable[[], Restored],
+        command: Callable[[], RestoreResult],
         written: frozenset[bytes] | None = None,
         *,
         index: bool = True,

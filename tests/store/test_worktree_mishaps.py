@@ -11,10 +11,10 @@ import pytest
 
 from gitckpt.model.checkpoint import RESCUE, Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.records.layout import Owner
+from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import ownership
-from gitckpt.store.worktrees.opener import Opened
+from gitckpt.store.worktrees.opener import OpenResult
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, view
@@ -59,7 +59,7 @@ class TestDeletedByHand:
         here = resumed(plain, made)
         expected = view(here.path)
         shutil.rmtree(here.path)
-        assert resume(inside(plain), made) == Opened(str(here.path), made=True)
+        assert resume(inside(plain), made) == OpenResult(str(here.path), made=True)
         assert view(here.path) == expected
         assert registered(main_checkout) == [f"{here.path} locked gitckpt {made.run}"]
         assert safeties(plain) == []  # nothing was staged or committed there
@@ -165,7 +165,7 @@ class TestDeletedByHand:
             before,
         )
         main_checkout.git("worktree", "remove", "-f", "-f", str(here.path))
-        assert resume(inside(plain), made) == Opened(str(here.path), made=True)
+        assert resume(inside(plain), made) == OpenResult(str(here.path), made=True)
 
 
 class TestMovedByHand:
@@ -184,7 +184,7 @@ class TestMovedByHand:
             "next to the repository": tmp_path,
         }[place] / "moved here"
         here.path.rename(new)
-        assert resume(inside(plain), made) == Opened(
+        assert resume(inside(plain), made) == OpenResult(
             str(new), made=False, remarks=(f"it was moved there from {here.path}",)
         )
         assert view(new) == expected
@@ -223,10 +223,10 @@ class TestMovedByHand:
         main_checkout.path.rename(new)
         path = new / here.path.relative_to(main_checkout.path)
         if asked == "from the main worktree":
-            assert resume(inside(make_store(new)), made) == Opened(str(path), made=False)
+            assert resume(inside(make_store(new)), made) == OpenResult(str(path), made=False)
         else:
             Checkout(new).git("worktree", "repair", str(path))
-            assert resume(inside(make_store(path)), made) == Opened(str(path), made=False)
+            assert resume(inside(make_store(path)), made) == OpenResult(str(path), made=False)
         assert view(path) == expected
         assert registered(Checkout(new)) == [f"{path} locked gitckpt {made.run}"]
 
@@ -304,7 +304,9 @@ class TestForgotten:
         here.write("newer", "precious\n")
         shutil.rmtree(main_checkout.path / ".git/worktrees" / str(made.run))
         said = "git had forgotten it; its files are as they were, and what is staged is as the checkpoint has it"
-        assert resume(inside(plain), made) == Opened(str(here.path), made=False, remarks=(said,))
+        assert resume(inside(plain), made) == OpenResult(
+            str(here.path), made=False, remarks=(said,)
+        )
         assert {
             path.name: path.read_text() for path in here.path.iterdir() if path.name != ".git"
         } == {
@@ -317,7 +319,7 @@ class TestForgotten:
         assert ownership.owner_at(inside(plain).repository, str(here.path)) == Owner(
             made.id, made.run
         )
-        assert resume(inside(plain), made) == Opened(str(here.path), made=False)
+        assert resume(inside(plain), made) == OpenResult(str(here.path), made=False)
         assert sorted(os.listdir(here.path.parent)) == [made.run]
 
     def test_all_of_them(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
@@ -503,7 +505,7 @@ def test_a_repository_that_was_moved_finds_the_worktree_of_a_run(
         (before / "project").rename(tmp_path / "after")
     with make_store(tmp_path / "after/project" if along else tmp_path / "after") as store:
         opened = resume(inside(store), made)
-        assert opened == Opened(str(here), made=False)
+        assert opened == OpenResult(str(here), made=False)
         assert ownership.of_runs(inside(store).repository) == {made.run: str(here)}
     assert Checkout(here).git("status", "--porcelain") == "?? work"
 

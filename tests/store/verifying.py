@@ -10,7 +10,7 @@ from gitckpt.model import codec, times
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.store.audit.verification import Report, verify
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, Clock, repository_of
 
@@ -40,8 +40,8 @@ def require_mended(
     assert (told(mended), mended.refused) == (found, [])
     assert all(finding.repaired for finding in mended.findings)
     assert told(look(checkout)) == []
-    assert checkout.refs(*layout.OWN) == {
-        ref: oid for ref, oid in before.items() if ref.startswith(layout.OWN)
+    assert checkout.refs(*ref_names.OWN) == {
+        ref: oid for ref, oid in before.items() if ref.startswith(ref_names.OWN)
     }
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gitckpt.store.retention.expiry import Expired
+    from gitckpt.store.retention.expiry import ExpireResult
 
 
 def expire(
@@ -95,7 +95,7 @@ def expire(
     return 1 if expired.failed else 0
 
 
-def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
+def _rows(found: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
     # A dry run shows all runs, else only those that are due.
     gone = "expires" if dry_run else "expired"
     runs = {fate.run for fate in found.runs}
@@ -113,7 +113,7 @@ def _rows(found: Expired, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def _summary(found: Expired, verb: str) -> str:
+def _summary(found: ExpireResult, verb: str) -> str:
     summary = f"{len(found.checkpoints)} of {terminal.count(found.total, 'checkpoint')} {verb}"
     if found.failed:
         summary += f", {len(found.failed)} failed"

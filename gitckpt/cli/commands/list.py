@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gitckpt.store.records.entry import Entry
+    from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.store import Store
 
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
@@ -121,7 +121,10 @@ def list_(
 
 
 def _print(
-    entries: Sequence[Entry], changed: Mapping[str, int], replaced: Collection[str], now: int
+    entries: Sequence[CheckpointInfo],
+    changed: Mapping[str, int],
+    replaced: Collection[str],
+    now: int,
 ) -> None:
     if not terminal.is_terminal():
         for entry in entries:
@@ -167,13 +170,15 @@ def _explain_nothing(store: Store, *, filtered: bool) -> None:
     terminal.remark(f"no checkpoints yet{_OUTLOOK[store.outlook()]}")
 
 
-def _files(entry: Entry, changed: Mapping[str, int]) -> str:
+def _files(entry: CheckpointInfo, changed: Mapping[str, int]) -> str:
     number = changed.get(entry.id)
     text = "" if number is None else str(number)
     return f"{text} {entry.operation}".strip() if entry.operation else text
 
 
-def _as_json(entry: Entry, changed: Mapping[str, int], replaced: Collection[str]) -> dict[str, Any]:
+def _as_json(
+    entry: CheckpointInfo, changed: Mapping[str, int], replaced: Collection[str]
+) -> dict[str, Any]:
     return {
         "id": entry.id,
         "run": entry.run,

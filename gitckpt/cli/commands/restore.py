@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import typer
 
-    from gitckpt.store.restore.restorer import Position, Restored
+    from gitckpt.store.restore.restorer import Position, RestoreResult
     from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.store import Store
 
@@ -155,7 +155,9 @@ class _Warnings:
         self._printed.update(sentences)
 
 
-def _print(done: Restored, warn: _Warnings, way_back: str, *, dry_run: bool, as_json: bool) -> None:
+def _print(
+    done: RestoreResult, warn: _Warnings, way_back: str, *, dry_run: bool, as_json: bool
+) -> None:
     if as_json:
         terminal.out_json(_as_json(done))
     else:
@@ -187,7 +189,7 @@ def _print(done: Restored, warn: _Warnings, way_back: str, *, dry_run: bool, as_
         raise failure(done.unfiltered, f"git ckpt restore {done.checkpoint[: ids.SHORT]}")
 
 
-def _as_json(done: Restored) -> dict[str, Any]:
+def _as_json(done: RestoreResult) -> dict[str, Any]:
     return {
         "checkpoint": done.checkpoint,
         "changes": [

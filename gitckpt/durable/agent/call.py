@@ -22,7 +22,7 @@ from gitckpt.durable.agent.clients import (
     words,
 )
 from gitckpt.durable.command import execution
-from gitckpt.durable.command.execution import Patience, Tail
+from gitckpt.durable.command.execution import Tail, Timeouts
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
@@ -351,7 +351,7 @@ class Answer:
     log: str  # path of the raw output
     resumed: bool  # the call continued the requested conversation
     client: str
-    patience: Patience
+    patience: Timeouts
 
     @property
     def said(self) -> str:
@@ -397,7 +397,7 @@ class Agent:
         prompt: str,
         *,
         session: str | None = None,
-        patience: Patience,
+        patience: Timeouts,
         output: Callable[[bytes], None],
         tick: Callable[[float], None] | None = None,
         log: str = LOG,
@@ -450,7 +450,7 @@ class Agent:
     def _call(
         self,
         line: str,
-        patience: Patience,
+        patience: Timeouts,
         *,
         output: Callable[[bytes], None],
         tick: Callable[[float], None] | None,

@@ -65,7 +65,7 @@ def last_line(tail: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """Time limits, in seconds; None is unlimited."""
 
     timeout: float | None = None  # of this attempt
@@ -80,7 +80,7 @@ def run_command(
     directory: str,
     env: Mapping[str, str],
     watchdog: Watchdog,
-    patience: Patience,
+    patience: Timeouts,
     output: Callable[[bytes], None],
     tick: Callable[[float], None] | None = None,
     idles: Callable[[], bool] | None = None,
@@ -176,7 +176,7 @@ class _Running:
         for fd in (watchdog.output, watchdog.reports):
             self._poll.register(fd, select.POLLIN)
 
-    def wait(self, patience: Patience) -> str:
+    def wait(self, patience: Timeouts) -> str:
         """Wait for the end of the shell or a limit; return `Ending.ended_by`."""
         self._read_reports()  # a short command may have ended before its start was answered
         while True:
@@ -213,7 +213,7 @@ class _Running:
             if not self._is_given_up:
                 self._kill()
 
-    def _limit(self, patience: Patience) -> tuple[float, str]:
+    def _limit(self, patience: Timeouts) -> tuple[float, str]:
         limits = (
             (self._started, patience.timeout, TIMEOUT),
             (self._heard, patience.idle_timeout, IDLE_TIMEOUT),

@@ -28,12 +28,12 @@ from gitckpt.durable.run.attempts import (
     AgentUnusable,
     Cancelled,
     Changed,
-    Conduct,
     DeadlineReached,
     Ended,
     PhaseBlocked,
     PhaseDeferred,
     PhaseFailed,
+    PhaseOptions,
 )
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
@@ -559,7 +559,7 @@ class Driver:
 
     def _do(self, phase: PhaseDefinition, at: int, watchdog: Watchdog) -> bool:
         # Returns False if the phase asks to be retried later.
-        conduct = Conduct(
+        conduct = PhaseOptions(
             phase.retries, (PhaseFailed,), phase.autosave, phase.max_recoveries, phase.on_resume
         )
 

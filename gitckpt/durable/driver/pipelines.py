@@ -36,7 +36,7 @@ from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import CkptError, RunExists, UsageError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import settings
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.runs import run_files, summary
 from gitckpt.store.store import Store, inside
 
@@ -164,7 +164,7 @@ class Pipelines:
                 self._store, [newest], trusted=False, show=lambda *_: None
             )  # the key may have been fetched
             launch.require_same_start(newest, plan.definition, plan.given)
-            if newest.label == layout.RUN_COMPLETE:
+            if newest.label == ref_names.RUN_COMPLETE:
                 settle(self._store, error.run)
                 return self._was_complete(error.run, plan.definition)
             return self.resume(error.run, **wishes)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from gitckpt.durable.agent import call as failure
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import Client, words
-from gitckpt.durable.command.execution import DEADLINE, Patience
+from gitckpt.durable.command.execution import DEADLINE, Timeouts
 from gitckpt.durable.phases import options
 from gitckpt.durable.pipeline.launch import Context
 from gitckpt.durable.run.active_run import ActiveRun
@@ -59,7 +59,7 @@ def ask(context: Context) -> Ended:
     )
 
     def call() -> Answer:
-        patience = Patience(limit or usual, idle, run.seconds_left())
+        patience = Timeouts(limit or usual, idle, run.seconds_left())
         return agent.ask(prompt, patience=patience, output=context.output, tick=context.look)
 
     answer = patiently(run, call, lambda text: context.output(f"{words(text)}\n".encode()))

@@ -9,7 +9,7 @@ import re
 import shlex
 
 from gitckpt.durable.command import execution
-from gitckpt.durable.command.execution import DEADLINE, Ending, Patience
+from gitckpt.durable.command.execution import DEADLINE, Ending, Timeouts
 from gitckpt.durable.pipeline.definition import PhaseDefinition
 from gitckpt.durable.pipeline.launch import Context
 from gitckpt.durable.run.active_run import ActiveRun
@@ -20,7 +20,7 @@ from gitckpt.durable.run.attempts import (
     PhaseDeferred,
     PhaseFailed,
 )
-from gitckpt.git.files import premises, regular
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import ids, jsonable, times
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store.runs import run_files
@@ -68,11 +68,11 @@ class CommandPhase:
             files.clear()
         return Ended(code=outcome.code, output=outcome.tail)
 
-    def _patience(self, phase: PhaseDefinition) -> Patience:
+    def _patience(self, phase: PhaseDefinition) -> Timeouts:
         def seconds(length: int | None) -> float | None:
             return None if length is None else length / times.MICRO
 
-        return Patience(
+        return Timeouts(
             seconds(phase.timeout), seconds(phase.idle_timeout), self._run.seconds_left()
         )
 
@@ -130,7 +130,7 @@ class _Exchange:
             try:
                 if os.path.islink(path):
                     os.unlink(path)  # an attempt that was killed left it
-                with open(path, "wb", opener=premises.create) as file:
+                with open(path, "wb", opener=private_dirs.create) as file:
                     file.write(data)
             except OSError as error:  # of a full disk, it names no file
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
@@ -138,7 +138,7 @@ class _Exchange:
     def state(self, outcome: Ending) -> dict[str, Any]:
         state = self._run.state
         try:
-            premises.require(self._run.files.path)
+            private_dirs.require(self._run.files.path)
             after = regular.content(self.state_path, _LARGEST_STATE, follow=False)
             text = io.BytesIO(regular.content(self.set_path, _LARGEST_STATE, follow=False))
             # str.splitlines would cut a value at a form feed, or at U+2028
@@ -194,7 +194,7 @@ class _Exchange:
         """Remove the files of this attempt, and its output directory if it is empty."""
         for path in (self.state_path, self.set_path):
             if os.path.isdir(path) and not os.path.islink(path):
-                premises.discard(path)
+                private_dirs.discard(path)
             elif os.path.lexists(path):
                 os.unlink(path)
         is_directory = os.path.isdir(self.output_path) and not os.path.islink(self.output_path)
@@ -219,7 +219,7 @@ def run(
         directory=context.run.path,
         env=context.environment(),
         watchdog=context.watchdog,
-        patience=Patience(seconds, None, context.run.seconds_left()),
+        patience=Timeouts(seconds, None, context.run.seconds_left()),
         output=context.output if show else lambda _: None,
         tick=context.look,
     )

@@ -11,9 +11,9 @@ from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import (
     USUAL,
     Attendant,
-    Conduct,
     Ended,
     Performer,
+    PhaseOptions,
     Session,
     heartbeat,
     require_call,
@@ -29,14 +29,14 @@ from gitckpt.model.runstate import REWINDING, before_rewind, rewinding_to
 from gitckpt.model.values import replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import RENEWAL, LeaseLost
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.runs import trust
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from gitckpt.durable.run.opener import How
+    from gitckpt.durable.run.opener import OpenOptions
 
 
 class ActiveRun:
@@ -74,7 +74,7 @@ class ActiveRun:
         return cls.resume(store, str(newest.run), adapter=adapter)
 
     @classmethod
-    def resume(cls, store: Checkpoints, run: str, **how: Unpack[How]) -> Self:
+    def resume(cls, store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Self:
         return cls(reopen(store, run, **how))
 
     def __enter__(self) -> Self:
@@ -115,7 +115,7 @@ class ActiveRun:
         self._pauses = True
 
     def finish(self) -> None:
-        self._writer.write(layout.RUN_COMPLETE, self.state, trigger=PHASE)
+        self._writer.write(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class ActiveRun:
         work: Callable[..., Any],
         *,
         inputs: Mapping[str, Any] | None = None,
-        conduct: Conduct = USUAL,
+        conduct: PhaseOptions = USUAL,
     ) -> Any:
         given = require_call(work, inputs, conduct)
 
@@ -171,7 +171,7 @@ class ActiveRun:
         action: Callable[[Attempt], Ended],
         *,
         inputs: Mapping[str, str],
-        conduct: Conduct,
+        conduct: PhaseOptions,
         followed: bool = False,
     ) -> Any:
         """Carry out a phase as `phase`, with an action that receives its attempt.

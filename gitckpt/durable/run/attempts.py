@@ -502,7 +502,7 @@ class Retries:
     def __post_init__(self) -> None:
         for name in ("attempts", "delay", "max_delay"):
             require_number(name, getattr(self, name))
-        # Check now, as in `Conduct`: a later error would hide the failure of the phase.
+        # Check now, as in `PhaseOptions`: a later error would hide the failure of the phase.
         for name, most, what in (
             ("backoff", math.inf, "a number from 0 on"),
             ("jitter", 1, "a number from 0 to 1"),
@@ -544,7 +544,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Conduct:
+class PhaseOptions:
     """How a phase is carried out. Durations are in microseconds."""
 
     retries: Retries = field(default_factory=Retries)
@@ -565,19 +565,19 @@ class Conduct:
             raise refused("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
 
 
-USUAL = Conduct()
+USUAL = PhaseOptions()
 
 
 def require_call(
-    work: Callable[..., Any], inputs: Mapping[str, Any] | None, conduct: Conduct
+    work: Callable[..., Any], inputs: Mapping[str, Any] | None, conduct: PhaseOptions
 ) -> dict[str, Any]:
     require_callable("work", work)
-    require("conduct", conduct, Conduct, "a Conduct")
+    require("conduct", conduct, PhaseOptions, "a Conduct")
     return mapping("inputs", inputs)
 
 
 def failed(
-    attempt: Attempt, error: BaseException, conduct: Conduct, *, seconds: float, now: int
+    attempt: Attempt, error: BaseException, conduct: PhaseOptions, *, seconds: float, now: int
 ) -> Attempt:
     ending = error if isinstance(error, PhaseFailed) else None
     code = (
@@ -636,7 +636,7 @@ def _storable(text: object) -> str:
 class Attempting:
     """An attempt in progress: `last_attempt` of the session."""
 
-    def __init__(self, session: Session, conduct: Conduct, *, followed: bool = False) -> None:
+    def __init__(self, session: Session, conduct: PhaseOptions, *, followed: bool = False) -> None:
         assert session.last_attempt is not None
         self._session = session
         self._writer = session.writer
@@ -769,7 +769,7 @@ class Performer:
         action: Callable[[Attempt], Ended],
         *,
         inputs: Mapping[str, str],
-        conduct: Conduct,
+        conduct: PhaseOptions,
         followed: bool = False,
     ) -> Any:
         session = self._session
@@ -822,7 +822,7 @@ class Performer:
             raise Changed(self._session.run, differing)
         return None if attempt.result is None else json.loads(attempt.result)
 
-    def _begin(self, coming: NextAttempt, conduct: Conduct) -> None:
+    def _begin(self, coming: NextAttempt, conduct: PhaseOptions) -> None:
         session = self._session
         session.check()
         attempt = coming.attempt
@@ -844,7 +844,7 @@ class Performer:
         )
 
     def _attempt(
-        self, action: Callable[[Attempt], Ended], conduct: Conduct, *, followed: bool
+        self, action: Callable[[Attempt], Ended], conduct: PhaseOptions, *, followed: bool
     ) -> Any:
         self._attempting = Attempting(self._session, conduct, followed=followed)
         try:
@@ -852,7 +852,7 @@ class Performer:
         finally:
             self._attempting = None
 
-    def _block(self, attempt: Attempt, conduct: Conduct) -> None:
+    def _block(self, attempt: Attempt, conduct: PhaseOptions) -> None:
         session = self._session
         count = f"{attempt.recoveries} times without anybody having seen why; the limit is {conduct.max_recoveries}"
         message = f"phase {attempt.phase!r} ended {count}"
@@ -870,7 +870,7 @@ class Performer:
             hint=f"see what it did, then: git ckpt resume {session.run} --from {shell_word(attempt.phase)}",
         )
 
-    def _wait(self, last: Attempt | None, conduct: Conduct) -> None:
+    def _wait(self, last: Attempt | None, conduct: PhaseOptions) -> None:
         # Bound the wait: the clock may have been ahead when `retry_at` was recorded.
         due = (
             times.from_text(last.retry_at) if last is not None and last.retry_at is not None else 0

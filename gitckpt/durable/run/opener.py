@@ -17,11 +17,11 @@ from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import CLEAN, PHASE, Checkpoint, Pipeline
 from gitckpt.model.errors import NotFoundError, RunComplete, RunExists, UsageError, WorktreeError
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store import roster, submodules
+from gitckpt.store import local_checkpoints, submodules
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.leases.leases import LENGTH, Hold, LeaseLost
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.worktrees import opener, resumption
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import os
     from typing import TypedDict, Unpack
 
-    class How(TypedDict, total=False):
+    class OpenOptions(TypedDict, total=False):
         """Options for reopening a run; see `Run.resume`."""
 
         accept_changes: bool
@@ -104,7 +104,7 @@ def begin(
     if files:
         worktree = run_files.with_inputs(store.repository, store.objects, worktree, commit, files)
     made = store.record(
-        layout.RUN_STARTED,
+        ref_names.RUN_STARTED,
         state,
         start=name,
         key=key,
@@ -133,7 +133,7 @@ def find_or_begin(
         return _ours(store, error.run, trusted=False), False
 
 
-def reopen(store: Checkpoints, run: str, **how: Unpack[How]) -> Opening:
+def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
     """Acquire the lease of a run and open its worktree, recreated if missing.
 
     Raises RunComplete, Untrusted, LeaseHeld, or BusyError if a leftover process cannot be ended or
@@ -213,7 +213,7 @@ def _caught_up(
 def _ours(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
     store.heads.move_up(run)
     oid, newest = store.heads.head(run)
-    if not roster.knows(store.repository, run, oid):
+    if not local_checkpoints.knows(store.repository, run, oid):
         if not trusted:
             raise trust.refusal(store, newest, trust.account(store, newest))
         trust.adopt(store, run, oid)
@@ -234,7 +234,7 @@ def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
 
 def settle(store: Checkpoints, run: str) -> bool:
     """Release the lease of a complete run whose driver was killed; return if it was held."""
-    if store.heads.catch_up(run).label != layout.RUN_COMPLETE:
+    if store.heads.catch_up(run).label != ref_names.RUN_COMPLETE:
         return False
     found = store.leases.read(run)
     if found is None or found[1].released is not None or store.leases.is_held(*found):
@@ -251,7 +251,7 @@ def _give_back(hold: Hold) -> None:
 
 
 def require_open(store: Checkpoints, newest: Checkpoint, *, again: bool = False) -> None:
-    if newest.label == layout.RUN_COMPLETE and not again:
+    if newest.label == ref_names.RUN_COMPLETE and not again:
         raise RunComplete(str(newest.run), _results(store, newest))
 
 

@@ -16,9 +16,9 @@ from gitckpt.model import ids
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import PHASE, SAFETY, Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.restore import restorer, submodules
 from gitckpt.store.restore.restorer import kept_failure
 from gitckpt.store.runs import run_files, trust
@@ -42,7 +42,7 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
         require_way(store, checkpoint)
         message = f"before going back to {checkpoint.id[: ids.SHORT]}"
-        safe.append(store.save(layout.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id)
+        safe.append(store.save(ref_names.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id)
         _move_head(store, checkpoint, commit)
     restored = restorer.restore(store, checkpoint)
     for remark in restored.remarks:  # differences from the checkpoint
@@ -66,7 +66,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     stood_at, adopted = noted
     safe: list[str] = []
     if (
-        newest.id not in noted and store.refs.read(layout.CHECKPOINTS + adopted) is not None
+        newest.id not in noted and store.refs.read(ref_names.CHECKPOINTS + adopted) is not None
     ):  # not removed
         # A commit or a save was recorded in the worktree: its edits must not be replaced.
         ownership.forget_behind(store.repository)
@@ -121,7 +121,7 @@ def take_output_back(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint
     ):
         return
     message = f"before going back to {checkpoint.id[: ids.SHORT]}"
-    store.record(layout.SAFETY_COMPLETE, {}, worktree=now, trigger=SAFETY, message=message)
+    store.record(ref_names.SAFETY_COMPLETE, {}, worktree=now, trigger=SAFETY, message=message)
     files.take_back(store.repository, store.objects, now.tree, then)
 
 
@@ -158,7 +158,7 @@ def remove_locks(repository: Repository, run: str) -> None:
     # locks while a git process works there, or if the system cannot tell. Other processes release
     # theirs at once: a lock that does not change for `PATIENCE` is stale.
     branch = repository.head_ref()
-    refs = [layout.RUNS + run, layout.LEASES + run, *([branch] if branch else [])]
+    refs = [ref_names.RUNS + run, ref_names.LEASES + run, *([branch] if branch else [])]
     places = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
     if repository.is_linked:
         places += [
@@ -198,7 +198,7 @@ def fork(
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
     about = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
     made = store.record(
-        layout.RUN_STARTED,
+        ref_names.RUN_STARTED,
         checkpoint.state,
         start=about,
         base=checkpoint.git_sha,
@@ -208,8 +208,8 @@ def fork(
         forked_from=checkpoint.id,
         message=f"forked from {checkpoint.id[: ids.SHORT]}",
     )
-    if roster.is_captured_here(store.repository, checkpoint.id):
-        roster.note_fork(store.repository, made.id)
+    if local_checkpoints.is_captured_here(store.repository, checkpoint.id):
+        local_checkpoints.note_fork(store.repository, made.id)
     if checkpoint.run is not None and not is_ours:
         trust.adopt(store, checkpoint.run, by=made.run)
     if checkpoint.run is not None and checkpoint.pipeline is not None:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from gitckpt.durable.run import rewind
 from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempts import USUAL, Conduct
+from gitckpt.durable.run.attempts import USUAL, PhaseOptions
 from gitckpt.durable.run.opener import find_or_begin, require_open
 from gitckpt.model.arguments import mapping, require
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from gitckpt.durable.run.opener import How
+    from gitckpt.durable.run.opener import OpenOptions
 
 
 class _Turn:
@@ -116,7 +116,7 @@ class Run:
         return newest, is_new
 
     @classmethod
-    def resume(cls, store: Store, run: str, **how: Unpack[How]) -> Self:
+    def resume(cls, store: Store, run: str, **how: Unpack[OpenOptions]) -> Self:
         """Continue a run in its worktree, which is recreated if missing.
 
         Args:
@@ -137,7 +137,11 @@ class Run:
 
     @classmethod
     def fork(
-        cls, store: Store, checkpoint: Checkpoint | str, name: str | None = None, **how: Unpack[How]
+        cls,
+        store: Store,
+        checkpoint: Checkpoint | str,
+        name: str | None = None,
+        **how: Unpack[OpenOptions],
     ) -> Self:
         """Start and drive a run from a checkpoint; the old run stays unchanged.
 
@@ -259,7 +263,7 @@ class Run:
         work: Callable[..., Any],
         *,
         inputs: Mapping[str, Any] | None = None,
-        conduct: Conduct = USUAL,
+        conduct: PhaseOptions = USUAL,
     ) -> Any:
         """Carry out a phase unless it is complete; return the result of `work`.
 

@@ -20,10 +20,10 @@ from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Progress
 from gitckpt.model.errors import BusyError, CkptError, NotFoundError, StateError, UsageError
 from gitckpt.model.phase import REWOUND, completed_after
 from gitckpt.model.values import replace
-from gitckpt.store import log
+from gitckpt.store import error_log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Hold, LeaseLost
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.draft import Successor
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
@@ -49,7 +49,7 @@ class FilesLock:
 
     def __init__(self, repository: Repository, hold: Hold) -> None:
         self._path = os.path.join(
-            repository.make_private_dir(), layout.FILES_LOCK.format(hold.lease.run)
+            repository.make_private_dir(), ref_names.FILES_LOCK.format(hold.lease.run)
         )
         self._lock = Lock(self._path, PATIENCE, is_inherited=True)
         self._hold = hold
@@ -335,6 +335,6 @@ class Writer:
 
 def append_log(repository: Repository, sentence: str) -> None:
     try:
-        log.append(repository, sentence)
+        error_log.append(repository, sentence)
     except CkptError:
         return  # such as a full disk; the driver reports what it cannot write

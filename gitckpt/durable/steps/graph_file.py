@@ -16,7 +16,7 @@ from gitckpt.durable.steps.graph import (
 )
 from gitckpt.durable.steps.report import NOT_STARTED, STATUSES
 from gitckpt.git.files import regular
-from gitckpt.git.files.premises import PRIVATE
+from gitckpt.git.files.private_dirs import PRIVATE
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import jsonable, phase

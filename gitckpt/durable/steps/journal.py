@@ -20,7 +20,7 @@ from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import settings
 from gitckpt.store.leases import leases
-from gitckpt.store.records import finder, heads, layout
+from gitckpt.store.records import finder, heads, ref_names
 from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
@@ -62,7 +62,7 @@ def place(
     """Return the run of `run` (or a prefix), CKPT_RUN, this worktree or the track."""
     name = run or environ.get(leases.RUN_VARIABLE)
     if name:
-        exists = ids.is_run_id(name) and store.refs.read(layout.RUNS + name) is not None
+        exists = ids.is_run_id(name) and store.refs.read(ref_names.RUNS + name) is not None
         return ReportPlace(name if exists else finder.find_run(name, store.index), track)
     owner = ownership.owner(store.repository)
     if owner is not None and owner.run is not None:
@@ -159,7 +159,7 @@ def _recorded(
         raise UsageError(
             f"{checkpoint_id!r:.60} is no UUID of version 4", hint="make one: uuidgen --random"
         )
-    if store.refs.read(layout.CHECKPOINTS + checkpoint_id) is None:
+    if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is None:
         return None
     found = store.read_own(checkpoint_id)
     steps = graph_of(store, found.state)
@@ -314,7 +314,7 @@ def _graph_name(state: Mapping[str, Any]) -> str | None:
 def _is_over(store: Checkpoints, run: str) -> bool:
     newest = store.heads.read(run)
     return (
-        newest.label == layout.RUN_COMPLETE
+        newest.label == ref_names.RUN_COMPLETE
         or machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
     )
 
@@ -368,7 +368,7 @@ def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
     ):
         if content is None:
             continue
-        checkpoint = codec.decode_header(content[1], layout.CHECKPOINTS + entry.id)
+        checkpoint = codec.decode_header(content[1], ref_names.CHECKPOINTS + entry.id)
         step, status = phase.split(checkpoint.label)
         found.append(
             StepEvent(

@@ -15,7 +15,7 @@ import stat
 from gitckpt.git import config
 from gitckpt.git.contents import raw_files, unfiltered
 from gitckpt.git.contents.attributes import ANNEX
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.model.errors import WorktreeError
 
 TYPE_CHECKING = False
@@ -78,7 +78,7 @@ def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
     except OSError as error:
         raise WorktreeError(f"cannot write a file of git-annex: {error}") from None
     finally:
-        premises.discard(scratch)
+        private_dirs.discard(scratch)
     raw_files.refresh(index, places.keys())
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from gitckpt.git import fsync
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.git.objects.diff import Expansion, listed, oddity
 from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, empty_tree
 from gitckpt.git.process import GitError
@@ -239,7 +239,7 @@ class Quarantine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        premises.discard(self._path)  # leftovers are swept later
+        private_dirs.discard(self._path)  # leftovers are swept later
 
     def migrate(self, deadline: float | None = None) -> None:
         """Move the objects into the repository, as packs flushed to disk."""

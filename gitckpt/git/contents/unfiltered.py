@@ -10,7 +10,7 @@ import os
 import re
 import stat
 
-from gitckpt.git.files import atomic, premises
+from gitckpt.git.files import atomic, private_dirs
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.worktree.administration import failing_filters, filters_off, has_hung_up
@@ -151,7 +151,7 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
         ):
             move(os.path.join(scratch, path), os.path.join(top, path))
     finally:
-        premises.discard(os.fsdecode(scratch))
+        private_dirs.discard(os.fsdecode(scratch))
     others = {path: each for path, each in held(repository).items() if path not in files}
     note(repository, others | left)
     return left

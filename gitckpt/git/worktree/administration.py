@@ -18,7 +18,7 @@ import time
 import zlib
 
 from gitckpt.git import config, fsync
-from gitckpt.git.files import atomic, mounts, premises
+from gitckpt.git.files import atomic, mounts, private_dirs
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import Completed, GitError
@@ -198,7 +198,7 @@ def forget(repository: Repository, git_dir: str) -> None:
     """
     with turn(repository):
         try:
-            premises.remove(git_dir)
+            private_dirs.remove(git_dir)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -435,7 +435,7 @@ def write_head(repository: Repository, git_dir: str, said: str) -> None:
     """Write a missing HEAD of a worktree: an oid, or "ref: " and the name of a branch."""
     path = os.path.join(git_dir, "HEAD")
     try:
-        with open(f"{path}.lock", "xb", opener=premises.create) as file:
+        with open(f"{path}.lock", "xb", opener=private_dirs.create) as file:
             # With a reftable, this file is a stub.
             file.write(
                 os.fsencode(f"{'ref: refs/heads/.invalid' if repository.has_reftable else said}\n")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import content_mark
 from gitckpt.git.filesystem import copied_within
 from gitckpt.git.objects.diff import leaves
@@ -498,7 +498,7 @@ def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, byt
         )
         index.git(*words, "--literal-pathspecs", *_ADD, data=b"\0".join(wanted))
     finally:
-        premises.discard(scratch)
+        private_dirs.discard(scratch)
 
 
 def _stand_in(path: bytes, mode: bytes | None, object_format: str) -> None:
@@ -607,4 +607,4 @@ def ignored_by(
             repository.git.run(*words, data=b"\0".join(paths), ok=(0, 1)).out.split(b"\0")
         ) - {b""}
     finally:
-        premises.discard(scratch)
+        private_dirs.discard(scratch)

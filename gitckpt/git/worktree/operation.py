@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.files import premises, regular
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.repository import PSEUDO_REFS
 from gitckpt.model import ids
 from gitckpt.model.errors import WorktreeError
@@ -190,7 +190,7 @@ def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
 def clear(repository: Repository) -> None:
     """End the operation in progress without a trace; files and index stay."""
     for directory in DIRECTORIES:
-        premises.discard(os.path.join(repository.git_dir, directory))
+        private_dirs.discard(os.path.join(repository.git_dir, directory))
     for name in FILES:
         try:
             os.unlink(os.path.join(repository.git_dir, name))

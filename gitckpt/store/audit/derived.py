@@ -11,8 +11,8 @@ from gitckpt.model import ids, note
 from gitckpt.store import notes
 from gitckpt.store.audit.inventory import Evidence, Flaw, Link, SheetRow, mendable
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import entry, index, layout
-from gitckpt.store.records.entry import Entry
+from gitckpt.store.records import entry, index, ref_names
+from gitckpt.store.records.entry import CheckpointInfo
 
 _FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
 
@@ -30,7 +30,7 @@ def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     stray: list[tuple[str, Flaw]] = []
     full: set[str] = set()
     count = 0
-    for commit, lines in Notes(store.repository, store.objects, layout.NOTES).each():
+    for commit, lines in Notes(store.repository, store.objects, ref_names.NOTES).each():
         if lines and note.is_full(lines):
             full.add(commit)
         for line in lines or ():
@@ -58,7 +58,7 @@ def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
 
 def _missing(evidence: Evidence, records: Iterable[SheetRow]) -> Iterator[Flaw]:
     for record in records:
-        if evidence.kind(layout.KEEP, record.git_sha) == "commit":
+        if evidence.kind(ref_names.KEEP, record.git_sha) == "commit":
             sentence = f"the note of its commit {record.git_sha} does not list it"
             new = note.link_line(record.id, record.phase, record.timestamp)
             yield mendable(
@@ -79,14 +79,14 @@ def _line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
         evidence.strays.add(name)
         if ids.is_id(name) and name not in evidence.unjudged:
             sentence = f"the note of {commit} lists {name}, which does not exist"
-            yield mendable("note-stray", layout.NOTES, sentence, link=Link(commit, line, None))
+            yield mendable("note-stray", ref_names.NOTES, sentence, link=Link(commit, line, None))
         return
     evidence.listed[at] = 1
     record = evidence.record(at)
     new = note.link_line(name, record.phase, record.timestamp)
     if line != new:
         sentence = f"the note of {commit} says something else of {name} than its document"
-        yield mendable("note-stray", layout.NOTES, sentence, link=Link(commit, line, new))
+        yield mendable("note-stray", ref_names.NOTES, sentence, link=Link(commit, line, new))
 
 
 def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
@@ -118,6 +118,6 @@ def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     ]
 
 
-def _says_the_same(listed: Entry | None, valid: Entry | None) -> bool:
+def _says_the_same(listed: CheckpointInfo | None, valid: CheckpointInfo | None) -> bool:
     """Return whether an index entry equals its document; only the index counts changed paths."""
     return listed is not None and valid is not None and _FIELDS(listed) == _FIELDS(valid)

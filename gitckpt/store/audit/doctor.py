@@ -13,16 +13,16 @@ from gitckpt.model.arguments import closest, first_of, shell_word
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.errors import Finding
 from gitckpt.model.values import dataclass
-from gitckpt.store import log, setup
+from gitckpt.store import error_log, setup
 from gitckpt.store.audit import inventory, objects, worktrees
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
 from gitckpt.store.hooks import installation
-from gitckpt.store.records import heads, layout
+from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import Problem, Query
 from gitckpt.store.retention import maintenance, sweep
-from gitckpt.store.roster import Roster
 
 _SET = "git config {} VALUE"
 _ALLOW = "see what that means, and allow it: git ckpt allow"
@@ -52,10 +52,10 @@ def diagnose(store: Checkpoints) -> Diagnosis:
 
 def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
     repository = store.repository
-    refs = [ref for ref, _ in store.refs.each(layout.CHECKPOINTS)]
-    foreign = sum(map(layout.is_foreign, refs))
+    refs = [ref for ref, _ in store.refs.each(ref_names.CHECKPOINTS)]
+    foreign = sum(map(ref_names.is_foreign, refs))
     loose = sum(
-        not layout.is_foreign(ref) and os.path.isfile(os.path.join(repository.common_dir, ref))
+        not ref_names.is_foreign(ref) and os.path.isfile(os.path.join(repository.common_dir, ref))
         for ref in refs
     )
     left = sweep.left_files(repository)
@@ -177,7 +177,7 @@ def _maintenance(repository: Repository) -> list[Finding]:
     ran = maintenance.last(repository)
     if not maintenance.has_failed(ran):
         return []
-    path = os.path.join(repository.private_dir, log.FILE)
+    path = os.path.join(repository.private_dir, error_log.FILE)
     return [
         Finding(
             "maintenance-failed", path, f"the last maintenance {ran.outcome}", "git ckpt expire"
@@ -205,7 +205,7 @@ def _many(store: Checkpoints) -> list[Finding]:
         f"which git fetch, push and gc read one by one: about {len(entries) / 40_000:.0f} s each time"
     )
     return [
-        Finding("many-checkpoints", layout.CHECKPOINTS.rstrip("/"), sentence, cures[max(cures)])
+        Finding("many-checkpoints", ref_names.CHECKPOINTS.rstrip("/"), sentence, cures[max(cures)])
     ]
 
 
@@ -218,7 +218,7 @@ def _rewritten(store: Checkpoints) -> list[Finding]:
     return [
         Finding(
             "commits-rewritten",
-            layout.CHECKPOINTS.rstrip("/"),
+            ref_names.CHECKPOINTS.rstrip("/"),
             sentence,
             "git ckpt remove --rewritten",
         )
@@ -266,5 +266,7 @@ def _locks_of_others(repository: Repository) -> list[str]:
     return [
         path
         for path in others
-        if not layout.is_foreign(os.path.relpath(path, repository.common_dir).removesuffix(".lock"))
+        if not ref_names.is_foreign(
+            os.path.relpath(path, repository.common_dir).removesuffix(".lock")
+        )
     ]

@@ -18,11 +18,11 @@ from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.codec import decode
 from gitckpt.model.errors import Finding, InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.fence import fenced
+from gitckpt.model.skip_invalid import fenced
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
-from gitckpt.store.records.entry import Entry
+from gitckpt.store.records import ref_names
+from gitckpt.store.records.entry import CheckpointInfo
 
 # The table of checkpoints.
 
@@ -41,12 +41,12 @@ class SheetRow(NamedTuple):
     parent: str | None
     holds: Mapping[str, str]  # oid that its ref in each namespace should point to
     names: Sequence[tuple[str, str]]  # pairs of a key and the other checkpoint that it names
-    submodules: str  # as in `Entry`
-    entry: Entry  # as the index should have it
+    submodules: str  # as in `CheckpointInfo`
+    entry: CheckpointInfo  # as the index should have it
 
     @property
     def ref(self) -> str:
-        return layout.CHECKPOINTS + self.id
+        return ref_names.CHECKPOINTS + self.id
 
     @property
     def is_there(self) -> Update:
@@ -76,20 +76,20 @@ class Sheet:
 
     def fill(self, at: int, checkpoint: Checkpoint, names: Sequence[tuple[str, str]]) -> None:
         entry, files, imported = (
-            Entry.of(checkpoint, self.oid(at)),
+            CheckpointInfo.of(checkpoint, self.oid(at)),
             checkpoint.worktree,
             checkpoint.imported,
         )
         needed = {
-            layout.TREES: checkpoint.tree,
-            layout.OPERATIONS: files.operation_commit if files else None,
-            layout.ORIGINALS: imported.original if imported else None,
+            ref_names.TREES: checkpoint.tree,
+            ref_names.OPERATIONS: files.operation_commit if files else None,
+            ref_names.ORIGINALS: imported.original if imported else None,
         }
         holds = {space: oid for space, oid in needed.items() if oid}
         if holds or names or entry.run is not None or entry.submodules:
             self.extras.add(at)
         if entry.git_sha:
-            holds[layout.KEEP] = entry.git_sha
+            holds[ref_names.KEEP] = entry.git_sha
         self.valid[at] = 1
         self._rows[at] = SheetRow(
             id=entry.id,
@@ -139,17 +139,23 @@ REPAIR = "git ckpt verify --repair"
 
 # The kind of object that the refs in each namespace keep.
 KINDS = {
-    layout.KEEP: "commit",
-    layout.TREES: "tree",
-    layout.OPERATIONS: "commit",
-    layout.ORIGINALS: "blob",
+    ref_names.KEEP: "commit",
+    ref_names.TREES: "tree",
+    ref_names.OPERATIONS: "commit",
+    ref_names.ORIGINALS: "blob",
 }
 
 _BARRING = (
-    *layout.OWN,
+    *ref_names.OWN,
     *(
         space.rstrip("/")
-        for space in (layout.TREES, layout.ORIGINALS, layout.RUNS, layout.LEASES, layout.KEYS)
+        for space in (
+            ref_names.TREES,
+            ref_names.ORIGINALS,
+            ref_names.RUNS,
+            ref_names.LEASES,
+            ref_names.KEYS,
+        )
     ),
 )
 _BROKEN = "ignoring broken ref "
@@ -263,7 +269,7 @@ class Evidence:
 
     def all_runs(self) -> set[str]:
         """Return the runs that have a valid checkpoint or a head."""
-        return {*self.runs(), *(run for run, _, _ in self.below(layout.RUNS))}
+        return {*self.runs(), *(run for run, _, _ in self.below(ref_names.RUNS))}
 
     def commits(self, *, newest_first: bool = False) -> Iterator[str]:
         """Yield the existing linked commits by checkpoint time, about the order of their packs."""
@@ -271,7 +277,11 @@ class Evidence:
         by_time = self.table.by_time()
         for at in reversed(by_time) if newest_first else by_time:
             commit = self.table.commit(at)
-            if commit and commit != last and self.kind(layout.KEEP, commit) == KINDS[layout.KEEP]:
+            if (
+                commit
+                and commit != last
+                and self.kind(ref_names.KEEP, commit) == KINDS[ref_names.KEEP]
+            ):
                 yield commit
                 last = commit
 
@@ -313,7 +323,7 @@ def list_refs(
     require_no_pipes(repository)  # git would block on them
     fields = "%(objectname) %(refname) %(symref)"
     complaint = repository.git.each_line(
-        "for-each-ref", f"--format={fields}", *layout.OWN, layout.NOTES, take=look
+        "for-each-ref", f"--format={fields}", *ref_names.OWN, ref_names.NOTES, take=look
     ).complaint
     return Listing(digest.digest(), complaint, barring)
 
@@ -322,10 +332,10 @@ def gather(store: Checkpoints) -> Evidence:
     """Read all refs and documents, in three processes whatever their number."""
     evidence = Evidence()
     table = evidence.table
-    start = len(layout.CHECKPOINTS)
+    start = len(ref_names.CHECKPOINTS)
 
     def take(oid: str, ref: str, target: str) -> None:
-        if ref.startswith(layout.CHECKPOINTS):
+        if ref.startswith(ref_names.CHECKPOINTS):
             if not ids.is_id(ref[start:]):
                 return
             table.append(ref[start:], oid)
@@ -348,8 +358,10 @@ def gather(store: Checkpoints) -> Evidence:
 
 def _read(store: Checkpoints, evidence: Evidence) -> None:
     table = evidence.table
-    for at, document in enumerate(layout.documents(store.repository, store.objects, table.oids())):
-        ref = layout.CHECKPOINTS + table.id(at)
+    for at, document in enumerate(
+        ref_names.documents(store.repository, store.objects, table.oids())
+    ):
+        ref = ref_names.CHECKPOINTS + table.id(at)
         try:
             fenced(ref, partial(_fill, table, at, ref, table.oid(at), document))
         except InvalidCheckpoint as error:
@@ -358,7 +370,7 @@ def _read(store: Checkpoints, evidence: Evidence) -> None:
 
 
 def _fill(table: Sheet, at: int, ref: str, oid: str, found: tuple[str, bytes] | None) -> None:
-    checkpoint = decode(layout.document(found, ref, oid, lack="missing or damaged"), ref)
+    checkpoint = decode(ref_names.document(found, ref, oid, lack="missing or damaged"), ref)
     table.fill(at, checkpoint, _names(checkpoint))
 
 
@@ -383,7 +395,7 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
         fetch = (
             f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}"
         )
-        name = shell_word(error.ref.removeprefix(layout.CHECKPOINTS))
+        name = shell_word(error.ref.removeprefix(ref_names.CHECKPOINTS))
         cure = f"{fetch}; or give it up: git ckpt remove {name}"
         return lasting("checkpoint-unreadable", error.ref, sentence, cure)
     misnamed = error.field == "id" and error.problem.endswith("is not the ref's name")
@@ -392,7 +404,7 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
 
 
 def cure_of_invalid(ref: str) -> str:
-    name = shell_word(ref.removeprefix(layout.CHECKPOINTS))
+    name = shell_word(ref.removeprefix(ref_names.CHECKPOINTS))
     return f"look at it: git cat-file -p {shell_word(ref)}; remove it: git ckpt remove {name}"
 
 
@@ -418,7 +430,7 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
             f"rm {shell_word(os.path.join(repository.common_dir, ref))}",
         )
         for ref in refs
-        if not layout.is_foreign(ref)
+        if not ref_names.is_foreign(ref)
     ]
 
 
@@ -442,13 +454,13 @@ def in_the_way(repository: Repository, barring: Sequence[str]) -> list[Flaw]:
 
 def _find_odd(repository: Repository, evidence: Evidence) -> None:
     """Record which referenced objects are missing or of a wrong kind; fetch nothing."""
-    held: dict[str, set[str]] = {space: set() for space in layout.HOLDERS}
+    held: dict[str, set[str]] = {space: set() for space in ref_names.HOLDERS}
     for record in evidence.rich():
-        for space in layout.HOLDERS:
+        for space in ref_names.HOLDERS:
             if space in record.holds:
                 held[space].add(record.holds[space])
     wanted: dict[str, Iterable[str]] = {space: sorted(oids) for space, oids in held.items()}
-    wanted[layout.KEEP] = Linked(evidence)
+    wanted[ref_names.KEEP] = Linked(evidence)
     for space, oids in wanted.items():
         # One namespace at a time: `Linked` reads `evidence.odd`, so update it only afterwards.
         found = graph.unlike(repository, oids, KINDS[space])

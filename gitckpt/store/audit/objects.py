@@ -24,8 +24,8 @@ from gitckpt.model.values import dataclass
 from gitckpt.store import submodules
 from gitckpt.store.audit.inventory import KINDS, Evidence, Flaw, Linked, SheetRow, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import keep, layout
-from gitckpt.store.roster import Roster
+from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.records import commit_refs, ref_names
 from gitckpt.store.snapshot import manifest
 
 # A plain fetch offers the commits that exist here, so the server omits what they reach.
@@ -35,7 +35,11 @@ _AGAIN = f"then write it again: git hash-object -w FILE; or fetch from a clone t
 _EMPTY = "the file of an object is empty, as a power cut leaves it: git takes {oid} to be there, and never writes it again"
 _SPOILED = "its content is not what it was"
 
-_WORDS = {layout.TREES: "tree", layout.OPERATIONS: "operation", layout.ORIGINALS: "original"}
+_WORDS = {
+    ref_names.TREES: "tree",
+    ref_names.OPERATIONS: "operation",
+    ref_names.ORIGINALS: "original",
+}
 
 _STASH = "refs/stash"
 _OF_PEOPLE = ("refs/heads", "refs/remotes", "refs/tags", _STASH)
@@ -43,9 +47,9 @@ _OF_PEOPLE = ("refs/heads", "refs/remotes", "refs/tags", _STASH)
 _BEFORE = "@{1}"
 
 _MEANT = {
-    layout.TREES: "snapshot",
-    layout.OPERATIONS: "commit of its operation",
-    layout.ORIGINALS: "file it was imported from",
+    ref_names.TREES: "snapshot",
+    ref_names.OPERATIONS: "commit of its operation",
+    ref_names.ORIGINALS: "file it was imported from",
 }
 
 # Entries of a snapshot of which only the trees are checked.
@@ -72,7 +76,7 @@ def audit_objects(
         [
             lasting(
                 "objects-unreadable",
-                layout.OWN[1],
+                ref_names.OWN[1],
                 lacking.complaint,
                 "see what is wrong: git fsck",
             )
@@ -100,7 +104,7 @@ def audit_objects(
         )
         if not oids:
             continue
-        commit = record.holds.get(layout.KEEP)
+        commit = record.holds.get(ref_names.KEEP)
         if rewritten is None:
             rewritten = operation.filtered(store.repository)
         if commit in gone and commit in rewritten:
@@ -129,7 +133,7 @@ def _gone(record: SheetRow, evidence: Evidence) -> list[str]:
         oid
         for space, oid in record.holds.items()
         if evidence.kind(space, oid) is None
-        and (space == layout.KEEP or evidence.refs.get(space + record.id) == oid)
+        and (space == ref_names.KEEP or evidence.refs.get(space + record.id) == oid)
     ]
 
 
@@ -152,7 +156,7 @@ class _Roots:
             if (
                 commit
                 and commit != last
-                and self.evidence.kind(layout.KEEP, commit) == KINDS[layout.KEEP]
+                and self.evidence.kind(ref_names.KEEP, commit) == KINDS[ref_names.KEEP]
             ):
                 yield commit
                 last = commit
@@ -165,7 +169,7 @@ class _Roots:
 def _incomplete(record: SheetRow, oids: list[str], *, lacks_commit: bool) -> Flaw:
     names = ", ".join(oids[: graph.SHOWN]) + (" and others" if len(oids) > graph.SHOWN else "")
     sentence = f"{names} {'is' if len(oids) == 1 else 'are'} missing or damaged, which its files or history need"
-    kept = f"git fetch --no-tags --no-prune REMOTE '{layout.KEEP}*:{layout.KEEP}*'"
+    kept = f"git fetch --no-tags --no-prune REMOTE '{ref_names.KEEP}*:{ref_names.KEEP}*'"
     fetch = kept if lacks_commit else " ".join([_ANEW, *oids[: graph.SHOWN]])
     cure = f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {record.id[: ids.SHORT]}"
     return lasting("objects-missing", record.ref, sentence, cure)
@@ -185,11 +189,11 @@ def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     problems = dict(_problems(store, {tree for _, tree in _snapshots(evidence)}))
     for checkpoint, tree in _snapshots(evidence) if problems else ():
         if tree in problems:
-            place = shell_word(layout.TREES + checkpoint)
+            place = shell_word(ref_names.TREES + checkpoint)
             cure = f"look at it: git ls-tree {place}; remove it: git ckpt remove {checkpoint}"
             yield lasting(
                 "snapshot-invalid",
-                layout.CHECKPOINTS + checkpoint,
+                ref_names.CHECKPOINTS + checkpoint,
                 f"nothing can be brought back of it: {problems[tree]}",
                 cure,
             )
@@ -197,8 +201,8 @@ def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 
 def _snapshots(evidence: Evidence) -> Iterator[tuple[str, str]]:
     for record in evidence.rich():
-        tree = record.holds.get(layout.TREES)
-        if tree is not None and evidence.kind(layout.TREES, tree) == KINDS[layout.TREES]:
+        tree = record.holds.get(ref_names.TREES)
+        if tree is not None and evidence.kind(ref_names.TREES, tree) == KINDS[ref_names.TREES]:
             yield record.id, tree
 
 
@@ -235,7 +239,7 @@ def _there(repository: Repository, trees: list[str]) -> list[str]:
 def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
     concerned = {
         at
-        for space in layout.HOLDERS
+        for space in ref_names.HOLDERS
         for name, _, _ in evidence.below(space)
         if (at := evidence.table.find(name)) is not None
     }
@@ -245,12 +249,12 @@ def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
         for at in sorted(concerned)
         for flaw in _of_checkpoint(repository, evidence.record(at), evidence)
     ]
-    for space in layout.HOLDERS:
+    for space in ref_names.HOLDERS:
         for name, ref, oid in evidence.below(space):
-            if not evidence.is_there(name.rpartition("/")[2]) and not keep.is_young(
+            if not evidence.is_there(name.rpartition("/")[2]) and not commit_refs.is_young(
                 repository, ref
             ):
-                owner = layout.CHECKPOINTS + name
+                owner = ref_names.CHECKPOINTS + name
                 updates = (
                     (Update(owner, "", ""), Update(ref, "", oid))
                     if ids.is_id(name)
@@ -281,7 +285,7 @@ def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
 def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> Iterator[Flaw]:
     """Yield the checkpoints that a fetch has replaced."""
     for name, written in sorted(known.replaced(oids).items()):
-        ref = layout.CHECKPOINTS + name
+        ref = ref_names.CHECKPOINTS + name
         sentence = f"points to {oids[name]}, and not to {written}, which was written here"
         found = repository.cat_file.info(written)
         if found is not None and found[1] == "blob":
@@ -394,22 +398,22 @@ def _symbolic(evidence: Evidence) -> Iterator[Flaw]:
     """Yield symbolic refs of gitckpt, except keep refs: they would move with their targets."""
     for ref, (target, oid) in evidence.symbolic.items():
         sentence = f"stands for {target}, and points to nothing itself"
-        if ref.startswith(layout.CHECKPOINTS):
+        if ref.startswith(ref_names.CHECKPOINTS):
             yield lasting(
                 "ref-symbolic", ref, sentence, f"git update-ref --no-deref {shell_word(ref)} {oid}"
             )
-        elif not ref.startswith(layout.KEEP):
+        elif not ref.startswith(ref_names.KEEP):
             yield mendable(
                 "ref-symbolic", ref, sentence, updates=(Update(ref, oid, oid, is_symbolic=True),)
             )
 
 
 def _of_checkpoint(repository: Repository, record: SheetRow, evidence: Evidence) -> Iterator[Flaw]:
-    for space in layout.HOLDERS:
+    for space in ref_names.HOLDERS:
         ref = space + record.id
         wanted, there = record.holds.get(space), evidence.refs.get(ref)
         if wanted is None:
-            if there is not None and not keep.is_young(repository, ref):
+            if there is not None and not commit_refs.is_young(repository, ref):
                 sentence = f"its checkpoint names no {_MEANT[space]}"
                 yield mendable(
                     "ref-leftover",
@@ -453,14 +457,14 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     gone: set[str] = set()
     for at in evidence.places() if evidence.odd else ():
         commit = evidence.table.commit(at)
-        kind = evidence.kind(layout.KEEP, commit)
+        kind = evidence.kind(ref_names.KEEP, commit)
         if commit and kind is None:
             gone.add(commit)
-        elif commit and kind != KINDS[layout.KEEP]:
+        elif commit and kind != KINDS[ref_names.KEEP]:
             record = evidence.record(at)
             sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
             yield lasting("commit-ref-wrong", record.ref, sentence, f"git ckpt remove {record.id}")
-    kept = {name: (ref, oid) for name, ref, oid in evidence.below(layout.KEEP)}
+    kept = {name: (ref, oid) for name, ref, oid in evidence.below(ref_names.KEEP)}
     plain = {
         name: oid
         for name, (ref, oid) in kept.items()
@@ -479,7 +483,7 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         lost, useful = (set() if right else set(linked)), right
     owners = _owners(evidence, lost)
     for commit in sorted(lost):
-        record, (ref, there) = owners[commit], kept.get(commit, (layout.KEEP + commit, ""))
+        record, (ref, there) = owners[commit], kept.get(commit, (ref_names.KEEP + commit, ""))
         code, sentence = (
             "commit-ref-missing",
             f"nothing keeps {commit}, the linked commit of {record.id}",
@@ -500,7 +504,7 @@ def _of_commits(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         if (
             name in lost
             or (name in right and (name in needed or name in useful))
-            or keep.is_young(repository, ref)
+            or commit_refs.is_young(repository, ref)
         ):
             continue
         sentence = (

@@ -14,7 +14,7 @@ from gitckpt.model.values import dataclass
 from gitckpt.store.audit.inventory import Evidence, Flaw, SheetRow, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import parse
-from gitckpt.store.records import keep, keys, layout, remover
+from gitckpt.store.records import commit_refs, keys, ref_names, remover
 
 _GAP = "fetch what is missing from a clone that has it; or give up what is left of it: git ckpt verify --repair"
 _FETCH = (
@@ -22,7 +22,7 @@ _FETCH = (
 )
 _CLOSING = ("complete", "skipped")
 # The first part of the labels at both ends of a run.
-_RUN = phases.split(layout.RUN_COMPLETE)[0]
+_RUN = phases.split(ref_names.RUN_COMPLETE)[0]
 
 
 def audit_runs(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
@@ -35,7 +35,7 @@ def audit_runs(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     runs = evidence.runs()
     flaws: list[Flaw] = []
     traces = evidence.strays | {
-        name for space in layout.HOLDERS for name, _, _ in evidence.below(space)
+        name for space in ref_names.HOLDERS for name, _, _ in evidence.below(space)
     }
     traces -= remover.begun(store.repository)
     for run in sorted(runs):
@@ -63,7 +63,7 @@ class _Chain:
                 sentence = f"{record.id} and {before[0].id} both are number {sequence} of the run"
                 yield lasting(
                     "chain-fork",
-                    layout.RUNS + self.run,
+                    ref_names.RUNS + self.run,
                     sentence,
                     f"look at both, then: git ckpt remove {record.id}",
                 )
@@ -79,7 +79,7 @@ class _Chain:
                 )
                 yield lasting(
                     "chain-gap",
-                    layout.RUNS + self.run,
+                    ref_names.RUNS + self.run,
                     f"{missing} missing before {record.id}",
                     _GAP,
                 )
@@ -152,7 +152,7 @@ def _driven(records: Sequence[SheetRow]) -> SheetRow:
 
 
 def _is_over(records: Sequence[SheetRow]) -> bool:
-    return _driven(records).phase == layout.RUN_COMPLETE
+    return _driven(records).phase == ref_names.RUN_COMPLETE
 
 
 def _dangling(run: str, records: Sequence[SheetRow], evidence: Evidence) -> Iterator[Flaw]:
@@ -172,10 +172,10 @@ def _dangling(run: str, records: Sequence[SheetRow], evidence: Evidence) -> Iter
 def _heads(
     store: Checkpoints, evidence: Evidence, runs: Mapping[str, Sequence[int]]
 ) -> Iterator[Flaw]:
-    heads = {run: oid for run, _, oid in evidence.below(layout.RUNS)}
+    heads = {run: oid for run, _, oid in evidence.below(ref_names.RUNS)}
     unjudged = set(evidence.unjudged.values())
     for run in sorted({*heads, *runs}):
-        ref, head = layout.RUNS + run, heads.get(run)
+        ref, head = ref_names.RUNS + run, heads.get(run)
         newest = evidence.record(runs[run][-1]) if run in runs else None
         if head is None and newest is not None:
             sentence = f"the run has no head; its newest checkpoint is {newest.id}"
@@ -188,7 +188,7 @@ def _heads(
         elif head is None or head in unjudged or (newest is not None and head == newest.oid):
             continue
         elif newest is None:
-            if not keep.is_young(store.repository, ref) or not _may_start(store, run, head):
+            if not commit_refs.is_young(store.repository, ref) or not _may_start(store, run, head):
                 sentence = "no checkpoint of the run exists"
                 yield mendable(
                     "run-head-orphan",
@@ -235,7 +235,7 @@ def _wrong_head(store: Checkpoints, chain: Sequence[SheetRow], head: str) -> tup
 def audit_keys(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     runs = evidence.all_runs()
     flaws: list[Flaw] = []
-    held = evidence.below(layout.KEYS)
+    held = evidence.below(ref_names.KEYS)
     for (_, ref, oid), found in zip(
         held, store.objects.read([oid for _, _, oid in held]), strict=True
     ):
@@ -246,8 +246,8 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
                 lasting("key-invalid", ref, error.message.removeprefix(f"{ref}: "), error.hint)
             )
             continue
-        if run not in runs and not keep.is_young(store.repository, ref):
-            updates = (Update(layout.RUNS + run, "", ""), Update(ref, "", oid))
+        if run not in runs and not commit_refs.is_young(store.repository, ref):
+            updates = (Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid))
             flaws.append(
                 mendable(
                     "key-orphan",
@@ -264,7 +264,7 @@ def audit_leases(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     """Return the flaws of leases; a held lease may belong to a run that is about to start."""
     runs = evidence.all_runs()
     flaws: list[Flaw] = []
-    held = evidence.below(layout.LEASES)
+    held = evidence.below(ref_names.LEASES)
     for (run, ref, oid), found in zip(
         held, store.objects.read([oid for _, _, oid in held]), strict=True
     ):

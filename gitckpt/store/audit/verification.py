@@ -23,7 +23,7 @@ from gitckpt.store.audit import derived, inventory, objects, runs
 from gitckpt.store.audit import worktrees as audit_worktrees
 from gitckpt.store.audit.inventory import Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import index, keep, layout
+from gitckpt.store.records import commit_refs, index, ref_names
 from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
@@ -150,7 +150,7 @@ def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | 
         "refs": len(found.table) + len(found.refs),
         "runs": len(found.all_runs()),
         "links": links,
-        "leases": len(found.below(layout.LEASES)),
+        "leases": len(found.below(ref_names.LEASES)),
         "worktrees": worktrees,
     }
     if places is not None:
@@ -177,7 +177,7 @@ def _about(flaws: Sequence[Flaw], names: Collection[str]) -> list[Flaw]:
 def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     """Mend what is unchanged since it was found; return what git refused, a sentence each."""
     refused: list[str] = []
-    with layout.turn(store.repository) as alone:
+    with ref_names.turn(store.repository) as alone:
         keeps_more = False
         left = [flaw for flaw in flaws if flaw.updates and (alone or not flaw.is_leftover)]
         # Twice: leftover refs, deleted last, can block a ref that is needed.
@@ -192,10 +192,12 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
                     left.append(flaw)
                     refused.append(f"{flaw.finding.object}: {error.message}")
                 else:
-                    keeps_more |= any(update.ref.startswith(layout.KEEP) for update in flaw.updates)
+                    keeps_more |= any(
+                        update.ref.startswith(ref_names.KEEP) for update in flaw.updates
+                    )
         if keeps_more:
             with contextlib.suppress(RefMoved, LockHeld):
-                keep.settle(store.repository, store.refs.update, store.index.commits)
+                commit_refs.settle(store.repository, store.refs.update, store.index.commits)
         links = [flaw.link for flaw in flaws if flaw.link is not None]
         if links:
             _write_links(store, links)

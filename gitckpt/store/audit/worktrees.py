@@ -16,8 +16,8 @@ from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import Finding
 from gitckpt.store.audit.inventory import REPAIR, Evidence, Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
-from gitckpt.store.records.layout import Owner
+from gitckpt.store.records import ref_names
+from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.worktrees import opener, ownership, resumption
 
 
@@ -107,7 +107,7 @@ def headless(repository: Repository) -> list[Finding]:
 
 def _is_ours(git_dir: str) -> bool:
     return ownership.is_locked_by_us(git_dir) or os.path.exists(
-        os.path.join(git_dir, layout.RUN_FILE)
+        os.path.join(git_dir, ref_names.RUN_FILE)
     )
 
 
@@ -184,7 +184,7 @@ def _gone(owner: Owner, evidence: Evidence) -> str | None:
 
 
 def _exists(run: str, evidence: Evidence) -> bool:
-    return layout.RUNS + run in evidence.refs or run in evidence.runs()
+    return ref_names.RUNS + run in evidence.refs or run in evidence.runs()
 
 
 def _elsewhere(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:

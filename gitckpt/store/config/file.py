@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from gitckpt.git.files import premises, regular
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import budget, phase, table, times, toml
 from gitckpt.model.arguments import closest, folded
 from gitckpt.model.errors import UsageError, WorktreeError
@@ -416,7 +416,7 @@ def read_file(path: str) -> ConfigFile:
 def text_of(path: str) -> str:
     """Return the text of a file, "" if missing; raise `UsageError` if unreadable."""
     try:
-        read = premises.content if os.path.basename(path) == OBEYED else regular.content
+        read = private_dirs.content if os.path.basename(path) == OBEYED else regular.content
         return read(path, budget.FILE.size).decode("utf-8", "surrogateescape")
     except WorktreeError as error:
         raise UsageError(error.message, hint=error.hint) from None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.git.objects.diff import leaf
 from gitckpt.git.objects.encoding import FILES
 from gitckpt.git.repository import Repository
@@ -182,7 +182,10 @@ def path_approval(repository: Repository) -> str:
 def approved(repository: Repository) -> frozenset[str]:
     try:
         with open(
-            path_approval(repository), encoding="ascii", errors="replace", opener=premises.create
+            path_approval(repository),
+            encoding="ascii",
+            errors="replace",
+            opener=private_dirs.create,
         ) as file:
             return frozenset(file.read().split())
     except OSError:
@@ -197,7 +200,9 @@ def note(repository: Repository, digests: Collection[str]) -> None:
     lines = "".join(f"\n{digest}" for digest in digests)
     repository.make_private_dir()
     try:
-        with open(path_approval(repository), "a", encoding="ascii", opener=premises.create) as file:
+        with open(
+            path_approval(repository), "a", encoding="ascii", opener=private_dirs.create
+        ) as file:
             file.write(lines)
             file.flush()
             os.fsync(file.fileno())
@@ -214,7 +219,7 @@ def forget(repository: Repository) -> bool:
             "r+",
             encoding="ascii",
             errors="replace",
-            opener=premises.create,
+            opener=private_dirs.create,
         ) as file:
             was_any = bool(file.read().strip())
             file.truncate(0)
@@ -531,7 +536,9 @@ def write_template(path: str) -> bool:
         if PIPELINES not in document and f"[{PIPELINES}." not in before:
             after += _EXAMPLE.replace("\n", "\r\n") if "\r\n" in before else _EXAMPLE
         if after != before:
-            with open(path, "w", encoding="utf-8", newline="", opener=premises.own_file) as file:
+            with open(
+                path, "w", encoding="utf-8", newline="", opener=private_dirs.own_file
+            ) as file:
                 file.write(after)
     except (TOMLKitError, budget.Excess) as error:
         raise UsageError(

@@ -15,7 +15,7 @@ from gitckpt.model.errors import Finding, UsageError
 from gitckpt.model.values import dataclass
 from gitckpt.store.hooks import files
 from gitckpt.store.hooks.files import EVENTS, PACKAGE_DIR, PRE_COMMIT_ARGUMENTS, Pin, without_blocks
-from gitckpt.store.records.layout import NOTES
+from gitckpt.store.records.ref_names import NOTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import budget, times, toml
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, UsageError
-from gitckpt.model.fence import fenced
+from gitckpt.model.skip_invalid import fenced
 from gitckpt.model.table import TableReader
 from gitckpt.model.values import dataclass, field, replace
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _parsed(data: bytes, ref: str) -> Lease:
     texts = {key: take.required(key, str) for key in _TEXTS}
     for key in _INSTANTS:
         take.instant(key)
-    if layout.LEASES + texts["run"] != ref:
+    if ref_names.LEASES + texts["run"] != ref:
         raise InvalidCheckpoint(ref, "run", f"{texts['run']} is not the ref's name")
     token, pid = take.required("token", int), take.required("pid", int)
     if not 0 < token < MOST_TOKENS:
@@ -266,7 +266,7 @@ class LockFiles:
 
     def _path(self, lease: Lease) -> str:
         process = f"{lease.boot} {lease.namespace} {lease.pid} {lease.started}"
-        name = f"{layout.DRIVER}.{abs(lease.pid)}.{object_id('blob', process.encode('utf-8', 'replace'), 'sha1')}"
+        name = f"{ref_names.DRIVER}.{abs(lease.pid)}.{object_id('blob', process.encode('utf-8', 'replace'), 'sha1')}"
         return os.path.join(self._repository.private_dir, name)
 
 
@@ -295,7 +295,7 @@ class Leases:
 
     def read(self, run: str) -> tuple[str, Lease] | None:
         """Return the document's oid and the lease of a run; None if it never had one."""
-        ref = layout.LEASES + run
+        ref = ref_names.LEASES + run
         oid = self.current(run)
         if oid is None:
             return None
@@ -307,7 +307,7 @@ class Leases:
         return oid, parse(found[1], ref)
 
     def current(self, run: str) -> str | None:
-        return self._refs.read(layout.LEASES + run)
+        return self._refs.read(ref_names.LEASES + run)
 
     def require_free(self, run: str) -> None:
         found = self.read(run)
@@ -428,7 +428,7 @@ class Leases:
             documents.append(render(lease))
             updates.append(
                 Update(
-                    layout.LEASES + run,
+                    ref_names.LEASES + run,
                     object_id("blob", documents[-1], self._repository.object_format),
                     old,
                 )
@@ -508,7 +508,7 @@ class Leases:
         if is_ours:
             self._files.note(lease, [oid])
         self._objects.write([("blob", data)])
-        self._refs.update([Update(layout.LEASES + lease.run, oid, old)])
+        self._refs.update([Update(ref_names.LEASES + lease.run, oid, old)])
         return oid
 
     def let_go(self, lease: Lease, *, is_over: bool) -> None:
@@ -568,7 +568,7 @@ class Hold:
     def update(self) -> Update:
         """Return the update that fails a transaction unless the lease is still held."""
         with self._mutex:
-            return Update(layout.LEASES + self.lease.run, self._oid, self._oid)
+            return Update(ref_names.LEASES + self.lease.run, self._oid, self._oid)
 
     def check(self) -> None:
         """Check that the lease is held, else `LeaseLost`; read whether it was cancelled."""
@@ -641,7 +641,7 @@ class BoundToToken:
         found = self._leases.read(self._run)
         if found is None or found[1].token != self._token:
             raise lost(self._run, found[1] if found else None)
-        return Update(layout.LEASES + self._run, found[0], found[0])
+        return Update(ref_names.LEASES + self._run, found[0], found[0])
 
     def check(self) -> None:
         self.update()

@@ -1,7 +1,7 @@
 """Write, list, find and remove checkpoints: documents, refs, notes and the index.
 
 Doors:
-    layout: names of refs and files.
+    ref_names: names of refs and files.
     entry: entries and queries of listings.
     recorder: writes a checkpoint.
     index: lists checkpoints.
@@ -9,6 +9,6 @@ Doors:
     remover: removes checkpoints.
     draft: turns arguments into a document.
     heads: the newest checkpoint of a run.
-    keep: the refs that keep linked commits alive.
+    commit_refs: the refs that keep linked commits alive.
     keys: keys of runs that callers choose.
 """

@@ -12,7 +12,7 @@ from gitckpt.model.arguments import require, require_callable, require_text, str
 from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
 from gitckpt.model.values import replace
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _require_valid(
         else {"pipeline": {key: value for key, value in pipeline.items() if key != "completed"}}
     )
     try:
-        codec.check({**fields, **known, "run": None}, layout.CHECKPOINTS + fields["id"])
+        codec.check({**fields, **known, "run": None}, ref_names.CHECKPOINTS + fields["id"])
     except InvalidCheckpoint as error:
         raise UsageError(f"{error.field}: {error.problem}") from None
     return None if state is None else dict(state)

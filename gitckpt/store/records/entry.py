@@ -37,7 +37,7 @@ _MOST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CheckpointInfo:
     """What a listing has of a checkpoint: no state, errors or progress.
 
     Attributes:
@@ -108,7 +108,7 @@ class Entry:
 
 
 def submodules(checkpoint: Checkpoint) -> str:
-    """Return the submodules of a checkpoint in the format of `Entry.submodules`."""
+    """Return the submodules of a checkpoint in the format of `CheckpointInfo.submodules`."""
     files = checkpoint.worktree
     return "".join(f"{one.checkpoint} {one.path}\0" for one in files.submodules) if files else ""
 
@@ -174,7 +174,7 @@ class Query:
                     require_storable(name, each)
 
 
-FIELDS = tuple(Entry.__slots__)
+FIELDS = tuple(CheckpointInfo.__slots__)
 # Columns of a row: the entry, its phase's name and status, and the sort rank.
 COLUMNS = (*FIELDS, "name", "status", "rank")
 
@@ -217,14 +217,14 @@ ORDER BY newest.rank DESC, each.run DESC
 """  # noqa: S608 - fixed parts only
 
 
-def is_driven(entry: Entry) -> bool:
+def is_driven(entry: CheckpointInfo) -> bool:
     """Return whether a driver recorded a checkpoint, here or elsewhere; see `RUNS`."""
     return entry.trigger == PHASE or (
         entry.trigger.startswith(IMPORT) and entry.trigger != OF_TRACKS
     )
 
 
-def is_told(entry: Entry) -> bool:
+def is_told(entry: CheckpointInfo) -> bool:
     """Return whether a checkpoint gives the status of a phase, step or run (`RUNS`)."""
     return entry.trigger not in WITHIN and split(entry.label)[0] not in _NO_NEWS
 
@@ -245,7 +245,7 @@ _HEX = tuple(_PLACES[name] for name in ("oid", "git_sha", "tree"))
 
 def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
     """Return the row of a checkpoint; a timestamp that `time` implies is None in it."""
-    entry = Entry.of(checkpoint, oid)
+    entry = CheckpointInfo.of(checkpoint, oid)
     values = [getattr(entry, name) for name in FIELDS]
     values[_ID] = ids.to_bytes(entry.id)
     for at in _HEX:
@@ -255,7 +255,7 @@ def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
     return (*values, checkpoint.phase_name, checkpoint.status, entry.time)
 
 
-def of_row(row: Sequence[Any]) -> Entry:
+def of_row(row: Sequence[Any]) -> CheckpointInfo:
     values = list(row)
     values[_ID] = ids.from_bytes(values[_ID])
     for at in _HEX:
@@ -263,7 +263,7 @@ def of_row(row: Sequence[Any]) -> Entry:
     if values[_TIMESTAMP] is None:
         values[_TIMESTAMP] = times.to_text(values[_TIME])
     values[_EXAMINED] = bool(values[_EXAMINED])
-    return Entry(*values)
+    return CheckpointInfo(*values)
 
 
 def id_bytes(text: str) -> bytes | None:

@@ -12,12 +12,12 @@ from gitckpt.model import budget, ids, note
 from gitckpt.model.arguments import closest, require_text
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
-from gitckpt.model.fence import fenced
-from gitckpt.store import notes, roster
-from gitckpt.store.records import heads, layout
-from gitckpt.store.records.entry import Entry, Query
+from gitckpt.model.skip_invalid import fenced
+from gitckpt.store import local_checkpoints, notes
+from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.records import heads, ref_names
+from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.records.index import Index
-from gitckpt.store.roster import Roster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 # Changed paths of a snapshot against its commit; counted on demand and cached in the index.
 
 
-def count(repository: Repository, index: Index, entries: Sequence[Entry]) -> dict[str, int]:
+def count(
+    repository: Repository, index: Index, entries: Sequence[CheckpointInfo]
+) -> dict[str, int]:
     """Return, by id, the number of changed paths of each checkpoint with files."""
     known = {entry.id: entry.changed for entry in entries if entry.changed is not None}
     unknown = [entry for entry in entries if entry.changed is None and entry.tree]
@@ -77,7 +79,10 @@ _LIST = "see which there are: git ckpt list"
 
 
 def find(
-    text: str, repository: Repository, index: Index, linked: Callable[[str], Sequence[Entry]]
+    text: str,
+    repository: Repository,
+    index: Index,
+    linked: Callable[[str], Sequence[CheckpointInfo]],
 ) -> str:
     require_text("id", text)
     if not text.strip():
@@ -93,13 +98,15 @@ def find(
     )
 
 
-def linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Sequence[Entry]:
+def linked(
+    commit: str, repository: Repository, objects: Objects, index: Index
+) -> Sequence[CheckpointInfo]:
     """List the checkpoints of a commit and of the commits it was rewritten from."""
     ids.require_oid_or_unborn(commit)
     waiting = notes.waiting(repository).get(
         commit, []
     )  # read first: lines written meanwhile are in the notes
-    lines = Notes(repository, objects, layout.NOTES).lines([commit]).get(commit, [])
+    lines = Notes(repository, objects, ref_names.NOTES).lines([commit]).get(commit, [])
     listed = index.select(Query(ids=list(map(note.link_id, (*lines, *waiting)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
     commits = {commit, *(entry.git_sha for entry in listed if note.is_full(lines))} - {""} or {""}
@@ -107,7 +114,7 @@ def linked(commit: str, repository: Repository, objects: Objects, index: Index) 
     return index.select(Query(ids=[*(entry.id for entry in listed), *own]))
 
 
-def latest(repository: Repository, index: Index) -> Entry:
+def latest(repository: Repository, index: Index) -> CheckpointInfo:
     """Return the newest checkpoint of this worktree, or of its run, but no safety one."""
     for limit in (_FIRST, None):
         found = next(_of_this_worktree(index.select(Query(limit=limit)), repository), None)
@@ -115,7 +122,9 @@ def latest(repository: Repository, index: Index) -> Entry:
             return found
     known = Roster.read(repository)
     replaced = known.replaced(index.oids())
-    if any(known.was_captured_in(name, roster.place_of(repository)) for name in replaced):
+    if any(
+        known.was_captured_in(name, local_checkpoints.place_of(repository)) for name in replaced
+    ):
         hint = "put back what was written here: git ckpt verify --repair"
         raise NotFoundError("a fetch has replaced the checkpoints of this worktree", hint=hint)
     if not index.select(Query(limit=1)):
@@ -145,14 +154,16 @@ def _none_yet() -> NotFoundError:
     return NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
 
 
-def _ours(entries: Sequence[Entry], repository: Repository) -> Iterator[Entry]:
+def _ours(entries: Sequence[CheckpointInfo], repository: Repository) -> Iterator[CheckpointInfo]:
     known = Roster.read(repository, [entry.id for entry in entries])
     return (entry for entry in entries if entry.trigger != SAFETY and known.is_ours(entry))
 
 
-def _of_this_worktree(entries: Sequence[Entry], repository: Repository) -> Iterator[Entry]:
+def _of_this_worktree(
+    entries: Sequence[CheckpointInfo], repository: Repository
+) -> Iterator[CheckpointInfo]:
     known = Roster.read(repository, [entry.id for entry in entries])
-    place, made_for = roster.place_of(repository), layout.owner_in(repository.git_dir)
+    place, made_for = local_checkpoints.place_of(repository), ref_names.owner_in(repository.git_dir)
     run = made_for.run if made_for is not None else None
     for entry in _ours(entries, repository):
         if (run is not None and entry.run == run) or known.was_captured_in(entry.id, place):
@@ -175,7 +186,7 @@ def _by_name(text: str, repository: Repository, index: Index) -> str | None:
 def _named(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
     folded = text.lower()
     if ids.is_id(folded):
-        ref = layout.CHECKPOINTS + folded
+        ref = ref_names.CHECKPOINTS + folded
         if (
             plain(repository, ref) is not None or repository.cat_file.info(ref) is not None
         ):  # needs no new process
@@ -202,22 +213,22 @@ def _named(text: str, repository: Repository, index: Index) -> tuple[str | None,
 def _checkpoints(text: str, repository: Repository) -> list[str]:
     if not ids.is_id_prefix(text):
         return []
-    pattern = f"{layout.CHECKPOINTS}{text}*"
+    pattern = f"{ref_names.CHECKPOINTS}{text}*"
     out = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out.decode(
         "utf-8", "backslashreplace"
     )
-    names = [ref.removeprefix(layout.CHECKPOINTS) for ref in out.split("\n")]
+    names = [ref.removeprefix(ref_names.CHECKPOINTS) for ref in out.split("\n")]
     return [name for name in names if ids.is_id(name)]
 
 
 def _runs(text: str, index: Index) -> list[str]:
     if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
         return []
-    return [run for run in fenced(layout.CHECKPOINTS, index.runs) if run.startswith(text)]
+    return [run for run in fenced(ref_names.CHECKPOINTS, index.runs) if run.startswith(text)]
 
 
 def _by_rev(
-    text: str, repository: Repository, linked: Callable[[str], Sequence[Entry]]
+    text: str, repository: Repository, linked: Callable[[str], Sequence[CheckpointInfo]]
 ) -> str | None:
     try:
         commit = repository.commit(text)
@@ -237,7 +248,7 @@ def _by_rev(
     return meant.id
 
 
-def _of_others(entries: Sequence[Entry], repository: Repository) -> Entry | None:
+def _of_others(entries: Sequence[CheckpointInfo], repository: Repository) -> CheckpointInfo | None:
     """Return the first fetched checkpoint that replaces no local one."""
     known = Roster.read(repository, [entry.id for entry in entries])
     for entry in entries:

@@ -11,8 +11,8 @@ from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import BusyError, NotFoundError
-from gitckpt.store import roster
-from gitckpt.store.records import layout
+from gitckpt.store import local_checkpoints
+from gitckpt.store.records import ref_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
-    from gitckpt.store.records.entry import Entry
+    from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.records.index import Index
 
 
@@ -31,32 +31,34 @@ if TYPE_CHECKING:
 _STARTS = 1000
 
 
-def chain(index: Index, repository: Repository, run: str) -> list[Entry]:
+def chain(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
     """List the checkpoints of a run, newest first; only local ones if it has any."""
     from gitckpt.store.records.entry import Query
 
     entries = index.select(Query(run=run))  # also fetched ones, which must not decide anything
-    known = roster.known(repository, run)
+    known = local_checkpoints.known(repository, run)
     return [entry for entry in entries if entry.oid in known] or entries
 
 
-def newest(index: Index, repository: Repository, run: str) -> Entry | None:
+def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
     """Return the newest checkpoint of a run as `chain` has it, but faster; or None."""
     from gitckpt.store.records.entry import Query
 
     found = index.select(Query(run=run, limit=1))
-    if found and not roster.knows(repository, run, found[0].oid):
+    if found and not local_checkpoints.knows(repository, run, found[0].oid):
         found = chain(index, repository, run)
     return found[0] if found else None
 
 
-def newest_of(index: Index, repository: Repository, runs: Collection[str]) -> dict[str, Entry]:
+def newest_of(
+    index: Index, repository: Repository, runs: Collection[str]
+) -> dict[str, CheckpointInfo]:
     from gitckpt.store.records.entry import Query
 
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[CheckpointInfo]] = {}
     for entry in index.select(Query(runs=sorted(runs))):
         found.setdefault(str(entry.run), []).append(entry)
-    known = {run: roster.known(repository, run) for run in found}
+    known = {run: local_checkpoints.known(repository, run) for run in found}
     return {
         run: next((entry for entry in entries if entry.oid in known[run]), entries[0])
         for run, entries in found.items()
@@ -75,8 +77,8 @@ def recorded_among(
         oid = line.decode("ascii", "replace")
         found = next(objects.read([oid])) if ids.is_oid(oid) else None
         if found is not None and found[0] == "blob":
-            newest = layout.run_head(found, layout.RUNS + run)
-            if newest.run == run and refs.read(layout.CHECKPOINTS + newest.id) == oid:
+            newest = ref_names.run_head(found, ref_names.RUNS + run)
+            if newest.run == run and refs.read(ref_names.CHECKPOINTS + newest.id) == oid:
                 return newest
     return None
 
@@ -102,15 +104,15 @@ class Heads:
 
     def head(self, run: str) -> tuple[str, Checkpoint]:
         """Return the document's oid and the checkpoint that the head of a run points to."""
-        ref = layout.RUNS + ids.require_run_id(run)
+        ref = ref_names.RUNS + ids.require_run_id(run)
         oid = self._refs.read(ref)
         if oid is None:
             raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt list")
-        return oid, layout.run_head(next(self._objects.read([oid])), ref)
+        return oid, ref_names.run_head(next(self._objects.read([oid])), ref)
 
     def is_ours(self, run: str) -> bool:
         """Return whether the document of a run's head was written or adopted here."""
-        oid = self._refs.read(layout.RUNS + run) if ids.is_run_id(run) else None
+        oid = self._refs.read(ref_names.RUNS + run) if ids.is_run_id(run) else None
         return oid is not None and self._knows(run, oid)
 
     def catch_up(self, run: str) -> Checkpoint:
@@ -121,7 +123,7 @@ class Heads:
         """Move a run's head up to its newest checkpoint; a power cut can leave it behind."""
         from gitckpt.store.records.entry import Query
 
-        ref = layout.RUNS + ids.require_run_id(run)
+        ref = ref_names.RUNS + ids.require_run_id(run)
         newest = self._index().select(Query(run=run, limit=1))
         old = self._refs.read(ref)
         if newest and newest[0].oid != old and not self._knows(run, newest[0].oid):
@@ -133,7 +135,7 @@ class Heads:
             ]
             newest = ours if ours and (old is None or self._knows(run, old)) else newest
         if newest and newest[0].oid != old:
-            head = layout.run_head(next(self._objects.read([old])), ref) if old else None
+            head = ref_names.run_head(next(self._objects.read([old])), ref) if old else None
             if head is None or (head.sequence or 0) < (newest[0].sequence or 0):
                 with contextlib.suppress(RefMoved):  # another process moved it up
                     self._refs.update([Update(ref, newest[0].oid, old or "")])
@@ -145,9 +147,9 @@ class Heads:
 
     def is_there(self, run: str) -> bool:
         """Return whether a run exists; create a head that a kill has left out."""
-        if self._refs.read(layout.RUNS + run) is None:
+        if self._refs.read(ref_names.RUNS + run) is None:
             self.move_up(run)
-        return self._refs.read(layout.RUNS + run) is not None
+        return self._refs.read(ref_names.RUNS + run) is not None
 
     def start(
         self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str
@@ -155,7 +157,7 @@ class Heads:
         """Record the first checkpoint of a run, under a unique id."""
         for attempt in range(1, _STARTS):
             fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
-            if self._refs.read(layout.RUNS + fields["run"]) is not None:
+            if self._refs.read(ref_names.RUNS + fields["run"]) is not None:
                 continue
             try:
                 record()
@@ -178,10 +180,10 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
     """Remove stale locks of gitckpt's refs; return whether `in_the_way` is gone."""
     gone: list[str] = []
     if is_ours(repository, in_the_way):
-        if lock.is_ours(os.path.join(repository.make_private_dir(), layout.WRITE_LOCK)):
+        if lock.is_ours(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
             gone = _clear(repository)
         else:
-            with layout.turn(repository, _PATIENCE) as alone:
+            with ref_names.turn(repository, _PATIENCE) as alone:
                 gone = _clear(repository) if alone else []
     _say(gone, tell)
     return not os.path.lexists(in_the_way)
@@ -198,16 +200,16 @@ def is_ours(repository: Repository, path: str) -> bool:
     ref = os.path.relpath(
         os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)), common
     ).removesuffix(_SUFFIX)
-    is_below = any(ref.startswith(f"{space}/") for space in layout.OWN) and not layout.is_foreign(
-        ref
-    )
-    return path.endswith(_SUFFIX) and (ref == layout.NOTES or is_below)
+    is_below = any(
+        ref.startswith(f"{space}/") for space in ref_names.OWN
+    ) and not ref_names.is_foreign(ref)
+    return path.endswith(_SUFFIX) and (ref == ref_names.NOTES or is_below)
 
 
 def there(repository: Repository) -> list[str]:
     """List the locks of gitckpt's refs, stale or not."""
-    found = [os.path.join(repository.common_dir, layout.NOTES + _SUFFIX)]
-    for space in layout.OWN:
+    found = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
+    for space in ref_names.OWN:
         for parent, _, names in os.walk(os.path.join(repository.common_dir, space)):
             found += [os.path.join(parent, name) for name in names if name.endswith(_SUFFIX)]
     return [path for path in found if is_ours(repository, path) and os.path.lexists(path)]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 
-from gitckpt.git.files import premises, refs_stat
+from gitckpt.git.files import private_dirs, refs_stat
 from gitckpt.git.files.refs_stat import State
 from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.refs import Refs
@@ -28,9 +28,9 @@ from gitckpt.model import ids
 from gitckpt.model.arguments import require
 from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
-from gitckpt.model.fence import fenced
-from gitckpt.store.records import entry, layout
-from gitckpt.store.records.entry import Entry, Problem, Query, Value
+from gitckpt.model.skip_invalid import fenced
+from gitckpt.store.records import entry, ref_names
+from gitckpt.store.records.entry import CheckpointInfo, Problem, Query, Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ _BEFORE = "SELECT rank FROM entry WHERE run = each.run AND sequence < first ORDE
 _UNRANKED = "(SELECT run, MIN(sequence) AS first FROM unranked GROUP BY run) AS each"
 _LISTED = re.compile(
     rb"^([0-9a-f]+) %s([0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}) "
-    % layout.CHECKPOINTS.encode(),
+    % ref_names.CHECKPOINTS.encode(),
     re.MULTILINE,
 )
 
@@ -145,8 +145,9 @@ def add(
 ) -> None:
     by_id = sorted(rows, key=itemgetter(0))
     connection.executemany(
-        f"INSERT INTO entry VALUES ({', '.join('?' * len(entry.COLUMNS))})", by_id
-    )  # noqa: S608
+        f"INSERT INTO entry VALUES ({', '.join('?' * len(entry.COLUMNS))})",
+        by_id,
+    )
     connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
 
 
@@ -165,10 +166,10 @@ def has_changed(connection: sqlite3.Connection, runs: Mapping[str, int]) -> None
 
 def rank(connection: sqlite3.Connection) -> None:
     """Set each rank to the run's latest timestamp so far, in case a clock jumped."""
-    latest = dict(connection.execute(f"SELECT run, ({_BEFORE}) FROM {_UNRANKED}"))  # noqa: S608 - fixed parts only
+    latest = dict(connection.execute(f"SELECT run, ({_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
     rows = connection.execute(
-        f"SELECT entry.run, entry.rowid, time, rank FROM {_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"  # noqa: S608
+        f"SELECT entry.run, entry.rowid, time, rank FROM {_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
         " ORDER BY each.run, sequence, id"
     )
     for run, row, instant, known in rows:
@@ -188,7 +189,7 @@ _LARGE = 4 << 20  # bytes of a listing that takes longer to repeat than `_MOMENT
 # Seconds until mtimes are reliable, on file systems with fine timestamps (`refs_stat`).
 _MOMENT = 0.06
 
-_DIRECTORY = layout.CHECKPOINTS.rstrip("/")
+_DIRECTORY = ref_names.CHECKPOINTS.rstrip("/")
 
 
 class Sync:
@@ -264,11 +265,11 @@ class Sync:
         rows: list[Row] = []
         problems: list[ProblemRow] = []
         runs: dict[str, int] = {}
-        documents = layout.documents(
+        documents = ref_names.documents(
             self._repository, self._objects, [oid.hex() for _, oid in refs]
         )
         for (id_, oid), document in zip(refs, documents, strict=True):
-            ref = layout.CHECKPOINTS + ids.from_bytes(id_)
+            ref = ref_names.CHECKPOINTS + ids.from_bytes(id_)
             try:
                 header = fenced(ref, partial(_header, oid.hex(), ref, document))
             except InvalidCheckpoint as error:
@@ -287,7 +288,7 @@ def _is_of(connection: sqlite3.Connection, state: State) -> bool:
 
 
 def _header(oid: str, ref: str, document: tuple[str, bytes] | None) -> Checkpoint:
-    return decode_summary(layout.document(document, ref, oid), ref)
+    return decode_summary(ref_names.document(document, ref, oid), ref)
 
 
 # Queries.
@@ -297,7 +298,7 @@ FILE = "index.sqlite"
 
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 
-# Held until SQLite has opened the new file: see `premises.ensure`.
+# Held until SQLite has opened the new file: see `private_dirs.ensure`.
 _OPENING = threading.Lock()
 
 
@@ -319,7 +320,7 @@ class Index:
             threading.RLock()
         )  # two threads in one connection crash Python, and one could replace it for the other
 
-    def select(self, query: Query | None = None) -> list[Entry]:
+    def select(self, query: Query | None = None) -> list[CheckpointInfo]:
         """List matching checkpoints, newest first: in a run by sequence, else by timestamp."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
@@ -331,14 +332,16 @@ class Index:
         )
         limit += f" OFFSET {query.skip:d}" if query.skip is not None else ""
         rows = self._ask(
-            f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}{limit}", values
-        )  # noqa: S608 - fixed parts only
+            f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}{limit}",
+            values,
+        )
         return [entry.of_row(row) for row in rows]
 
     def problems(self) -> list[Problem]:
         found = self._ask("SELECT id, sentence FROM problem ORDER BY id")
         return [
-            Problem(layout.CHECKPOINTS + ids.from_bytes(id_), sentence) for id_, sentence in found
+            Problem(ref_names.CHECKPOINTS + ids.from_bytes(id_), sentence)
+            for id_, sentence in found
         ]
 
     def oids(self) -> dict[str, str]:
@@ -436,7 +439,7 @@ class Index:
             try:
                 self._repository.make_private_dir()
                 with _OPENING:
-                    premises.ensure(self._path)  # SQLite's other files get the same mode
+                    private_dirs.ensure(self._path)  # SQLite's other files get the same mode
                     self._connection = connect(self._path)
             except (
                 OSError,

@@ -15,8 +15,8 @@ from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import budget, ids, toml
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
-from gitckpt.model.fence import fenced
-from gitckpt.store.records import layout
+from gitckpt.model.skip_invalid import fenced
+from gitckpt.store.records import ref_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def ref_of(key: str) -> str:
             hint=f"a key is a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22",
         )
     try:
-        return layout.KEYS + hashlib.sha256(key.encode()).hexdigest()
+        return ref_names.KEYS + hashlib.sha256(key.encode()).hexdigest()
     except UnicodeEncodeError:
         raise UsageError(
             f"{key!r:.60} is not a key: it holds a lone surrogate",
@@ -125,7 +125,7 @@ class Claim:
         if held is None:
             return [Update(self._ref, new, "")]
         # A process that starts the named run locks its head: this waits, and fails once it exists.
-        absent = [Update(layout.RUNS + held[0], "", "")] if held[0] != run else []
+        absent = [Update(ref_names.RUNS + held[0], "", "")] if held[0] != run else []
         return [*absent, Update(self._ref, new, held[1])]
 
 
@@ -144,14 +144,14 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
     for ref, oid, run in held:
         if run is not None and run not in there:
             try:
-                refs.update([Update(layout.RUNS + run, "", ""), Update(ref, "", oid)])
+                refs.update([Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid)])
             except RefMoved:
                 continue  # the run, or another one with the key, was just started
 
 
 def _everything(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
     """Return ref, oid and run of each key; None for the run of an unreadable one."""
-    named = list(refs.each(layout.KEYS))
+    named = list(refs.each(ref_names.KEYS))
     held: list[tuple[str, str, str | None]] = []
     for (ref, oid), found in zip(named, objects.read([oid for _, oid in named]), strict=True):
         try:

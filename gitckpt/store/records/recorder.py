@@ -15,8 +15,8 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import document, note
 from gitckpt.model.errors import BusyError, NotFoundError
-from gitckpt.store import notes, roster
-from gitckpt.store.records import keep, layout
+from gitckpt.store import local_checkpoints, notes
+from gitckpt.store.records import commit_refs, ref_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Recorder:
         self._objects = objects
         self._refs = refs
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._line: keep.Line | None = None
+        self._line: commit_refs.Line | None = None
         self._turn = RLock()  # guards the cached values
 
     def record(
@@ -151,7 +151,7 @@ class Recorder:
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0
-        with self._turn, layout.turn(self._repository):
+        with self._turn, ref_names.turn(self._repository):
             while True:
                 attempt += 1
                 head, before, carried = self._place(proposal)
@@ -178,10 +178,10 @@ class Recorder:
             proposal.guard.check()
         fields = proposal.fields
         if attempt == 1 or fields["id"] in error.message:
-            layout.require_free(self._repository, fields["id"])
+            ref_names.require_free(self._repository, fields["id"])
         return not (
             proposal.starts_run
-            and self._repository.cat_file.info(layout.RUNS + fields["run"]) is not None
+            and self._repository.cat_file.info(ref_names.RUNS + fields["run"]) is not None
         )
 
     def _place(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
@@ -189,7 +189,7 @@ class Recorder:
         run = proposal.fields.get("run")
         if run is None or proposal.starts_run:
             return "", None, {}
-        ref = layout.RUNS + run
+        ref = ref_names.RUNS + run
         found = self._refs.read(ref)
         if found is None:
             raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
@@ -197,7 +197,7 @@ class Recorder:
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
-        if noted := roster.noted_after(
+        if noted := local_checkpoints.noted_after(
             self._repository, run, found
         ):  # perhaps a writer was killed before the head moved
             from gitckpt.store.records import heads
@@ -206,7 +206,7 @@ class Recorder:
         if newest is not None or written != found or proposal.state is None:
             from gitckpt.model.codec import fields as fields_of
 
-            newest = newest or layout.run_head(next(self._objects.read([found])), ref)
+            newest = newest or ref_names.run_head(next(self._objects.read([found])), ref)
             before, state = fields_of(newest), dict(newest.state)
         return found, before, state
 
@@ -226,7 +226,7 @@ class Recorder:
         line = self._line_of(commit, again=again) if commit else None
         updates = [
             *made[0][0].fences(),
-            *layout.new_refs(documents, head, line.update if line is not None else None),
+            *ref_names.new_refs(documents, head, line.update if line is not None else None),
         ]
         needed: list[Item] = [("blob", data) for _, data in made]
         if commit:  # before the refs: a kill leaves an extra line
@@ -235,7 +235,7 @@ class Recorder:
             ]
             notes.append(self._repository, {commit: lines})
         flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
-        roster.note(
+        local_checkpoints.note(
             self._repository,
             [(new["id"], oid) for new, oid in documents],
             is_apart=made[0][0].is_apart,
@@ -246,7 +246,9 @@ class Recorder:
         if fields.get("run") and made[0][0].is_ours:
             drives = guard is not None and guard.drives
             new = [oid for _, oid in documents]
-            noted = roster.extend(self._repository, fields["run"], head, new, drives=drives)
+            noted = local_checkpoints.extend(
+                self._repository, fields["run"], head, new, drives=drives
+            )
 
         def flush() -> None:
             self._objects.flush(needs, noted)
@@ -272,11 +274,11 @@ class Recorder:
             self._line = line.recorded()
         return documents[-1][1]
 
-    def _line_of(self, commit: str, *, again: bool) -> keep.Line:
+    def _line_of(self, commit: str, *, again: bool) -> commit_refs.Line:
         last, self._line = self._line, None
         if last is not None and last.commit == commit and not again and last.is_as_it_was():
             return last
-        return keep.Line(self._repository, commit, again=again)
+        return commit_refs.Line(self._repository, commit, again=again)
 
     def _lost(self, updates: Sequence[Update]) -> list[str]:
         """Return the objects that `git gc --prune=now` deleted before refs held them."""
@@ -287,7 +289,10 @@ class Recorder:
         ]
 
     def _apply(
-        self, updates: list[Update], line: keep.Line | None, meanwhile: Callable[[], None] | None
+        self,
+        updates: list[Update],
+        line: commit_refs.Line | None,
+        meanwhile: Callable[[], None] | None,
     ) -> None:
         """Apply updates in one transaction, without the keep ref if that is blocked."""
         try:
@@ -296,7 +301,7 @@ class Recorder:
             if (
                 line is None
                 or line.update not in updates
-                or not keep.is_barred(line.update.ref, error)
+                or not commit_refs.is_barred(line.update.ref, error)
             ):
                 raise
             updates.remove(line.update)  # maintenance creates the ref

@@ -12,15 +12,15 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
-from gitckpt.model.fence import fenced
 from gitckpt.model.ids import is_id
-from gitckpt.store import notes, roster
-from gitckpt.store.records import keep, keys, layout
-from gitckpt.store.records.entry import Entry, Query
+from gitckpt.model.skip_invalid import fenced
+from gitckpt.store import local_checkpoints, notes
+from gitckpt.store.records import commit_refs, keys, ref_names
+from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.records.index import Index
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ def begun(repository: Repository) -> set[str]:
             os.path.join(repository.private_dir, _BEGUN),
             encoding="ascii",
             errors="replace",
-            opener=premises.create,
+            opener=private_dirs.create,
         ) as file:
             return {line for line in file.read().splitlines() if is_id(line)}
     except OSError:
@@ -62,7 +62,7 @@ class Remover:
         ids: Collection[str],
         *,
         runs: Collection[str] | None,
-        listed: Mapping[str, Entry] | None,
+        listed: Mapping[str, CheckpointInfo] | None,
         last: Collection[str],
         settled: bool,
     ) -> int:
@@ -74,22 +74,22 @@ class Remover:
             last: those to delete in a second transaction, after the others.
             settled: whether to settle the keep refs too; else the caller does so once for all.
         """
-        wanted = {name for name in ids if not layout.is_foreign(layout.CHECKPOINTS + name)}
+        wanted = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
         gone = 0
         while True:
             there = self._existing(wanted, listed)
-            checkpoints = there[layout.CHECKPOINTS]
+            checkpoints = there[ref_names.CHECKPOINTS]
             try:
-                with layout.turn(self._repository):
-                    if any(there[space] for space in layout.HOLDERS):
+                with ref_names.turn(self._repository):
+                    if any(there[space] for space in ref_names.HOLDERS):
                         self._begin(wanted)
                     notes.append(
                         self._repository, {}, checkpoints.keys()
                     )  # first: a kill leaves an extra line
                     self._delete(checkpoints, runs, last)
                 gone += len(checkpoints)
-                self.finish({name for space in layout.HOLDERS for name in there[space]})
+                self.finish({name for space in ref_names.HOLDERS for name in there[space]})
                 if wanted and settled:
                     with contextlib.suppress(LockHeld):  # a ref is locked: maintenance tries again
                         self.settle()
@@ -110,16 +110,16 @@ class Remover:
             self._refs.update([*before, *_deletions(early)])
             checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
             heads = self._new_heads(checkpoints, runs) if before else heads
-        over = {head.ref.removeprefix(layout.RUNS) for head in heads if not head.new}
+        over = {head.ref.removeprefix(ref_names.RUNS) for head in heads if not head.new}
         updates = [*heads, *_deletions(checkpoints), *keys.of_runs(self._refs, self._objects, over)]
         if updates:
             self._refs.update(updates)
         for run in over:
-            roster.forget(self._repository, run)
+            local_checkpoints.forget(self._repository, run)
 
     def finish(self, ids: Collection[str] | None = None) -> None:
         """Delete the holders of removed checkpoints, also of removals that were killed."""
-        with layout.turn(self._repository):
+        with ref_names.turn(self._repository):
             left = begun(self._repository)
             own = left if ids is None else set(ids)
             if not own | left:
@@ -136,31 +136,34 @@ class Remover:
     def _let_go(self, there: Mapping[str, Mapping[str, str]], ids: Collection[str]) -> None:
         held = [
             Update(space + name, "", oid)
-            for space in reversed(layout.HOLDERS)
+            for space in reversed(ref_names.HOLDERS)
             for name, oid in there[space].items()
-            if name in ids and name not in there[layout.CHECKPOINTS]  # their removal had not begun
+            if name in ids
+            and name not in there[ref_names.CHECKPOINTS]  # their removal had not begun
         ]
         if held:
             self._refs.update(held)
 
     def settle(self) -> None:
         self.finish()
-        with layout.turn(self._repository):
-            keep.settle(self._repository, self._refs.update, self._commits)
+        with ref_names.turn(self._repository):
+            commit_refs.settle(self._repository, self._refs.update, self._commits)
 
     def _begin(self, ids: Collection[str]) -> None:
         # On a full disk this fails, and the removal is needed all the more.
         with (
             contextlib.suppress(OSError),
-            open(self._journal, "a", encoding="ascii", opener=premises.create) as file,
+            open(self._journal, "a", encoding="ascii", opener=private_dirs.create) as file,
         ):
             file.write("".join(f"{name}\n" for name in ids))
 
     def _existing(
-        self, wanted: set[str], listed: Mapping[str, Entry] | None = None
+        self, wanted: set[str], listed: Mapping[str, CheckpointInfo] | None = None
     ) -> dict[str, dict[str, str]]:
         """Return oid by id for each namespace of the wanted checkpoints' refs."""
-        spaces = layout.HOLDERS if listed is not None else (layout.CHECKPOINTS, *layout.HOLDERS)
+        spaces = (
+            ref_names.HOLDERS if listed is not None else (ref_names.CHECKPOINTS, *ref_names.HOLDERS)
+        )
         patterns = (
             [space + name for space in spaces for name in wanted]
             if len(wanted) < _LIST_ALL_FROM
@@ -174,18 +177,18 @@ class Remover:
             ):  # foreign refs in deeper namespaces may end in the same name
                 found[f"{space}/"][name] = oid
         if listed is not None:
-            found[layout.CHECKPOINTS] = {name: listed[name].oid for name in sorted(wanted)}
+            found[ref_names.CHECKPOINTS] = {name: listed[name].oid for name in sorted(wanted)}
         return found
 
     def _commits(self) -> set[str] | None:
         try:
-            return fenced(layout.CHECKPOINTS, self._index.commits)
+            return fenced(ref_names.CHECKPOINTS, self._index.commits)
         except CkptError:
             return None
 
-    def _entries(self, query: Query) -> Sequence[Entry]:
+    def _entries(self, query: Query) -> Sequence[CheckpointInfo]:
         try:
-            return fenced(layout.CHECKPOINTS, partial(self._index.select, query))
+            return fenced(ref_names.CHECKPOINTS, partial(self._index.select, query))
         # A checkpoint to be removed may be broken. Run heads are then deleted, not moved: readers
         # use the newest checkpoint left, and `verify --repair` restores the head.
         except CkptError:
@@ -198,14 +201,14 @@ class Remover:
             runs = {entry.run for entry in entries if entry.run}
             if len(entries) < len(gone):  # only the head names the run of an unreadable document
                 oids = set(gone.values())
-                heads = self._refs.each(layout.RUNS)
-                runs |= {ref.removeprefix(layout.RUNS) for ref, oid in heads if oid in oids}
+                heads = self._refs.each(ref_names.RUNS)
+                runs |= {ref.removeprefix(ref_names.RUNS) for ref, oid in heads if oid in oids}
         newest: dict[str, str] = {}
         for entry in self._entries(Query(runs=sorted(runs))) if runs else ():
             if entry.run and entry.id not in gone:
                 newest.setdefault(entry.run, entry.oid)
         for run in sorted(runs):
-            ref = layout.RUNS + run
+            ref = ref_names.RUNS + run
             old = self._refs.read(ref)
             if old is not None and old in gone.values():
                 updates.append(Update(ref, newest.get(run, ""), old))
@@ -213,4 +216,4 @@ class Remover:
 
 
 def _deletions(checkpoints: Mapping[str, str]) -> list[Update]:
-    return [Update(layout.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]
+    return [Update(ref_names.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from gitckpt.git.contents import attributes, layout
+from gitckpt.git.contents import attributes, dir_modes
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference, present
 from gitckpt.git.objects.encoding import oid_size, stays_within
@@ -14,8 +14,8 @@ from gitckpt.git.worktree import index as ignore
 from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
-from gitckpt.store.restore import exactness
-from gitckpt.store.restore.exactness import Exactness
+from gitckpt.store.restore import byte_exact
+from gitckpt.store.restore.byte_exact import Exactness
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, Contents
 
@@ -244,7 +244,7 @@ class _Planner:
         if index:
             self._look_for_ignored({path for path in fileless if not stays(path)})
             self._plan_index(diff.differences(repository, before, after, paths), fileless)
-        self.plan.exactness = exactness.plan(
+        self.plan.exactness = byte_exact.plan(
             repository,
             self._found,
             self._wanted,
@@ -480,9 +480,9 @@ class Shape:
     def apply(self, repository: Repository) -> bool:
         """Apply the changes; return whether there were any."""
         top = repository.worktree or ""
-        layout.remove_empty(top, self.removed)
-        layout.widen(top, self.widened)
-        layout.bring_back(top, self.directories, self.modes)
+        dir_modes.remove_empty(top, self.removed)
+        dir_modes.widen(top, self.widened)
+        dir_modes.bring_back(top, self.directories, self.modes)
         return bool(self.removed or self.widened or self.directories or self.modes)
 
 
@@ -504,7 +504,7 @@ def plan(
         undone: state of the safety checkpoint whose restore is undone; empty for a restore.
         captured: directories without files that the safety checkpoint will hold.
     """
-    made = [path for path in map(_path, undone.get(_MADE, ())) if layout.is_plain(path)]
+    made = [path for path in map(_path, undone.get(_MADE, ())) if dir_modes.is_plain(path)]
     widened = {
         _path(name): int(mode) & 0o777 for name, mode in dict(undone.get(_NARROWED, {})).items()
     }
@@ -516,13 +516,15 @@ def plan(
     ]
     if not (wanted.directories or wanted.modes or made or widened or hollow):
         return Shape()
-    layout.require_plain(wanted.directories, wanted.modes)
+    dir_modes.require_plain(wanted.directories, wanted.modes)
     touched = {one.path for one in files.files}
     directories = [path for path in wanted.directories if is_within(path, paths)]
     modes = {path: mode for path, mode in wanted.modes.items() if is_within(path, paths)}
-    coming = layout.missing(top, sorted(layout.with_above(directories)))
-    narrowed = {path: now for path, now in layout.wider(top, modes).items() if path not in touched}
-    kept = layout.with_above(directories)
+    coming = dir_modes.missing(top, sorted(dir_modes.with_above(directories)))
+    narrowed = {
+        path: now for path, now in dir_modes.wider(top, modes).items() if path not in touched
+    }
+    kept = dir_modes.with_above(directories)
     gone = {one.path for one in files.files if one.status == "D"}
     files.obstacles += [
         path for path in sorted(kept - gone) if _is_in_the_way(os.path.join(os.fsencode(top), path))
@@ -539,7 +541,7 @@ def plan(
     widened = {
         path: mode for path, mode in widened.items() if path not in touched and path not in modes
     }
-    changes = [PathChange(ADD, path + b"/") for path in layout.missing(top, directories)]
+    changes = [PathChange(ADD, path + b"/") for path in dir_modes.missing(top, directories)]
     changes += [
         PathChange(DELETE, path + b"/")
         for path in removed

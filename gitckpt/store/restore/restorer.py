@@ -24,10 +24,10 @@ from gitckpt.model.arguments import first_of, quoted, shell_word
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Omitted
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
-from gitckpt.store import roster, submodules
+from gitckpt.store import local_checkpoints, submodules
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
-from gitckpt.store.restore import exactness, replacement
+from gitckpt.store.records import ref_names
+from gitckpt.store.restore import byte_exact, replacement
 from gitckpt.store.restore import plan as shape_of
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.plan import (
@@ -44,7 +44,7 @@ from gitckpt.store.restore.plan import (
     missing,
     require_paths,
 )
-from gitckpt.store.restore.submodules import Departures, Returned, Submodules
+from gitckpt.store.restore.submodules import SubmoduleRemoval, SubmoduleRestoreResult, Submodules
 from gitckpt.store.snapshot import assurance, capture, comparison, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import INTENT, SKIPPED, Contents
@@ -98,7 +98,7 @@ def of(checkpoint: Checkpoint) -> Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class HeadMismatch:
     """The difference between HEAD and the position of the restored checkpoint.
 
     Attributes:
@@ -207,7 +207,7 @@ _FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """The result of a restore.
 
     Attributes:
@@ -339,7 +339,7 @@ def restore(
     dry_run: bool = False,
     announce: Announce = lambda _: None,
     trusted: bool = False,
-) -> Restored:
+) -> RestoreResult:
     """Restore files, index and operation in progress of a checkpoint.
 
     Args:
@@ -355,7 +355,7 @@ def restore(
         BusyError: another process changes the index or the files.
     """
     if not trusted and store.is_replaced(checkpoint.id):
-        raise roster.replaced(
+        raise local_checkpoints.replaced(
             checkpoint.id,
             f"; if you trust what came: git ckpt restore {checkpoint.id[: ids.SHORT]} --trust",
         )
@@ -368,7 +368,7 @@ def restore(
 
 def undo(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
-) -> Restored:
+) -> RestoreResult:
     """Restore the state before the newest restore that is not undone.
 
     Arguments and errors are those of `restore`.
@@ -381,7 +381,7 @@ def undo(
 
 def redo(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
-) -> Restored:
+) -> RestoreResult:
     """Restore the state before the newest undo that no restore has followed.
 
     Arguments and errors are those of `restore`.
@@ -392,7 +392,7 @@ def redo(
     return _take(store, undoing.REDO, dry_run, announce)
 
 
-def _take(store: Checkpoints, step: str, dry_run: bool, announce: Announce) -> Restored:
+def _take(store: Checkpoints, step: str, dry_run: bool, announce: Announce) -> RestoreResult:
     stack = undoing.read(store)
     target, gone = undoing.next_step(store, stack, step)
     if target is None:
@@ -410,7 +410,7 @@ def _take(store: Checkpoints, step: str, dry_run: bool, announce: Announce) -> R
 
 def _run(
     make: Callable[[], _Restore], *, dry_run: bool, announce: Announce
-) -> tuple[_Restore, Restored]:
+) -> tuple[_Restore, RestoreResult]:
     # Starts again if HEAD moves before anything has changed; `make` reads HEAD each time.
     for _ in range(_TRIES - 1):
         attempt = make()
@@ -466,11 +466,13 @@ class _Restore:
             paths,
             _inside,
         )
-        self._departures = Departures(store, self._undone, self.submodules.paths, self._limits)
+        self._departures = SubmoduleRemoval(
+            store, self._undone, self.submodules.paths, self._limits
+        )
         self.is_due = self.has_begun = self._is_converted = False
         self._unheld: dict[bytes, str] = {}
         self._apart: Collection[bytes] = modules.own_directories(self._repository)
-        self._is_foreign = bool(self._wanted.operation) and not roster.is_captured_here(
+        self._is_foreign = bool(self._wanted.operation) and not local_checkpoints.is_captured_here(
             self._repository, checkpoint.id
         )
         if self._is_foreign:
@@ -482,7 +484,7 @@ class _Restore:
             self._rebased = operation.rebased_branch(self._wanted.operation)
             self._wanted.operation = operation.detached(self._repository, self._wanted.operation)
 
-    def run(self, *, dry_run: bool, announce: Announce) -> Restored:
+    def run(self, *, dry_run: bool, announce: Announce) -> RestoreResult:
         with self._store.private_index() as index:
             captured, found = self._look(index, self._written)
             sides = (found, self._head), (self._wanted, self._checkpoint.git_sha)
@@ -538,7 +540,9 @@ class _Restore:
         self.submodules.require_all()
         return self._restored(plan, safety.id, gap, gap.sentences(), held)
 
-    def _unchanged(self, plan: Plan, gap: Gap, pending: HeldBack, *, dry_run: bool) -> Restored:
+    def _unchanged(
+        self, plan: Plan, gap: HeadMismatch, pending: HeldBack, *, dry_run: bool
+    ) -> RestoreResult:
         # Also completes unfiltered files where a restore has nothing else to do.
         left: Sequence[bytes] = []
         if not dry_run:
@@ -553,12 +557,17 @@ class _Restore:
         return self._restored(plan, None, gap, apart, left)
 
     def _restored(
-        self, plan: Plan, safety: str | None, gap: Gap, apart: Sequence[str], held: Sequence[bytes]
-    ) -> Restored:
+        self,
+        plan: Plan,
+        safety: str | None,
+        gap: HeadMismatch,
+        apart: Sequence[str],
+        held: Sequence[bytes],
+    ) -> RestoreResult:
         changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
         said = [*self._remarks(plan), *self._departures.remarks]
         said += [_OF_SUBMODULE + failure for failure in self.submodules.failures]
-        made = Restored(
+        made = RestoreResult(
             self._checkpoint.id,
             changes,
             safety,
@@ -582,9 +591,9 @@ class _Restore:
         said += [self._stand_in] if self._stand_in is not None else []
         return [*self._left_out, *said, *self.submodules.remarks]
 
-    def _gap(self, under_way: str | None, *, changes_operation: bool) -> Gap:
+    def _gap(self, under_way: str | None, *, changes_operation: bool) -> HeadMismatch:
         no_run = "--no-run " if self._checkpoint.run else ""
-        return Gap(
+        return HeadMismatch(
             head=Position(self._head, self._branch, under_way),
             source=of(self._checkpoint),
             changes_operation=changes_operation,
@@ -686,7 +695,7 @@ class _Restore:
             for one in plan.files
             if one.new.strip("0") and self._repository.cat_file.info(one.new) is None
         ]
-        gone = sorted({*gone, *exactness.missing(self._repository, plan.exactness)})
+        gone = sorted({*gone, *byte_exact.missing(self._repository, plan.exactness)})
         if gone:
             lacking = first_of([f"{quoted(path)} (blob {oid})" for path, oid in gone])
             raise WorktreeError(
@@ -702,8 +711,8 @@ class _Restore:
 
     def _record_safety(self, captured: Captured, shape: Mapping[str, Any]) -> Checkpoint:
         state = {
-            "worktree": roster.name_of(self._repository),
-            "made": roster.made_at(self._repository),
+            "worktree": local_checkpoints.name_of(self._repository),
+            "made": local_checkpoints.made_at(self._repository),
             "before": self._checkpoint.id,
             "paths": [as_text(path) for path in self._paths],
             **shape,
@@ -715,7 +724,7 @@ class _Restore:
                 self._store, found, {*captured.submodules, *self.submodules.paths}, self._limits
             )
         made = self._store.record(
-            layout.SAFETY_COMPLETE, state, worktree=found, trigger=SAFETY, message=message
+            ref_names.SAFETY_COMPLETE, state, worktree=found, trigger=SAFETY, message=message
         )
         failure = assurance.failure(
             self._repository, self._store.objects, made, self._store.announce
@@ -743,7 +752,7 @@ class _Restore:
         wanted = {one.path for one in plan.files}
         hidden = wanted.intersection(found.flags.get(SKIPPED, ()))
         configured = self._limits.conversions(self._repository)
-        blobs = exactness.prepare(index, plan.exactness, configured, expected)
+        blobs = byte_exact.prepare(index, plan.exactness, configured, expected)
         if not self._paths:
             index.require_latest()
         try:
@@ -764,7 +773,7 @@ class _Restore:
                 if replacement.is_out_of_date(error)
                 else self._unwritten(error.message)
             ) from None
-        exactness.bring_back(index, plan.exactness, configured, blobs)
+        byte_exact.bring_back(index, plan.exactness, configured, blobs)
         if annex.is_used(self._repository):
             there = manifest.regular_files(self._repository, expected)
             annex.populate(
@@ -866,7 +875,7 @@ class _Restore:
         return f"go back to what was there before: {undoing.way_back(self._step)}"
 
 
-def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Returned:
+def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> SubmoduleRestoreResult:
     one, done = _run(
         lambda: _Restore(store, checkpoint, ()), dry_run=dry_run, announce=lambda _: None
     )
@@ -875,4 +884,4 @@ def _inside(store: Checkpoints, checkpoint: Checkpoint, dry_run: bool) -> Return
     failures += [kept_failure(done.kept).message] if done.kept else []
     if done.unfiltered:
         failures.append(unfiltered.failure(done.unfiltered, "").message)
-    return Returned(done.changes, said, one.is_due, failures, one.submodules.advice)
+    return SubmoduleRestoreResult(done.changes, said, one.is_due, failures, one.submodules.advice)

@@ -23,7 +23,7 @@ from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.values import dataclass
 from gitckpt.store import submodules
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.restore.plan import ADD, CHANGE, DELETE, PathChange, is_within
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
@@ -60,7 +60,7 @@ def before(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any]:
     return {"head": head, "branch": branch or "", "missing": missing}
 
 
-class Departures:
+class SubmoduleRemoval:
     """The submodules that go.
 
     Args:
@@ -265,7 +265,7 @@ def advice_of(error: CkptError) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class SubmoduleRestoreResult:
     """What became of one submodule, or would.
 
     Attributes:
@@ -283,7 +283,7 @@ class Returned:
     advice: str = ""
 
 
-Restore = Callable[[Checkpoints, Checkpoint, bool], Returned]
+Restore = Callable[[Checkpoints, Checkpoint, bool], SubmoduleRestoreResult]
 """Restores a checkpoint in its own repository, or, where the last argument says so, only tells what it would do."""
 
 
@@ -381,7 +381,7 @@ class Submodules:
     def _fail_to_make(self, path: bytes, checkpoint: str, *, is_free: bool, is_held: bool) -> None:
         """Notes why a submodule that is not there cannot be made. Args: whether its place is free, and a repository has the checkpoint."""
         twin = (
-            modules.beside(self._store.repository, layout.CHECKPOINTS + checkpoint)
+            modules.beside(self._store.repository, ref_names.CHECKPOINTS + checkpoint)
             if is_free and not is_held
             else None
         )
@@ -419,7 +419,7 @@ class Submodules:
     ) -> Iterator[Checkpoints | None]:
         """Yields the checkpoints of a submodule, as seen from its worktree; None where it is not there, or not yet."""
         repository = self._store.repository
-        ref = layout.CHECKPOINTS + one.checkpoint
+        ref = ref_names.CHECKPOINTS + one.checkpoint
         there = modules.seen_from(repository, path)
         if there is not None and not modules.has(there, ref):
             kept = modules.holding(repository, path, ref) or modules.beside(repository, ref)
@@ -459,7 +459,7 @@ class Submodules:
                 ):  # no checkpoint of the worktree around it keeps where it was
                     message = message_of(f"before it came back at {_text(path)}")
                     inner.record(
-                        layout.SAFETY_COMPLETE,
+                        ref_names.SAFETY_COMPLETE,
                         {"path": _text(path)},
                         trigger=SAFETY,
                         message=message,
@@ -486,7 +486,7 @@ class Submodules:
             Its repository; None where it is only noted what would be done, or why that fails.
         """
         repository = self._store.repository
-        ref = layout.CHECKPOINTS + one.checkpoint
+        ref = ref_names.CHECKPOINTS + one.checkpoint
         top = modules.place(repository, path)
         is_free = top is not None and (
             not os.path.lexists(top) or (os.path.isdir(top) and not os.listdir(top))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from errno import EISDIR, ELOOP, ENOENT
 
 from gitckpt.git import fsync
-from gitckpt.git.files import atomic, premises
+from gitckpt.git.files import atomic, private_dirs
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
 from gitckpt.git.worktree.administration import IndexGone
@@ -24,10 +24,10 @@ from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
-from gitckpt.store import roster
-from gitckpt.store.records import layout
+from gitckpt.store import local_checkpoints
+from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import Query
-from gitckpt.store.roster import Roster
 from gitckpt.store.snapshot import comparison, manifest
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.records.entry import Entry
+    from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.snapshot.manifest import Contents
 
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
@@ -57,7 +57,7 @@ class UndoStep:
     """
 
     kind: str
-    checkpoint: Entry
+    checkpoint: CheckpointInfo
 
 
 @dataclass(slots=True)
@@ -93,7 +93,10 @@ def read(store: Checkpoints) -> Stack:
     found = _read(store.repository)
     if found is not None:
         return found
-    here, made = roster.name_of(store.repository), roster.made_at(store.repository)
+    here, made = (
+        local_checkpoints.name_of(store.repository),
+        local_checkpoints.made_at(store.repository),
+    )
     undo = {}
     for entry in _safeties(store):
         state = store.read(entry.id).state
@@ -102,7 +105,7 @@ def read(store: Checkpoints) -> Stack:
     return Stack(list(undo), [], oids=undo)
 
 
-def _safeties(store: Checkpoints) -> list[Entry]:
+def _safeties(store: Checkpoints) -> list[CheckpointInfo]:
     """Returns the safety checkpoints that were written here, the oldest first."""
     found = [entry for entry in store.list() if entry.trigger == SAFETY]
     known = Roster.read(store.repository, [entry.id for entry in found])
@@ -269,13 +272,13 @@ def _trimmed(store: Checkpoints, stack: Stack, side: list[str]) -> list[str]:
 def _is_there(store: Checkpoints, stack: Stack, checkpoint: str) -> bool:
     """Tell whether a checkpoint is there with the document it was recorded with."""
     oid = stack.oids.get(checkpoint)
-    return oid is not None and store.refs.read(layout.CHECKPOINTS + checkpoint) == oid
+    return oid is not None and store.refs.read(ref_names.CHECKPOINTS + checkpoint) == oid
 
 
 def _oid_of(store: Checkpoints, checkpoint: str) -> str:
     """Return the oid of the document of a checkpoint that was recorded just now."""
     noted = Roster.read(store.repository, [checkpoint]).oid(checkpoint)
-    return noted or store.refs.read(layout.CHECKPOINTS + checkpoint) or ""
+    return noted or store.refs.read(ref_names.CHECKPOINTS + checkpoint) or ""
 
 
 def _is_half_done(store: Checkpoints, made: Checkpoint, good: str) -> bool:
@@ -337,7 +340,7 @@ def _alone(repository: Repository) -> Lock:
 def _read(repository: Repository) -> Stack | None:
     """Returns what the file says; None where it is lost, or says something else."""
     try:
-        with open(_path(repository), encoding="utf-8", opener=premises.create) as file:
+        with open(_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
             said = json.load(file)
         undo, redo, here, is_open, oids = (
             said[key] for key in ("undo", "redo", "here", "open", "oids")
@@ -386,4 +389,4 @@ def _write(repository: Repository, stack: Stack) -> None:
 
 
 def _path(repository: Repository) -> str:
-    return os.path.join(repository.git_dir, layout.UNDO_FILE)
+    return os.path.join(repository.git_dir, ref_names.UNDO_FILE)

@@ -8,7 +8,7 @@ import time
 from itertools import chain
 
 from gitckpt.git import graph
-from gitckpt.git.files import atomic, premises
+from gitckpt.git.files import atomic, private_dirs
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects.diff import Expansion, differences
 from gitckpt.git.objects.encoding import empty_tree
@@ -19,13 +19,13 @@ from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, SAFETY, SUBMODULE
 from gitckpt.model.errors import BusyError, CkptError, UsageError, WorktreeError
 from gitckpt.model.policy import ALL, DAY, HOUR, Candidate, Decision, Newest, Place, Policy
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store import notes, roster, submodules
-from gitckpt.store.records import keys, layout
-from gitckpt.store.records.entry import Entry, Query
+from gitckpt.store import local_checkpoints, notes, submodules
+from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.records import keys, ref_names
+from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.retention import runs, sweep, worktree
 from gitckpt.store.retention import runs as run_expiry
 from gitckpt.store.retention.runs import Fate
-from gitckpt.store.roster import Roster
 from gitckpt.store.runs import summary
 from gitckpt.store.worktrees import ownership
 
@@ -64,7 +64,9 @@ def doubt(repository: Repository, now: int) -> str | None:
     with contextlib.suppress(OSError):  # on a full disk, the older file does as well
         path = os.path.join(repository.make_private_dir(), _FILE)
         line = " ".join(map(str, (since, now, *beside)))
-        atomic.write_own(path, f"{line}\n".encode("ascii"), flushed=False, opener=premises.create)
+        atomic.write_own(
+            path, f"{line}\n".encode("ascii"), flushed=False, opener=private_dirs.create
+        )
     if now - since >= _PROOF:
         return None
     return "the clock was set, or nobody has used this repository for a month: nothing expires unasked until it has gone on for a day"
@@ -85,7 +87,7 @@ def _running() -> list[int]:
 def _read(repository: Repository) -> list[int] | None:
     try:
         with open(
-            os.path.join(repository.private_dir, _FILE), "rb", opener=premises.create
+            os.path.join(repository.private_dir, _FILE), "rb", opener=private_dirs.create
         ) as file:
             found = [int(word) for word in file.read(256).split()]
     except (OSError, ValueError):
@@ -101,7 +103,7 @@ _HOLDERS = ("refs/heads", "refs/tags", "refs/remotes")
 
 def decide(
     store: Checkpoints,
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, CheckpointInfo],
     staying: Sequence[Candidate],
     rules: Policy,
     newest: Newest,
@@ -147,7 +149,9 @@ def heads(store: Checkpoints) -> set[str]:
 class _Holdings:
     """Check whether later checkpoints contain what the ones due for thinning contain."""
 
-    def __init__(self, store: Checkpoints, due: Sequence[Entry], newest: Sequence[Entry]) -> None:
+    def __init__(
+        self, store: Checkpoints, due: Sequence[CheckpointInfo], newest: Sequence[CheckpointInfo]
+    ) -> None:
         self._repository = store.repository
         self._expansion = Expansion(store.repository, budget.SNAPSHOT)
         commits = {entry.git_sha for entry in due if entry.git_sha}
@@ -163,7 +167,7 @@ class _Holdings:
             else set()
         )
 
-    def has(self, later: Entry, entry: Entry) -> bool:
+    def has(self, later: CheckpointInfo, entry: CheckpointInfo) -> bool:
         """Return whether a later checkpoint, or a commit that stays, has all of `entry`."""
         if entry.git_sha and entry.git_sha not in self._there:
             return False
@@ -179,7 +183,7 @@ class _Holdings:
         except CkptError:  # unreadable contents count as missing
             return False
 
-    def _has_paths(self, later: Entry, entry: Entry, *, is_reached: bool) -> bool:
+    def _has_paths(self, later: CheckpointInfo, entry: CheckpointInfo, *, is_reached: bool) -> bool:
         files, after, committed = self._files(entry), self._files(later), self._tree(entry.git_sha)
         if files is None or after is None or committed is None:
             return False
@@ -207,7 +211,7 @@ class _Holdings:
                 return False
         return True
 
-    def _files(self, entry: Entry) -> str | None:
+    def _files(self, entry: CheckpointInfo) -> str | None:
         if entry.tree is None:
             return self._tree(entry.git_sha)
         info = self._repository.cat_file.info(f"{entry.tree}:files")
@@ -220,7 +224,7 @@ class _Holdings:
         return info[0] if info is not None else None
 
 
-def _submodules(entry: Entry) -> set[str]:
+def _submodules(entry: CheckpointInfo) -> set[str]:
     return {one.partition(" ")[2] for one in entry.submodules.split("\0")[:-1]}
 
 
@@ -247,7 +251,7 @@ def remove(store: Checkpoints, run: str) -> int:
     if not fate.expires:
         raise fate.failure or _stays(fate)
     keys.forget_orphans(store.refs, store.objects, store.index.runs)
-    roster.forget_others_chains(store.repository, store.index.runs)
+    local_checkpoints.forget_others_chains(store.repository, store.index.runs)
     return len(entries)
 
 
@@ -264,7 +268,7 @@ def _stays(fate: Fate) -> CkptError:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class ExpireResult:
     """The result of an expiry.
 
     Attributes:
@@ -275,11 +279,11 @@ class Expired:
         failed: those that could not be deleted, each with the error, newest first.
     """
 
-    checkpoints: Sequence[tuple[Entry, Decision]]
+    checkpoints: Sequence[tuple[CheckpointInfo, Decision]]
     runs: Sequence[Fate]
     squashed: Collection[str]
     total: int
-    failed: Sequence[tuple[Entry, CkptError]] = ()
+    failed: Sequence[tuple[CheckpointInfo, CkptError]] = ()
 
 
 def expire(
@@ -288,7 +292,7 @@ def expire(
     *,
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
-) -> Expired:
+) -> ExpireResult:
     """Remove the checkpoints and runs that a policy lets expire.
 
     Also removes progress checkpoints of complete phases and finishes interrupted removals. A run
@@ -326,17 +330,17 @@ def expire(
                 failed |= {
                     id_: fate.failure
                     for id_ in stay
-                    if store.refs.read(layout.CHECKPOINTS + id_) is not None
+                    if store.refs.read(ref_names.CHECKPOINTS + id_) is not None
                 }
         progress("letting go of commits that no checkpoint needs")
         run_expiry.forget_leases(store)
         with contextlib.suppress(BusyError):  # the next one does it
             keys.forget_orphans(store.refs, store.objects, store.index.runs)
-        roster.forget_others_chains(store.repository, store.index.runs)
-        with layout.turn(store.repository) as is_alone:
-            # A checkpoint that is being written is in the roster before it has refs.
+        local_checkpoints.forget_others_chains(store.repository, store.index.runs)
+        with ref_names.turn(store.repository) as is_alone:
+            # A checkpoint that is being written is in the list of local checkpoints before it has refs.
             if is_alone:
-                roster.forget_others(store.repository, store.index.oids)
+                local_checkpoints.forget_others(store.repository, store.index.oids)
         with contextlib.suppress(BusyError):  # the next one does it
             store.remover().settle()
         submodules.sweep(store)
@@ -360,7 +364,7 @@ def expire(
     )
     gone = [pair for pair in due if pair[0].id not in failed]
     stuck = [(entry, failed[entry.id]) for entry, _ in due if entry.id in failed]
-    return Expired(gone, runs, frozenset(squashed), total, stuck)
+    return ExpireResult(gone, runs, frozenset(squashed), total, stuck)
 
 
 def _remove_each(store: Checkpoints, ids: Collection[str], **known: Any) -> dict[str, CkptError]:
@@ -380,7 +384,7 @@ def _remove_each(store: Checkpoints, ids: Collection[str], **known: Any) -> dict
     return {
         id_: error
         for id_, error in failed.items()
-        if store.refs.read(layout.CHECKPOINTS + id_) is not None
+        if store.refs.read(ref_names.CHECKPOINTS + id_) is not None
     }
 
 
@@ -399,7 +403,7 @@ def expire_alone(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
     failed: dict[str, CkptError] | None = None,
-) -> list[tuple[Entry, Decision]]:
+) -> list[tuple[CheckpointInfo, Decision]]:
     """Remove expired checkpoints outside of runs; return them, newest first.
 
     Args:
@@ -441,7 +445,7 @@ def expire_alone(
     return gone
 
 
-def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newest]:
+def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointInfo], Newest]:
     """Return the checkpoints outside of runs that may expire, and the `keep_last` limits.
 
     Checkpoints written here count first: fetched ones dated years ahead must not push them out.
@@ -460,7 +464,7 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
         Query(triggers=[SAFETY]),
     )
     ours = Query(ids=sorted(own))  # only local checkpoints are thinned
-    entries_by_id: dict[str, Entry] = {}
+    entries_by_id: dict[str, CheckpointInfo] = {}
     for query, age in (
         (hooks, min(rules.older_than, rules.rewritten_older_than)),
         (safety, rules.safety_older_than),
@@ -490,7 +494,7 @@ def _oldest_of(store: Checkpoints, kind: Query, ours: Query, count: int) -> Plac
     return min(_place(entry) for entry in (*found, *own[-1:])) if found else ALL
 
 
-def _oldest(entries: Sequence[Entry], own: Collection[str], count: int) -> Place | None:
+def _oldest(entries: Sequence[CheckpointInfo], own: Collection[str], count: int) -> Place | None:
     """Do the same as `_oldest_of` for entries in memory, newest first."""
     if count == 0:
         return None
@@ -504,11 +508,11 @@ def _oldest(entries: Sequence[Entry], own: Collection[str], count: int) -> Place
     )
 
 
-def _place(entry: Entry) -> Place:
+def _place(entry: CheckpointInfo) -> Place:
     return entry.time, entry.id
 
 
-def _candidate(entry: Entry, tagged: Collection[str]) -> Candidate:
+def _candidate(entry: CheckpointInfo, tagged: Collection[str]) -> Candidate:
     return Candidate(
         id=entry.id,
         time=entry.time,
@@ -528,7 +532,7 @@ def _tagged(store: Checkpoints) -> set[str]:
     )
 
 
-def _rewritten(store: Checkpoints, entries: Sequence[Entry]) -> set[str]:
+def _rewritten(store: Checkpoints, entries: Sequence[CheckpointInfo]) -> set[str]:
     """Return the ids of hook checkpoints whose commit was amended or rebased away."""
     # No branch reaches such a commit, and the note of another commit lists the checkpoint.
     commits = {
@@ -550,7 +554,7 @@ def _rewritten(store: Checkpoints, entries: Sequence[Entry]) -> set[str]:
 def _elsewhere(store: Checkpoints, commits: Mapping[str, str]) -> dict[str, str]:
     """Return the checkpoints whose link is also in the note of another commit."""
     pending = notes.waiting(store.repository)
-    written = Notes(store.repository, store.objects, layout.NOTES).each()
+    written = Notes(store.repository, store.objects, ref_names.NOTES).each()
     carried: set[str] = set()
     for commit, lines in chain(pending.items(), written):
         carried.update(

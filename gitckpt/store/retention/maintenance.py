@@ -11,17 +11,17 @@ from collections.abc import Mapping
 
 from gitckpt.git import config, packing
 from gitckpt.git.command import require_git
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model import runstate, times
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
 from gitckpt.model.policy import NOTHING_EXPIRES, Policy
 from gitckpt.model.values import dataclass
-from gitckpt.store import log
+from gitckpt.store import error_log
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.retention import expiry, runs
 from gitckpt.store.runs import summary
 
@@ -29,12 +29,14 @@ from gitckpt.store.runs import summary
 
 
 @dataclass(frozen=True, slots=True)
-class Retired:
+class RetireResult:
     gone: tuple[str, ...]  # the ids of the removed runs
     kept: Mapping[str, str]  # why each of the other runs that were due stays, by id
 
 
-def cleanup_runs(store: Checkpoints, *, pipeline: str | None = None, older_than: int) -> Retired:
+def cleanup_runs(
+    store: Checkpoints, *, pipeline: str | None = None, older_than: int
+) -> RetireResult:
     """Remove complete runs that are old enough, with their worktrees.
 
     Args:
@@ -51,7 +53,7 @@ def cleanup_runs(store: Checkpoints, *, pipeline: str | None = None, older_than:
     if failure is not None:
         raise failure
     kept = {fate.run: fate.reason for fate in fates if fate.is_due and not fate.expires}
-    return Retired(tuple(fate.run for fate in fates if fate.expires), kept)
+    return RetireResult(tuple(fate.run for fate in fates if fate.expires), kept)
 
 
 def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
@@ -88,12 +90,12 @@ def maintain(repository: Repository) -> None:
         with Checkpoints(repository, adapter="plumbing") as store:
             rules = settings.read(repository)
             if rules.problem:
-                log.append(repository, f"maintenance: nothing expires: {rules.problem}")
+                error_log.append(repository, f"maintenance: nothing expires: {rules.problem}")
             if rules.notice:
-                log.append(repository, f"maintenance: {rules.notice}")
+                error_log.append(repository, f"maintenance: {rules.notice}")
             doubt = expiry.doubt(repository, store.clock())
             if doubt is not None:
-                log.append(repository, f"maintenance: {doubt}")
+                error_log.append(repository, f"maintenance: {doubt}")
             policy = NOTHING_EXPIRES if doubt is not None or rules.problem else rules.policy
             expired = expiry.expire(store, policy)
         pack(repository)
@@ -112,7 +114,7 @@ def maintain(repository: Repository) -> None:
 def work(repository: Repository, *, only_pack: bool) -> None:
     """Run maintenance in the background unless another process runs it."""
     gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
-    with Lock(os.path.join(repository.make_private_dir(), layout.MAINTENANCE_LOCK), 0) as alone:
+    with Lock(os.path.join(repository.make_private_dir(), ref_names.MAINTENANCE_LOCK), 0) as alone:
         if alone and only_pack:
             pack(discover())
         elif alone:
@@ -125,7 +127,7 @@ def settle(repository: Repository) -> None:
         with Checkpoints(repository, adapter="plumbing") as store:
             store.remover().settle()
     except CkptError as error:
-        log.append(
+        error_log.append(
             repository,
             f"what is below where history was cut off may not be kept yet: {error.message}",
         )
@@ -138,7 +140,7 @@ def expect(repository: Repository) -> None:
 
 def expect_in_new(repository: Repository) -> None:
     """Record that maintenance never ran, in a repository without checkpoints: it needs none yet."""
-    is_known = os.path.exists(os.path.join(repository.private_dir, layout.MAINTAINED))
+    is_known = os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED))
     if (
         not is_known
         and not repository.cuts()
@@ -149,8 +151,8 @@ def expect_in_new(repository: Repository) -> None:
 
 def last(repository: Repository) -> Maintained:
     try:
-        path = os.path.join(repository.private_dir, layout.MAINTAINED)
-        with open(path, encoding="utf-8", errors="replace", opener=premises.create) as file:
+        path = os.path.join(repository.private_dir, ref_names.MAINTAINED)
+        with open(path, encoding="utf-8", errors="replace", opener=private_dirs.create) as file:
             started = os.fstat(file.fileno()).st_mtime_ns // 1000
             ended, _, outcome = file.read().removesuffix("\n").partition(" ")
     except OSError:
@@ -170,7 +172,7 @@ def has_failed(found: Maintained) -> bool:
 
 
 def _is_at_work(repository: Repository) -> bool:
-    path = os.path.join(repository.private_dir, layout.MAINTENANCE_LOCK)
+    path = os.path.join(repository.private_dir, ref_names.MAINTENANCE_LOCK)
     if not os.path.exists(path):
         return False
     with Lock(path, 0) as alone:
@@ -178,9 +180,9 @@ def _is_at_work(repository: Repository) -> bool:
 
 
 def _note(repository: Repository, outcome: str) -> None:
-    path = os.path.join(repository.make_private_dir(), layout.MAINTAINED)
+    path = os.path.join(repository.make_private_dir(), ref_names.MAINTAINED)
     with open(
-        path, "a+", encoding="utf-8", errors="backslashreplace", opener=premises.create
+        path, "a+", encoding="utf-8", errors="backslashreplace", opener=private_dirs.create
     ) as file:
         # The mtime of the file is the start time: keep it when the outcome is written.
         status = os.fstat(file.fileno())
@@ -190,7 +192,7 @@ def _note(repository: Repository, outcome: str) -> None:
 
 
 def pack(repository: Repository) -> None:
-    packing.pack_if_many(repository, layout.OWN, require_git())
+    packing.pack_if_many(repository, ref_names.OWN, require_git())
 
 
 def collect(repository: Repository) -> None:

@@ -19,10 +19,10 @@ from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
 from gitckpt.model.policy import Decision, Policy, RunCandidate
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import settings
-from gitckpt.store.records import heads, layout
+from gitckpt.store.local_checkpoints import known
+from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import Query
 from gitckpt.store.retention import worktree
-from gitckpt.store.roster import known
 from gitckpt.store.runs import run_files, summary
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.config.settings import Settings
     from gitckpt.store.leases.leases import Hold
-    from gitckpt.store.records.entry import Entry
+    from gitckpt.store.records.entry import CheckpointInfo
 
 _REF = re.compile(r"refs/(?:[\w-]+/)+([\w-]+)")
 
@@ -57,7 +57,7 @@ class Fate:
 
 def decide(
     store: Checkpoints, rules: Policy, among: Collection[str] | None = None
-) -> tuple[list[Fate], dict[str, list[Entry]]]:
+) -> tuple[list[Fate], dict[str, list[CheckpointInfo]]]:
     """Decide by policy which runs expire, without looking at their worktrees.
 
     Args:
@@ -127,14 +127,14 @@ def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
     return [_kept_by_worktree(store, fate, rules) if fate.expires else fate for fate in fates]
 
 
-def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Entry, str]]:
+def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
     """Return progress checkpoints of complete phases by id, each with its phase.
 
     Leaves out checkpoints that another checkpoint names, and the runs in `but`.
     """
     in_progress = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
     chains = chains_of(store, {str(entry.run) for entry in in_progress}.difference(but))
-    squashable: dict[str, tuple[Entry, str]] = {}
+    squashable: dict[str, tuple[CheckpointInfo, str]] = {}
     remaining: dict[str, str] = {}
     for chain in chains.values():
         within = policy.squashed((entry.id, entry.label, entry.trigger) for entry in chain)
@@ -168,7 +168,7 @@ def named(store: Checkpoints) -> set[str]:
 
 def remove(
     store: Checkpoints,
-    chains: Mapping[str, Sequence[Entry]],
+    chains: Mapping[str, Sequence[CheckpointInfo]],
     fates: Sequence[Fate],
     progress: Callable[[str], None] = lambda _: None,
     *,
@@ -220,7 +220,7 @@ def remove(
 
 def _delete(
     store: Checkpoints,
-    chains: Mapping[str, Sequence[Entry]],
+    chains: Mapping[str, Sequence[CheckpointInfo]],
     going: list[Fate],
     done: dict[str, Fate],
     progress: Callable[[str], None],
@@ -291,20 +291,20 @@ def _portions(due: Sequence[Fate]) -> Iterator[list[Fate]]:
 
 def forget_leases(store: Checkpoints) -> None:
     """Delete leases of runs that no longer exist, unless they are held or locked."""
-    named = [ref.removeprefix(layout.LEASES) for ref, _ in store.refs.each(layout.LEASES)]
+    named = [ref.removeprefix(ref_names.LEASES) for ref, _ in store.refs.each(ref_names.LEASES)]
     existing = set(store.index.runs()) if named else set()
     for run in named:
-        if run in existing or store.refs.read(layout.RUNS + run) is not None:
+        if run in existing or store.refs.read(ref_names.RUNS + run) is not None:
             continue
         try:
             lease = store.leases.read(run)
             if lease is not None and not store.leases.is_held(*lease):
-                store.refs.update([Update(layout.LEASES + run, "", lease[0])])
+                store.refs.update([Update(ref_names.LEASES + run, "", lease[0])])
         except (InvalidCheckpoint, RefMoved, LockHeld):
             continue  # `verify` reports it, or another process changed it
 
 
-def _with_chain(fate: Fate, chain: Sequence[Entry]) -> Fate:
+def _with_chain(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
     # Another process may have removed the checkpoints meanwhile.
     return replace(fate, checkpoints=len(chain), is_due=bool(chain), expires=bool(chain))
 
@@ -320,7 +320,7 @@ def _imported(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
     }
 
 
-def _kept_for_what_it_made(fate: Fate, chain: Sequence[Entry]) -> Fate:
+def _kept_for_what_it_made(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
     keeps = tuple(entry.id for entry in chain if entry in _ending(chain))
     if len(keeps) == len(chain) and fate.path is None:
         return replace(fate, is_due=False, expires=False, reason="no branch holds what it made")
@@ -331,7 +331,7 @@ def _kept_for_what_it_made(fate: Fate, chain: Sequence[Entry]) -> Fate:
     )
 
 
-def _made_something(store: Checkpoints, newest: Sequence[Entry]) -> set[str]:
+def _made_something(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
     """Return the runs whose last commit or files (`newest`) are in no branch or tag."""
     documents = {
         str(one.run): one for one in _documents(store, {entry.id: entry.oid for entry in newest})
@@ -360,7 +360,11 @@ def _kept_by_worktree(store: Checkpoints, fate: Fate, rules: Settings) -> Fate:
 
 
 def _take_apart(
-    store: Checkpoints, run: str, newest: Entry, now: Entry | None, rules: Settings
+    store: Checkpoints,
+    run: str,
+    newest: CheckpointInfo,
+    now: CheckpointInfo | None,
+    rules: Settings,
 ) -> str | None:
     """Remove worktree and files of a run whose lease is held; return why it stays."""
     # `newest` was the newest checkpoint at the time of the decision.
@@ -376,14 +380,14 @@ def _take_apart(
     return reason
 
 
-def _ending(chain: Sequence[Entry]) -> Iterable[Entry]:
+def _ending(chain: Sequence[CheckpointInfo]) -> Iterable[CheckpointInfo]:
     """Return the checkpoints that record how a run ended: the newest, and the newest phase."""
     driven = [entry for entry in chain if entry.trigger == PHASE]
     return (chain[-1], *driven[-1:])
 
 
 def _forget(store: Checkpoints, held: Mapping[str, Hold]) -> None:
-    updates = [Update(layout.LEASES + run, "", hold.update().old) for run, hold in held.items()]
+    updates = [Update(ref_names.LEASES + run, "", hold.update().old) for run, hold in held.items()]
     is_over = False
     try:
         if updates:
@@ -403,12 +407,12 @@ def _give_back(hold: Hold) -> None:
         return  # another process has it by now, or it ends with this process
 
 
-def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Entry]]:
+def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
     """Return the checkpoints of some runs, by sequence.
 
     In a run written here, foreign checkpoints that claim the run come first.
     """
-    chains: dict[str, list[Entry]] = {}
+    chains: dict[str, list[CheckpointInfo]] = {}
     for entry in store.list(Query(runs=sorted(runs))) if runs else ():
         chains.setdefault(str(entry.run), []).append(entry)
     for run, chain in chains.items():
@@ -445,7 +449,7 @@ def _documents(store: Checkpoints, oids: Mapping[str, str]) -> Iterable[Checkpoi
     for id_, found in zip(oids, store.objects.read(list(oids.values())), strict=True):
         try:
             if found is not None:
-                yield codec.decode_header(found[1], layout.CHECKPOINTS + id_)
+                yield codec.decode_header(found[1], ref_names.CHECKPOINTS + id_)
         except InvalidCheckpoint:
             continue
 

@@ -15,12 +15,12 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import times
 from gitckpt.store.leases.leases import LONGEST
-from gitckpt.store.records import heads, keep, layout
+from gitckpt.store.records import commit_refs, heads, ref_names
 from gitckpt.store.worktrees import ownership
 
 # Kinds of scratch files in the private directory.
 _PRIVATE = (
-    *(layout.DRIVER, "exports", "index", "intent", "objects", "pack", "rules"),
+    *(ref_names.DRIVER, "exports", "index", "intent", "objects", "pack", "rules"),
     *("secret-key", "symlink", "unfiltered", "written"),
 )
 
@@ -29,7 +29,7 @@ _BESIDE = (
     administration.AWAY,
     administration.SCRATCH,
     "ckpt-exact",
-    layout.UNDO_FILE,
+    ref_names.UNDO_FILE,
     "ckpt-unfiltered",
 )
 
@@ -44,7 +44,7 @@ def sweep(
     """
     if repository.has_reftable:
         return []  # its transactions are atomic
-    with layout.turn(repository, 0) as alone:
+    with ref_names.turn(repository, 0) as alone:
         if not alone:
             return []
         # A ref that is never written again keeps its stale lock unless it is removed here.
@@ -57,7 +57,7 @@ def sweep_files(repository: Repository) -> list[str]:
     gone = [
         path for path, known in left_files(repository).items() if leftovers.discard(path, known)
     ]
-    gone += filter(_discard_lock, _in_private(repository, *layout.FILES_LOCK.split("{}")))
+    gone += filter(_discard_lock, _in_private(repository, *ref_names.FILES_LOCK.split("{}")))
     return sorted(
         [
             *gone,
@@ -179,7 +179,7 @@ def _is_left(path: str) -> bool:
     status = os.lstat(path)
     # Not mtime: a private index has that of the index it was copied from.
     age = time.time() - status.st_ctime
-    if os.path.basename(path).startswith(f"{layout.DRIVER}."):
+    if os.path.basename(path).startswith(f"{ref_names.DRIVER}."):
         # A process that wants the lease checks this file to see whether the driver is alive.
         return age * times.MICRO > LONGEST and not is_locked(path)
     # A file with two links is also the lock of an index, which is identified by it.
@@ -187,14 +187,14 @@ def _is_left(path: str) -> bool:
 
 
 def _sweep(repository: Repository, refs: Refs) -> list[str]:
-    oids = dict(refs.each(*(name for name in layout.OWN if f"{name}/" != layout.CHECKPOINTS)))
-    if any(ref.startswith(layout.HOLDERS) for ref in oids):
+    oids = dict(refs.each(*(name for name in ref_names.OWN if f"{name}/" != ref_names.CHECKPOINTS)))
+    if any(ref.startswith(ref_names.HOLDERS) for ref in oids):
         # Last: a checkpoint is written after the refs it needs.
-        oids |= dict(refs.each(layout.CHECKPOINTS))
+        oids |= dict(refs.each(ref_names.CHECKPOINTS))
     leftover = [
         ref
         for ref in oids
-        if _is_of_nobody(repository, ref, oids) and not keep.is_young(repository, ref)
+        if _is_of_nobody(repository, ref, oids) and not commit_refs.is_young(repository, ref)
     ]
     if leftover:
         refs.update([Update(ref, "", oids[ref]) for ref in leftover])
@@ -203,8 +203,9 @@ def _sweep(repository: Repository, refs: Refs) -> list[str]:
 
 def _is_of_nobody(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
     """Return whether a ref names a checkpoint that does not exist, or no valid commit."""
-    if ref.startswith(layout.KEEP):
-        return not keep.may_name(repository, ref.removeprefix(layout.KEEP))
+    if ref.startswith(ref_names.KEEP):
+        return not commit_refs.may_name(repository, ref.removeprefix(ref_names.KEEP))
     return (
-        ref.startswith(layout.HOLDERS) and layout.CHECKPOINTS + ref.rpartition("/")[2] not in oids
+        ref.startswith(ref_names.HOLDERS)
+        and ref_names.CHECKPOINTS + ref.rpartition("/")[2] not in oids
     )

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from gitckpt.git.files import mounts, premises
+from gitckpt.git.files import mounts, private_dirs
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
@@ -38,7 +38,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.config.settings import Settings
-    from gitckpt.store.records.entry import Entry
+    from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Contents
 
@@ -126,7 +126,10 @@ _SHOWN = 3
 
 
 def remove_worktree(
-    store: Checkpoints, run: str, known: Settings | None = None, newest: Entry | None = None
+    store: Checkpoints,
+    run: str,
+    known: Settings | None = None,
+    newest: CheckpointInfo | None = None,
 ) -> str | None:
     """Remove the worktree of a run unless it holds what no checkpoint does.
 
@@ -224,7 +227,7 @@ def half_removed(repository: Repository) -> list[str]:
 def delete_directory(path: str) -> None:
     """Delete a directory recursively, even if directories in it are read-only."""
     try:
-        premises.remove(path)
+        private_dirs.remove(path)
     except FileNotFoundError:
         return  # another process deleted it
     except OSError as error:
@@ -239,7 +242,7 @@ def delete_directory(path: str) -> None:
 
 
 def _remove(
-    store: Checkpoints, run: str, known: Settings | None, newest: Entry | None
+    store: Checkpoints, run: str, known: Settings | None, newest: CheckpointInfo | None
 ) -> str | None:
     finish(store.repository)  # `expire` reports its failures
     last = newest or _newest(store, run)
@@ -259,7 +262,7 @@ def _remove(
     return _forgotten(store.repository, run, known)
 
 
-def _newest(store: Checkpoints, run: str) -> Entry:
+def _newest(store: Checkpoints, run: str) -> CheckpointInfo:
     found = heads.newest(store.index, store.repository, run)
     if found is None:
         raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
@@ -419,7 +422,7 @@ def _take_away(repository: Repository, git_dir: str, path: str) -> None:
     private, token = repository.make_private_dir(), os.urandom(4).hex()
     stage = os.path.join(os.path.dirname(path), f"{_AWAY}{token}")
     parked = os.path.join(private, f"{_PARKED}{token}")
-    with premises.holding(os.path.dirname(path)), Lock(os.path.join(private, _LOCK), _PATIENCE):
+    with private_dirs.holding(os.path.dirname(path)), Lock(os.path.join(private, _LOCK), _PATIENCE):
         try:
             with open(os.path.join(git_dir, _NOTE), "w", encoding="utf-8") as file:
                 json.dump({"git_dir": git_dir, "path": path, "stage": stage}, file)
@@ -443,7 +446,7 @@ def _finish(parked: str) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         return delete_directory(parked)  # killed while deleting: the worktree is gone already
     if os.path.lexists(stage):
-        premises.require(stage)
+        private_dirs.require(stage)
         delete_directory(stage)
     elif administration.named_by(path) == os.path.normpath(git_dir) and not os.path.lexists(
         git_dir

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from gitckpt.git import fsync
 from gitckpt.git.contents import bounds
-from gitckpt.git.files import atomic, mounts, premises, regular
+from gitckpt.git.files import atomic, mounts, private_dirs, regular
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import (
@@ -57,7 +57,7 @@ def note(repository: Repository, run: str, sentences: Sequence[str]) -> None:
     with contextlib.suppress(OSError):
         if sentences:
             with open(
-                path, "w", encoding="utf-8", errors="replace", opener=premises.create
+                path, "w", encoding="utf-8", errors="replace", opener=private_dirs.create
             ) as file:
                 file.writelines(f"{' '.join(sentence.split())}\n" for sentence in sentences)
         elif os.path.exists(path):
@@ -127,7 +127,7 @@ class RunFiles:
 
         `commit` is the linked one, "" for none. Symbolic links are always omitted.
         """
-        premises.require(self.path)
+        private_dirs.require(self.path)
         if found.degraded or not os.path.isdir(self.path):
             return found
         listed = _Listed()
@@ -153,7 +153,7 @@ class RunFiles:
         for name, data in files.items():
             path = os.path.join(self.path, INPUT, name)
             try:
-                with open(path, "rb", opener=premises.create) as file:
+                with open(path, "rb", opener=private_dirs.create) as file:
                     is_there = file.read() == data
             except OSError:
                 is_there = False
@@ -196,7 +196,7 @@ class RunFiles:
         Files that are not in `now`, a snapshot of the present files, such as suspected secrets,
         stay unless they are in the way.
         """
-        premises.require(self.path)
+        private_dirs.require(self.path)
         bounds.require(repository, now, "")
         mounted = mounts.reason(self.path)
         if mounted is not None:
@@ -261,7 +261,7 @@ class RunFiles:
         seen = self._seen.get(inner)  # not read again unless its stat data changed
         if seen is None or seen[0] != mark or repository.cat_file.info(seen[1]) is None:
             try:
-                with open(os.path.join(self.path, inner), "rb", opener=premises.create) as file:
+                with open(os.path.join(self.path, inner), "rb", opener=private_dirs.create) as file:
                     data = file.read()
             except OSError as error:
                 raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
@@ -333,14 +333,14 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
     directory = os.path.dirname(path)
 
     def opened(scratch: str, flags: int) -> int:
-        fd = premises.create(scratch, flags)
+        fd = private_dirs.create(scratch, flags)
         if is_executable:
             os.fchmod(fd, os.stat(directory).st_mode & 0o777)
         return fd
 
     try:
-        premises.make(directory)
-        with premises.holding(directory), premises.holding(top):
+        private_dirs.make(directory)
+        with private_dirs.holding(directory), private_dirs.holding(top):
             atomic.write_own(
                 path, data, flushed=True, opener=opened, scratch=os.path.join(top, _SCRATCH)
             )
@@ -350,7 +350,7 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
 
 def _above(path: str) -> list[str]:
     """Return the directory of a run's files and its parents, up to the first foreign one."""
-    top, names = premises.way(path) or (os.path.dirname(path), [os.path.basename(path)])
+    top, names = private_dirs.way(path) or (os.path.dirname(path), [os.path.basename(path)])
     return [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
 
 
@@ -403,9 +403,9 @@ def directory(repository: Repository) -> str:
     """Return the directory of all runs' files, which need not exist."""
     top = main_worktree(repository)
     return (
-        os.path.join(top, premises.PRIVATE, "runs")
+        os.path.join(top, private_dirs.PRIVATE, "runs")
         if top is not None
-        else os.path.join(repository.common_dir, premises.RUNS)
+        else os.path.join(repository.common_dir, private_dirs.RUNS)
     )
 
 
@@ -424,6 +424,6 @@ def replace_file(path: str, data: bytes) -> None:
 
 def make_directory(path: str) -> None:
     try:
-        premises.make(path)
+        private_dirs.make(path)
     except OSError as error:
         raise WorktreeError(f"cannot make {path}: {error.strerror}") from None

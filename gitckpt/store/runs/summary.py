@@ -21,12 +21,12 @@ from gitckpt.model.checkpoint import (
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
 from gitckpt.model.phase import NOT_PHASES, REWOUND, split
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store import roster, submodules
+from gitckpt.store import local_checkpoints, submodules
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Lease, parse
-from gitckpt.store.records import heads, layout
+from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import OF_TRACKS, WITHIN, Query, is_driven, is_told
-from gitckpt.store.roster import Roster
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.worktrees import ownership
@@ -35,7 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime as dt
 
-    from gitckpt.store.records.entry import Entry
+    from gitckpt.store.records.entry import CheckpointInfo
 
 # Attempts at phases, from the checkpoints written here.
 
@@ -158,14 +158,16 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
     infos = []
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *told in rows:
         if not all(
-            roster.knows(store.repository, run, each) for each in (oid, driven_oid, told[1]) if each
+            local_checkpoints.knows(store.repository, run, each)
+            for each in (oid, driven_oid, told[1])
+            if each
         ):
             time, newest, branch, label, driven_label, started, told = _as_written(store, run)  # noqa: PLW2901
         oid_of_lease, lease = held.get(run, ("", None))
         driven = store.leases.is_held(oid_of_lease, lease) if lease is not None else None
         reported = (
             _told(store, told)
-            if told[0] is not None and driven_label != layout.RUN_COMPLETE
+            if told[0] is not None and driven_label != ref_names.RUN_COMPLETE
             else None
         )
         status = runstate.status(
@@ -210,7 +212,7 @@ def _told(store: Checkpoints, told: Sequence[str]) -> str:
     found = next(store.objects.read([oid]))
     try:
         loop = (
-            codec.decode(found[1], layout.RUNS).state.get("loop_state")
+            codec.decode(found[1], ref_names.RUNS).state.get("loop_state")
             if found is not None
             else None
         )
@@ -248,7 +250,7 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
 
 
 def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
-    named = list(store.refs.each(layout.LEASES))
+    named = list(store.refs.each(ref_names.LEASES))
     leases = {}
     for (ref, oid), content in zip(
         named, store.objects.read([oid for _, oid in named]), strict=True
@@ -291,16 +293,16 @@ def is_from_here(store: Checkpoints, run: str) -> bool:
     if owner is not None and owner.run is not None:
         return owner.run == run
     names = [entry.id for entry in store.list(Query(run=run))]
-    known, here = Roster.read(store.repository, names), roster.place_of(store.repository)
+    known, here = Roster.read(store.repository, names), local_checkpoints.place_of(store.repository)
     return any(known.place(name) == here for name in names)
 
 
 def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
     """Return which checkpoints and runs other worktrees made: the worktree by id."""
-    repository, here = store.repository, roster.place_of(store.repository)
+    repository, here = store.repository, local_checkpoints.place_of(store.repository)
     linked = administration.registered(repository)
-    tops = {roster.place_in(git_dir): path for git_dir, path in linked}
-    tops[roster.MAIN] = administration.main_worktree(repository) or repository.common_dir
+    tops = {local_checkpoints.place_in(git_dir): path for git_dir, path in linked}
+    tops[local_checkpoints.MAIN] = administration.main_worktree(repository) or repository.common_dir
     found = {}
     for name in names:
         is_run = ids.is_run_id(name)
@@ -328,7 +330,7 @@ def _of_runs(store: Checkpoints) -> Checkpoint | None:
 
 
 def _outside(store: Checkpoints) -> Checkpoint | None:
-    here = roster.place_of(store.repository)
+    here = local_checkpoints.place_of(store.repository)
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
         known = Roster.read(store.repository, [entry.id for entry in entries])
@@ -337,7 +339,7 @@ def _outside(store: Checkpoints) -> Checkpoint | None:
         silent = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
         told = [entry for entry in own if entry.trigger not in silent]
         done = next(
-            (at for at, entry in enumerate(told) if entry.label == layout.RUN_COMPLETE), None
+            (at for at, entry in enumerate(told) if entry.label == ref_names.RUN_COMPLETE), None
         )
         phases = [entry for entry in told[:done] if split(entry.label)[0] not in NOT_PHASES]
         found = _first_whole(store, phases)
@@ -346,7 +348,7 @@ def _outside(store: Checkpoints) -> Checkpoint | None:
     return None
 
 
-def _first_whole(store: Checkpoints, entries: Iterable[Entry]) -> Checkpoint | None:
+def _first_whole(store: Checkpoints, entries: Iterable[CheckpointInfo]) -> Checkpoint | None:
     for entry in entries:
         try:
             return store.read(entry.id)
@@ -397,7 +399,7 @@ def read(store: Checkpoints, run: str) -> History:
     entries = list(reversed(heads.chain(store.index, store.repository, run)))
     found = store.objects.read([entry.oid for entry in entries])
     chain = [
-        codec.decode_header(content[1], layout.CHECKPOINTS + entry.id)
+        codec.decode_header(content[1], ref_names.CHECKPOINTS + entry.id)
         for entry, content in zip(entries, found, strict=True)
         if content is not None
     ]

@@ -1,6 +1,6 @@
 """Trust: a run that was not written here continues only after the user approves it.
 
-`gitckpt.store.roster` records what was written here; fetched checkpoints are never in it.
+`gitckpt.store.local_checkpoints` records what was written here; fetched checkpoints are never in it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from gitckpt.git.objects import diff
 from gitckpt.git.process import GitError
 from gitckpt.model import codec, ids, jsonable
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store import secrets as stored
-from gitckpt.store.records import layout
+from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import Query
-from gitckpt.store.roster import Roster
 from gitckpt.store.runs.run_files import ENTRY, INPUT
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import ownership
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from gitckpt.model.checkpoint import Checkpoint, Pipeline
     from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.records.entry import Entry
+    from gitckpt.store.records.entry import CheckpointInfo
 
 # How many files, values or phases are shown; the rest are counted.
 _MANY = 20
@@ -58,12 +58,12 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     run = checkpoint.run
     if run is None:
         return checkpoint.pipeline is None and not store.is_replaced(checkpoint.id)
-    oids = {store.refs.read(layout.CHECKPOINTS + checkpoint.id)}
-    if store.refs.read(layout.RUNS + run) is not None:
+    oids = {store.refs.read(ref_names.CHECKPOINTS + checkpoint.id)}
+    if store.refs.read(ref_names.RUNS + run) is not None:
         oid, newest = store.heads.head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
     return all(
-        oid is None or roster.knows(store.repository, run, oid) for oid in oids
+        oid is None or local_checkpoints.knows(store.repository, run, oid) for oid in oids
     ) and oids != {None}
 
 
@@ -75,13 +75,13 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     Raises:
         NotFoundError, Untrusted: it is gone, or was not written here.
     """
-    ref = layout.CHECKPOINTS + checkpoint_id
+    ref = ref_names.CHECKPOINTS + checkpoint_id
     oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
-    checkpoint = codec.decode(layout.document(next(store.objects.read([oid])), ref, oid), ref)
+    checkpoint = codec.decode(ref_names.document(next(store.objects.read([oid])), ref, oid), ref)
     if not any(
-        roster.knows(store.repository, each, oid)
+        local_checkpoints.knows(store.repository, each, oid)
         for each in (run, checkpoint.run)
         if each is not None
     ):
@@ -89,12 +89,12 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     return checkpoint
 
 
-def written_here(store: Checkpoints, query: Query) -> Iterator[Entry]:
+def written_here(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
     """Yield the run checkpoints that match a query and were written or adopted here."""
     return (
         entry
         for entry in store.list(query)
-        if entry.run is not None and roster.knows(store.repository, entry.run, entry.oid)
+        if entry.run is not None and local_checkpoints.knows(store.repository, entry.run, entry.oid)
     )
 
 
@@ -109,7 +109,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         _note_theirs(store, run, head)  # first: adoption makes them indistinguishable
     entries = store.list(Query(run=run))
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
-    paths = roster.note_chains(store.repository, by or run, oids)
+    paths = local_checkpoints.note_chains(store.repository, by or run, oids)
     if not paths:
         raise CkptError(
             f"it cannot be noted that run {run} is adopted", hint="see why: git ckpt doctor"
@@ -121,7 +121,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
             for entry in reversed(entries)
             if not known.has(entry.id, entry.oid)
         ]
-        roster.note(store.repository, new, is_apart=True)
+        local_checkpoints.note(store.repository, new, is_apart=True)
     fsync.flush(paths)
 
 
@@ -146,7 +146,7 @@ def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:
 def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
     short, run = checkpoint.id[: ids.SHORT], checkpoint.run
     if run is None and checkpoint.pipeline is None:
-        error = roster.replaced(checkpoint.id, "; if you trust what came: --trust")
+        error = local_checkpoints.replaced(checkpoint.id, "; if you trust what came: --trust")
         return Untrusted(error.message, account, hint=str(error.hint))
     if run is None:
         return Untrusted(
@@ -169,7 +169,7 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
         )
     way = f"to go on without it: git ckpt remove {short}"
     if store.is_replaced(checkpoint.id):
-        way = str(roster.replaced(checkpoint.id).hint)
+        way = str(local_checkpoints.replaced(checkpoint.id).hint)
     return Untrusted(
         f"checkpoint {short} of run {run} was not written in this repository; the newest that was is {ours.id[: ids.SHORT]}",
         account,
@@ -215,7 +215,7 @@ def _name(before: Checkpoint | None) -> str:
     )
 
 
-def _ours(store: Checkpoints, run: str) -> Entry | None:
+def _ours(store: Checkpoints, run: str) -> CheckpointInfo | None:
     return next(written_here(store, Query(run=run)), None)
 
 

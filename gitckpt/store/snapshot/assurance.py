@@ -12,7 +12,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
 from gitckpt.git.worktree.administration import IndexGone
 from gitckpt.model.errors import BusyError
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import capture, manifest
 
@@ -37,7 +37,7 @@ def is_whole(
     """
     for one in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         if not modules.is_held(
-            repository, modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint
+            repository, modules.unquoted(one.path), ref_names.CHECKPOINTS + one.checkpoint
         ):
             return False  # another process removed the checkpoint meanwhile
     own = (

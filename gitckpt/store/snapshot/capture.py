@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git import damage, fsync
-from gitckpt.git.contents import attributes, bounds, conversion, layout, raw_files
+from gitckpt.git.contents import attributes, bounds, conversion, dir_modes, raw_files
 from gitckpt.git.objects.encoding import (
     DIRECTORY,
     EXECUTABLE,
@@ -280,23 +280,23 @@ class _Capture:
         """Return the empty directories, and the modes that are narrower than usual."""
         lead = set(seen.leading) - {os.path.dirname(path) for path in seen.deleted}
         others = set(seen.directories) - lead - {os.path.dirname(path) for path in self._read}
-        directories = layout.empty(self._repository, self._top, others, files)
-        modes = layout.narrowed_directories(seen.modes) | layout.narrowed_files(
+        directories = dir_modes.empty(self._repository, self._top, others, files)
+        modes = dir_modes.narrowed_directories(seen.modes) | dir_modes.narrowed_files(
             self._top, self._read
         )
-        if len(directories) > layout.MOST:
+        if len(directories) > dir_modes.MOST:
             self._omit(
-                directories[layout.MOST],
-                f"without files, as are {len(directories) - layout.MOST - 1} more: {layout.MOST} are kept",
+                directories[dir_modes.MOST],
+                f"without files, as are {len(directories) - dir_modes.MOST - 1} more: {dir_modes.MOST} are kept",
             )
-        if len(modes) > layout.MOST:
-            first = sorted(modes)[layout.MOST]
+        if len(modes) > dir_modes.MOST:
+            first = sorted(modes)[dir_modes.MOST]
             self._omit(
                 first,
-                f"its mode, as those of {len(modes) - layout.MOST - 1} more: {layout.MOST} are kept",
+                f"its mode, as those of {len(modes) - dir_modes.MOST - 1} more: {dir_modes.MOST} are kept",
             )
             modes = {path: mode for path, mode in modes.items() if path < first}
-        return directories[: layout.MOST], modes
+        return directories[: dir_modes.MOST], modes
 
     def _index_trees(self, seen: Survey) -> Mapping[int, str]:
         if not seen.conflicts:

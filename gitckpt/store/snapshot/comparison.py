@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from gitckpt.git.contents import attributes, conversion, layout, raw_files
+from gitckpt.git.contents import attributes, conversion, dir_modes, raw_files
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import LINK
@@ -95,7 +95,7 @@ def _is_displaced(repository: Repository, wanted: Contents, one: Difference) -> 
 def unshaped(
     repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[str]:
-    unmet = layout.unmet(repository.worktree or "", directories, modes)
+    unmet = dir_modes.unmet(repository.worktree or "", directories, modes)
     return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in unmet]
 
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Sequence
 
 from gitckpt.git import graph
-from gitckpt.git.contents import annex, layout, raw_files, unfiltered
+from gitckpt.git.contents import annex, dir_modes, raw_files, unfiltered
 from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.process import GitError
@@ -35,7 +35,7 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
         with PrivateIndex(made) as index:
             held = _write_files(index, contents)
             if contents.directories or contents.modes:
-                layout.bring_back(made.worktree or "", contents.directories, contents.modes)
+                dir_modes.bring_back(made.worktree or "", contents.directories, contents.modes)
                 index.refresh()  # their ctime has changed
             _remove_absent(index, contents)
             raw = manifest.raw_of(made, contents)

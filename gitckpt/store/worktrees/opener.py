@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from gitckpt.git import config, fsync, graph
 from gitckpt.git.command import NO_HOOKS
 from gitckpt.git.contents import unfiltered
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, operation
@@ -18,8 +18,8 @@ from gitckpt.model.arguments import first_of
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass
-from gitckpt.store import roster
-from gitckpt.store.records.layout import Owner
+from gitckpt.store import local_checkpoints
+from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import Contents
@@ -35,7 +35,7 @@ _ALONE = (*NO_HOOKS, "-c", "worktree.useRelativePaths=false")
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenResult:
     """A worktree that is ready to be worked in.
 
     Attributes:
@@ -56,7 +56,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class OpenRequest:
     """What `carry_out` opens.
 
     Attributes:
@@ -83,15 +83,15 @@ class Wish:
 
 
 def carry_out(
-    repository: Repository, objects: Objects, plan: ResumePlan, wish: Wish
-) -> Opened | None:
+    repository: Repository, objects: Objects, plan: ResumePlan, wish: OpenRequest
+) -> OpenResult | None:
     """Open or make a worktree as planned; None if another process made one there meanwhile.
 
     Raises:
         WorktreeError: commit or files are missing, or what came back differs from what was
             captured. Nothing that existed before is changed.
     """
-    premises.require(wish.path)
+    private_dirs.require(wish.path)
     for gone in plan.forget:
         _forget(repository, gone, wish)
     if plan.relink:
@@ -101,22 +101,24 @@ def carry_out(
     if plan.action == ADOPT:
         return _adopt(repository, objects, wish)
     remarks = _mend_head(repository, wish)
-    return Opened(
+    return OpenResult(
         wish.path, made=False, remarks=remarks, unfiltered=_completed(repository, wish.path)
     )
 
 
-def _make(repository: Repository, objects: Objects, wish: Wish) -> Opened | None:
+def _make(repository: Repository, objects: Objects, wish: OpenRequest) -> OpenResult | None:
     _require_objects(repository, wish.checkpoint)
     root = os.path.dirname(wish.path)
     _make_root(root)
-    with premises.holding(root), ownership.around(repository, wish.path) as staged:
+    with private_dirs.holding(root), ownership.around(repository, wish.path) as staged:
         held = _add(repository, staged, wish.checkpoint)
         remarks, held = _fill(repository, staged, objects, wish, held)
         moved_in = _move(repository, staged, wish.path)
     administration.flush(repository, wish.path)
     return (
-        Opened(wish.path, made=True, remarks=remarks, unfiltered=tuple(held)) if moved_in else None
+        OpenResult(wish.path, made=True, remarks=remarks, unfiltered=tuple(held))
+        if moved_in
+        else None
     )
 
 
@@ -147,10 +149,10 @@ def default_root(repository: Repository, configured: str | None) -> str:
             f"{repository.common_dir} {why} to put another one beside",
             hint="say where they shall be: git config ckpt.worktreeDir DIR; where one shall be: git ckpt resume --into DIR",
         )
-    return os.path.join(top, premises.PRIVATE, "worktrees")
+    return os.path.join(top, private_dirs.PRIVATE, "worktrees")
 
 
-def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
+def _mend_head(repository: Repository, wish: OpenRequest) -> tuple[str, ...]:
     # A power cut can empty HEAD: what is started there would be on no branch, or on another.
     git_dir = administration.named_by(wish.path)
     if git_dir is None or not administration.lacks_head(repository, git_dir):
@@ -186,7 +188,7 @@ def _completed(repository: Repository, path: str) -> tuple[bytes, ...]:
         made.close()
 
 
-def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
+def _adopt(repository: Repository, objects: Objects, wish: OpenRequest) -> OpenResult:
     """Turn a directory that git forgot into a worktree again; its files stay as they are."""
     _require_objects(repository, wish.checkpoint)
     with ownership.around(repository, wish.path) as staged:
@@ -211,10 +213,10 @@ def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
                 f"cannot make {wish.path} a worktree again: {error.message}"
             ) from None
     said = "git had forgotten it; its files are as they were, and what is staged is as the checkpoint has it"
-    return Opened(wish.path, made=False, remarks=(said, *remarks))
+    return OpenResult(wish.path, made=False, remarks=(said, *remarks))
 
 
-def _forget(repository: Repository, gone: Registration, wish: Wish) -> None:
+def _forget(repository: Repository, gone: Registration, wish: OpenRequest) -> None:
     there = Repository(gone.git_dir, None, repository.object_format)
     try:
         wish.rescue(there, gone.path)
@@ -224,7 +226,7 @@ def _forget(repository: Repository, gone: Registration, wish: Wish) -> None:
 
 
 def _fill(
-    repository: Repository, staged: str, objects: Objects, wish: Wish, held: list[bytes]
+    repository: Repository, staged: str, objects: Objects, wish: OpenRequest, held: list[bytes]
 ) -> tuple[tuple[str, ...], list[bytes]]:
     """Restore the checkpoint into a new worktree.
 
@@ -261,11 +263,11 @@ def _fill(
 
 
 def _operation(
-    repository: Repository, whole: Contents, wish: Wish
+    repository: Repository, whole: Contents, wish: OpenRequest
 ) -> tuple[Mapping[str, bytes], list[str]]:
     if wish.is_of_other_commit or not whole.operation:
         return {}, []
-    if not roster.is_captured_here(repository, wish.checkpoint.id):
+    if not local_checkpoints.is_captured_here(repository, wish.checkpoint.id):
         return {}, [operation.FOREIGN]
     if operation.would_move(whole.operation, wish.branch, wish.checkpoint.branch):
         return {}, [f"the operation in progress is left out, as it would move {wish.branch}"]
@@ -328,7 +330,7 @@ def _require_objects(repository: Repository, checkpoint: Checkpoint) -> None:
 
 def _make_root(root: str) -> None:
     try:
-        premises.make(root)
+        private_dirs.make(root)
     except OSError as error:
         raise WorktreeError(
             f"cannot make {root}: {error.strerror}",
@@ -377,7 +379,7 @@ def _empty_commit(repository: Repository) -> str:
     return commit
 
 
-def _start_head(made: Repository, wish: Wish) -> None:
+def _start_head(made: Repository, wish: OpenRequest) -> None:
     if wish.branch is not None:
         made.point_head(BRANCHES + wish.branch)
     elif not wish.checkpoint.git_sha:

@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from gitckpt.git.files import atomic, premises
+from gitckpt.git.files import atomic, private_dirs
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
@@ -24,8 +24,8 @@ from gitckpt.git.worktree.administration import (
     went_along,
 )
 from gitckpt.model import ids
-from gitckpt.store.records import layout
-from gitckpt.store.records.layout import Owner
+from gitckpt.store.records import ref_names
+from gitckpt.store.records.ref_names import Owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ LOCK_REASON = "gitckpt"
 # Prefix of the directory in which a worktree is made before it is moved to its path.
 BEING_MADE = ".making-"
 
-owner_in = layout.owner_in
+owner_in = ref_names.owner_in
 
 
 def owner(repository: Repository) -> Owner | None:
@@ -85,7 +85,7 @@ def checkpoints(repository: Repository) -> set[str]:
 def write_owner(repository: Repository, owner: Owner) -> None:
     import json
 
-    with open(os.path.join(repository.git_dir, layout.RUN_FILE), "w", encoding="utf-8") as file:
+    with open(os.path.join(repository.git_dir, ref_names.RUN_FILE), "w", encoding="utf-8") as file:
         json.dump({"checkpoint": owner.checkpoint, "run": owner.run}, file)
 
 
@@ -96,7 +96,7 @@ def behind(repository: Repository) -> tuple[str, str] | None:
 
 def behind_in(git_dir: str) -> tuple[str, str] | None:
     """Return where a worktree stands, and the adopted checkpoint; None if it is not behind."""
-    stands_at, _, adopted = content(os.path.join(git_dir, layout.BEHIND_FILE)).partition(" ")
+    stands_at, _, adopted = content(os.path.join(git_dir, ref_names.BEHIND_FILE)).partition(" ")
     return (stands_at, adopted) if stands_at and adopted else None
 
 
@@ -108,14 +108,14 @@ def note_behind(repository: Repository, run: str, checkpoint_id: str, adopted: s
             before = behind_in(git_dir)
             stands_at = before[0] if before is not None else checkpoint_id
             atomic.write(
-                os.path.join(git_dir, layout.BEHIND_FILE),
+                os.path.join(git_dir, ref_names.BEHIND_FILE),
                 f"{stands_at} {adopted}\n".encode("ascii"),
             )
 
 
 def forget_behind(repository: Repository) -> None:
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(repository.git_dir, layout.BEHIND_FILE))
+        os.unlink(os.path.join(repository.git_dir, ref_names.BEHIND_FILE))
 
 
 def owner_at(repository: Repository, path: str) -> Owner | None:
@@ -205,7 +205,7 @@ def around(repository: Repository, path: str) -> Iterator[str]:
 
 
 def _discard(repository: Repository, directory: str) -> None:
-    premises.require(directory)
+    private_dirs.require(directory)
     real = os.path.realpath(directory) + os.sep
     for git_dir, place in administration.registered(repository):
         if not os.path.realpath(place).startswith(real):
@@ -217,7 +217,7 @@ def _discard(repository: Repository, directory: str) -> None:
             administration.repair(repository, final)
         else:
             with administration.turn(repository):
-                premises.discard(git_dir)
-    premises.discard(directory)
+                private_dirs.discard(git_dir)
+    private_dirs.discard(directory)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{directory}.lock")

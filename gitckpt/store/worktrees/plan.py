@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gitckpt.store.records.layout import Owner
+    from gitckpt.store.records.ref_names import Owner
 
 # Open the worktree as it stands, turn a forgotten directory into one again, or make a new one.
 USE, ADOPT, MAKE = "use", "adopt", "make"

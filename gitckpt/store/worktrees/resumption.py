@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from gitckpt.git.files import mounts, premises
+from gitckpt.git.files import mounts, private_dirs
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, OF_A_WORKTREE, Repository
 from gitckpt.git.worktree import administration, modules, operation
@@ -16,16 +16,16 @@ from gitckpt.model.checkpoint import CLEAN, IMPORT, RESCUE, Checkpoint, Worktree
 from gitckpt.model.document import message_of
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import replace
-from gitckpt.store import roster
+from gitckpt.store import local_checkpoints
 from gitckpt.store import submodules as keeper
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
-from gitckpt.store.records import heads, layout
-from gitckpt.store.records.layout import Owner
+from gitckpt.store.records import heads, ref_names
+from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.worktrees import opener, ownership, plan, submodules
-from gitckpt.store.worktrees.opener import Opened, Wish
+from gitckpt.store.worktrees.opener import OpenRequest, OpenResult
 from gitckpt.store.worktrees.plan import Branch, PathState, Registration, Situation
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.command import Git
     from gitckpt.git.objects.port import Objects
-    from gitckpt.store.records.entry import Entry
+    from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.worktrees.plan import ResumePlan
 
@@ -50,7 +50,9 @@ def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
         found = _capture_index(there, leftover.objects, commit)
         if found.dirty or (commit and not _is_reached(there, store.index.commits() or ())):
             message = message_of(f"what was staged in {path}, which is gone")
-            leftover.record(layout.SAFETY_COMPLETE, worktree=found, trigger=RESCUE, message=message)
+            leftover.record(
+                ref_names.SAFETY_COMPLETE, worktree=found, trigger=RESCUE, message=message
+            )
 
 
 def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
@@ -167,7 +169,7 @@ def resume(
     directory: str | os.PathLike[str] | None = None,
     *,
     is_driven: bool = False,
-) -> Opened:
+) -> OpenResult:
     """Return the worktree of a checkpoint; make it if it does not exist.
 
     The newest checkpoint of a run opens the run's worktree, in which each commit and `save`
@@ -244,7 +246,7 @@ def _require_own_places(repository: Repository, wanted: Owner, directory: str | 
         os.path.join(root, wanted.run or wanted.checkpoint) if root is not None else None,
     ):
         if place is not None:
-            premises.require(place)
+            private_dirs.require(place)
             ownership.sweep(repository, os.path.dirname(place))
 
 
@@ -256,11 +258,11 @@ def _wish(
     *,
     in_run: bool,
     is_of_other_commit: bool,
-) -> Wish:
+) -> OpenRequest:
     def rescue(there: Repository, path: str) -> None:
         record_leftover(store, there.git_dir, path)
 
-    return Wish(
+    return OpenRequest(
         checkpoint,
         todo.path,
         in_run=in_run,
@@ -271,10 +273,12 @@ def _wish(
     )
 
 
-def _is_of_run(store: Checkpoints, newest: Entry) -> bool:
+def _is_of_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
     # Fetched checkpoints are only looked at until adopted; what was fetched may continue a run.
     run = str(newest.run)
-    ours = roster.knows(store.repository, run, newest.oid) or newest.trigger.startswith(IMPORT)
+    ours = local_checkpoints.knows(store.repository, run, newest.oid) or newest.trigger.startswith(
+        IMPORT
+    )
     return ours or run in ownership.of_runs(store.repository)  # the file of the chain may be lost
 
 

@@ -16,9 +16,9 @@ from gitckpt.model import ids
 from gitckpt.model.arguments import first_of, shell_word
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import CkptError, WorktreeError
-from gitckpt.store import roster, submodules
+from gitckpt.store import local_checkpoints, submodules
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import checkout
 
@@ -33,14 +33,14 @@ def begin(made: Repository, checkpoint: Checkpoint) -> None:
     """Note in a new worktree that its submodules are missing: `finish` resumes after a kill."""
     if checkpoint.worktree is not None and checkpoint.worktree.submodules:
         with open(
-            os.path.join(made.git_dir, layout.SUBMODULES_FILE), "w", encoding="ascii"
+            os.path.join(made.git_dir, ref_names.SUBMODULES_FILE), "w", encoding="ascii"
         ) as file:
             file.write(f"{checkpoint.id}\n")
 
 
 def are_to_come(path: str) -> bool:
     git_dir = administration.named_by(path) if os.path.lexists(path) else None
-    return git_dir is None or os.path.lexists(os.path.join(git_dir, layout.SUBMODULES_FILE))
+    return git_dir is None or os.path.lexists(os.path.join(git_dir, ref_names.SUBMODULES_FILE))
 
 
 def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits) -> list[str]:
@@ -49,7 +49,7 @@ def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits
     if made is None:
         return []
     with contextlib.closing(made):
-        note = os.path.join(made.git_dir, layout.SUBMODULES_FILE)
+        note = os.path.join(made.git_dir, ref_names.SUBMODULES_FILE)
         if administration.content(note).strip() != checkpoint.id:
             return []
         remarks = make(store, store.repository, made, checkpoint, limits)
@@ -113,7 +113,7 @@ def _make(
     *,
     above: bytes,
 ) -> list[str]:
-    path, ref = modules.unquoted(one.path), layout.CHECKPOINTS + one.checkpoint
+    path, ref = modules.unquoted(one.path), ref_names.CHECKPOINTS + one.checkpoint
     top = modules.place(made, path)
     kept = modules.holding(around, path, ref) if top is not None else None
     if kept is None or top is None:
@@ -137,7 +137,10 @@ def _make(
             captured, remarks = inner.read_own(one.checkpoint), list[str]()
             if not os.path.lexists(os.path.join(there.git_dir, "index")):
                 said = _fill(
-                    inner, captured, limits, is_own=roster.is_captured_here(kept, captured.id)
+                    inner,
+                    captured,
+                    limits,
+                    is_own=local_checkpoints.is_captured_here(kept, captured.id),
                 )
                 remarks = [
                     f"the submodule {os.fsdecode(os.path.join(above, path))}: {sentence}"
@@ -154,10 +157,10 @@ def _copied(
 ) -> Repository | None:
     """Return a copy of a submodule's repository at its path; None if the path is taken."""
     path = modules.unquoted(one.path)
-    own = [space + one.checkpoint for space in (layout.CHECKPOINTS, *layout.HOLDERS)]
-    refs = [*(each for each in own if modules.has(kept, each)), f"{layout.KEEP}*"]
+    own = [space + one.checkpoint for space in (ref_names.CHECKPOINTS, *ref_names.HOLDERS)]
+    refs = [*(each for each in own if modules.has(kept, each)), f"{ref_names.KEEP}*"]
     with contextlib.closing(modules.copied(around, kept, made, path, refs)) as copy:
-        roster.copy(kept, copy, [one.checkpoint])
+        local_checkpoints.copy(kept, copy, [one.checkpoint])
         return modules.attach(copy, modules.place(made, path) or "")
 
 
@@ -180,7 +183,7 @@ def _record_half_made(inner: Checkpoints, captured: Checkpoint, limits: Limits) 
         raise WorktreeError(f"it is half made: {way}")
     message = f"before {captured.id[: ids.SHORT]} came back again"
     inner.record(
-        layout.SAFETY_COMPLETE,
+        ref_names.SAFETY_COMPLETE,
         {"path": there.worktree or ""},
         worktree=found,
         trigger=SAFETY,

@@ -17,7 +17,7 @@ from gitckpt.durable.agent import call, clients
 from gitckpt.durable.agent.call import Agent, AgentReport, Answer, Transcript
 from gitckpt.durable.agent.clients import Client, Price
 from gitckpt.durable.command import execution as command_module
-from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT, Patience
+from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT, Timeouts
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from tests.durable.commanding import comes, ends, tag
@@ -57,11 +57,11 @@ class Desk:
         client: Client,
         prompt: str = "Do it.",
         *,
-        patience: Patience | None = None,
+        patience: Timeouts | None = None,
         **more: Any,
     ) -> Answer:
         return self.agent(client).ask(
-            prompt, patience=patience or Patience(), output=self.show, **more
+            prompt, patience=patience or Timeouts(), output=self.show, **more
         )
 
     def show(self, chunk: bytes) -> None:
@@ -245,14 +245,14 @@ def test_failure_in_each_format(
 
 def test_silent_agent_is_killed_with_all_that_it_started(desk: Desk) -> None:
     command = "trap '' TERM; sleep 60 & echo $! >child; echo $$ >own; wait"
-    answer = desk.ask(shell(command), patience=Patience(timeout=0.3, grace=0.1))
+    answer = desk.ask(shell(command), patience=Timeouts(timeout=0.3, grace=0.1))
     assert (answer.ended_by, answer.problem) == (TIMEOUT, "agent was ended: it took more than 0.3s")
     assert ends(*(int((desk.work / name).read_text()) for name in ("child", "own")))
 
 
 def test_agent_that_hangs(desk: Desk) -> None:
     answer = desk.ask(
-        desk.fake("claude", {"hang": True}), patience=Patience(timeout=0.3, grace=0.1)
+        desk.fake("claude", {"hang": True}), patience=Timeouts(timeout=0.3, grace=0.1)
     )
     assert (answer.ended_by, answer.problem, answer.ok) == (
         TIMEOUT,
@@ -265,18 +265,18 @@ def test_agent_that_hangs(desk: Desk) -> None:
     ("patience", "ended_by", "problem"),
     [
         (
-            Patience(idle_timeout=0.2),
+            Timeouts(idle_timeout=0.2),
             IDLE_TIMEOUT,
             "agent was ended: it printed nothing for more than 0.2s",
         ),
         (
-            Patience(left=0.2, timeout=5400),
+            Timeouts(left=0.2, timeout=5400),
             DEADLINE,
             "agent was ended: the run took longer than it may",
         ),
     ],
 )
-def test_other_limits(desk: Desk, patience: Patience, ended_by: str, problem: str) -> None:
+def test_other_limits(desk: Desk, patience: Timeouts, ended_by: str, problem: str) -> None:
     answer = desk.ask(shell("sleep 60"), patience=patience)
     assert (answer.ended_by, answer.problem) == (ended_by, problem)
 
@@ -291,7 +291,7 @@ def test_length_of_a_limit_is_written_as_in_a_pipeline() -> None:
         "",
         resumed=False,
         client="claude",
-        patience=Patience(timeout=5400),
+        patience=Timeouts(timeout=5400),
     )
     assert answer.problem == "claude was ended: it took more than 90m"
 
@@ -308,7 +308,7 @@ def test_what_a_tick_raises_ends_the_agent(desk: Desk) -> None:
 def test_agent_can_be_asked_again(desk: Desk) -> None:
     client = desk.fake("claude", {"say": "one"}, {"say": "two"})
     agent = desk.agent(client)
-    said = [agent.ask("?", patience=Patience(), output=desk.show).report.text for _ in range(3)]
+    said = [agent.ask("?", patience=Timeouts(), output=desk.show).report.text for _ in range(3)]
     assert said == ["one", "two", "two"]
 
 
@@ -405,7 +405,7 @@ def test_client_that_cannot_go_on_begins_anew(desk: Desk) -> None:
 def test_second_call_has_what_is_left_of_the_deadline(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Patience] = []
+    seen: list[Timeouts] = []
     run = command_module.run_command
 
     def watch(command: str, **more: Any) -> Any:
@@ -416,12 +416,12 @@ def test_second_call_has_what_is_left_of_the_deadline(
     answer = desk.ask(
         desk.fake("claude", {"unknown": True}, {}),
         session="a",
-        patience=Patience(timeout=60, left=100),
+        patience=Timeouts(timeout=60, left=100),
     )
     assert [each.timeout for each in seen] == [60, 60]
     assert seen[1].left is not None
     assert 0 < seen[1].left < 100
-    assert answer.patience == Patience(timeout=60, left=100)
+    assert answer.patience == Timeouts(timeout=60, left=100)
 
 
 # What is kept
@@ -468,7 +468,7 @@ def test_calling_the_server_again_is_no_sign_of_life(desk: Desk) -> None:
         {"type": "system", "subtype": "api_retry", "error": "529 overloaded", "session_id": "x"}
     )
     client = shell(f"while :; do echo {shlex.quote(retry)}; sleep 0.05; done", format="claude")
-    answer = desk.ask(client, patience=Patience(timeout=60, idle_timeout=0.5, grace=0.5))
+    answer = desk.ask(client, patience=Timeouts(timeout=60, idle_timeout=0.5, grace=0.5))
     assert answer.ended_by == IDLE_TIMEOUT
     assert desk.shown.count(b"the model is called again: 529 overloaded\n") > 2
 
@@ -599,7 +599,7 @@ def test_fake_agent_keeps_its_count_where_it_is_told(desk: Desk) -> None:
         "text", {"write": {"one": "1"}}, {"delete": ["one", "gone"], "write": {"two": "2"}}
     )
     agent = desk.agent(client, FAKE_AGENT_COUNTER="count")
-    ask: Callable[[], Answer] = lambda: agent.ask("?", patience=Patience(), output=desk.show)  # noqa: E731
+    ask: Callable[[], Answer] = lambda: agent.ask("?", patience=Timeouts(), output=desk.show)  # noqa: E731
     assert ask().ok
     assert sorted(os.listdir(desk.work)) == ["count", "one"]
     assert ask().ok

@@ -7,7 +7,7 @@ import pytest
 from gitckpt.durable.agent import call
 from gitckpt.durable.agent.call import FATAL, LIMITED, OTHER, TRANSIENT, AgentReport, Answer
 from gitckpt.durable.agent.clients import client_of
-from gitckpt.durable.command.execution import EXIT, TIMEOUT, Patience
+from gitckpt.durable.command.execution import EXIT, TIMEOUT, Timeouts
 from gitckpt.model.values import replace
 
 NOW = 1_800_000_000.0
@@ -24,7 +24,7 @@ def answer(said: str, code: int = 1, *, ended_by: str = EXIT, worked: bool = Fal
         "",
         resumed=False,
         client="agent",
-        patience=Patience(timeout=1),
+        patience=Timeouts(timeout=1),
     )
 
 

@@ -19,7 +19,7 @@ from gitckpt.durable.steps.machine import OutOfOrder, StepsBlocked
 from gitckpt.model.checkpoint import Pipeline, Progress
 from gitckpt.model.errors import AmbiguousError, NotFoundError, StateError, UsageError
 from gitckpt.store.leases.leases import LeaseLost
-from gitckpt.store.records import layout
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import Query
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
@@ -136,7 +136,7 @@ class TestChange:
         main_checkout: Checkout,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(layout, "PATIENCE", 0.0)  # the other one goes on without the lock
+        monkeypatch.setattr(ref_names, "PATIENCE", 0.0)  # the other one goes on without the lock
         one, other = make_store(main_checkout), make_store(main_checkout)
         run = one.record("a-started", {"n": 1}, start="r").run
         seen = []

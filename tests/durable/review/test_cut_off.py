@@ -13,7 +13,7 @@ import pytest
 
 from gitckpt.durable.phases.review.cycle import AgentFailed, Commits, Review, Verdict
 from gitckpt.durable.phases.review.state import KEY, CycleState, finding_id
-from gitckpt.durable.run.attempts import Conduct
+from gitckpt.durable.run.attempts import PhaseOptions
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Progress
 from gitckpt.store.store import Store
@@ -263,7 +263,7 @@ class Recorder:
         self._run.check()
 
 
-RESET = Conduct(on_resume="reset", autosave=0)
+RESET = PhaseOptions(on_resume="reset", autosave=0)
 
 
 def work_of(run: Run, bench: Bench, dies_after: int = 0) -> Callable[[], str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from gitckpt.durable.agent import call
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import words
-from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Patience, last_line
+from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Timeouts, last_line
 from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases.agent import (
     MOST_LOST,
@@ -354,7 +354,7 @@ class Loop:
                 self._resumed() if is_first else "",
             ),
             session=memory["session"] if self._options.conversation == CONTINUE else None,
-            patience=Patience(
+            patience=Timeouts(
                 self._options.agent_timeout, self._options.idle_timeout, self._run.seconds_left()
             ),
             output=self._context.output,

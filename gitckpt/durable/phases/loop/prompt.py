@@ -8,7 +8,7 @@ from string import Template
 
 from gitckpt.durable.pipeline.launch import Context
 from gitckpt.durable.run.attempts import PhaseFailed
-from gitckpt.git.files import premises, regular
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass
@@ -178,7 +178,7 @@ class Documents:
                     return
         run_files.make_directory(os.path.dirname(there))
         try:
-            with premises.holding(os.path.dirname(there)):
+            with private_dirs.holding(os.path.dirname(there)):
                 administration.write_file(self._context.run.store.repository, there, data)
         except OSError as error:
             raise WorktreeError(f"cannot write {there}: {error.strerror}") from None

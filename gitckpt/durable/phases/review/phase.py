@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import Client, words
-from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Patience
+from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Timeouts
 from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases.agent import patiently, require_there
 from gitckpt.durable.phases.beads import Beads, TrackerFailed
@@ -188,7 +188,7 @@ class _Asked:
         require_there(self._client, context.environment(), run, self._role)
 
         def call() -> Answer:
-            patience = Patience(self._timeout, None, run.seconds_left())
+            patience = Timeouts(self._timeout, None, run.seconds_left())
             return agent.ask(
                 prompt,
                 session=session,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
-    from gitckpt.store.records.entry import Entry
+    from gitckpt.store.records.entry import CheckpointInfo
 
 
 CHECKPOINTS = notes.CHECKPOINTS
@@ -71,7 +71,7 @@ def turn(repository: Repository, patience: float | None = None) -> Lock:
     )
 
 
-def link_lines(entries: Iterable[Entry]) -> dict[str, list[str]]:
+def link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:

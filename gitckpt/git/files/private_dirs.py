@@ -35,7 +35,7 @@ _GROUP = 0o2020
 _SECRET = ("runs", RUNS)
 
 
-class Held:
+class OpenDir:
     """A directory held open while its path is used; a context manager.
 
     Args:
@@ -147,9 +147,9 @@ def way(path: str) -> tuple[str, list[str]] | None:
     return None
 
 
-def holding(path: str) -> Held:
+def holding(path: str) -> OpenDir:
     """Return a context that holds an existing directory; a user's may be a link."""
-    return Held(*(way(path) or (path, ())))
+    return OpenDir(*(way(path) or (path, ())))
 
 
 def require(path: str) -> None:
@@ -163,7 +163,7 @@ def require(path: str) -> None:
     top, names = found
     for depth in range(len(names), 0, -1):
         if os.path.lexists(os.path.join(top, *names[:depth])):
-            with Held(top, names[:depth]):
+            with OpenDir(top, names[:depth]):
                 return
 
 
@@ -173,7 +173,7 @@ def make(path: str) -> None:
         os.makedirs(path, exist_ok=True)
         return
     top, names = found
-    with Held(top, names, make=True):
+    with OpenDir(top, names, make=True):
         pass
     if names[0] == PRIVATE:
         ignore(os.path.join(top, PRIVATE))
@@ -181,7 +181,7 @@ def make(path: str) -> None:
 
 def ignore(directory: str) -> None:
     """Make gitckpt's directory in a worktree ignore itself by a `.gitignore`."""
-    with Held(os.path.dirname(directory), [os.path.basename(directory)]):
+    with OpenDir(os.path.dirname(directory), [os.path.basename(directory)]):
         path = os.path.join(directory, ".gitignore")
         try:
             found = os.lstat(path)

@@ -15,7 +15,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
-from gitckpt.store.records.layout import KEEP
+from gitckpt.store.records.ref_names import KEEP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import os
 import time
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError, WorktreeError
-from gitckpt.store import log
+from gitckpt.store import error_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[s
     try:
         if not os.path.isdir(place):
             repository.make_private_dir()
-        premises.private(place, repository.common_dir, make=True)
-        with open(path, "ab", buffering=0, opener=premises.create) as file:
+        private_dirs.private(place, repository.common_dir, make=True)
+        with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
             is_new = not os.fstat(file.fileno()).st_size
             lines = (
                 b"\n%s\n" % "\n".join(oids).encode("ascii") if oids else b""
@@ -95,7 +95,7 @@ def knows(repository: Repository, run: str, oid: str) -> bool:
     if not ids.is_run_id(run):
         return False
     try:
-        with open(_path_chains(repository, run), "rb", opener=premises.create) as file:
+        with open(_path_chains(repository, run), "rb", opener=private_dirs.create) as file:
             size, line = file.seek(0, os.SEEK_END), oid.encode("ascii", "replace")
             for start in dict.fromkeys((max(size - _TAIL, 0), 0)):
                 file.seek(start)
@@ -109,7 +109,9 @@ def knows(repository: Repository, run: str, oid: str) -> bool:
 def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
     """Return the oids listed after a document, newest first; they may have no refs."""
     try:
-        with open(_path_chains(repository, run), "rb", buffering=0, opener=premises.create) as file:
+        with open(
+            _path_chains(repository, run), "rb", buffering=0, opener=private_dirs.create
+        ) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
             lines = file.read().split()
     except OSError:
@@ -124,7 +126,7 @@ def known(repository: Repository, run: str) -> frozenset[str]:
     if not ids.is_run_id(run):
         return frozenset()
     try:
-        with open(_path_chains(repository, run), "rb", opener=premises.create) as file:
+        with open(_path_chains(repository, run), "rb", opener=private_dirs.create) as file:
             return frozenset(file.read().decode("ascii", "replace").split())
     except OSError:
         return frozenset()
@@ -161,7 +163,7 @@ def _path_chains(repository: Repository, run: str) -> str:
 
 def _log(repository: Repository, sentence: str) -> None:
     try:
-        log.append(repository, sentence)
+        error_log.append(repository, sentence)
     except CkptError:
         return  # if the disk is full, recording fails too
 
@@ -235,7 +237,7 @@ def note_fork(repository: Repository, checkpoint_id: str) -> None:
 
 def prepare(repository: Repository) -> None:
     """Create the file for the shell hook; without it, the hook starts Python."""
-    with open(os.path.join(repository.make_private_dir(), FILE), "ab", opener=premises.create):
+    with open(os.path.join(repository.make_private_dir(), FILE), "ab", opener=private_dirs.create):
         pass
 
 
@@ -339,14 +341,14 @@ def forget_others(repository: Repository, there: Callable[[], Collection[str]]) 
 
     data = b"".join(b"\n%s" % line for line in kept.values()) + b"\n"
     try:
-        atomic.write_own(_path(repository), data, flushed=True, opener=premises.create)
+        atomic.write_own(_path(repository), data, flushed=True, opener=private_dirs.create)
     except OSError:
         return  # the next maintenance tries again
 
 
 def _content(repository: Repository) -> bytes:
     try:
-        with open(_path(repository), "rb", buffering=0, opener=premises.create) as file:
+        with open(_path(repository), "rb", buffering=0, opener=private_dirs.create) as file:
             return file.read() or b""
     except OSError:
         return b""
@@ -389,7 +391,7 @@ def _append(repository: Repository, text: str, *, flushed: bool) -> None:
         return
     try:
         path = os.path.join(repository.make_private_dir(), FILE)
-        with open(path, "ab", buffering=0, opener=premises.create) as file:
+        with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
             file.write(os.fsencode(f"\n{text}"))  # the line before may have been cut off
             if flushed:
                 os.fsync(file.fileno())

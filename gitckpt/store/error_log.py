@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.git.files import premises
+from gitckpt.git.files import private_dirs
 from gitckpt.model import times
 from gitckpt.model.arguments import require_callable
 from gitckpt.model.errors import CkptError
@@ -34,7 +34,7 @@ def append(repository: Repository, text: str) -> str:
         if os.path.exists(path) and os.stat(path).st_size > _LARGE:
             os.replace(path, f"{path}.1")
         with open(
-            path, "a", encoding="utf-8", errors="backslashreplace", opener=premises.create
+            path, "a", encoding="utf-8", errors="backslashreplace", opener=private_dirs.create
         ) as file:
             file.write(f"{times.to_text(times.now())} {_bounded(text.rstrip())}\n")
     except OSError as error:
