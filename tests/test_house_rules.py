@@ -32,7 +32,7 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ),
         (
             "gitckpt/git/objects/x.py",
-            "from ...store import log",
+            "from ...store import error_log",
             "git imports gitckpt.store.error_log of store.error_log",
         ),
         (
@@ -336,11 +336,11 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
             "try:\n    f()\nexcept OSError as e:\n    e.add_note(h)",
             "`e.add_note(h)` changes an error",
         ),
-        ("gitckpt/git/x.py", "def f():\n" + "    g()\n" * 60, "x.py:1: f has 61 lines"),
+        ("gitckpt/git/x.py", "def f():\n" + "    g()\n" * 75, "x.py:1: f has 76 lines"),
         (
             "gitckpt/cli/commands/x.py",
-            "def f(\n    a,\n):\n" + "    g()\n" * 61,
-            "x.py:1: f has 61 lines",
+            "def f(\n    a,\n):\n" + "    g()\n" * 76,
+            "x.py:1: f has 76 lines",
         ),
         (
             "gitckpt/store/audit/x.py",
@@ -418,8 +418,8 @@ def test_the_checker_notices(path: str, source: str, said: str) -> None:
         ("gitckpt/store/config/settings.py", "import tomlkit"),
         ("gitckpt/store/records/index.py", "import sqlite3"),
         ("gitckpt/durable/run/x.py", "import subprocess\nfrom gitckpt.store.store import Store"),
-        ("gitckpt/git/x.py", 'def f():\n    """Says.\n' + "\n" * 60 + '    """\n    g()'),
-        ("gitckpt/cli/commands/x.py", "def f(\n" + "    a,\n" * 60 + "):\n    g()"),
+        ("gitckpt/git/x.py", 'def f():\n    """Says.\n' + "\n" * 75 + '    """\n    g()'),
+        ("gitckpt/cli/commands/x.py", "def f(\n" + "    a,\n" * 75 + "):\n    g()"),
         ("gitckpt/hook.py", "try:\n    f()\nexcept BaseException:\n    g()"),
         (
             "gitckpt/cli/main.py",
