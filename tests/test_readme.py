@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import pty
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import termios
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,7 @@ def play(typed: list[str], directory: Path, shims: Path) -> list[str]:
         stdout=follower,
         stderr=follower,
         timeout=300,
+        check=False,
     )
     os.close(follower)
     reader.join()
@@ -94,16 +97,19 @@ def normal(outputs: list[str]) -> list[str]:
     def number(match: re.Match[str]) -> str:
         return numbers.setdefault(match[0][:8], f"<{len(numbers) + 1}>")
 
-    result = []
-    for text in outputs:
-        text = re.sub(r"\r\x1b\[K[^\r\n]*(?=\r\x1b\[K)|\r\x1b\[K", "", text)  # progress
-        text = re.sub(r"\b\d{8}-\d{6}-", "<time>-", text)
-        text = re.sub(r"\b(?=[a-f]*\d)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", number, text)
-        text = re.sub(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b", number, text)
-        text = re.sub(r"\b(now|\d+(\.\d+)?(ms|s))(?= |$)", "<age>", text, flags=re.MULTILINE)
-        text = re.sub(r"/\S*/(?=(demo|exact|job)/)", "/path/", text)
-        result.append(re.sub(r"(?<=\S) {2,}", "  ", text))
-    return result
+    rules: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
+        (r"\r\x1b\[K[^\r\n]*(?=\r\x1b\[K)|\r\x1b\[K", ""),  # progress
+        (r"\b\d{8}-\d{6}-", "<time>-"),
+        (r"\b(?=[a-f]*\d)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", number),
+        (r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b", number),
+        (r"(?m)\b(now|\d+(\.\d+)?(ms|s|m))(?= |$)", "<age>"),
+        (r"/\S*/(?=(demo|exact|job)/)", "/path/"),
+        (r"(?<=\S) {2,}", "  "),
+    ]
+    return [
+        functools.reduce(lambda text, rule: re.sub(rule[0], rule[1], text), rules, output)
+        for output in outputs
+    ]
 
 
 @pytest.fixture
