@@ -12,7 +12,7 @@
 The names below are loaded when they are first used: the hook imports this package, and has no time for them.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -308,7 +308,7 @@ def _rooms(path: str, imports: list[Import]) -> Iterator[str]:
         return
     room = room_of(name)
     if room is None and not path.endswith("/__init__.py"):
-        yield f"{path}: stands in no room; say in docs/design.md and in LAYERS here where it belongs, or nothing guards its imports"
+        yield f"{path}: stands in no room; say in docs/architecture.md and in LAYERS here where it belongs, or nothing guards its imports"
     if room is None:
         return
     for each in own:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 
 def test_the_table_of_the_house_names_every_room_and_no_other() -> None:
     house = (
-        (ROOT / "docs" / "design.md")
+        (ROOT / "docs" / "architecture.md")
         .read_text()
         .partition("| room | is for |")[2]
         .partition("\n\n")[0]
@@ -39,11 +39,38 @@ def test_every_command_is_described(page: str) -> None:
 
 
 def test_links_between_documents_lead_somewhere() -> None:
-    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     for page in pages:
         for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_promises_name_tests_that_exist() -> None:
+    lines = (ROOT / "docs" / "promises.md").read_text().split("\n* ")[1:]
+    named = [re.findall(r"`(tests/[^`]+\.py)`", line) for line in lines]
+    assert all(named), "each promise names its test"
+    assert [path for paths in named for path in paths if not (ROOT / path).is_file()] == []
+
+
+def test_architecture_names_files_that_exist() -> None:
+    rows = (ROOT / "docs" / "architecture.md").read_text().partition("## Where do I change")[2]
+    paths = re.findall(r"`([a-z_/]+/[a-z_]+\.(?:py|md|toml))`", rows)
+    assert len(paths) > 20
+    assert [
+        path
+        for path in paths
+        if not ((ROOT / path).is_file() or (ROOT / "gitckpt" / path).is_file())
+    ] == []
+
+
+def test_pages_stay_short() -> None:
+    limits = {"README.md": 130, "CONTRIBUTING.md": 60, "docs/architecture.md": 150}
+    limits |= {
+        path.relative_to(ROOT).as_posix(): 25 for path in (ROOT / "docs/decisions").glob("0*.md")
+    }
+    lengths = {path: len((ROOT / path).read_text().splitlines()) for path in limits}
+    assert {path: length for path, length in lengths.items() if length > limits[path]} == {}
 
 
 def test_the_table_of_settings_names_all_that_are_tried_and_all_that_are_overruled() -> None:
