@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gitckpt.git.command import Git
     from gitckpt.git.process import Child
 
+    ObjectContents = Iterator[tuple[str, str, bytes] | None]  # oid, kind and content
+
 _AT_ONCE = 4096  # bytes of requests; fits into any pipe, so that neither side blocks
 
 _MANY, _PORTION = 500, 5000
@@ -22,10 +24,8 @@ _CHUNK = 1 << 20
 
 # git dies with one of these where a tree on the way to the object is malformed.
 _MALFORMED = (
-    "too-short tree",
-    "malformed mode in tree entry",
-    "empty filename in tree entry",
-    "truncated tree",
+    *("too-short tree", "malformed mode in tree entry"),
+    *("empty filename in tree entry", "truncated tree"),
 )
 
 # The same where such a tree is damaged, or a partial clone lacks the object.
@@ -84,9 +84,7 @@ class CatFile:
                 raise
         return existing
 
-    def contents(
-        self, names: Sequence[str], most: int | None = None
-    ) -> Iterator[tuple[str, str, bytes] | None]:
+    def contents(self, names: Sequence[str], most: int | None = None) -> ObjectContents:
         """Yield oid, kind and content for each name; None if missing or damaged.
 
         Above `most` bytes, the kind is `encoding.OVERSIZED` and the content empty.
@@ -104,12 +102,10 @@ class CatFile:
             yield from self._one_by_one(portion, most)
             done += len(portion)
 
-    def _in_bulk(
-        self, names: Sequence[str], start: int, most: int | None
-    ) -> Iterator[tuple[str, str, bytes] | None]:
+    def _in_bulk(self, names: Sequence[str], start: int, most: int | None) -> ObjectContents:
         # A fifth of the time of asking one by one. Ends at the first object that git cannot give.
         child = self._git.start(*BOUNDED, "cat-file", "--batch", "--buffer")
-        thread = _told(child, names, start)
+        thread = _start_writer(child, names, start)
         output = _Output(child)
         try:
             for _ in range(start, len(names)):
@@ -131,9 +127,7 @@ class CatFile:
             thread.join()
             child.close()
 
-    def _one_by_one(
-        self, names: Sequence[str], most: int | None
-    ) -> Iterator[tuple[str, str, bytes] | None]:
+    def _one_by_one(self, names: Sequence[str], most: int | None) -> ObjectContents:
         requests = [f"contents {name}\n".encode("utf-8", "surrogateescape") for name in names]
         done = 0
         while done < len(requests):
@@ -158,9 +152,8 @@ class CatFile:
                             yield oid, OVERSIZED, b""
                             break
                         data = child.read(size + 1)
-                        if (
-                            len(data) != size + 1
-                        ):  # git ended at a damaged object; a new one gets the rest
+                        # git ended at a damaged object; a new one gets the rest.
+                        if len(data) != size + 1:
                             _ended(child, unless=_DAMAGED)
                             yield None
                             break
@@ -217,18 +210,15 @@ class _Output:
         return have >= size
 
 
-def _told(child: Child, names: Sequence[str], start: int) -> Thread:
+def _start_writer(child: Child, names: Sequence[str], start: int) -> Thread:
     # Write in a thread while the caller reads: otherwise both sides block on full pipes.
     from threading import Thread  # not for the hook, which never reads so much
 
     def tell() -> None:
         try:
             for at in range(start, len(names), _MANY):
-                child.write(
-                    "".join(f"{name}\n" for name in names[at : at + _MANY]).encode(
-                        "utf-8", "surrogateescape"
-                    )
-                )
+                text = "".join(f"{name}\n" for name in names[at : at + _MANY])
+                child.write(text.encode("utf-8", "surrogateescape"))
         except BrokenPipeError:
             pass  # git ended early; the answers show where
         child.feed(b"")

@@ -13,10 +13,6 @@ from _thread import get_ident
 
 from gitckpt.git.files import private_dirs
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-
 _PAUSE = 0.002
 
 # Path → thread that holds the lock: flock on a second descriptor would report another owner.
@@ -94,12 +90,7 @@ class Lock:
     def __enter__(self) -> bool:
         return self.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

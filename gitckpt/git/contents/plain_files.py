@@ -12,6 +12,7 @@ import re
 import stat
 
 from gitckpt.git.files import regular
+from gitckpt.git.fsync import object_path
 from gitckpt.git.objects.diff import listed
 from gitckpt.git.objects.encoding import (
     DIRECTORY,
@@ -90,16 +91,12 @@ class TreeWriter:
             if kind != "blob":
                 continue
             try:
-                if not os.stat(
-                    os.path.join(self._repository.common_dir, "objects", oid[:2], oid[2:])
-                ).st_size:
+                if not os.stat(object_path(self._repository.common_dir, oid)).st_size:
                     return True
             except FileNotFoundError:
                 packed.append(oid)
-        return any(
-            found is None
-            for found in self._objects.read(self._repository.cat_file.known(packed), None)
-        )
+        existing = self._repository.cat_file.known(packed)
+        return any(item is None for item in self._objects.read(existing, None))
 
     def _read(self, paths: Iterable[bytes]) -> Listed:
         entries = {}
@@ -113,9 +110,8 @@ class TreeWriter:
                 mode, data = LINK, os.readlink(whole)
             else:
                 mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
-                data = self.contents[path] = regular.content(
-                    whole, min(budget, _LARGEST), follow=False
-                )
+                data = regular.content(whole, min(budget, _LARGEST), follow=False)
+                self.contents[path] = data
             budget -= len(data)
             entries[path] = (mode, self._put("blob", data))
         return entries
@@ -141,12 +137,11 @@ class TreeWriter:
         trees: dict[bytes, Listed] = {}
         level = {b"": base}
         while level:
-            for (directory, oid), found in zip(
-                level.items(), self._objects.read(list(level.values()), _LARGEST), strict=True
-            ):
-                if found is None or found[0] != "tree":
+            read = self._objects.read(list(level.values()), _LARGEST)
+            for (directory, oid), item in zip(level.items(), read, strict=True):
+                if item is None or item[0] != "tree":
                     raise _NotPlain(oid)
-                trees[directory] = listed(found[1], self._format)
+                trees[directory] = listed(item[1], self._format)
             # Each level of directories is read with one call.
             level = {
                 path: trees[directory][name][1].hex()
@@ -171,9 +166,8 @@ class TreeWriter:
                 raise _NotPlain(path)
             below = self._built(path, names, trees, changes) if path in names else None
             made = changes.get(path)
-            if (
-                below is not None and made is not None
-            ):  # a file and a directory: the worktree is changing
+            # A file and a directory: the worktree is changing.
+            if below is not None and made is not None:
                 raise _NotPlain(path)
             if below is not None:
                 made = (DIRECTORY, below)

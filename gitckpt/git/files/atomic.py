@@ -27,10 +27,8 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
     mount it is ignored. After an OSError, the old file is intact.
     """
     directory, name = os.path.split(os.path.abspath(path))
-    beside, opener = (
-        os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}"),
-        _opener_like(path),
-    )
+    beside = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
+    opener = _opener_like(path)
     if not scratch or os.stat(os.path.dirname(scratch)).st_dev != os.stat(directory).st_dev:
         scratch = beside
     for place in (scratch, beside):
@@ -113,18 +111,13 @@ def _sweep(scratch: str) -> None:
     # Removes scratch files that killed processes left.
     directory, name = os.path.split(scratch)
     with contextlib.suppress(OSError):
-        for each in os.listdir(directory):
-            pid, _, digits = each.removeprefix(f"{name}.").partition(".")
-            if not (
-                each.startswith(f"{name}.")
-                and pid.isdecimal()
-                and len(digits) == 2 * _DIGITS
-                and not digits.strip("0123456789abcdef")
-            ):
-                continue
-            path = os.path.join(directory, each)
-            if abs(time.time() - os.lstat(path).st_mtime) > _LEFT:
-                os.unlink(path)
+        for entry in os.listdir(directory):
+            pid, _, digits = entry.removeprefix(f"{name}.").partition(".")
+            is_token = len(digits) == 2 * _DIGITS and not digits.strip("0123456789abcdef")
+            if entry.startswith(f"{name}.") and pid.isdecimal() and is_token:
+                path = os.path.join(directory, entry)
+                if abs(time.time() - os.lstat(path).st_mtime) > _LEFT:
+                    os.unlink(path)
 
 
 def _token() -> str:
