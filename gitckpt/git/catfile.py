@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _AT_ONCE = 4096  # bytes of requests; fits into any pipe, so that neither side blocks
 
 _MANY, _PORTION = 500, 5000
-_CHUNK = 1 << 20
 
 # git dies with one of these where a tree on the way to the object is malformed.
 _MALFORMED = (
@@ -106,21 +105,22 @@ class CatFile:
         # A fifth of the time of asking one by one. Ends at the first object that git cannot give.
         child = self._git.start(*BOUNDED, "cat-file", "--batch", "--buffer")
         thread = _start_writer(child, names, start)
-        output = _Output(child)
         try:
             for _ in range(start, len(names)):
-                line = output.line()
-                if line is None:
+                line = child.read_line()
+                if not line:
                     break
                 header = _header(line)
                 if header is None:
                     yield None
                     continue
                 oid, kind, size = header
-                data = output.content(size) if most is None or size <= most else None
-                if data is None:
+                if most is not None and size > most:
                     break
-                yield oid, kind, data
+                data = child.read(size + 1)
+                if len(data) != size + 1:
+                    break
+                yield oid, kind, data[:-1]
         finally:
             # If a wrapper script started git, git outlives it and blocks until its output is read.
             child.hang_up()
@@ -171,43 +171,6 @@ class CatFile:
 
     def close(self) -> None:
         self._standby.close()
-
-
-class _Output:
-    def __init__(self, child: Child) -> None:
-        self._child = child
-        self._buffer = b""
-        self._at = 0
-
-    def line(self) -> bytes | None:
-        end = self._buffer.find(b"\n", self._at)
-        while end < 0:
-            if not self._grow(len(self._buffer) - self._at + 1):
-                return None
-            end = self._buffer.find(b"\n", self._at)
-        line = self._buffer[self._at : end]
-        self._at = end + 1
-        return line
-
-    def content(self, size: int) -> bytes | None:
-        # Without the newline that follows; None if git ended early.
-        if self._at + size >= len(self._buffer) and not self._grow(size + 1):
-            return None
-        at = self._at
-        self._at = at + size + 1
-        return self._buffer[at : at + size]
-
-    def _grow(self, size: int) -> bool:
-        parts = [self._buffer[self._at :]]
-        have = len(parts[0])
-        while have < size:
-            chunk = self._child.receive(_CHUNK)
-            if not chunk:
-                break
-            parts.append(chunk)
-            have += len(chunk)
-        self._buffer, self._at = b"".join(parts), 0
-        return have >= size
 
 
 def _start_writer(child: Child, names: Sequence[str], start: int) -> Thread:

@@ -13,8 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import ConfigEntries, Repository, Stamps
 
-# Settings that name a file.
-_NAMING = ("include.path", "core.excludesfile", "core.attributesfile")
+_NAMING = ("include.path", "core.excludesfile", "core.attributesfile")  # settings that name a file
 
 _OURS = "ckpt."
 # Variables that decide which files git reads, or that add settings.

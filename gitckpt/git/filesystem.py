@@ -88,12 +88,17 @@ def is_stopped(pid: int) -> bool:
     return _output(["ps", "-o", "stat=", "-p", str(pid)]).startswith("T")
 
 
-def _content(path: str) -> str:
+def read_or_empty(path: str) -> bytes:
+    """Return the content of a file; b"" if it cannot be read."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
+        with open(path, "rb") as file:
+            return file.read()
     except OSError:
-        return ""
+        return b""
+
+
+def _content(path: str) -> str:
+    return read_or_empty(path).decode("utf-8", "replace").strip()
 
 
 def _output(argv: Sequence[str]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
 from gitckpt.git import config
 from gitckpt.git.command import BOUNDED, LEAN
+from gitckpt.git.filesystem import read_or_empty
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, decode_tree
 from gitckpt.git.process import MAY_FETCH, SEE_DAMAGE, GitError
 from gitckpt.git.repository import Repository
@@ -297,12 +297,8 @@ def present(repository: Repository) -> list[str]:
 
 def _cut(repository: Repository) -> set[str]:
     # Commits whose parents a shallow clone lacks.
-    with (
-        contextlib.suppress(FileNotFoundError),
-        open(os.path.join(repository.common_dir, "shallow"), encoding="ascii") as file,
-    ):
-        return set(file.read().split())
-    return set()
+    shallow = read_or_empty(os.path.join(repository.common_dir, "shallow"))
+    return set(shallow.decode("ascii").split())
 
 
 def _promised(repository: Repository, objects: Objects) -> set[str]:

@@ -11,6 +11,7 @@ import os
 import time
 
 from gitckpt.git.files import private_dirs
+from gitckpt.git.filesystem import read_or_empty
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
     places = [repository.common_dir, repository.worktree, administration.main_worktree(repository)]
     places += [path for _, path in administration.registered(repository)]
     tops = [os.path.realpath(place) for place in places if place]
-    booted = time.time() - float(_content("/proc/uptime").split()[0])
+    booted = time.time() - float(read_or_empty("/proc/uptime").split()[0])
     tick = os.sysconf("SC_CLK_TCK")
     waiting = _ancestors()
     for number in filter(str.isdigit, os.listdir("/proc")):
@@ -177,7 +178,7 @@ def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
         is_git = name == b"git" or (name.startswith(b"git-") and name != b"git-ckpt")
         if not is_git or not fields or fields[0] in b"ZX" or number in waiting:
             continue
-        words = _content(f"/proc/{number}/cmdline").split(b"\0")
+        words = read_or_empty(f"/proc/{number}/cmdline").split(b"\0")
         is_reader = b"cat-file" in words or _READERS.issuperset(words[1:2])
         if is_reader or _OURS.issubset(words) or _is_elsewhere(number, words, tops):
             continue
@@ -193,7 +194,7 @@ def _is_elsewhere(number: str, words: list[bytes], tops: list[str]) -> bool:
         here = os.readlink(f"/proc/{number}/cwd")
     except OSError:
         return False
-    named = (*words, *_content(f"/proc/{number}/environ").split(b"\0"))
+    named = (*words, *read_or_empty(f"/proc/{number}/environ").split(b"\0"))
     values = [word.partition(b"=")[2] for word in named if word.startswith(_ITS_REPOSITORY)]
     paths = [here, *(os.path.realpath(os.path.join(here, os.fsdecode(path))) for path in values)]
     return not any(path == top or path.startswith(top + os.sep) for path in paths for top in tops)
@@ -211,7 +212,7 @@ def _ancestors() -> set[str]:
 
 def _stat(number: str) -> tuple[bytes, list[bytes]]:
     # Name and further fields (proc(5)), state and parent first.
-    head, _, rest = _content(f"/proc/{number}/stat").rpartition(b")")
+    head, _, rest = read_or_empty(f"/proc/{number}/stat").rpartition(b")")
     return head.partition(b"(")[2], rest.split()
 
 
@@ -220,11 +221,3 @@ def _names(directory: str) -> list[str]:
         return sorted(os.listdir(directory))
     except OSError:
         return []
-
-
-def _content(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""

@@ -20,10 +20,9 @@ _held: dict[str, int] = {}
 
 
 class Lock:
-    """A lock on a file, which is created if missing; `timeout` is in seconds.
+    """A lock on a file, created if missing; `timeout` is in seconds.
 
-    `is_inherited`: child processes hold it, too, and keep it if this process is killed.
-    `is_taken`: `acquire` failed because another process held the lock.
+    `is_inherited`: child processes hold it, too. `is_taken`: another process held it.
     """
 
     def __init__(self, path: str, timeout: float, *, is_inherited: bool = False) -> None:

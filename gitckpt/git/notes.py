@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 # Limit of tree entries to read: trees that contain each other 256 times may exceed any disk.
 MOST = 4_000_000
 
-# Bytes: a longer note is neither read nor changed.
-LONGEST = 4 << 20
+LONGEST = 4 << 20  # bytes: a longer note is neither read nor changed
 
 # Notes above which git splits a tree by the next two oid digits; by whether it is the root.
 _SPLIT_ABOVE = {True: 256, False: 1024}

@@ -119,10 +119,7 @@ def git_executable() -> str:
 def environment(
     extra: Mapping[str, str] | None = None, *, keep_local: bool = False
 ) -> dict[str, str]:
-    """Return the environment of a git process: no translations, prompts, repository.
-
-    `keep_local` keeps `LOCAL_VARIABLES`, as while git still looks for the repository.
-    """
+    """Return the environment of a git process; `keep_local` keeps `LOCAL_VARIABLES`."""
     env = dict(os.environ)
     if not keep_local:
         for name in LOCAL_VARIABLES:
@@ -145,7 +142,7 @@ class Child:
         self.owner = os.getpid()
         self.argv = list(argv)
         self.has_ended = False
-        self._buffer = b""
+        self._buffer, self._offset = b"", 0
         self._errors = b""
         self.pid, self.stdin, self.stdout, self.stderr = _spawn(argv, env, own_group=own_group)
         self._poll = select.poll()
@@ -162,28 +159,30 @@ class Child:
 
         After `patience` seconds without output, close its input, so that it finishes and ends.
         """
-        while b"\n" not in self._buffer:
-            chunk = self.receive(_CHUNK, patience)
-            if not chunk:
-                line, self._buffer = self._buffer, b""
-                return line
-            self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
+        while (end := self._buffer.find(b"\n", self._offset)) < 0:
+            if not self._fill(len(self._buffer) - self._offset + 1, patience):
+                return b""  # also for a line that is cut off
+        line = self._buffer[self._offset : end]
+        self._offset = end + 1
         return line
 
     def read(self, size: int) -> bytes:
         """Return exactly `size` bytes of output, or fewer at its end."""
-        parts = [self._buffer]
-        have = len(self._buffer)
-        while have < size:
-            chunk = self.receive(max(_CHUNK, size - have))
-            if not chunk:
-                break
+        if len(self._buffer) - self._offset < size:
+            self._fill(size)
+        data = self._buffer[self._offset : self._offset + size]
+        self._offset += len(data)
+        return data
+
+    def _fill(self, size: int, patience: float | None = None) -> bool:
+        # Cuts the buffer only here: a copy for each line would be quadratic.
+        parts = [self._buffer[self._offset :]]
+        have = len(parts[0])
+        while have < size and (chunk := self.receive(max(_CHUNK, size - have), patience)):
             parts.append(chunk)
             have += len(chunk)
-        whole = b"".join(parts)
-        self._buffer = whole[size:]
-        return whole[:size]
+        self._buffer, self._offset = b"".join(parts), 0
+        return have >= size
 
     def receive(self, size: int, patience: float | None = None) -> bytes:
         """Return at most `size` bytes of output; do not mix with `read`, which buffers."""
@@ -217,11 +216,10 @@ class Child:
     ) -> Completed:
         """Write `data`, close the input, and return all output once the process has ended.
 
-        Parts of an iterable `data` must not be empty. `deadline`: on the clock of `time.monotonic`;
-        requires a group of its own, which is killed. `most`: bytes of output after which to end it
-        and return what was read. `into` receives standard output in chunks instead.
+        Parts of an iterable `data` must not be empty. `deadline` (time.monotonic) kills its group.
+        `most`: bytes of output after which to end it. `into` receives standard output in chunks.
         """
-        out, err = [self._buffer], [self._errors]
+        out, err = [self._buffer[self._offset :]], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
         pending = memoryview(next(parts, b""))
         poll = select.poll()

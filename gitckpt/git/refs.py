@@ -54,8 +54,8 @@ class LockHeld(BusyError):
 class Update:
     """One change of a ref within a transaction.
 
-    An empty `new` deletes the ref; `new` equal to `old` verifies it. An empty `old`: it must not
-    exist. A symbolic ref is replaced itself, even where its target has the new oid.
+    An empty `new` deletes the ref, one equal to `old` verifies it. With an empty `old`, it must not
+    exist. A symbolic ref is replaced itself.
     """
 
     __slots__ = ("is_symbolic", "new", "old", "ref")
@@ -78,11 +78,7 @@ class Update:
 
 
 class Refs:
-    """The refs of a repository.
-
-    `heal` receives the lock file that blocks an update. If it returns True, the file is gone, and
-    the update is tried once more.
-    """
+    """The refs of a repository; `heal` may remove a lock file and return True."""
 
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository
@@ -92,22 +88,16 @@ class Refs:
     def update(
         self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None
     ) -> None:
-        """Apply all updates in one transaction, in this order, and flush them to the disk.
+        """Apply all updates in one transaction, in this order, and flush them.
 
-        With the files backend, a kill, a power cut or a full disk may leave only the first ones
-        applied: callers choose a safe order. If git alone is killed, its answer is lost or the disk
-        is full for a moment, a second git applies the rest. Objects must be on the disk before.
-
-        Args:
-            meanwhile: flushes the objects that the refs point to, while git flushes its locks.
-                Nothing is applied before it returns, or if it raises. It runs again if git was
-                killed.
+        With ref files, a kill or a full disk may leave only the first ones applied: callers choose
+        a safe order. If git alone is killed, a second git applies the rest. `meanwhile` flushes the
+        objects that the refs point to; nothing is applied before it returns.
 
         Raises:
-            CkptError: the updates were applied, but could not be flushed.
-            RefMoved: a ref did not have its expected value; none was changed.
-            LockHeld: a lock file stayed in the way; none was changed.
+            RefMoved, LockHeld: a ref has another value, or is locked; none was changed.
             GitError: git refused and changed none; or it failed twice with the first ones applied.
+            CkptError: the updates were applied, but could not be flushed.
         """
         meant = list(updates)
         try:

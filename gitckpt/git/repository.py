@@ -60,14 +60,10 @@ class Repository:
 
     def cuts(self) -> bytes:
         # git, and its gc, replaces the parents of the commits in these files.
-        contents = []
-        for name in ("shallow", "info/grafts"):
-            try:
-                with open(os.path.join(self.common_dir, name), "rb") as file:
-                    contents.append(file.read())
-            except OSError:  # usually missing
-                continue
-        return b"".join(contents)
+        from gitckpt.git.filesystem import read_or_empty  # the hook does not need it
+
+        names = ("shallow", "info/grafts")  # usually missing
+        return b"".join(read_or_empty(os.path.join(self.common_dir, name)) for name in names)
 
     @property
     def private_dir(self) -> str:

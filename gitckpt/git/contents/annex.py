@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 _POINTER = re.compile(rb"/annex/objects/([A-Z0-9_]+(?:-[a-zA-Z][0-9]+)*--[^\x00-\x1f/]+)(?:\n|\Z)")
 _LETTERS = "0123456789zqjxkmvwgpfZQJXKMVWGPF"
-# In bytes: the largest file that git-annex takes for a pointer.
-_LARGEST = 32 << 10
+_LARGEST = 32 << 10  # bytes: the largest file that git-annex takes for a pointer
 
 
 def is_used(repository: Repository) -> bool:

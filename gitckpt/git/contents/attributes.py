@@ -28,8 +28,7 @@ SETTINGS = (
 )
 
 FILE = b".gitattributes"
-# The name of git-annex's filter.
-ANNEX = "annex"
+ANNEX = "annex"  # the name of git-annex's filter
 
 _LARGEST = 100 << 20  # bytes: git reads no larger attribute file
 
@@ -141,9 +140,8 @@ def rules(
 ) -> AttributeRules | None:
     """Return the rules for conversions, or None if nothing is converted.
 
-    Args:
-        directories: all directories in which git may look for attributes, relative to the top.
-        unseen: paths in the index that have no file; git reads attributes from there, too.
+    `directories`, relative to the top, may have attribute files; so may `unseen`, paths in the
+    index without a file.
     """
     top = repository.worktree or ""
     inside = [os.path.join(top, os.fsdecode(path), os.fsdecode(FILE)) for path in directories]
@@ -184,11 +182,8 @@ def line_end_options(settings: bytes) -> tuple[str, ...]:
 
 
 def have_same_attributes(settings: bytes, others: bytes) -> bool:
-    return _digest(settings) == _digest(others)
-
-
-def _digest(settings: bytes) -> bytes:
-    return settings.partition(_DIGEST.encode())[2]
+    mark = _DIGEST.encode()
+    return settings.partition(mark)[2] == others.partition(mark)[2]
 
 
 def treatments(

@@ -45,11 +45,8 @@ class UnsoundSnapshot(WorktreeError):
 def require(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Raise `UnsoundSnapshot` if a snapshot is too large or has a malformed tree.
 
-    What HEAD already has is not checked: it was listed before.
-
-    Args:
-        snapshot: oid of its tree; None if the commit stands for the files.
-        commit: full oid; "" for no files at all.
+    What HEAD already has is not checked. Without a `snapshot` (oid of its tree), the `commit` has
+    the files; "" for none.
     """
     head = repository.cat_file.info("HEAD^{tree}")
     whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
@@ -102,16 +99,10 @@ _LARGEST = 64 << 20
 _TREE = DIRECTORY.zfill(6)
 
 
-def _is_sorted(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bool:
-    names = [name + b"/" if mode.zfill(6) == _TREE else name for name, (mode, _) in entries.items()]
-    return names == sorted(names)
-
-
 class Census:
     """Trees with everything below them; missing objects count as nothing.
 
-    Args:
-        there: returns which of some trees may be read: a partial clone would fetch missing ones.
+    `there` returns which of some trees may be read: a partial clone would fetch missing ones.
     """
 
     def __init__(
@@ -156,13 +147,14 @@ class Census:
         except MalformedTree as error:
             self._flaws[oid] = str(error)
             return ()
-        flaw = oddity(entries) or (
-            "" if _is_sorted(entries) else "its entries are not in the order of git"
-        )
+        trees = {name: raw for name, (mode, raw) in entries.items() if mode.zfill(6) == _TREE}
+        names = [name + b"/" if name in trees else name for name in entries]
+        is_sorted = names == sorted(names)
+        flaw = oddity(entries) or ("" if is_sorted else "its entries are not in the order of git")
         if flaw:
             self._flaws[oid] = flaw
-        trees = (raw.hex() for mode, raw in entries.values() if mode.zfill(6) == _TREE)
-        children = tuple(self._names.setdefault(child, child) for child in trees)
+        oids = (raw.hex() for raw in trees.values())
+        children = tuple(self._names.setdefault(child, child) for child in oids)
         self._below[oid] = len(entries), children
         return children
 

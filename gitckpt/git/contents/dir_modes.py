@@ -22,8 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
-# The most directories, and the most modes, that a snapshot keeps.
-MOST = 10_000
+MOST = 10_000  # the most directories, and the most modes, that a snapshot keeps
 
 # The owner keeps these bits in any case: a directory without them cannot be used.
 _OWNER_OF_DIRECTORY, _OWNER_OF_FILE = 0o700, 0o400
@@ -82,10 +81,7 @@ def empty(
 ) -> list[bytes]:
     """Return the candidates that are empty directories and no submodules.
 
-    A directory with only ignored files, such as a cache, is not empty.
-
-    Args:
-        files: oid of the tree of all files.
+    `files` is the tree of all files. A directory with only ignored files is not empty.
     """
     directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if directories:

@@ -58,7 +58,7 @@ class TreeWriter:
 
     @property
     def oids(self) -> Collection[str]:
-        """Oids of the objects that the tree has and its base may lack; without content."""
+        """Oids of the objects that the tree has and its base may lack."""
         return frozenset(self._items)
 
     def tree(
@@ -66,10 +66,8 @@ class TreeWriter:
     ) -> str | None:
         """Write the files as a tree; return None and write nothing if git must do it.
 
-        Args:
-            gone: paths in the base that have no file any more.
-            paths: files that the base lacks or has with other content.
-            new: those of `paths` that no index lists: git may refuse their names.
+        `gone` and `paths` are files that `base` has no more, or with other content; `new` are those
+        of `paths` that no index lists: git may refuse their names.
         """
         if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in paths):
             return None

@@ -80,7 +80,8 @@ def read_in(
     while parts:
         part = parts.pop()
         # With core.safecrlf=true, git would refuse files whose line ends change.
-        words = (*settings, *without_processes(disabled), "-c", "core.safecrlf=warn", *_READ)
+        off = [word for name in sorted(disabled) for word in ("-c", f"filter.{name}.process=")]
+        words = (*settings, *off, "-c", "core.safecrlf=warn", *_READ)
         try:
             output = index.run(*words, data=nul_ended(part), env=env)
         except GitError as error:
@@ -123,10 +124,6 @@ def _failed_filter(complaint: str) -> str:
         if line.startswith("fatal: ") and line.endswith("' failed") and _FILTERED in line:
             return line.rpartition(_FILTERED)[2].removesuffix("' failed")
     return ""
-
-
-def without_processes(drivers: Iterable[str]) -> list[str]:
-    return [word for name in sorted(drivers) for word in ("-c", f"filter.{name}.process=")]
 
 
 def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:

@@ -38,8 +38,7 @@ _LENIENT = ("-c", "lfs.skipDownloadErrors=true")
 # After this many failures in a row, the filter, which may be slow, is not run any more.
 _ENOUGH = 20
 
-# In bytes: git, too, holds in memory what it gives to a filter.
-_LARGEST = 512 << 20
+_LARGEST = 512 << 20  # bytes: git, too, holds in memory what it gives to a filter
 
 # In nanoseconds: git runs the filter again on a file that is as young as the index.
 _PAST = 10_000_000_000
@@ -213,13 +212,9 @@ def write(
 ) -> tuple[HeldBack, HeldBack]:
     """Let git write files; if a required filter fails, write them as git stores them.
 
-    Args:
-        wanted: returns the files to write, oids by path; called only if a filter fails.
-        attempt: writes the files with the given git options.
-        again: called before a further attempt: git stops at the first file.
-
-    Returns:
-        The files that were written as stored, and those that stay so (recorded); both for `settle`.
+    `wanted` returns the files, oids by path; `attempt` writes them with the given git options;
+    `again` is called before another attempt. Returns, for `settle`, the files that were written as
+    stored, and those of them that stay so.
     """
     names: set[str] = set()
     while True:

@@ -1,9 +1,7 @@
 """Use gitckpt's own directories without following links. Imported by the hook.
 
-A branch may fill their place: with a tracked symbolic link `.ckpt`, worktrees and files would be
-written to its target. So each directory on the way is opened without following links and its owner
-is checked. Where git needs a path, the directory is held open meanwhile and checked again
-afterwards.
+A branch may track a symbolic link `.ckpt`, and files would be written to its target. So each
+directory on the way is opened without following links, and its owner is checked.
 """
 
 from __future__ import annotations
@@ -30,21 +28,15 @@ _TRIES = 10
 # Mode of directories under core.sharedRepository: group-writable, and inherited by new files.
 _GROUP = 0o2020
 
-# Directories with copied inputs: private whatever the umask.
-_SECRET = ("runs", RUNS)
+_SECRET = ("runs", RUNS)  # directories with copied inputs: private whatever the umask
 
 
 class OpenDir:
     """A directory held open while its path is used; a context manager.
 
-    Args:
-        top: the directory above, which is the user's own, and whose owner git has checked.
-        names: the path components below it.
-        make: whether to create what is missing, shared only as the repository is.
-
-    Raises:
-        WorktreeError: a component is a link, no directory, or has a foreign owner; on exit, also if
-            the directory was replaced.
+    `top` is the user's own directory, whose owner git has checked; `names` are the components below
+    it. Raises `WorktreeError` if one is a link, no directory, or has a foreign owner; on exit, also
+    if the directory was replaced.
     """
 
     def __init__(self, top: str, names: Sequence[str], *, make: bool = False) -> None:
@@ -127,10 +119,7 @@ def _is_same(held: os.stat_result, top: str, names: Sequence[str]) -> bool:
 
 
 def way(path: str) -> tuple[str, list[str]] | None:
-    """Split a path into the parent of gitckpt's directory and the components below.
-
-    None for a place of the user's own.
-    """
+    """Split a path at gitckpt's directory; None for a place of the user's own."""
     for name in (PRIVATE, RUNS):
         above, separator, below = path.rpartition(f"{os.sep}{name}{os.sep}")
         if separator:
@@ -144,10 +133,7 @@ def holding(path: str) -> OpenDir:
 
 
 def require(path: str) -> None:
-    """Raise `WorktreeError` if a directory on the way to a path is not gitckpt's own.
-
-    Missing directories and places of the user's own are not checked.
-    """
+    """Raise `WorktreeError` if an existing directory of gitckpt's in a path is foreign."""
     top, names = way(path) or ("", [])
     for depth in range(len(names), 0, -1):
         if os.path.lexists(os.path.join(top, *names[:depth])):
@@ -182,10 +168,9 @@ def ignore(directory: str) -> None:
 
 
 def create(path: str, flags: int) -> int:
-    """Open a file of gitckpt's own; an opener for `open`.
+    """Open a file of gitckpt's own with the mode of its directory; an opener for `open`.
 
-    Its mode is that of the directory, whatever the umask. Links are not followed, and a pipe in its
-    place does not block.
+    Links are not followed, and a pipe in its place does not block.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if not flags & os.O_CREAT:
@@ -201,8 +186,7 @@ def create(path: str, flags: int) -> int:
 def ensure(path: str) -> None:
     """Create an empty file like `create`, or set its mode without opening it.
 
-    Closing a file drops all POSIX locks of the process on it. With a SQLite connection open, other
-    processes would take its log for one of a dead process and remove it
+    Closing a file drops all POSIX locks of the process on it, also those of SQLite
     (https://sqlite.org/howtocorrupt.html, section 2.2).
     """
     try:
@@ -225,9 +209,8 @@ def own_file(path: str, flags: int) -> int:
 def remove(path: str) -> None:
     """Delete a directory with its contents, unless something is mounted there.
 
-    Links are not followed; read-only directories are deleted, too. A fetched tree may be deeper
-    than Python's recursion limit and the number of descriptors, so subdirectories are moved up one
-    level at a time. The OSError EBUSY names a mount point.
+    Read-only directories are deleted, too; no link is followed. A fetched tree may be deeper than
+    Python's recursion limit: subdirectories move up level by level. EBUSY names a mount point.
     """
     from gitckpt.git.files import mounts  # the hook does not need it
 

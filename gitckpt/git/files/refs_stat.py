@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 _LINE = 256
 
-# Up to this many bytes, reading `packed-refs` is faster than asking git.
-_SCANNED = 8_000_000
+_SCANNED = 8_000_000  # up to this many bytes, reading `packed-refs` is faster than asking git
 
 
 def require_no_pipes(repository: Repository) -> None:
@@ -112,8 +111,7 @@ def plain(repository: Repository, ref: str) -> str | None:
 
 # Detecting changes by `stat`
 
-# Nanoseconds: FAT, the coarsest file system, counts in two seconds.
-_SETTLED = 2 * 10**9
+_SETTLED = 2 * 10**9  # nanoseconds: FAT, the coarsest file system, counts in two seconds
 # Nanoseconds: where a time is finer than milliseconds, its clock ticks at least every 10 ms.
 _FINE, _FINELY_SETTLED = 10**6, 5 * 10**7
 

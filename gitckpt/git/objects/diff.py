@@ -77,8 +77,7 @@ def _is_within(path: bytes, wanted: set[bytes]) -> bool:
 # An unterminated name consumes the rest (possessive), so that matching stays linear.
 _ENTRY = rb"([0-7]{5,6}) ([^\0/]++)(?:\0([\0-\xff]{%d})|\Z)"
 _SHA1_ENTRY, _SHA256_ENTRY = (re.compile(_ENTRY % size) for size in (20, 32))
-# From this many differences on, a git process is cheaper than reading the trees here.
-_FEW = 200
+_FEW = 200  # from this many differences on, a git process is cheaper than reading the trees here
 
 _LARGEST = 1 << 20  # bytes: git compares larger trees
 
@@ -269,11 +268,10 @@ def _tree_of(entry: tuple[bytes, str] | None) -> str:
 
 
 class Expansion:
-    """A cached count of the paths at which trees differ, to bound what git is to list.
+    """A cached count of the paths at which trees differ, to bound what git lists.
 
     A tree may name another one 256 times, and that a third one: a few fetched kilobytes may hold
-    more paths than git can ever list, by `diff-tree -r`, `ls-tree -r` or a checkout. So each pair
-    of trees is counted once, and common entries are skipped.
+    more paths than git can ever list. So each pair of trees is counted once.
     """
 
     def __init__(self, repository: Repository, limits: Paths) -> None:
@@ -286,10 +284,10 @@ class Expansion:
         self.flaw = ""  # what is wrong with the first malformed tree
 
     def is_beyond(self, old: str, new: str) -> bool:
-        """Return whether two trees differ at more paths, or deeper, than the limits allow.
+        """Return whether two trees differ at more paths, or deeper, than the limits.
 
-        A missing tree has no paths: git reports it when it lists it. A malformed tree counts as
-        beyond, as it would end git together with all other requests. "" is the empty tree.
+        A missing tree has no paths; a malformed one, which would end git, counts as beyond. "" is
+        the empty tree.
         """
         return self._count(old, new, 0) > self._limits.count
 

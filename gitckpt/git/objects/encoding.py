@@ -73,10 +73,6 @@ _USUAL = frozenset((DIRECTORY, FILE, GITLINK, EXECUTABLE, LINK))
 _SHOWN = 60  # bytes of a name in messages, as names have any length
 
 
-def _is_mode(mode: bytes) -> bool:
-    return 1 <= len(mode) <= 6 and not mode.strip(b"01234567")
-
-
 class MalformedTree(ValueError):
     """An object stored as a tree is malformed, as from `hash-object --literally`."""
 
@@ -106,7 +102,8 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
             end = data.index(b"\0", space)
             mode, name = data[offset:space], data[space + 1 : end]
             offset = end + 1 + size
-            if not name or b"/" in name or (mode not in _USUAL and not _is_mode(mode)):
+            is_mode = mode in _USUAL or (len(mode) in range(1, 7) and not mode.strip(b"01234567"))
+            if not name or b"/" in name or not is_mode:
                 raise MalformedTree(f"it has an entry {name[:_SHOWN]!r} of mode {mode[:_SHOWN]!r}")
             if name in entries:  # git reads the first one, a dict keeps the last
                 raise MalformedTree(f"it has two entries {name[:_SHOWN]!r}")

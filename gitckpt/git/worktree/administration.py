@@ -1,11 +1,8 @@
 """Read and change the administrative directories of linked worktrees.
 
-These directories (gitrepository-layout(5), `worktrees`) outlive worktrees that are moved or deleted
-by hand. Only `call` and code that holds `turn` change them.
-
-git takes no lock: a command that looks at all worktrees fails if another process has half made or
-half removed one ("failed to read …/commondir: Success", "Invalid path …"). This happens one time in
-ten when eight runs start at once.
+Only `call` and code that holds `turn` change them. git takes no lock: a command that looks at all
+worktrees fails if another process has half made or removed one ("failed to read …/commondir:
+Success", "Invalid path …"). This happens one time in ten when eight runs start at once.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ import time
 
 from gitckpt.git import config, fsync
 from gitckpt.git.files import atomic, mounts, private_dirs
-from gitckpt.git.filesystem import names_in
+from gitckpt.git.filesystem import names_in, read_or_empty
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.repository import Repository
@@ -32,8 +29,7 @@ if TYPE_CHECKING:
 
 # Errors of git on an index, and the detection of a deleted index, on which git reports none.
 
-# How often git is called to read files that change meanwhile.
-TRIES = 5
+TRIES = 5  # how often git is called to read files that change meanwhile
 
 _CHANGED = ("unstable object source data", "short read while indexing", "failed to read ")
 # `signal` takes as long to import as all else that a capture imports.
@@ -86,8 +82,7 @@ class IndexGone(BusyError):
 class IndexWatch:
     """A context for git calls that detects the deletion of a private index.
 
-    git takes a missing index for an empty one: a tree of it would lack all files that were not read
-    since. Any process may delete the directory of the index.
+    git takes a missing index for an empty one: a tree of it would lack all files.
     """
 
     def __init__(self, path: str) -> None:
@@ -138,8 +133,7 @@ class IndexWatch:
 
 # Administrative directories of linked worktrees, and the main worktree.
 
-# In the administrative directory: names the repository.
-COMMONDIR = "commondir"
+COMMONDIR = "commondir"  # in the administrative directory: names the repository
 
 _LOCK = "worktrees.lock"
 _PATIENCE = 10.0  # the lock only makes git succeed more often: after that, go on without
@@ -172,8 +166,7 @@ def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ())
 def forget(repository: Repository, git_dir: str) -> None:
     """Delete the administrative directory of a worktree whose directory is gone.
 
-    `git worktree remove --force --force` would also delete mounts in it, and a worktree that came
-    back meanwhile.
+    `git worktree remove --force --force` would also delete mounts in it.
     """
     with turn(repository):
         try:
@@ -191,8 +184,7 @@ def forget(repository: Repository, git_dir: str) -> None:
 def repair(repository: Repository, path: str) -> None:
     """Reconnect a linked worktree and its administrative directory.
 
-    `git worktree repair`, even of one path, makes all other worktrees point here as well: in a copy
-    of a repository, it would take those of the original.
+    In a copy of a repository, `git worktree repair` would take all worktrees of the original.
     """
     with turn(repository):
         named = named_by(path)
@@ -318,10 +310,7 @@ def is_ours(repository: Repository, git_dir: str) -> bool:
 
 
 def elsewhere(repository: Repository, path: str) -> str | None:
-    """Return the git directory of another existing repository that owns a worktree.
-
-    In a copy of a repository, the administrative directories name the worktrees of the original.
-    """
+    """Return the git directory of another existing repository that owns a worktree."""
     git_dir = named_by(path)
     if git_dir is None or is_ours(repository, git_dir):
         return None
@@ -451,9 +440,5 @@ def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, s
 
 def content(path: str) -> str:
     """Return the line in a small file of git; "" if missing or damaged by the disk."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read().removesuffix(b"\n")
-    except OSError:
-        return ""
+    data = read_or_empty(path).removesuffix(b"\n")
     return "" if b"\0" in data else os.fsdecode(data)

@@ -71,12 +71,8 @@ _GRAIN = 2_000_000_000
 class PrivateIndex:
     """A private copy of an index; a context manager that opens and deletes it.
 
-    Args:
-        deadline: when to give up, on the clock of `time.monotonic`.
-
-    Attributes:
-        is_rebuilt: whether the user's index was unreadable, so that this one has only the commit.
-        opened: nanoseconds by the worktree's file system: files with an older ctime are unchanged.
+    `deadline` is on the clock of `time.monotonic`. `is_rebuilt`: the user's index was unreadable,
+    and this one has only the commit. Files with a ctime before `opened` (ns) are unchanged.
     """
 
     def __init__(self, repository: Repository, deadline: float | None = None) -> None:
@@ -384,8 +380,7 @@ def _is_left_over(lock: str, directory: str) -> bool:
 # Entries in intent only (`git add --intent-to-add`), whether or not their files exist.
 
 EXECUTABLE, LINK, REPOSITORY = b"100755", b"120000", GITLINK
-# CE_INTENT_TO_ADD, as `git ls-files --debug` prints it.
-_FLAG = 0x20000000
+_FLAG = 0x20000000  # CE_INTENT_TO_ADD, as `git ls-files --debug` prints it
 
 _FEW = 100
 _INTENT_ENTRY = re.compile(
@@ -421,8 +416,7 @@ def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
     """Let git write the trees above entries in intent only again, without them.
 
-    If the commit has an empty file there, `git reset --hard` mistakes the entry for it and keeps it
-    in trees that git then takes for written.
+    `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
     """
     # Changes nothing else: they are not assumed unchanged.
     index.update("--no-assume-unchanged", paths)

@@ -127,11 +127,8 @@ def copied(
 ) -> Repository:
     """Copy a submodule's repository for another worktree, to where git would put it.
 
-    Works offline. Objects are hard links: a gc or removal of the original does not affect them.
-
-    Args:
-        around: the repository that the submodule belongs to.
-        refs: patterns of refs to copy besides branches, tags and remote-tracking branches.
+    Works offline; objects are hard links. `around` is the repository around it, `refs` are patterns
+    of refs to copy besides branches, tags and remote-tracking branches.
     """
     places = [place for place in _places(around) if kept.git_dir.startswith(place + os.sep)]
     name = os.path.relpath(kept.git_dir, places[0]) if places else os.fsdecode(path)

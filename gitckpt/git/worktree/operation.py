@@ -27,16 +27,14 @@ FILES = (
     *("BISECT_FIRST_PARENT", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS"),
 )
 DIRECTORIES = ("sequencer", "rebase-merge", "rebase-apply")
-# Refs that belong to a single worktree.
-REFS = ("refs/bisect", "refs/rewritten")
+REFS = ("refs/bisect", "refs/rewritten")  # refs that belong to a single worktree
 
 _TRACE = "ORIG_HEAD"
 # Exists during `git am`, which alone goes back to `ORIG_HEAD`. Otherwise, that ref is a trace of
 # the last move of HEAD, even by a `stash`.
 _AM = ("rebase-apply", "applying")
 
-# The remaining steps of a rebase, one per line.
-INSTRUCTIONS = "rebase-merge/git-rebase-todo"
+INSTRUCTIONS = "rebase-merge/git-rebase-todo"  # the remaining steps of a rebase, one per line
 
 # For a checkpoint that was fetched: git runs commands that these files name.
 FOREIGN = "the operation in progress is left out, as it was not captured in this repository"
@@ -47,8 +45,7 @@ _STARTS = tuple(f"{directory}/orig-head" for directory in _REBASES)
 _WITHOUT_COMMITS = ("AUTO_MERGE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG", "BISECT_NAMES")
 _HEX = "0123456789abcdef"
 _BRANCH = b"refs/heads/"
-# The content of `head-name` for a rebase that began on no branch.
-_DETACHED = b"detached HEAD\n"
+_DETACHED = b"detached HEAD\n"  # the content of `head-name` for a rebase that began on no branch
 
 
 def collect(repository: Repository) -> dict[str, bytes]:
@@ -126,8 +123,7 @@ def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
 def would_move(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
     """Return whether an operation would move a branch that it did not begin on.
 
-    To continue or abort it moves HEAD: a rebase commits to what HEAD points to, and resets it on
-    abort; so do picks and `git am` (sequencer.c, builtin/am.c). `branch` is that of the restored
+    To continue or abort it moves HEAD (sequencer.c, builtin/am.c). `branch` is that of the restored
     HEAD, `source` the checkpoint's; None if detached.
     """
     moves = any(name.split("/")[0] in DIRECTORIES for name in files)
@@ -252,11 +248,9 @@ def _content(path: str) -> bytes:
 _MERGED, _APPLIED = "rebase-merge/rewritten-list", "rebase-apply/rewritten"
 
 _LARGEST = 8 << 20
-# In bytes: three million commits of 82 bytes each.
-_LARGEST_MAP = 256 << 20
+_LARGEST_MAP = 256 << 20  # bytes: three million commits of 82 bytes each
 
-# In bytes: a reflog line is much shorter.
-_LINES = 64 << 10
+_LINES = 64 << 10  # bytes: a reflog line is much shorter
 
 
 def amended(repository: Repository) -> list[tuple[str, str]]:
