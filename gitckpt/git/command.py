@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import takewhile
 
 from gitckpt.git.process import (
     MAY_FETCH,
@@ -19,24 +20,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    Env = Mapping[str, str] | None
+
 _MINIMUM = (2, 39)
 
 # For commands that write: by default git flushes neither loose objects nor refs.
-DURABLE = (
-    "-c",
-    "core.fsync=committed,loose-object,index,reference",
-    "-c",
-    "core.fsyncMethod=fsync",
-)
+_FSYNC = "core.fsync=committed,loose-object,index,reference"
+DURABLE = ("-c", _FSYNC, "-c", "core.fsyncMethod=fsync")
 
 # For commands that walk a whole repository: a tenth of the memory, no more time.
 LEAN = (
-    *(
-        "-c",
-        "core.packedGitWindowSize=1m",
-        "-c",
-        "core.packedGitLimit=32m",
-    ),  # else git maps all of each pack
+    # Else git maps all of each pack.
+    *("-c", "core.packedGitWindowSize=1m", "-c", "core.packedGitLimit=32m"),
     *("-c", "core.deltaBaseCacheLimit=16m"),
 )
 
@@ -51,10 +46,8 @@ STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
 _OURS = (
     *("-c", "core.fsmonitor=false"),  # else git starts the user's program, which may stay
     *("-c", "core.warnAmbiguousRefs=false"),  # else git looks six times for a ref named like an oid
-    *(
-        "-c",
-        "submodule.recurse=false",
-    ),  # else `read-tree -u` overwrites uncommitted work in submodules
+    # Else `read-tree -u` overwrites uncommitted work in submodules.
+    *("-c", "submodule.recurse=false"),
     *("-c", "core.ignoreStat=false"),  # else git assumes that written files stay unchanged
 )
 
@@ -70,6 +63,12 @@ _THEIRS = (
     *("GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"),
     *("GIT_COMMITTER_DATE", "GIT_AUTHOR_DATE", "GIT_ATTR_SOURCE"),
 )
+
+
+# Input of git's `-z --stdin`.
+def nul_ended(paths: Iterable[bytes]) -> bytes:
+    return b"".join(path + b"\0" for path in paths)
+
 
 _versions: dict[tuple[str, str], tuple[int, ...]] = {}
 
@@ -97,11 +96,7 @@ class Git:
         `locks`: git may take optional locks, that is, refresh the index on disk. `deadline`: on the
         clock of `time.monotonic`. `most`: bytes of output after which git gets SIGTERM.
         """
-        child = Child(
-            [*self._prefix, *args],
-            self._environment(env, locks=locks),
-            own_group=deadline is not None,
-        )
+        child = self._child(args, env, locks=locks, own_group=deadline is not None)
         return self.finish(child, args, data=data, ok=ok, deadline=deadline, most=most)
 
     def each_line(
@@ -109,7 +104,6 @@ class Git:
         *args: str,
         take: Callable[[list[bytes]], object],
         data: bytes | Iterable[bytes] = b"",
-        env: Mapping[str, str] | None = None,
         ok: Sequence[int] = (0,),
         deadline: float | None = None,
     ) -> Completed:
@@ -125,35 +119,24 @@ class Git:
             take(lines)
 
         # Otherwise git writes line by line, a million times for a million commits.
-        env = {"GIT_FLUSH": "0", **(env or {})}
-        child = Child(
-            [*self._prefix, *args],
-            self._environment(env, locks=False),
-            own_group=deadline is not None,
-        )
-        try:
-            done = child.communicate(data, deadline, into=into)
-        except BaseException:
-            child.stop()  # as in `finish`
-            raise
-        if done.code not in ok:
-            raise GitError(args, done.code, done.complaint)
-        return done
+        child = self._child(args, {"GIT_FLUSH": "0"}, own_group=deadline is not None)
+        return self.finish(child, args, data=data, ok=ok, deadline=deadline, into=into)
 
     @staticmethod
     def finish(
         child: Child,
         args: Sequence[str],
         *,
-        data: bytes = b"",
+        data: bytes | Iterable[bytes] = b"",
         ok: Sequence[int] = (0,),
         deadline: float | None = None,
         most: int | None = None,
+        into: Callable[[bytes], object] | None = None,
     ) -> Completed:
         try:
-            done = child.communicate(data, deadline, most)
+            done = child.communicate(data, deadline, most, into)
         except BaseException:
-            child.stop()  # after an interrupt git would block on its output, and its pipes would stay open
+            child.stop()  # after an interrupt, git would block on its output
             raise
         if done.code not in ok:
             raise GitError(args, done.code, done.complaint)
@@ -163,10 +146,11 @@ class Git:
         return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
 
     def start(self, *args: str, env: Mapping[str, str] | None = None) -> Child:
-        return Child([*self._prefix, *args], self._environment(env, locks=False), own_group=True)
+        return self._child(args, env, own_group=True)
 
-    @staticmethod
-    def _environment(env: Mapping[str, str] | None, *, locks: bool) -> dict[str, str]:
+    def _child(
+        self, args: Sequence[str], env: Env, *, own_group: bool, locks: bool = False
+    ) -> Child:
         may_fetch = env is not None and env.items() >= MAY_FETCH.items()
         whole = environment(env if may_fetch else {**OFFLINE, **(env or {})})
         for name in _THEIRS:
@@ -176,7 +160,7 @@ class Git:
         whole["GIT_NO_REPLACE_OBJECTS"] = "1"
         if not locks:
             whole["GIT_OPTIONAL_LOCKS"] = "0"
-        return whole
+        return Child([*self._prefix, *args], whole, own_group=own_group)
 
 
 def ask_version() -> Child | None:
@@ -193,23 +177,15 @@ def require_git(asked: Child | None = None) -> tuple[int, ...]:
     asked = asked or Child([executable[0], "version"], environment())
     done = asked.communicate()
     if done.code < 0:
-        raise RepositoryError(
-            f"git was killed by signal {-done.code} when it was asked for its version",
-            hint="run the command again",
-        )
+        message = f"git version was killed by signal {-done.code}"
+        raise RepositoryError(message, hint="run the command again")
     answer = done.out.decode("utf-8", "replace").strip()
-    numbers = []
-    for part in answer.removeprefix("git version ").split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    version = tuple(numbers)
+    parts = answer.removeprefix("git version ").split(".")
+    version = tuple(int(part) for part in takewhile(str.isdigit, parts))
     if version < _MINIMUM:
         wanted = ".".join(map(str, _MINIMUM))
-        raise RepositoryError(
-            f"{answer} is too old",
-            hint=f"install git {wanted} or newer, or name one in GITCKPT_GIT",
-        )
+        hint = f"install git {wanted} or newer, or name one in GITCKPT_GIT"
+        raise RepositoryError(f"{answer} is too old", hint=hint)
     _versions[executable] = version
     return version
 

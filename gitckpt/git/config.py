@@ -13,11 +13,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import ConfigEntries, Repository, Stamps
 
-# Settings that name a file.
-_NAMING = ("include.path", "core.excludesfile", "core.attributesfile")
+_NAMING = ("include.path", "core.excludesfile", "core.attributesfile")  # settings that name a file
 
 _OURS = "ckpt."
-_PLACES = ("HOME", "XDG_CONFIG_HOME")
+# Variables that decide which files git reads, or that add settings.
+_DECIDING = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG")
 _OFF = ("", "false", "no", "off", "0")
 
 
@@ -75,9 +75,9 @@ def _is_tracked(repository: Repository, place: str) -> bool:
         if top is None:
             continue
         path = os.path.normpath(os.path.join(top, place))
-        for each in {path, os.path.realpath(path)}:
-            words = ("--literal-pathspecs", "ls-files", "-z", "--", each)
-            if each.startswith(f"{top}/") and git.run(*words).out:
+        for candidate in {path, os.path.realpath(path)}:
+            words = ("--literal-pathspecs", "ls-files", "-z", "--", candidate)
+            if candidate.startswith(f"{top}/") and git.run(*words).out:
                 return True
     return False
 
@@ -98,22 +98,18 @@ def is_on(value: str) -> bool:
 
 def _entries(repository: Repository) -> ConfigEntries:
     # Ask git again only if a file or a variable has changed.
-    known, variables = repository.configuration, _variables()
-    if known is not None:
-        entries, (before, stamps) = known
+    variables = {name: value for name, value in os.environ.items() if name.startswith(_DECIDING)}
+    if repository.configuration is not None:
+        entries, (before, stamps) = repository.configuration
         if before == variables and all(_stamp(path) == stamp for path, stamp in stamps.items()):
             return entries
     start = time.time_ns()
     entries = []
-    words = (
-        repository.git.run("config", "--null", "--show-origin", "--list")
-        .out.decode("utf-8", "surrogateescape")
-        .split("\0")
-    )
-    for origin, entry in zip(words[::2], words[1::2], strict=False):
-        entries.append(
-            (origin.removeprefix("file:") if origin.startswith("file:") else "", *_parted(entry))
-        )
+    words = ("config", "--null", "--show-origin", "--list")
+    fields = repository.git.run(*words).out.decode("utf-8", "surrogateescape").split("\0")
+    for origin, entry in zip(fields[::2], fields[1::2], strict=False):
+        kind, _, path = origin.partition(":")
+        entries.append((path if kind == "file" else "", *_parted(entry)))
     repository.configuration = _to_be_kept(repository, entries, variables, start)
     return entries
 
@@ -145,17 +141,8 @@ def _stamp(path: str, now: int | None = None) -> str | None:
     return refs_stat.stamp(status, now)
 
 
-def _variables() -> dict[str, str]:
-    # What decides which files git reads, or adds settings.
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in _PLACES or name.startswith("GIT_CONFIG")
-    }
-
-
-def _shared() -> str:
-    # The directory of the user's configuration apart from ~/.gitconfig.
+def user_dir() -> str:
+    """Return the directory of the user's configuration apart from ~/.gitconfig."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return os.path.join(home, "git")
 
@@ -164,12 +151,10 @@ def _always_read(repository: Repository) -> list[str]:
     return [
         os.environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig",
         os.environ.get("GIT_CONFIG_GLOBAL") or os.path.join(os.path.expanduser("~"), ".gitconfig"),
-        os.path.join(_shared(), "config"),
+        os.path.join(user_dir(), "config"),
         os.path.join(repository.common_dir, "config"),
-        *(
-            os.path.join(place, "config.worktree")
-            for place in (repository.common_dir, repository.git_dir)
-        ),
+        os.path.join(repository.common_dir, "config.worktree"),
+        os.path.join(repository.git_dir, "config.worktree"),
     ]
 
 
@@ -177,7 +162,7 @@ def _files(repository: Repository, entries: ConfigEntries) -> list[str]:
     # Also missing files that git would read (git-config(1), "FILES").
     paths = [
         *_always_read(repository),
-        *(os.path.join(_shared(), name) for name in ("ignore", "attributes")),
+        *(os.path.join(user_dir(), name) for name in ("ignore", "attributes")),
         "/etc/gitattributes",
     ]
     for place, name, value in entries:
@@ -195,9 +180,6 @@ def write(repository: Repository, name: str, value: str, *, add: bool = False) -
 
 
 def unset(repository: Repository, name: str, value: str | None = None) -> None:
-    wanted = (
-        ["--fixed-value", "--unset-all", name, value]
-        if value is not None
-        else ["--unset-all", name]
-    )
-    repository.git.run("config", "--local", *wanted, ok=(0, 5))
+    options = ("--fixed-value",) if value is not None else ()
+    values = (value,) if value is not None else ()
+    repository.git.run("config", "--local", *options, "--unset-all", name, *values, ok=(0, 5))

@@ -37,22 +37,22 @@ def unreadable(
         if entry is not None and entry[1] == OVERSIZED:
             is_sound = _is_sound(repository, oid)
         else:
-            is_sound = (
-                entry is not None and object_id(entry[1], entry[2], repository.object_format) == oid
+            is_sound = entry is not None and oid == object_id(
+                entry[1], entry[2], repository.object_format
             )
         if not is_sound:
             lost.add(oid)
         if progress is not None and (count % _EVERY == 0 or count == len(oids)):
             progress(count, len(oids))
     if lost and graph.promisor(repository) is not None:
-        lost.intersection_update(_present(repository))
+        lost.intersection_update(graph.present(repository))
     return lost
 
 
 def all_unreadable(repository: Repository, progress: Counted | None = None) -> set[str]:
-    lost = unreadable(repository, _present(repository), progress)
+    lost = unreadable(repository, graph.present(repository), progress)
     # An object that a gc deleted meanwhile is not damaged.
-    return unreadable(repository, sorted(lost.intersection(_present(repository)))) if lost else lost
+    return unreadable(repository, sorted(lost.intersection(graph.present(repository))))
 
 
 def empty_files(repository: Repository) -> dict[str, str]:
@@ -80,13 +80,6 @@ def move_aside(repository: Repository, oid: str) -> bool:
     except OSError as error:
         raise GitError(["prune"], 1, f"{path}: {error.strerror}") from None
     return True
-
-
-def _present(repository: Repository) -> list[str]:
-    # Damaged objects are listed, too.
-    words = ("cat-file", "--batch-all-objects", "--unordered", "--buffer")
-    out = repository.git.run(*words, "--batch-check=%(objectname)").out
-    return out.decode("ascii").split()
 
 
 def _is_sound(repository: Repository, oid: str) -> bool:

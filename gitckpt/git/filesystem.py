@@ -60,9 +60,8 @@ class Host:
 
 
 def here() -> Host:
-    boot = _content("/proc/sys/kernel/random/boot_id") or _said(
-        ["sysctl", "-n", "kern.bootsessionuuid"]
-    )
+    boot = _content("/proc/sys/kernel/random/boot_id")
+    boot = boot or _output(["sysctl", "-n", "kern.bootsessionuuid"])
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -73,11 +72,12 @@ def here() -> Host:
 def start_of(pid: int) -> str:
     """Return when a process started, as text to compare; "" if it is gone or a zombie."""
     if os.path.exists(_PROC):
-        fields = (
-            _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
-        )  # proc(5): the name may hold any byte
+        # proc(5): the name may hold any byte.
+        fields = _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
-    status, _, started = _said(["ps", "-o", "stat=,lstart=", "-p", str(pid)]).strip().partition(" ")
+    status, _, started = (
+        _output(["ps", "-o", "stat=,lstart=", "-p", str(pid)]).strip().partition(" ")
+    )
     return "" if status.startswith("Z") else " ".join(started.split())
 
 
@@ -85,17 +85,22 @@ def is_stopped(pid: int) -> bool:
     if os.path.exists(_PROC):
         fields = _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
         return fields[:1] in (["T"], ["t"])
-    return _said(["ps", "-o", "stat=", "-p", str(pid)]).startswith("T")
+    return _output(["ps", "-o", "stat=", "-p", str(pid)]).startswith("T")
+
+
+def read_or_empty(path: str) -> bytes:
+    """Return the content of a file; b"" if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _content(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return read_or_empty(path).decode("utf-8", "replace").strip()
 
 
-def _said(argv: Sequence[str]) -> str:
+def _output(argv: Sequence[str]) -> str:
     done = run(argv, env=environment())
-    return done.out.decode("utf-8", "replace").strip() if done.code == 0 else ""
+    return done.text if done.code == 0 else ""

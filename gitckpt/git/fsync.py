@@ -27,7 +27,7 @@ _UNABLE = (EINVAL, ENOTSUP, EBADF, ENOSYS)  # from file systems that cannot flus
 
 
 def flush(paths: Iterable[str]) -> None:
-    """Wait until file contents and directory entries are on the disk; skip missing paths."""
+    """Wait until files and directory entries are on the disk; skip missing paths."""
     waiting = list(dict.fromkeys(paths))
     last = waiting[-1:]
     failures: list[OSError] = []
@@ -94,9 +94,8 @@ def _apply(flush_fd: Callable[[int], object], path: str, failures: list[OSError]
             os.close(fd)
     except OSError as error:
         if error.errno not in (*_GONE, *_UNABLE):
-            failures.append(
-                OSError(error.errno, error.strerror, path)
-            )  # the error of `fsync` names no file
+            # The error of `fsync` names no file.
+            failures.append(OSError(error.errno, error.strerror, path))
 
 
 def _empty_cache(path: str, failures: list[OSError]) -> None:

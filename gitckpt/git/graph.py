@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
 from gitckpt.git import config
 from gitckpt.git.command import BOUNDED, LEAN
+from gitckpt.git.filesystem import read_or_empty
 from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, decode_tree
 from gitckpt.git.process import MAY_FETCH, SEE_DAMAGE, GitError
 from gitckpt.git.repository import Repository
@@ -27,15 +27,10 @@ if TYPE_CHECKING:
 
 def promisor(repository: Repository) -> str | None:
     """Return the promisor remote of a partial clone; None for a full clone."""
-    names = config.read(repository, r"^remote\..*\.promisor$")
-    return next(
-        (
-            name.removeprefix("remote.").removesuffix(".promisor")
-            for name, values in names.items()
-            if config.is_on(values[-1])
-        ),
-        None,
-    )
+    for name, values in config.read(repository, r"^remote\..*\.promisor$").items():
+        if config.is_on(values[-1]):
+            return name.removeprefix("remote.").removesuffix(".promisor")
+    return None
 
 
 def on_purpose(repository: Repository) -> Mapping[str, str]:
@@ -62,14 +57,9 @@ def fetch_missing(
     remote = promisor(repository)
     if remote is None:
         return
-    options = (
-        "--no-tags",
-        "--no-write-fetch-head",
-        "--recurse-submodules=no",
-        "--filter=blob:none",
-        "--stdin",
-    )
-    words = ("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", remote, *options)
+    options = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
+    words = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", remote, *options]
+    words += ["--filter=blob:none", "--stdin"]
     before: list[str] = []
     while wanted := missing(repository, tree, known, blobs=blobs):
         if wanted == before:
@@ -102,20 +92,14 @@ def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None
 
 
 def unreachable(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
-    return WorktreeError(
-        f"{len(oids)} objects of the files are missing here: {first_of(oids)}",
-        hint="this is a partial clone: run the command again where its remote can be reached"
-        if is_promised
-        else SEE_DAMAGE,
-    )
+    fetch = "this is a partial clone: run the command again where its remote can be reached"
+    message = f"{len(oids)} objects of the files are missing here: {first_of(oids)}"
+    return WorktreeError(message, hint=fetch if is_promised else SEE_DAMAGE)
 
 
 # Reachability of commits: one walk for any number of them
 
 _AT_ONCE = 1000
-
-# Revisions of one walk, each a kilobyte of git's memory; and how many of them cut off the next lot.
-LOT, END = 100_000, 10_000
 
 
 def newest(git: Git, commits: Collection[str]) -> set[str]:
@@ -132,52 +116,33 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
     """Return the existing commits that no tip reaches; a tip reaches itself."""
     if next(iter(commits), None) is None:
         return set()
-    found = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
-    return found.intersection(commits) if found else found
+    unreached_commits = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
+    return unreached_commits.intersection(commits) if unreached_commits else unreached_commits
 
 
 def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
-    """Return what `outside` returns, but correct whatever the commit dates are.
-
-    `commits` come newest first. Both arguments are iterated many times.
-    """
-    commits = _doubtful(git, commits, tips)
+    """Return what `outside` returns, but correct whatever the commit dates are."""
     # Few wrong dates make git stop a walk with exclusions early: six commits of 1970 are enough.
-    found = outside(git, commits, tips)
-    return found - _walk(git, tips) if found and tips else found
-
-
-def _doubtful(git: Git, commits: Iterable[str], tips: Collection[str]) -> Iterable[str]:
-    # All of a few commits; of many, those that no lot shows to be reached. What the end of a lot
-    # reaches is reached by the tips if that end is.
-    if len(list(islice(commits, LOT + 1))) <= LOT:
-        return commits
-    candidates: set[str] = set()
-    remaining, inside = iter(commits), tips
-    while lot := list(islice(remaining, LOT)):
-        doubtful = outside(git, lot, inside)
-        candidates |= doubtful
-        inside = [commit for commit in lot[-END:] if commit not in doubtful] or tips
-    return candidates
+    commits_outside = outside(git, commits, tips)
+    return commits_outside - _walk(git, tips) if commits_outside and tips else commits_outside
 
 
 def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
     """Return the tips that reach one of the commits, and that no commit reaches."""
     if not tips or next(iter(commits), None) is None:
         return set()
-    return _walk(
-        git, chain(tips, (f"^{commit}" for commit in commits)), "--ancestry-path"
-    ).intersection(tips)
+    revs = chain(tips, (f"^{commit}" for commit in commits))
+    return _walk(git, revs, "--ancestry-path").intersection(tips)
 
 
 def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
     oids: set[str] = set()
+
+    def add(lines: list[bytes]) -> None:
+        oids.update(line.decode("ascii") for line in lines)
+
     words = (*LEAN, "rev-list", "--ignore-missing", *options, "--stdin")
-    git.each_line(
-        *words,
-        take=lambda lines: oids.update(line.decode("ascii") for line in lines),
-        data=lines_of(revs),
-    )
+    git.each_line(*words, take=add, data=lines_of(revs))
     return oids
 
 
@@ -211,8 +176,7 @@ def lacking(
     """Return what is missing or damaged beneath commits and trees, except in blobs.
 
     One `git rev-list` tells whether all is there; only if not, Python looks for what is missing.
-    `roots` are iterated more than once, best in the order of their dates: each lot of `LOT`
-    excludes what the end of the lot before reaches.
+    `roots` are iterated more than once.
     """
     if next(iter(roots), None) is None:
         return Lacking()
@@ -223,29 +187,19 @@ def lacking(
     words += [] if with_history else ["--no-walk=unsorted"]
     words.append("--exclude-promisor-objects" if promised else "--missing=print")
     lost = {oid.encode("ascii") for oid in damaged}
-    found: list[bytes] = []
+    flagged: list[bytes] = []
 
     def look(lines: list[bytes]) -> None:
         # With `--quiet` git prints missing objects only; otherwise it marks them with `?`.
-        found.extend(line for line in lines if line.startswith(b"?") or line in lost)
+        flagged.extend(line for line in lines if line.startswith(b"?") or line in lost)
 
-    complaint = None
-    remaining, before = iter(roots), list[str]()
-    while complaint is None and not found and (lot := list(islice(remaining, LOT))):
-        asked = chain(lot, (f"^{root}" for root in before if with_history))
-        done = repository.git.each_line(*words, take=look, data=lines_of(asked), ok=(0, 128))
-        complaint = done.complaint if done.code else None
-        before = lot[-END:]
-    if complaint is None and not found:
+    done = repository.git.each_line(*words, take=look, data=lines_of(roots), ok=(0, 128))
+    if not done.code and not flagged:
         return Lacking()
     sent = _promised(repository, objects) if promised else frozenset()
     walk = _Walk(repository, objects, roots, sent, damaged, with_history=with_history)
-    complaint = (
-        ""
-        if walk.missing
-        else (complaint or "").strip().rpartition("\n")[2].removeprefix("fatal: ")
-    )
-    return Lacking(walk.found(), complaint)
+    last = done.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ") if done.code else ""
+    return Lacking(walk.found(), "" if walk.missing else last)
 
 
 class _Walk:
@@ -265,7 +219,7 @@ class _Walk:
         self._format = repository.object_format
         self._roots = dict.fromkeys(roots)
         self._promised = promised
-        self._present = _present(repository).difference(damaged)
+        self._present = set(present(repository)).difference(damaged)
         self._cut = _cut(repository)
         self._with_history = with_history
         self._referrers: dict[str, list[str]] = {}
@@ -284,25 +238,24 @@ class _Walk:
             oid = waiting.pop()
             for above in self._referrers.get(oid, ()):
                 have = samples.setdefault(above, [])
-                new = [each for each in samples[oid] if each not in have][: SHOWN + 1 - len(have)]
+                new = [sample for sample in samples[oid] if sample not in have][
+                    : SHOWN + 1 - len(have)
+                ]
                 if new:
                     have += new
                     waiting.append(above)
         return {root: sorted(samples[root]) for root in self._roots if root in samples}
 
     def _below(self, level: list[str]) -> Iterator[str]:
-        there = [oid for oid in level if oid in self._present]
+        present = [oid for oid in level if oid in self._present]
         self._lack(oid for oid in level if oid not in self._present)
-        for oid, found in zip(there, self._objects.read(there, None), strict=True):
-            if found is None:
+        for oid, item in zip(present, self._objects.read(present, None), strict=True):
+            if item is None:
                 self.missing.add(oid)
                 continue
+            is_cut = oid in self._cut or not self._with_history
             try:
-                references = list(
-                    _references(
-                        found, self._format, is_cut=oid in self._cut or not self._with_history
-                    )
-                )
+                references = list(_references(item, self._format, is_cut=is_cut))
             except ValueError:  # the oid matches, but the object is malformed
                 self.missing.add(oid)
                 continue
@@ -320,9 +273,9 @@ class _Walk:
 
 
 def _references(
-    found: tuple[str, bytes], object_format: str, *, is_cut: bool
+    item: tuple[str, bytes], object_format: str, *, is_cut: bool
 ) -> Iterator[tuple[str, bool]]:
-    kind, data = found
+    kind, data = item
     if kind == "commit":
         for line in data.partition(b"\n\n")[0].split(b"\n"):
             word, _, oid = line.partition(b" ")
@@ -336,21 +289,16 @@ def _references(
                 yield entry, mode != DIRECTORY
 
 
-def _present(repository: Repository) -> set[str]:
-    out = repository.git.run(
-        "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)"
-    ).out
-    return set(out.decode("ascii").split())
+def present(repository: Repository) -> list[str]:
+    """Return the objects of a repository, damaged ones too."""
+    words = ("cat-file", "--batch-all-objects", "--unordered", "--buffer")
+    return repository.git.run(*words, "--batch-check=%(objectname)").text.split()
 
 
 def _cut(repository: Repository) -> set[str]:
     # Commits whose parents a shallow clone lacks.
-    with (
-        contextlib.suppress(FileNotFoundError),
-        open(os.path.join(repository.common_dir, "shallow"), encoding="ascii") as file,
-    ):
-        return set(file.read().split())
-    return set()
+    shallow = read_or_empty(os.path.join(repository.common_dir, "shallow"))
+    return set(shallow.decode("ascii").split())
 
 
 def _promised(repository: Repository, objects: Objects) -> set[str]:
@@ -359,18 +307,20 @@ def _promised(repository: Repository, objects: Objects) -> set[str]:
     sent: list[str] = []
     for name in sorted(os.listdir(place)):
         if name.endswith(".promisor"):
-            with open(os.path.join(place, f"{name.removesuffix('.promisor')}.idx"), "rb") as file:
-                out = repository.git.run(
-                    "show-index", f"--object-format={repository.object_format}", data=file.read()
-                ).out
-            sent += [line.split(b" ")[1].decode("ascii") for line in out.splitlines()]
-    promised = set(sent)
-    for found in objects.read(sent, None):
-        if found is not None and found[0] != "blob":
-            promised.update(
-                oid for oid, _ in _references(found, repository.object_format, is_cut=False)
-            )
+            sent += listed_in(repository, f"{place}/{name.removesuffix('.promisor')}.idx")
+    promised, object_format = set(sent), repository.object_format
+    for item in objects.read(sent, None):
+        if item is not None and item[0] != "blob":
+            promised.update(oid for oid, _ in _references(item, object_format, is_cut=False))
     return promised
+
+
+def listed_in(repository: Repository, index: str, deadline: float | None = None) -> list[str]:
+    """Return the objects that the index of a pack lists."""
+    words = ("show-index", f"--object-format={repository.object_format}")
+    with open(index, "rb") as file:
+        done = repository.git.run(*words, data=file.read(), deadline=deadline)
+    return [line.split(" ")[1] for line in done.text.splitlines()]
 
 
 def unlike(repository: Repository, oids: Iterable[str], usual: str) -> dict[str, str | None]:

@@ -11,6 +11,7 @@ import os
 import time
 
 from gitckpt.git.files import private_dirs
+from gitckpt.git.filesystem import read_or_empty
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,23 +25,11 @@ QUIET = 2.0
 OBJECTS_QUIET = 24 * 3600.0
 # Prefixes of temporary files that git and `pack.write` rename when finished.
 _BEGUN = (
-    "tmp_obj_",
-    "tmp_pack_",
-    "tmp_idx_",
-    "tmp_rev_",
-    "tmp_mtimes_",
-    "tmp_bitmap_",
-    "tmp_midx_",
-    "tmp_graph_",
-    "tmp_ckpt_",
+    *("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_mtimes_", "tmp_bitmap_"),
+    *("tmp_midx_", "tmp_graph_", "tmp_ckpt_"),
 )
 
-_DEEPER = (
-    "pack",
-    "info",
-    os.path.join("info", "commit-graphs"),
-    os.path.join("pack", "multi-pack-index.d"),
-)
+_DEEPER = ("pack", "info", "info/commit-graphs", "pack/multi-pack-index.d")
 
 _GRAIN = 0.1  # seconds: precision of process starts and file times
 # Commands that stay open, as in a pager, and lock no ref.
@@ -62,31 +51,25 @@ class FileMark:
         self.owner = status.st_uid
 
     def is_same(self, other: FileMark | None) -> bool:
-        return other is not None and (self.inode, self.changed, self.size) == (
-            other.inode,
-            other.changed,
-            other.size,
-        )
+        if other is None or self.inode != other.inode:
+            return False
+        return (self.changed, self.size) == (other.changed, other.size)
 
 
 def mark(path: str) -> FileMark | None:
     """Return a file's mark; None if missing. A directory has its newest file's time."""
     try:
-        found = FileMark(os.lstat(path))
-        if os.path.isdir(path) and not os.path.islink(path):
-            for parent, names, files in os.walk(path):
-                found.changed = max(
-                    [
-                        found.changed,
-                        *(
-                            os.lstat(os.path.join(parent, name)).st_mtime
-                            for name in (*names, *files)
-                        ),
-                    ]
-                )
+        newest = FileMark(os.lstat(path))
+        newest.changed = max(os.lstat(inner).st_mtime for inner in (path, *_below(path)))
     except OSError:
         return None
-    return found
+    return newest
+
+
+def _below(path: str) -> Iterator[str]:
+    if os.path.isdir(path) and not os.path.islink(path):
+        for parent, names, files in os.walk(path):
+            yield from (os.path.join(parent, name) for name in (*names, *files))
 
 
 def lock_files(repository: Repository) -> list[str]:
@@ -95,20 +78,11 @@ def lock_files(repository: Repository) -> list[str]:
 
     common = repository.common_dir
     tops = [common, *(git_dir for git_dir, _ in administration.registered(repository))]
-    places = [
-        *tops,
-        *(
-            os.path.join(common, name)
-            for name in ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable")
-        ),
-    ]
+    inside = ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable")
+    places = [*tops, *(os.path.join(common, name) for name in inside)]
     places += [parent for top in tops for parent, _, _ in os.walk(os.path.join(top, "refs"))]
     paths = [os.path.join(place, name) for place in places for name in _names(place)]
-    return [
-        path
-        for path in paths
-        if path.endswith(".lock") or os.path.basename(path) == "packed-refs.new"
-    ]
+    return [path for path in paths if path.endswith((".lock", "/packed-refs.new"))]
 
 
 def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
@@ -118,31 +92,26 @@ def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMa
         return {}
     writers = list(_writers(repository))
     me = os.geteuid()
-    return {
-        path: lock
-        for path, lock in old.items()
-        # Only root sees the directories of other users' processes.
-        if me in (0, lock.owner)
-        and not any(
-            owner == lock.owner and started <= lock.changed + _GRAIN for owner, started in writers
-        )
-    }
+
+    def is_in_use(lock: FileMark) -> bool:
+        latest = lock.changed + _GRAIN
+        return any(owner == lock.owner and started <= latest for owner, started in writers)
+
+    # Only root sees the directories of other users' processes.
+    visible = {path: lock for path, lock in old.items() if me in (0, lock.owner)}
+    return {path: lock for path, lock in visible.items() if not is_in_use(lock)}
 
 
 def left_for(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
     # A time in the future counts as old: the clock was set back.
     now = time.time()
-    marks = {path: mark(path) for path in paths}
-    return {
-        path: known
-        for path, known in marks.items()
-        if known is not None and abs(now - known.changed) >= seconds
-    }
+    marks = ((path, mark(path)) for path in paths)
+    return {path: file for path, file in marks if file and abs(now - file.changed) >= seconds}
 
 
-def discard(path: str, known: FileMark) -> bool:
+def discard(path: str, expected: FileMark) -> bool:
     """Delete a left file or directory if unchanged; return whether it is gone."""
-    if not known.is_same(mark(path)):
+    if not expected.is_same(mark(path)):
         return False
     try:
         if os.path.isdir(path) and not os.path.islink(path):
@@ -167,19 +136,16 @@ def is_alive(pid: int) -> bool:
 def half_written(repository: Repository) -> list[str]:
     place = os.path.join(repository.common_dir, "objects")
     names = _names(place)
-    found = [
+    paths = [
         os.path.join(place, name)
         for name in names
         if name.startswith(("tmp_objdir-", "tmp_obj_", "bulk_fsync_"))
     ]
     for directory in (*(name for name in names if len(name) == 2), *_DEEPER):
         inside = os.path.join(place, directory)
-        found += [
-            os.path.join(inside, name)
-            for name in _names(inside)
-            if name.startswith(_BEGUN) or _is_of_repack(name)
-        ]
-    return found
+        begun = (name for name in _names(inside) if name.startswith(_BEGUN) or _is_of_repack(name))
+        paths += [os.path.join(inside, name) for name in begun]
+    return paths
 
 
 def _is_of_repack(name: str) -> bool:
@@ -194,43 +160,27 @@ def left_objects(repository: Repository) -> dict[str, FileMark]:
 
 
 def size_of(path: str) -> int:
-    status = os.lstat(path)
-    size = status.st_blocks * 512
-    if os.path.isdir(path) and not os.path.islink(path):
-        for parent, names, files in os.walk(path):
-            size += sum(
-                os.lstat(os.path.join(parent, name)).st_blocks * 512 for name in (*names, *files)
-            )
-    return size
+    return sum(os.lstat(inner).st_blocks * 512 for inner in (path, *_below(path)))
 
 
 def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
+    # Owner and start, in seconds since the epoch, of each git that may write here.
     from gitckpt.git.worktree import administration
 
-    # Owner and start, in seconds since the epoch, of each git that may write here.
     places = [repository.common_dir, repository.worktree, administration.main_worktree(repository)]
     places += [path for _, path in administration.registered(repository)]
     tops = [os.path.realpath(place) for place in places if place]
-    booted = time.time() - float(_content("/proc/uptime").split()[0])
+    booted = time.time() - float(read_or_empty("/proc/uptime").split()[0])
     tick = os.sysconf("SC_CLK_TCK")
     waiting = _ancestors()
     for number in filter(str.isdigit, os.listdir("/proc")):
         name, fields = _stat(number)
-        if (
-            not (name == b"git" or name.startswith(b"git-"))
-            or name == b"git-ckpt"
-            or not fields
-            or fields[0] in b"ZX"
-            or number in waiting
-        ):
+        is_git = name == b"git" or (name.startswith(b"git-") and name != b"git-ckpt")
+        if not is_git or not fields or fields[0] in b"ZX" or number in waiting:
             continue
-        words = _content(f"/proc/{number}/cmdline").split(b"\0")
-        if (
-            b"cat-file" in words
-            or _READERS.issuperset(words[1:2])
-            or _OURS.issubset(words)
-            or _is_elsewhere(number, words, tops)
-        ):
+        words = read_or_empty(f"/proc/{number}/cmdline").split(b"\0")
+        is_reader = b"cat-file" in words or _READERS.issuperset(words[1:2])
+        if is_reader or _OURS.issubset(words) or _is_elsewhere(number, words, tops):
             continue
         try:
             owner = os.stat(f"/proc/{number}").st_uid
@@ -244,27 +194,25 @@ def _is_elsewhere(number: str, words: list[bytes], tops: list[str]) -> bool:
         here = os.readlink(f"/proc/{number}/cwd")
     except OSError:
         return False
-    named = (*words, *_content(f"/proc/{number}/environ").split(b"\0"))
-    told = [
-        os.fsdecode(word.partition(b"=")[2]) for word in named if word.startswith(_ITS_REPOSITORY)
-    ]
-    paths = [here, *(os.path.realpath(os.path.join(here, path)) for path in told)]
+    named = (*words, *read_or_empty(f"/proc/{number}/environ").split(b"\0"))
+    values = [word.partition(b"=")[2] for word in named if word.startswith(_ITS_REPOSITORY)]
+    paths = [here, *(os.path.realpath(os.path.join(here, os.fsdecode(path))) for path in values)]
     return not any(path == top or path.startswith(top + os.sep) for path in paths for top in tops)
 
 
 def _ancestors() -> set[str]:
     # A git that waits for this process, such as the caller of the hook, holds no lock in the way.
-    found = set()
+    numbers = set()
     number = str(os.getppid())
-    while number not in ("0", "") and number not in found:
-        found.add(number)
+    while number not in ("0", "") and number not in numbers:
+        numbers.add(number)
         number = (_stat(number)[1] or [b"", b""])[1].decode("ascii")
-    return found
+    return numbers
 
 
 def _stat(number: str) -> tuple[bytes, list[bytes]]:
     # Name and further fields (proc(5)), state and parent first.
-    head, _, rest = _content(f"/proc/{number}/stat").rpartition(b")")
+    head, _, rest = read_or_empty(f"/proc/{number}/stat").rpartition(b")")
     return head.partition(b"(")[2], rest.split()
 
 
@@ -273,11 +221,3 @@ def _names(directory: str) -> list[str]:
         return sorted(os.listdir(directory))
     except OSError:
         return []
-
-
-def _content(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""

@@ -13,10 +13,6 @@ from _thread import get_ident
 
 from gitckpt.git.files import private_dirs
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-
 _PAUSE = 0.002
 
 # Path → thread that holds the lock: flock on a second descriptor would report another owner.
@@ -24,10 +20,9 @@ _held: dict[str, int] = {}
 
 
 class Lock:
-    """A lock on a file, which is created if missing; `timeout` is in seconds.
+    """A lock on a file, created if missing; `timeout` is in seconds.
 
-    `is_inherited`: child processes hold it, too, and keep it if this process is killed.
-    `is_taken`: `acquire` failed because another process held the lock.
+    `is_inherited`: child processes hold it, too. `is_taken`: another process held it.
     """
 
     def __init__(self, path: str, timeout: float, *, is_inherited: bool = False) -> None:
@@ -94,12 +89,7 @@ class Lock:
     def __enter__(self) -> bool:
         return self.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 # Limit of tree entries to read: trees that contain each other 256 times may exceed any disk.
 MOST = 4_000_000
 
-# Bytes: a longer note is neither read nor changed.
-LONGEST = 4 << 20
+LONGEST = 4 << 20  # bytes: a longer note is neither read nor changed
 
 # Notes above which git splits a tree by the next two oid digits; by whether it is the root.
 _SPLIT_ABOVE = {True: 256, False: 1024}
@@ -54,10 +53,8 @@ class _Tree:
 
     def change(self) -> None:
         if not self.is_changed:
-            self.entries, self.is_changed = (
-                dict(self.entries),
-                True,
-            )  # the entries may be shared by several trees
+            # The entries may be shared by several trees.
+            self.entries, self.is_changed = dict(self.entries), True
 
 
 class Notes:
@@ -74,24 +71,26 @@ class Notes:
 
     def tip(self) -> str:
         """Return the notes commit, which may be missing or damaged; "" without a ref."""
-        found = self._cat_file.info(self.ref)
-        return found[0] if found else self._refs.read(self.ref) or ""
+        info = self._cat_file.info(self.ref)
+        return info[0] if info else self._refs.read(self.ref) or ""
 
     def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
         tree = self._read(self._root_of(self.tip()), set(commits))
-        found = {
+        blobs_by_commit = {
             commit: blobs
             for commit in commits
             if (blobs := [tree.entries[name][1] for tree, name in _places(tree, commit)])
         }
-        return {commit: lines for commit, lines in self._texts(found) if lines is not None}
+        return {
+            commit: lines for commit, lines in self._texts(blobs_by_commit) if lines is not None
+        }
 
     def each(self) -> Iterator[tuple[str, list[str] | None]]:
         """Yield each annotated commit with its note lines, None for an unreadable note."""
-        found: dict[str, list[str]] = {}
+        blobs_by_commit: dict[str, list[str]] = {}
         for commit, blob in self._blobs(self._read(self._root_of(self.tip()), None), ""):
-            found.setdefault(commit, []).append(blob)
-        return self._texts(found)
+            blobs_by_commit.setdefault(commit, []).append(blob)
+        return self._texts(blobs_by_commit)
 
     def edited(
         self, tip: str, commits: Sequence[str], change: Edit, instant: int
@@ -107,8 +106,8 @@ class Notes:
         root = self._read(old_root, set(wanted))
         places = {commit: _places(root, commit) for commit in wanted}
         blobs = {
-            commit: [tree.entries[name][1] for tree, name in found]
-            for commit, found in places.items()
+            commit: [tree.entries[name][1] for tree, name in homes]
+            for commit, homes in places.items()
         }
         missing: list[str] = []
         for commit, lines in self._texts(blobs, missing):
@@ -116,12 +115,8 @@ class Notes:
                 continue  # too long, left as it is
             new = change(commit, lines or [])
             if new != (lines or []):
-                self._set(
-                    root,
-                    commit,
-                    len(places[commit]),
-                    self._put("blob", text_of(new)) if new else "",
-                )
+                blob = self._put("blob", text_of(new)) if new else ""
+                self._set(root, commit, len(places[commit]), blob)
         new_root = self._encoded(root, self._width) if root.is_changed else old_root
         if new_root == old_root:
             return tip, self._items
@@ -131,12 +126,8 @@ class Notes:
         return self._put("commit", text), self._items
 
     def _root_of(self, tip: str) -> str:
-        found = next(self._objects.read([tip])) if tip else None
-        return (
-            found[1][5 : 5 + len(tip)].decode("ascii", "replace")
-            if found and found[0] == "commit"
-            else ""
-        )
+        kind, data = (next(self._objects.read([tip])) if tip else None) or ("", b"")
+        return data[5 : 5 + len(tip)].decode("ascii", "replace") if kind == "commit" else ""
 
     def _read(self, root: str, commits: set[str] | None) -> _Tree:
         # None for all commits. An unreadable tree counts as empty: notes are derived.
@@ -150,8 +141,8 @@ class Notes:
                 break
             starts = None if commits is None else {commit[:digits] for commit in commits}
             new = list(dict.fromkeys(oid for _, _, oid, _ in trees if oid not in decoded))
-            for oid, found in zip(new, self._objects.read(new), strict=True):
-                decoded[oid] = self._decoded(found)
+            for oid, item in zip(new, self._objects.read(new), strict=True):
+                decoded[oid] = self._decoded(item)
             for above, name, oid, prefix in trees:
                 count += len(decoded[oid])
                 if count > MOST:
@@ -159,11 +150,8 @@ class Notes:
                 tree = above[name] = _Tree(decoded[oid])
                 for entry, (mode, inner) in tree.entries.items() if tree.is_split else ():
                     path = prefix + entry.decode("ascii", "replace")
-                    if (
-                        mode == DIRECTORY
-                        and _is_hex(entry, 2)
-                        and (starts is None or path in starts)
-                    ):
+                    is_wanted = starts is None or path in starts
+                    if mode == DIRECTORY and _is_hex(entry, 2) and is_wanted:
                         level.append((tree.below, entry, inner, path))
         return top.get(b"", _Tree({}))
 
@@ -181,16 +169,13 @@ class Notes:
         # too long or missing; a commit is added to `missing` before it is yielded.
         texts = self._objects.read([oid for oids in blobs.values() for oid in oids], LONGEST)
         for commit, oids in blobs.items():
-            found = [next(texts) for _ in oids]
-            lines = [lines_of(text) for text in found if text is not None and text[0] != OVERSIZED]
-            if missing is not None and any(text is None for text in found):
+            items = [next(texts) for _ in oids]
+            lines = [lines_of(text) for text in items if text is not None and text[0] != OVERSIZED]
+            if missing is not None and any(text is None for text in items):
                 missing.append(commit)
-            joined = (
-                lines[0]
-                if len(lines) == 1
-                else list(dict.fromkeys(line for each in lines for line in each))
-            )
-            yield commit, joined if len(lines) == len(found) else None
+            merged = dict.fromkeys(line for part in lines for line in part)
+            joined = lines[0] if len(lines) == 1 else list(merged)
+            yield commit, joined if len(lines) == len(items) else None
 
     def _set(self, root: _Tree, commit: str, places: int, blob: str) -> None:
         # Replaces the note where the commit has one, else adds it; an empty `blob` removes it.
@@ -216,11 +201,8 @@ class Notes:
 
     def _encoded(self, tree: _Tree, digits: int) -> str:
         # `digits`: length of the full names here. Returns "" for an empty tree.
-        notes = [
-            name
-            for name, (mode, _) in tree.entries.items()
-            if mode != DIRECTORY and _is_hex(name, digits)
-        ]
+        files = (name for name, (mode, _) in tree.entries.items() if mode != DIRECTORY)
+        notes = [name for name in files if _is_hex(name, digits)]
         if len(notes) > _SPLIT_ABOVE[digits == self._width] and not tree.is_split and digits > 2:
             for name in notes:
                 if name[:2] not in tree.entries:
@@ -235,13 +217,10 @@ class Notes:
                     tree.entries[name] = (DIRECTORY, oid)
         return self._put("tree", encode_tree(tree.entries)) if tree.entries else ""
 
-    def _decoded(self, found: tuple[str, bytes] | None) -> Entries:
+    def _decoded(self, item: tuple[str, bytes] | None) -> Entries:
+        kind, data = item or ("", b"")
         try:
-            return (
-                decode_tree(found[1], self._format)
-                if found is not None and found[0] == "tree"
-                else {}
-            )
+            return decode_tree(data, self._format) if kind == "tree" else {}
         except MalformedTree:
             return {}
 
@@ -252,22 +231,22 @@ class Notes:
 
 def _places(tree: _Tree, commit: str) -> list[tuple[_Tree, bytes]]:
     # All trees with a note of the commit, the root first.
-    found = []
+    homes = []
     rest = commit.encode()
     below: _Tree | None = tree
     while below is not None:
         if rest in below.entries and below.entries[rest][0] != DIRECTORY:
-            found.append((below, rest))
+            homes.append((below, rest))
         below, rest = below.below.get(rest[:2]), rest[2:]
-    return found
+    return homes
 
 
 def _is_hex(name: bytes, size: int) -> bool:
     return len(name) == size and not name.strip(b"0123456789abcdef")
 
 
-def lines_of(found: tuple[str, bytes]) -> list[str]:
-    text = found[1].decode("utf-8", "surrogateescape")
+def lines_of(item: tuple[str, bytes]) -> list[str]:
+    text = item[1].decode("utf-8", "surrogateescape")
     return text.removesuffix("\n").split("\n") if text else []
 
 

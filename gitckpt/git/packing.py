@@ -11,6 +11,8 @@ import os
 
 from gitckpt.git import fsync
 from gitckpt.git.command import DURABLE, NO_HOOKS, Git
+from gitckpt.git.files import private_dirs
+from gitckpt.git.filesystem import names_in
 from gitckpt.git.process import GitError
 
 TYPE_CHECKING = False
@@ -45,15 +47,8 @@ def pack_if_many(
 
 def count_loose_objects(repository: Repository) -> int:
     # An estimate from every eighth directory.
-    found = 0
-    for number in range(0, 256, 8):
-        try:
-            found += len(
-                os.listdir(os.path.join(repository.common_dir, "objects", f"{number:02x}"))
-            )
-        except FileNotFoundError:
-            continue
-    return 8 * found
+    top = os.path.join(repository.common_dir, "objects")
+    return 8 * sum(len(names_in(f"{top}/{number:02x}")) for number in range(0, 256, 8))
 
 
 def pack_objects(repository: Repository) -> None:
@@ -67,13 +62,12 @@ def pack_objects(repository: Repository) -> None:
 
 
 def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
-    """Pack and flush the loose refs below complete directories such as `refs/checkpoints`.
+    """Pack and flush the loose refs below directories such as `refs/checkpoints`.
 
     Return False with reftables, without loose refs, or while a lock is held.
     """
-    present = [
-        name for name in namespaces if os.path.isdir(os.path.join(repository.common_dir, name))
-    ]
+    common = repository.common_dir
+    present = [name for name in namespaces if os.path.isdir(os.path.join(common, name))]
     if repository.has_reftable or not present:
         return False
     try:
@@ -82,14 +76,11 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
         for prune in ("--no-prune", "--prune"):
             if version >= _INCLUDE_SINCE:
                 # Not `--all`, which includes everything. `*` matches slashes, too.
-                repository.git.run(
-                    *_PACK,
-                    prune,
-                    *(option for name in present for option in ("--include", f"{name}/*")),
-                )
+                options = [word for name in present for word in ("--include", f"{name}/*")]
+                repository.git.run(*_PACK, prune, *options)
             else:
                 _pack_by_links(repository, present, prune)
-            fsync.flush([repository.common_dir])
+            fsync.flush([common])
     except GitError as error:
         if ".lock': File exists" in error.stderr:
             return False
@@ -111,15 +102,4 @@ def _pack_by_links(repository: Repository, namespaces: Sequence[str], prune: str
         # Naming the worktree overrides a relative `core.worktree` (of a submodule).
         Git(scratch, scratch).run(*_PACK, prune, "--all")
     finally:
-        _remove(scratch)
-
-
-def _remove(directory: str) -> None:
-    # Does not follow links.
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                _remove(entry.path)
-            else:
-                os.unlink(entry.path)
-    os.rmdir(directory)
+        private_dirs.discard(scratch)

@@ -15,28 +15,17 @@ from gitckpt.model.errors import CkptError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     FileAction = tuple[int, int, int] | tuple[int, int] | tuple[int, int, str, int, int]
 
 # Variables that tie a process to one repository (`git rev-parse --local-env-vars`), except those of
 # `git -c` settings. A call for another worktree would write into the caller's index.
 LOCAL_VARIABLES = (
-    *(
-        "GIT_DIR",
-        "GIT_COMMON_DIR",
-        "GIT_WORK_TREE",
-        "GIT_IMPLICIT_WORK_TREE",
-        "GIT_PREFIX",
-        "GIT_INTERNAL_SUPER_PREFIX",
-    ),
-    *(
-        "GIT_INDEX_FILE",
-        "GIT_OBJECT_DIRECTORY",
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-        "GIT_REFERENCE_BACKEND",
-    ),
-    *("GIT_GRAFT_FILE", "GIT_SHALLOW_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE"),
+    *("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_PREFIX"),
+    *("GIT_INTERNAL_SUPER_PREFIX", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"),
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_REFERENCE_BACKEND", "GIT_GRAFT_FILE"),
+    *("GIT_SHALLOW_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE"),
 )
 
 _QUIET = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"}
@@ -52,21 +41,12 @@ MAY_FETCH = {"GIT_NO_LAZY_FETCH": "0"}  # over the protocols that the user allow
 _NO_LAZY_FETCH = "warning: lazy fetching disabled; some objects may not be available"
 
 _CHUNK = 65536
-_UNREADABLE = "git reads no ref until that line is taken out of the file; keep a copy, then see what is missing: git ckpt verify"
-_SIGKILL, _SIGPIPE, _SIGTERM = (
-    9,
-    13,
-    15,
-)  # importing `signal` for their names would cost the hook 6 ms
+_UNREADABLE = "keep a copy of the file, delete that line, then see what is missing: git ckpt verify"
+# Importing `signal` for their names would cost the hook 6 ms.
+_SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15
 
 # git's complaints about missing or damaged objects.
-_DAMAGED = (
-    "corrupt loose object",
-    " (stored in ",
-    "unable to read tree",
-    "bad object",
-    "bad tree object",
-)
+_DAMAGED = ("corrupt loose object", " (stored in ", "unable to read tree", "bad object", "bad tree")
 
 SEE_DAMAGE = "see which objects are missing or damaged: git ckpt verify --contents"
 
@@ -93,21 +73,16 @@ class GitError(CkptError):
     ) -> None:
         stripped = (line.strip() for line in stderr.splitlines())
         lines = [line for line in stripped if line and line != _NO_LAZY_FETCH]
-        said = "; ".join([*lines, ending(code)] if code < 0 or not lines else lines)
-        words = (
-            word for before, word in zip(["", *command], command, strict=False) if before != "-C"
-        )
+        reason = "; ".join([*lines, ending(code)] if code < 0 or not lines else lines)
+        pairs = zip(["", *command], command, strict=False)
+        words = (word for before, word in pairs if before != "-C")
         name = next((word for word in words if not word.startswith("-") and "=" not in word), "git")
-        if hint is None and (
-            "unexpected line in" in said or "unterminated line in" in said
-        ):  # git names the line of `packed-refs`
+        # git names the line of `packed-refs`.
+        if hint is None and ("unexpected line in" in reason or "unterminated line in" in reason):
             hint = _UNREADABLE
-        hint = (
-            hint
-            or cure_of_promised(said)
-            or (SEE_DAMAGE if any(text in said for text in _DAMAGED) else None)
-        )
-        super().__init__(f"git {name} failed: {said}", hint=hint)
+        is_damaged = any(text in reason for text in _DAMAGED)
+        hint = hint or cure_of_promised(reason) or (SEE_DAMAGE if is_damaged else None)
+        super().__init__(f"git {name} failed: {reason}", hint=hint)
         self.command = list(command)
         self.code = code
         self.stderr = stderr
@@ -131,6 +106,11 @@ class Completed:
     def complaint(self) -> str:
         return self.err.decode("utf-8", "replace")
 
+    @property
+    def text(self) -> str:
+        """The output, such as an oid, as text without surrounding white space."""
+        return self.out.decode("utf-8", "replace").strip()
+
 
 def git_executable() -> str:
     return os.environ.get("GITCKPT_GIT") or "git"
@@ -139,10 +119,7 @@ def git_executable() -> str:
 def environment(
     extra: Mapping[str, str] | None = None, *, keep_local: bool = False
 ) -> dict[str, str]:
-    """Return the environment of a git process: no translations, prompts, repository.
-
-    `keep_local` keeps `LOCAL_VARIABLES`, as while git still looks for the repository.
-    """
+    """Return the environment of a git process; `keep_local` keeps `LOCAL_VARIABLES`."""
     env = dict(os.environ)
     if not keep_local:
         for name in LOCAL_VARIABLES:
@@ -165,7 +142,7 @@ class Child:
         self.owner = os.getpid()
         self.argv = list(argv)
         self.has_ended = False
-        self._buffer = b""
+        self._buffer, self._offset = b"", 0
         self._errors = b""
         self.pid, self.stdin, self.stdout, self.stderr = _spawn(argv, env, own_group=own_group)
         self._poll = select.poll()
@@ -182,31 +159,33 @@ class Child:
 
         After `patience` seconds without output, close its input, so that it finishes and ends.
         """
-        while b"\n" not in self._buffer:
-            chunk = self.receive(_CHUNK, patience)
-            if not chunk:
-                line, self._buffer = self._buffer, b""
-                return line
-            self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
+        while (end := self._buffer.find(b"\n", self._offset)) < 0:
+            if not self._fill(len(self._buffer) - self._offset + 1, patience):
+                return b""  # also for a line that is cut off
+        line = self._buffer[self._offset : end]
+        self._offset = end + 1
         return line
 
     def read(self, size: int) -> bytes:
         """Return exactly `size` bytes of output, or fewer at its end."""
-        parts = [self._buffer]
-        have = len(self._buffer)
-        while have < size:
-            chunk = self.receive(max(_CHUNK, size - have))
-            if not chunk:
-                break
+        if len(self._buffer) - self._offset < size:
+            self._fill(size)
+        data = self._buffer[self._offset : self._offset + size]
+        self._offset += len(data)
+        return data
+
+    def _fill(self, size: int, patience: float | None = None) -> bool:
+        # Cuts the buffer only here: a copy for each line would be quadratic.
+        parts = [self._buffer[self._offset :]]
+        have = len(parts[0])
+        while have < size and (chunk := self.receive(max(_CHUNK, size - have), patience)):
             parts.append(chunk)
             have += len(chunk)
-        whole = b"".join(parts)
-        self._buffer = whole[size:]
-        return whole[:size]
+        self._buffer, self._offset = b"".join(parts), 0
+        return have >= size
 
     def receive(self, size: int, patience: float | None = None) -> bytes:
-        """Wait for output and return at most `size` bytes; do not mix with `read`, which buffers."""
+        """Return at most `size` bytes of output; do not mix with `read`, which buffers."""
         # Reads standard error, too: with that pipe full, the process would block.
         while True:
             ready = self._poll.poll(None if patience is None or self.stdin < 0 else patience * 1000)
@@ -237,11 +216,10 @@ class Child:
     ) -> Completed:
         """Write `data`, close the input, and return all output once the process has ended.
 
-        Parts of an iterable `data` must not be empty. `deadline`: on the clock of `time.monotonic`;
-        requires a group of its own, which is killed. `most`: bytes of output after which to end it
-        and return what was read. `into` receives standard output in chunks instead.
+        Parts of an iterable `data` must not be empty. `deadline` (time.monotonic) kills its group.
+        `most`: bytes of output after which to end it. `into` receives standard output in chunks.
         """
-        out, err = [self._buffer], [self._errors]
+        out, err = [self._buffer[self._offset :]], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
         pending = memoryview(next(parts, b""))
         poll = select.poll()
@@ -292,11 +270,7 @@ class Child:
 
     def close(self) -> int:
         """Close its pipes, wait for its end, and return its exit code."""
-        for name in ("stdin", "stdout", "stderr"):
-            fd = getattr(self, name)
-            setattr(self, name, -1)  # first: after an interrupt, `fd` may be reused
-            if fd >= 0:
-                os.close(fd)
+        self._close_pipes("stdin", "stdout", "stderr")
         if self.owner != os.getpid() or self.has_ended:
             return 0
         self.has_ended = True
@@ -328,9 +302,12 @@ class Child:
     def hang_up(self) -> None:
         """Send SIGTERM and close its output, also for its children; `close` is still due."""
         self.terminate()
-        for name in ("stdout", "stderr"):
+        self._close_pipes("stdout", "stderr")
+
+    def _close_pipes(self, *names: str) -> None:
+        for name in names:
             fd = getattr(self, name)
-            setattr(self, name, -1)
+            setattr(self, name, -1)  # first: after an interrupt, `fd` may be reused
             if fd >= 0:
                 os.close(fd)
 
@@ -381,14 +358,10 @@ def _spawn(
         (os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)
     ]
     try:
-        if own_group:
-            pid = os.posix_spawnp(
-                argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE], setpgroup=0
-            )
-        else:
-            pid = os.posix_spawnp(
-                argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE]
-            )
+        options: dict[str, Any] = {"setpgroup": 0} if own_group else {}
+        pid = os.posix_spawnp(
+            argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE], **options
+        )
     except BaseException as error:
         for fd in (in_write, out_read, err_read):
             os.close(fd)
@@ -402,9 +375,6 @@ def _spawn(
 
 
 def _cannot_start(program: str, error: OSError) -> NoReturn:
-    hint = (
-        f"install {program}, or put it on PATH"
-        if isinstance(error, FileNotFoundError | PermissionError)
-        else None
-    )
+    is_missing = isinstance(error, FileNotFoundError | PermissionError)
+    hint = f"install {program}, or put it on PATH" if is_missing else None
     raise CkptError(f"cannot start {program}: {error.strerror}", hint=hint) from None

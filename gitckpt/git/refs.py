@@ -54,8 +54,8 @@ class LockHeld(BusyError):
 class Update:
     """One change of a ref within a transaction.
 
-    An empty `new` deletes the ref; `new` equal to `old` verifies it. An empty `old`: it must not
-    exist. A symbolic ref is replaced itself, even where its target has the new oid.
+    An empty `new` deletes the ref, one equal to `old` verifies it. With an empty `old`, it must not
+    exist. A symbolic ref is replaced itself.
     """
 
     __slots__ = ("is_symbolic", "new", "old", "ref")
@@ -68,7 +68,8 @@ class Update:
 
     def command(self) -> str:
         if self.new == self.old and not self.is_symbolic:
-            return f"verify {self.ref}\0{self.old}\0"  # deleting with an empty old value checks nothing
+            # Deleting with an empty old value checks nothing.
+            return f"verify {self.ref}\0{self.old}\0"
         if not self.new:
             return f"delete {self.ref}\0{self.old}\0"
         if not self.old:
@@ -77,11 +78,7 @@ class Update:
 
 
 class Refs:
-    """The refs of a repository.
-
-    `heal` receives the lock file that blocks an update. If it returns True, the file is gone, and
-    the update is tried once more.
-    """
+    """The refs of a repository; `heal` may remove a lock file and return True."""
 
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository
@@ -91,37 +88,30 @@ class Refs:
     def update(
         self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None
     ) -> None:
-        """Apply all updates in one transaction, in this order, and flush them to the disk.
+        """Apply all updates in one transaction, in this order, and flush them.
 
-        With the files backend, a kill, a power cut or a full disk may leave only the first ones
-        applied: callers choose a safe order. If git alone is killed, its answer is lost or the disk
-        is full for a moment, a second git applies the rest. Objects must be on the disk before.
-
-        Args:
-            meanwhile: flushes the objects that the refs point to, while git flushes its locks.
-                Nothing is applied before it returns, or if it raises. It runs again if git was
-                killed.
+        With ref files, a kill or a full disk may leave only the first ones applied: callers choose
+        a safe order. If git alone is killed, a second git applies the rest. `meanwhile` flushes the
+        objects that the refs point to; nothing is applied before it returns.
 
         Raises:
-            CkptError: the updates were applied, but could not be flushed.
-            RefMoved: a ref did not have its expected value; none was changed.
-            LockHeld: a lock file stayed in the way; none was changed.
+            RefMoved, LockHeld: a ref has another value, or is locked; none was changed.
             GitError: git refused and changed none; or it failed twice with the first ones applied.
+            CkptError: the updates were applied, but could not be flushed.
         """
         meant = list(updates)
         try:
             self._apply_healed(meant, meanwhile)
         except GitError as error:
             # "write failure": git's answers were lost. "couldn't set": a later rename failed.
-            if error.code > 0 and not any(
-                words in error.stderr for words in ("write failure", "couldn't set '")
-            ):
+            causes = ("write failure", "couldn't set '")
+            if error.code > 0 and not any(words in error.stderr for words in causes):
                 raise
-            left = self._left_undone(meant)
-            if left == meant and error.code > 0 and "write failure" not in error.stderr:
+            remaining = self._left_undone(meant)
+            if remaining == meant and error.code > 0 and "write failure" not in error.stderr:
                 raise
-            if left == meant or any(update.new != update.old for update in left):
-                self._apply_healed(left, meanwhile)
+            if remaining == meant or any(update.new != update.old for update in remaining):
+                self._apply_healed(remaining, meanwhile)
         changes = [update for update in meant if update.new != update.old]
         if changes:
             self._flush(changes)
@@ -144,9 +134,8 @@ class Refs:
             self._apply(updates, meanwhile)
 
     def _apply(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
-        commands = b"start\0" + "".join(update.command() for update in updates).encode(
-            "utf-8", "surrogateescape"
-        )
+        text = "".join(["start\0", *(update.command() for update in updates)])
+        commands = text.encode("utf-8", "surrogateescape")
         writer = self._standby.take()
         try:
             if meanwhile is None:
@@ -177,11 +166,10 @@ class Refs:
         if any(not change.new for change in changes):
             fsync.flush([os.path.join(common, "packed-refs"), common])  # git writes it first
         names = [change.ref for change in changes]
-        first_checkpoint = next(
-            (at for at, name in enumerate(names) if name.startswith(f"{_CHECKPOINTS}/")), len(names)
-        )
+        are_checkpoints = [name.startswith(f"{_CHECKPOINTS}/") for name in names]
+        first = are_checkpoints.index(True) if True in are_checkpoints else len(names)
         flushed: set[str] = set()
-        for group in (names[:first_checkpoint], names[first_checkpoint:]):
+        for group in (names[:first], names[first:]):
             directories = {above for name in group for above in _above(name)} - flushed
             fsync.flush(os.path.join(common, directory) for directory in directories)
             flushed |= directories
@@ -197,7 +185,7 @@ class Refs:
         if not may_be_there(self._repository, ref):
             return None
         done = self._repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128))
-        return done.out.decode("ascii").strip() or None
+        return done.text or None
 
     def list(self, *patterns: str, fields: str = "%(objectname) %(refname)") -> bytes:
         """Return a line for each ref below complete directories or globs, sorted by name."""
@@ -209,7 +197,7 @@ class Refs:
             return self._repository.git.run(*words).out  # many refs, or a slow disk
 
     def each(self, *patterns: str) -> Iterator[tuple[str, str]]:
-        """Yield full name (with surrogates for bytes not in UTF-8) and oid, sorted by name."""
+        """Yield full name (surrogates for bytes that are not UTF-8) and oid, sorted."""
         listing = self.list(*(pattern.rstrip("/") for pattern in patterns))
         for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             oid, _, ref = line.partition(" ")
@@ -222,27 +210,23 @@ class Refs:
         self._standby.close()
 
 
-def failure(repository: Repository, code: int, said: str) -> CkptError:
-    if "Unable to create '" in said and "File exists" in said:
-        return LockHeld(said.partition("Unable to create '")[2].partition("': File exists")[0])
-    if "cannot lock references" in said or "data is locked" in said:
+_MOVED = ("reference already exists", "but expected", "reference is missing")
+
+
+def failure(repository: Repository, code: int, complaint: str) -> CkptError:
+    if "Unable to create '" in complaint and "File exists" in complaint:
+        return LockHeld(complaint.partition("Unable to create '")[2].partition("': File exists")[0])
+    if "cannot lock references" in complaint or "data is locked" in complaint:
         return LockHeld(os.path.join(repository.common_dir, "reftable", "tables.list.lock"))
-    for line in said.split("\n"):
+    for line in complaint.split("\n"):
         # For a broken ref, the line ends differently: "…: reference broken".
         vanished = "unable to resolve reference '" in line and line.endswith("'")
-        if vanished or any(
-            words in line
-            for words in ("reference already exists", "but expected", "reference is missing")
-        ):
+        if vanished or any(words in line for words in _MOVED):
             what = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")
-            return RefMoved(what, hint="somebody else was faster; run the command again")
-    is_barred = "exists; cannot create" in said
-    return GitError(
-        ["update-ref"],
-        code,
-        said,
-        hint="see what is in the way: git ckpt doctor" if is_barred else None,
-    )
+            return RefMoved(what, hint="another process was faster; run the command again")
+    is_barred = "exists; cannot create" in complaint
+    hint = "see what is in the way: git ckpt doctor" if is_barred else None
+    return GitError(["update-ref"], code, complaint, hint=hint)
 
 
 def _above(ref: str) -> Iterator[str]:
@@ -257,21 +241,13 @@ def _goes(writer: Child, commands: bytes, *steps: str) -> bool:
 
 
 def _update_ref_options() -> tuple[str, ...]:
-    names = ("core.filesRefLockTimeout", "core.packedRefsTimeout", "reftable.lockTimeout")
-    timeouts = [
-        option
-        for name in names
-        for option in ("-c", f"{name}={LOCK_TIMEOUT_MS * (2 if 'packed' in name else 1)}")
-    ]
-    # No reflogs: one of the notes ref would keep all their old trees alive. `--no-deref` because a
-    # symbolic ref in place of gitckpt's own may point to a branch.
-    return (
-        *DURABLE,
-        *timeouts,
-        "-c",
+    settings = (
+        f"core.filesRefLockTimeout={LOCK_TIMEOUT_MS}",
+        f"core.packedRefsTimeout={2 * LOCK_TIMEOUT_MS}",
+        f"reftable.lockTimeout={LOCK_TIMEOUT_MS}",
+        # No reflogs: one of the notes ref would keep all their old trees alive.
         "core.logAllRefUpdates=false",
-        "update-ref",
-        "--no-deref",
-        "--stdin",
-        "-z",
     )
+    options = [word for setting in settings for word in ("-c", setting)]
+    # `--no-deref`: a symbolic ref in place of gitckpt's own may point to a branch.
+    return (*DURABLE, *options, "update-ref", "--no-deref", "--stdin", "-z")

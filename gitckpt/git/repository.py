@@ -28,15 +28,8 @@ OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 
 # Refs beside HEAD, in files or in a reftable.
 PSEUDO_REFS = (
-    *(
-        "CHERRY_PICK_HEAD",
-        "REVERT_HEAD",
-        "REBASE_HEAD",
-        "ORIG_HEAD",
-        "AUTO_MERGE",
-        "MERGE_AUTOSTASH",
-    ),
-    *("BISECT_EXPECTED_REV", "BISECT_HEAD"),
+    *("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE"),
+    *("MERGE_AUTOSTASH", "BISECT_EXPECTED_REV", "BISECT_HEAD"),
 )
 
 
@@ -67,14 +60,10 @@ class Repository:
 
     def cuts(self) -> bytes:
         # git, and its gc, replaces the parents of the commits in these files.
-        contents = []
-        for name in ("shallow", "info/grafts"):
-            try:
-                with open(os.path.join(self.common_dir, name), "rb") as file:
-                    contents.append(file.read())
-            except OSError:  # usually missing
-                continue
-        return b"".join(contents)
+        from gitckpt.git.filesystem import read_or_empty  # the hook does not need it
+
+        names = ("shallow", "info/grafts")  # usually missing
+        return b"".join(read_or_empty(os.path.join(self.common_dir, name)) for name in names)
 
     @property
     def private_dir(self) -> str:
@@ -110,21 +99,19 @@ class Repository:
                 f"cannot read {path}: {error.strerror}", hint="see what is wrong: git ckpt doctor"
             ) from None
         ref = content.removeprefix("ref: ").strip()
-        if ref == "refs/heads/.invalid" or os.path.islink(
-            path
-        ):  # a reftable, or a symlink of an old git
+        # A reftable, or a symlink of an old git.
+        if ref == "refs/heads/.invalid" or os.path.islink(path):
             done = self.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
             return done.out.decode("utf-8", "replace").removesuffix("\n")
         return ref if content.startswith("ref:") else ""
 
-    def point_head(self, to: str, said: str = "", *, options: Sequence[str] = ()) -> None:
+    def point_head(self, to: str, message: str = "", *, options: Sequence[str] = ()) -> None:
         """Point HEAD to a branch (full name) or a commit; index and files stay."""
-        reason = ("-m", said) if said else ()
+        reason = ("-m", message) if message else ()
         words = ("symbolic-ref",) if to.startswith("refs/") else ("update-ref", "--no-deref")
         self.git.run(*DURABLE, *options, *words, *reason, "HEAD", to)
-        fsync.flush(
-            [os.path.join(self.git_dir, "HEAD"), self.git_dir]
-        )  # git flushes no symbolic ref
+        # git flushes no symbolic ref.
+        fsync.flush([os.path.join(self.git_dir, "HEAD"), self.git_dir])
 
     def tip_of(self, branch: str) -> str | None:
         """Return the commit of a branch; "" if missing, None if the name is invalid."""
@@ -136,36 +123,26 @@ class Repository:
     def pseudo_ref(self, name: str) -> str | None:
         """Return the oid of a ref beside HEAD; None if it or its object is missing."""
         exists = self.has_reftable or os.path.isfile(os.path.join(self.git_dir, name))
-        found = self.cat_file.info(name) if exists else None
-        return found[0] if found else None
+        target = self.cat_file.info(name) if exists else None
+        return target[0] if target else None
 
     def operation(self) -> str | None:
-        """Return the operation in progress, such as "rebase" or "am"; None if there is none."""
+        """Return the operation in progress, such as "rebase"; None if there is none."""
 
-        def there(name: str) -> bool:
+        def exists(name: str) -> bool:
             if os.path.exists(os.path.join(self.git_dir, name)):
                 return True
             return name in PSEUDO_REFS and self.has_reftable and self.pseudo_ref(name) is not None
 
-        if there("rebase-apply"):
-            return "am" if there("rebase-apply/applying") else "rebase"
-        for name, operation in (
-            ("rebase-merge", "rebase"),
-            ("MERGE_HEAD", "merge"),
-            ("CHERRY_PICK_HEAD", "cherry-pick"),
-            ("REVERT_HEAD", "revert"),
-        ):
-            if there(name):
+        for name, operation in _OPERATIONS:
+            if exists(name):
                 return operation
         todo = os.path.join(self.git_dir, "sequencer", "todo")
         if os.path.exists(todo):  # a series whose stopped commit was committed or reset
             with open(todo, "rb") as file:
-                return (
-                    "revert"
-                    if file.read().split(None, 1)[:1] in ([b"revert"], [b"r"])
-                    else "cherry-pick"
-                )
-        return "bisect" if there("BISECT_LOG") else None
+                is_revert = file.read().split(None, 1)[:1] in ([b"revert"], [b"r"])
+            return "revert" if is_revert else "cherry-pick"
+        return "bisect" if exists("BISECT_LOG") else None
 
     def commit(self, rev: str) -> str:
         """Return the oid of the commit that a rev names; a tag stands for its commit.
@@ -176,24 +153,19 @@ class Repository:
         from gitckpt.model.arguments import require_text  # lazy: most callers need no commit
 
         require_text("rev", rev)
-        name = (
-            rev if rev.startswith(":/") else f"{rev}^{{commit}}"
-        )  # the rest of `:/…` is a pattern
+        # The rest of `:/…` is a pattern.
+        name = rev if rev.startswith(":/") else f"{rev}^{{commit}}"
         try:
             is_argument = b"\0" not in os.fsencode(name)
         except UnicodeEncodeError:
             is_argument = False
         if is_argument:
-            done = self.git.run(
-                "rev-parse", "--quiet", "--verify", "--end-of-options", name, ok=(0, 1, 128)
-            )
-            oid = done.out.decode("ascii", "replace").strip()
-            if done.code == 0 and ids.is_oid(oid):  # for `^HEAD` git prints `^` and the oid
-                return oid
-        raise NotFoundError(
-            f"no commit goes by {rev!r}",
-            hint="name a branch, a tag or a commit: git log --oneline --all",
-        )
+            words = ("rev-parse", "--quiet", "--verify", "--end-of-options", name)
+            done = self.git.run(*words, ok=(0, 1, 128))
+            if done.code == 0 and ids.is_oid(done.text):  # for `^HEAD` git prints `^` and the oid
+                return done.text
+        hint = "name a branch, a tag or a commit: git log --oneline --all"
+        raise NotFoundError(f"no commit goes by {rev!r}", hint=hint)
 
     def commit_or_unborn(self, rev: str) -> str:
         """Return what `commit` returns, or "" for HEAD on an unborn branch."""
@@ -207,33 +179,21 @@ class Repository:
 
     def require_unborn(self) -> None:
         """Raise `RepositoryError` if a power cut has lost the commit of HEAD."""
-        oid = (
-            self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128))
-            .out.decode("ascii", "replace")
-            .strip()
-        )
+        words = ("rev-parse", "--quiet", "--verify", "HEAD")
+        oid = self.git.run(*words, ok=(0, 1, 128)).text
         if oid:
             raise lost_commit(oid)
-        emptied = self.emptied_refs()
-        if emptied is not None:
-            raise RepositoryError(
-                f"{emptied} is empty: the branch may have been in it", hint=EMPTIED
-            )
-
-    def emptied_refs(self) -> str | None:
-        """Return the path of `packed-refs` if it is empty, as a power cut leaves it.
-
-        git always writes a header, but reads an empty file without an error.
-        """
-        path = os.path.join(self.common_dir, "packed-refs")
-        try:
-            return path if os.stat(path).st_size == 0 else None
-        except OSError:
-            return None
 
     def close(self) -> None:
         self.cat_file.close()
 
+
+# A file or ref in the git directory, and the operation in progress that it shows.
+_OPERATIONS = (
+    ("rebase-apply/applying", "am"),
+    *(("rebase-apply", "rebase"), ("rebase-merge", "rebase"), ("MERGE_HEAD", "merge")),
+    *(("CHERRY_PICK_HEAD", "cherry-pick"), ("REVERT_HEAD", "revert")),
+)
 
 _WHICH = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR")
 _NONE = "not a git repository: "
@@ -242,13 +202,12 @@ _ELSEWHERE = ("not a git repository", "Invalid path", "not a valid path", "gitfi
 
 _SEARCHED = "(or any"  # git searched the parent directories, too
 
-EMPTIED = "fetch what was in it from a clone, or look up in .git/logs where refs were; then delete the file; see more: git ckpt verify"
-
 
 def lost_commit(oid: str) -> RepositoryError:
     return RepositoryError(
         f"the commit {oid}, which HEAD points to, is missing or damaged",
-        hint="fetch it from where it still is, or go back to where HEAD was before: git reset --soft HEAD@{1}; see all: git ckpt verify",
+        hint="fetch it from another clone, or go back to the commit before: "
+        "git reset --soft HEAD@{1}; see all: git ckpt verify",
     )
 
 
@@ -273,14 +232,9 @@ def discover(
     if not os.path.isdir(path):
         raise RepositoryError(f"no such directory: {path}")
     ask = [git_executable(), "-C", path, "rev-parse", "--path-format=absolute"]
-    what = [
-        "--is-bare-repository",
-        "--is-inside-git-dir",
-        "--show-object-format",
-        "--git-dir",
-        "--show-toplevel",
-    ]
-    child = Child([*ask, *what], environment(keep_local=by_variables))
+    ask += ["--is-bare-repository", "--is-inside-git-dir", "--show-object-format"]
+    ask += ["--git-dir", "--show-toplevel"]
+    child = Child(ask, environment(keep_local=by_variables))
     if meanwhile is not None:
         meanwhile()
     done = child.communicate()
@@ -288,14 +242,11 @@ def discover(
     answers = os.fsdecode(done.out).split("\n", 3)
     if done.code != 0 and len(answers) < 4:
         raise _refused(path, done, by_variables=by_variables)
-    if (
-        answers[0] not in ("true", "false") or len(answers) < 4
-    ):  # git before 2.31 echoes unknown options
+    # git before 2.31 echoes unknown options.
+    if answers[0] not in ("true", "false") or len(answers) < 4:
         require_git()
-        raise RepositoryError(
-            f"{git_executable()} does not answer as git does",
-            hint="name another one in GITCKPT_GIT",
-        )
+        message = f"{git_executable()} does not answer as git does"
+        raise RepositoryError(message, hint="name another one in GITCKPT_GIT")
     bare, inside, object_format, rest = answers
     if bare == "true" or inside == "true":
         git_dir, worktree = rest.removesuffix("\n"), None
@@ -313,25 +264,30 @@ def _require_no_stranger(path: str, git_dir: str) -> None:
     # a branch can track such a directory, with a configuration whose commands git runs. It cannot
     # track `.git`. git's `safe.bareRepository` would refuse all bare repositories. The found
     # configuration, including `core.bare` and `core.worktree`, must not decide here.
-    own = os.path.realpath(git_dir)
-    if ".git" in own.split(os.sep) or not f"{os.path.realpath(path)}/".startswith(f"{own}/"):
+    git_path = os.path.realpath(git_dir)
+    if ".git" in git_path.split(os.sep) or not f"{os.path.realpath(path)}/".startswith(
+        f"{git_path}/"
+    ):
         return
-    above = own
+    above = git_path
     while (parent := os.path.dirname(above)) != above:
         above = parent
         dot_git = os.path.join(above, ".git")
         if os.path.isfile(dot_git):
             common = common_dir(os.path.realpath(_named_above(above)))
-            if own == common or own.startswith((f"{common}/worktrees/", f"{common}/modules/")):
+            if git_path == common or git_path.startswith(
+                (f"{common}/worktrees/", f"{common}/modules/")
+            ):
                 return  # its own worktree, whose `.git` leads to a `.bare` beside it
         elif not os.path.lexists(os.path.join(dot_git, "HEAD")):
             continue
         from gitckpt.model.arguments import shell_word
 
-        message = f"{own} is a bare repository in the worktree {above}: its settings may come from a branch"
-        trusted = f"if you trust it: git --git-dir={shell_word(own)} ckpt …"
+        message = f"{git_path} is a bare repository in the worktree {above}"
+        trusted = f"if you trust it: git --git-dir={shell_word(git_path)} ckpt …"
         raise RepositoryError(
-            message, hint=f"{trusted}; for the repository around it: cd {shell_word(above)}"
+            f"{message}: its settings may come from a branch",
+            hint=f"{trusted}; for the repository around it: cd {shell_word(above)}",
         )
 
 
@@ -357,17 +313,11 @@ def _refused(path: str, done: Completed, *, by_variables: bool) -> RepositoryErr
     try:
         where = os.path.abspath(path)
     except FileNotFoundError:
-        return RepositoryError(
-            "the current directory does not exist any more", hint="go to another one: cd DIR"
-        )
+        message = "the current directory does not exist any more"
+        return RepositoryError(message, hint="go to another one: cd DIR")
     lines = [line.strip() for line in done.complaint.splitlines() if line.strip()]
-    first = (
-        lines[0].removeprefix("fatal: ")
-        if lines
-        else f"git was {ending(done.code)}"
-        if done.code < 0
-        else "git gave no reason"
-    )
+    unexplained = f"git was {ending(done.code)}" if done.code < 0 else "git gave no reason"
+    first = lines[0].removeprefix("fatal: ") if lines else unexplained
     if first.endswith(":"):
         first = " ".join([first, ", ".join(lines[1:])])
     is_elsewhere = any(words in first for words in _ELSEWHERE)
@@ -382,14 +332,11 @@ def _refused(path: str, done: Completed, *, by_variables: bool) -> RepositoryErr
         )
     if named := first.partition(_NONE)[2].strip("'"):  # named by a `.git` file
         named = _named_above(where) if named == "(null)" else named
-        return RepositoryError(
-            f"{where} belongs to {named}, which is no git repository any more",
-            hint=_cure_of_worktree(named),
-        )
+        message = f"{where} belongs to {named}, which is no git repository any more"
+        return RepositoryError(message, hint=_cure_of_worktree(named))
     if "not a git repository" in done.complaint:
-        return RepositoryError(
-            f"not in a git repository: {where}", hint="go to one, or make one: git init"
-        )
+        message = f"not in a git repository: {where}"
+        return RepositoryError(message, hint="go to one, or make one: git init")
     cure = next((line for line in lines if line.startswith("git config")), None)
     return RepositoryError(f"git refuses the repository at {where}: {first}", hint=cure)
 
@@ -399,11 +346,8 @@ def _named_above(path: str) -> str:
     while True:
         try:
             with open(os.path.join(path, ".git"), "rb") as file:
-                return os.path.normpath(
-                    os.path.join(
-                        path, os.fsdecode(file.read().removesuffix(b"\n").removeprefix(b"gitdir: "))
-                    )
-                )
+                named = file.read().removesuffix(b"\n").removeprefix(b"gitdir: ")
+            return os.path.normpath(os.path.join(path, os.fsdecode(named)))
         except OSError:
             above = os.path.dirname(path)
             if above == path:  # deleted meanwhile
@@ -417,8 +361,8 @@ def _cure_of_worktree(git_dir: str) -> str:
     common, name = os.path.split(os.path.dirname(git_dir))
     if name != "worktrees" or not os.path.isdir(common):
         return f"see whether it was moved: {git_dir}"
-    git = f"git -C {shell_word(os.path.dirname(common) if os.path.basename(common) == '.git' else common)}"
+    top = os.path.dirname(common) if os.path.basename(common) == ".git" else common
+    git = f"git -C {shell_word(top)}"
     if os.path.isdir(git_dir):
         return f"see what is wrong: {git} ckpt verify"
-    what = "git has forgotten it, and its files are as they were: make another worktree, and copy there what you need"
-    return f"{what}: {git} worktree add DIR"
+    return f"make another worktree and copy your files there: {git} worktree add DIR"

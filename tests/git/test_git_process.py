@@ -377,9 +377,7 @@ class TestGitError:
         assert (
             f"line in {main_checkout.path}/.git/packed-refs: {line.strip()}" in caught.value.message
         )
-        assert str(caught.value.hint).startswith(
-            "git reads no ref until that line is taken out of the file"
-        )
+        assert str(caught.value.hint).startswith("keep a copy of the file, delete that line")
 
 
 def test_git_executable_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,7 @@ class TestRefMoved:
         assert (type(error), error.message, error.hint) == (
             RefMoved,
             f"cannot lock ref '{A}': reference already exists",
-            "somebody else was faster; run the command again",
+            "another process was faster; run the command again",
         )
 
     @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])

@@ -83,7 +83,7 @@ class TestRefused:
         shutil.rmtree(
             git_dir
         )  # as `git worktree prune` does where the worktree was on a disk that was not there
-        cure = "git has forgotten it, and its files are as they were: make another worktree, and copy there what you need"
+        cure = "make another worktree and copy your files there"
         assert self.refused(linked) == (
             message,
             f"{cure}: git -C {main_checkout.path} worktree add DIR",

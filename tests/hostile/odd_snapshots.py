@@ -14,7 +14,7 @@ from tests.hostile.attacks import BAD
 from tests.hostile.bombs import bad
 
 Parts = dict[bytes, tuple[bytes, str]]
-ENDLESS = "holds more than 10,000,000 paths, or directories within each other without end"
+ENDLESS = "holds more than 10,000,000 paths, or too many nested directories"
 
 
 class Maker:
@@ -108,7 +108,9 @@ def _file_and_directory(make: Maker) -> Parts:
 
 
 TWO, MANY = (b"a", b"b"), tuple(b"%03d" % number for number in range(200))
-OPERATION = f"more than {budget.OPERATION.count:,} files, {budget.OPERATION.depth} directories within each other"
+OPERATION = (
+    f"more than {budget.OPERATION.count:,} files, {budget.OPERATION.depth} nested directories"
+)
 ODD: dict[str, tuple[Callable[[Maker], Parts | str], str]] = {
     "3,000 directories within each other": (_within(b"files", 3000, b"d"), ENDLESS),
     "an operation 3,000 deep": (_within(b"operation", 3000, b"d"), ENDLESS),
@@ -132,7 +134,7 @@ ODD: dict[str, tuple[Callable[[Maker], Parts | str], str]] = {
     ),
     "an operation with a mode 0": (
         _in(b"operation", (b"0", b"MERGE_MSG")),
-        "b'MERGE_MSG' of mode 0, which is no file",
+        "b'MERGE_MSG' of the invalid mode 0",
     ),
     "one name twice": (_in(b"files", (FILE, b"a"), (FILE, b"a")), "it has two entries b'a'"),
     "no name": (_in(b"files", (FILE, b"")), "it has an entry b''"),
@@ -142,7 +144,7 @@ ODD: dict[str, tuple[Callable[[Maker], Parts | str], str]] = {
     "itself": (_below(b"."), "it has an entry named b'.'"),
     "git's directory": (_below(b".git"), "it has an entry named b'.git'"),
     "git's directory in capitals": (_below(b".GIT"), "it has an entry named b'.GIT'"),
-    "a mode 0": (_in(b"files", (b"0", b"a")), "b'a' of mode 0, which is no file"),
+    "a mode 0": (_in(b"files", (b"0", b"a")), "b'a' of the invalid mode 0"),
     "a directory that is a blob": (_in(b"files", (DIRECTORY, b"a")), "it is a blob"),
     "nonsense below": (
         lambda make: {b"files": (DIRECTORY, make.raw(b"nonsense"))},

@@ -201,7 +201,7 @@ REBASES = {
     "update-refs": rebase("--merge", "--update-refs"),
     "interactive": rebase("--interactive"),
 }
-MOVES = "the rebase in progress moves no branch; to put what comes of it on topic: git branch --force topic HEAD"
+MOVES = "the rebase in progress moves no branch; to move topic to its result: git branch --force topic HEAD"
 
 
 @pytest.mark.sampled(12)
@@ -566,7 +566,7 @@ class TestCapturedElsewhere:
         whole = checkout.git(
             "mktree", data=f"040000 tree {files}\tfiles\n040000 tree {tree}\toperation\n"
         )
-        with pytest.raises(WorktreeError, match="20 directories within each other"):
+        with pytest.raises(WorktreeError, match="20 nested directories"):
             manifest.read(inside(store).repository, inside(store).objects, whole, "")
         (run,) = objects.write(
             [
@@ -581,7 +581,7 @@ class TestCapturedElsewhere:
                 )
             ]
         )
-        with pytest.raises(WorktreeError, match="directories within each other without end"):
+        with pytest.raises(WorktreeError, match="too many nested directories"):
             RunFiles(str(tmp_path / "run")).bring_back(inside(store).repository, objects, run)
 
 

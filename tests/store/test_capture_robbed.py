@@ -120,8 +120,7 @@ def test_who_does_it_again_and_again_is_told_of(
         with pytest.raises(IndexGone) as caught:
             store.save("x")
         assert (
-            caught.value.message
-            == f"{changed.main}/.git/ckpt was deleted while the files were looked at"
+            caught.value.message == f"{changed.main}/.git/ckpt was deleted while git read the files"
         )
         assert list(store.list()) == []
         robber.order.unlink()

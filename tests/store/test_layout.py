@@ -255,7 +255,7 @@ def test_paths_of_a_fetched_snapshot(
     before = sorted(os.listdir(tmp_path)), mode(hooks), mode(main_checkout.path / ".git")
     with pytest.raises(WorktreeError):
         resume(inside(plain), hostile, str(tmp_path / "there"))
-    with pytest.raises(WorktreeError, match="not to be trusted"):
+    with pytest.raises(WorktreeError, match="cannot be trusted"):
         restore(inside(plain), hostile, dry_run=True)
     assert (sorted(os.listdir(tmp_path)), mode(hooks), mode(main_checkout.path / ".git")) == before
 

@@ -14,7 +14,7 @@ from gitckpt.git.files import refs_stat
 from gitckpt.git.repository import discover
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import Checkpoint, Worktree
-from gitckpt.model.errors import CkptError, RepositoryError
+from gitckpt.model.errors import CkptError
 from gitckpt.store import local_checkpoints
 from gitckpt.store.audit.doctor import diagnose
 from gitckpt.store.audit.verification import verify
@@ -273,30 +273,6 @@ def test_a_broken_ref(main_checkout: Checkout, ref: str) -> None:
     place.touch()
     seen = require_left(main_checkout, [("broken-ref", ref, "git cannot read this ref")])
     assert seen.findings[0].cure == f"rm {shell_word(str(place))}"
-
-
-def test_packed_refs_that_are_gone(main_checkout: Checkout, make_store: MakeStore) -> None:
-    with make_store(main_checkout) as store:
-        store.record("plan-complete")
-    main_checkout.git("pack-refs", "--all")
-    path = main_checkout.path / ".git/packed-refs"
-    before = path.read_bytes()
-    path.write_bytes(b"")
-    require_left(
-        main_checkout,
-        [
-            (
-                "broken-ref",
-                str(path),
-                "is empty, as a power cut leaves it: git takes all refs that were packed to be gone",
-            )
-        ],
-    )
-    with make_store(main_checkout) as store, pytest.raises(RepositoryError) as caught:
-        store.save("more-complete")
-    assert caught.value.message == f"{path} is empty: the branch may have been in it"
-    path.write_bytes(before)
-    assert look(main_checkout).findings == []
 
 
 def test_what_git_refuses_is_told(main_checkout: Checkout, make_store: MakeStore) -> None:

@@ -160,63 +160,6 @@ def test_a_head_of_somebody_elses_worktree(main_checkout: Checkout, tmp_path: Pa
     assert str(seen.findings[0].cure).startswith(f"write into {head} where it was: ")
 
 
-def spoil(place: Path, what: str) -> None:
-    """Leaves a worktree's reftables as a power cut may."""
-    table = next(place.glob("*.ref"))
-    table.chmod(0o644)
-    if what == "no table":
-        table.unlink()
-    elif what == "no list":
-        (place / "tables.list").write_text("")
-    else:
-        table.write_bytes(b"" if what == "an empty table" else table.read_bytes()[:-5])
-
-
-@pytest.mark.parametrize(
-    "what", ["no table", "an empty table", "a table that is cut off", "no list"]
-)
-def test_a_head_in_a_reftable(
-    newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore, what: str
-) -> None:
-    """Each worktree has tables of its own; git takes one whose tables are broken to be at no commit."""
-    checkout = make_checkout("tabled", "--ref-format=reftable")
-    before = checkout.commit("first")
-    with make_store(checkout) as store:
-        path = Path(resume(inside(store), store.save("plan-complete")).path)
-    assert told(look(checkout)) == []
-    spoil(admin(checkout, path) / "reftable", what)
-    sentence = "the reftable of its HEAD is empty or broken, as a power cut leaves it: to git it is at no commit"
-    seen = require_left(checkout, [("worktree-headless", str(path), sentence)])
-    assert seen.findings[0].cure == f"git ckpt resume {path.name}"
-    with make_store(checkout) as store:
-        again = resume(inside(store), store.read(path.name))
-    assert again.remarks == (f"its HEAD was empty or broken, and is detached at {before[:10]} now",)
-    assert [
-        Checkout(path).git("rev-parse", "HEAD"),
-        Checkout(path).git("symbolic-ref", "-q", "HEAD", ok=(1,)),
-    ] == [before, ""]
-    assert told(look(checkout)) == []
-
-
-@pytest.mark.parametrize(
-    "where", ["symbolic-ref HEAD refs/heads/topic", "update-ref --no-deref HEAD topic"]
-)
-def test_the_cure_of_a_head_in_a_reftable(
-    newer_git: str, make_checkout: Callable[..., Checkout], tmp_path: Path, where: str
-) -> None:
-    checkout = make_checkout("tabled", "--ref-format=reftable")
-    before = checkout.commit("first")
-    theirs = tmp_path / "their s"
-    checkout.git("worktree", "add", "--quiet", "-b", "topic", str(theirs))
-    spoil(next(checkout.path.glob(".git/worktrees/*/reftable")), "an empty table")
-    remove, _, rest = str(look(checkout).findings[0].cure).partition("; ")
-    env = {**os.environ, "PATH": f"{os.path.dirname(newer_git)}:{os.environ['PATH']}"}
-    subprocess.run(
-        f"{remove} && {rest.partition('symbolic-ref')[0]}{where}", shell=True, check=True, env=env
-    )
-    assert [Checkout(theirs).git("rev-parse", "HEAD"), told(look(checkout))] == [before, []]
-
-
 def test_an_empty_head_beside_reftables(
     newer_git: str, make_checkout: Callable[..., Checkout], make_store: MakeStore
 ) -> None:

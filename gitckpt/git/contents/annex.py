@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 _POINTER = re.compile(rb"/annex/objects/([A-Z0-9_]+(?:-[a-zA-Z][0-9]+)*--[^\x00-\x1f/]+)(?:\n|\Z)")
 _LETTERS = "0123456789zqjxkmvwgpfZQJXKMVWGPF"
-# In bytes: the largest file that git-annex takes for a pointer.
-_LARGEST = 32 << 10
+_LARGEST = 32 << 10  # bytes: the largest file that git-annex takes for a pointer
 
 
 def is_used(repository: Repository) -> bool:
@@ -43,16 +42,12 @@ def held(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[
         match = _POINTER.match(blob[2]) if blob is not None and blob[1] == "blob" else None
         if match:
             keys[path] = match[1]
-    places = {path: _place(repository, key) for path, key in keys.items()}
-    return {
-        path
-        for path, place in places.items()
-        if place is not None and _size(place) == files[path][1]
-    }
+    places = ((path, _place(repository, key)) for path, key in keys.items())
+    return {path for path, place in places if place and _size(place) == files[path][1]}
 
 
 def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
-    """Replace the pointers that git wrote by their contents, where git-annex has them here."""
+    """Replace pointers by their contents where git-annex has these here."""
     repository = index.repository
     top = os.fsencode(repository.worktree or "")
     keys = {}
@@ -61,13 +56,9 @@ def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
         match = _POINTER.match(data or b"")
         if match:
             keys[path] = match[1]
-    keys = {
-        path: keys[path]
-        for path in unfiltered.still(repository, {path: (blobs[path], ANNEX) for path in keys})
-    }
-    places = {
-        path: place for path, key in keys.items() if (place := _place(repository, key)) is not None
-    }
+    pointers = unfiltered.still(repository, {path: (blobs[path], ANNEX) for path in keys})
+    candidates = ((path, _place(repository, keys[path])) for path in pointers)
+    places = {path: place for path, place in candidates if place is not None}
     scratch = repository.scratch("unfiltered")
     try:
         for path, place in places.items():
@@ -88,7 +79,7 @@ def _place(repository: Repository, key: bytes) -> bytes | None:
     # Computed without git-annex, which writes into the worktree before it answers.
     digest = hashlib.md5(key, usedforsecurity=False).digest()
     number = int.from_bytes(digest[:4], "little")
-    mixed = [_LETTERS[number >> (6 * at) & 31] for at in range(4)]
+    mixed = [_LETTERS[number >> (6 * index) & 31] for index in range(4)]
     name = key.replace(b"&", b"&a").replace(b"%", b"&s").replace(b":", b"&c")
     top = os.path.join(os.fsencode(repository.common_dir), b"annex", b"objects")
     lower = digest.hex()

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git import config
+from gitckpt.git.command import nul_ended
 from gitckpt.git.files import regular
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import git_executable
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
     from gitckpt.git.worktree.index import PrivateIndex
 
 # The settings that `Configured.of` reads, as a regular expression on their names.
-SETTINGS = r"core\.(autocrlf|eol|attributesfile|filemode|symlinks|ignorecase|precomposeunicode)$|attr\.tree$|filter\."
+SETTINGS = (
+    r"core\.(autocrlf|eol|attributesfile|filemode|symlinks|ignorecase|precomposeunicode)$"
+    r"|attr\.tree$|filter\."
+)
 
 FILE = b".gitattributes"
-# The name of git-annex's filter.
-ANNEX = "annex"
+ANNEX = "annex"  # the name of git-annex's filter
 
-# In bytes: the largest attribute file that git reads.
-_LARGEST = 100 << 20
+_LARGEST = 100 << 20  # bytes: git reads no larger attribute file
 
 # An attribute that is set and may convert; `-text` and `binary` only switch conversions off.
 # Git treats a carriage return as a space, and needs no space after a quoted pattern
@@ -39,12 +41,7 @@ _CONVERTING = re.compile(
 )
 
 _ASKED = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
-_AS_IS = {
-    "filemode": "true",
-    "symlinks": "true",
-    "ignorecase": "false",
-    "precomposeunicode": "false",
-}
+_AS_IS = {"filemode": True, "symlinks": True, "ignorecase": False, "precomposeunicode": False}
 _COMMANDS = ("clean", "smudge", "process")
 
 _AUTOCRLF, _EOL, _DIGEST = "core.autocrlf=true", "core.eol=crlf", "attributes="
@@ -58,11 +55,9 @@ _LINE_ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    # `core.autocrlf`: "true", "input", or "" for neither.
-    autocrlf: str = ""
+    autocrlf: str = ""  # "true", "input", or "" for neither
     eol: str = ""
-    # `core.attributesFile`; None for git's default.
-    attributes: str | None = None
+    attributes: str | None = None  # `core.attributesFile`; None for git's default
     # Drivers that do something: name, whether required, and their commands joined by newlines.
     filters: tuple[tuple[str, bool, str], ...] = ()
     # `attr.tree`: from 2.43 on, git reads attributes from it instead of the worktree.
@@ -97,7 +92,7 @@ class Configured:
             tree=last.get("attr.tree", ""),
             filters=tuple(filters),
             takes_as_is=all(
-                config.is_on(last.get(f"core.{name}", usual)) == config.is_on(usual)
+                config.is_on(last.get(f"core.{name}", str(usual))) == usual
                 for name, usual in _AS_IS.items()
             ),
         )
@@ -105,25 +100,15 @@ class Configured:
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    # The filter; "" for none.
-    driver: str = ""
-    # Whether the filter is required (`filter.*.required`), as those of git-crypt and LFS are.
-    is_required: bool = False
-    # Whether a filter, an encoding or `$Id$` may change more than line ends.
-    is_rewritten: bool = False
-    # Whether line ends are converted.
-    is_text: bool = False
-    # Whether git looks at the content first: with a NUL, it is binary.
-    is_guessed: bool = False
-    # Whether LF may come back as CRLF.
-    gives_crlf: bool = False
-
-    @property
-    def is_annex(self) -> bool:
-        return self.driver == ANNEX
+    driver: str = ""  # the filter
+    is_required: bool = False  # `filter.*.required`, as for git-crypt and LFS
+    is_rewritten: bool = False  # a filter, an encoding or `$Id$` may change more than line ends
+    is_text: bool = False  # line ends are converted
+    is_guessed: bool = False  # git looks at the content first: with a NUL, it is binary
+    gives_crlf: bool = False  # LF may come back as CRLF
 
     def may_change(self, data: bytes) -> bool:
-        """Return whether content may come back changed; True only means that it must be compared."""
+        """Return whether content may come back changed: True means: compare it."""
         if self.is_rewritten:
             return True
         if not self.is_text or (self.is_guessed and b"\0" in data):
@@ -137,16 +122,14 @@ UNTOUCHED = Treatment()
 @dataclass(frozen=True, slots=True)
 class AttributeRules:
     configured: Configured
-    # The attribute files: path and content.
-    sources: tuple[tuple[str, bytes], ...]
+    sources: tuple[tuple[str, bytes], ...]  # path and content of the attribute files
 
     def digest(self, besides: Iterable[bytes]) -> str:
         parts = [repr(self.configured).encode("utf-8", "surrogateescape")]
         for path, content in self.sources:
             parts += [os.fsencode(path), content]
-        return object_hash(
-            "sha1", b"\0".join(b"%d %s" % (len(part), part) for part in [*parts, *besides])
-        ).hexdigest()
+        data = b"\0".join(b"%d %s" % (len(part), part) for part in [*parts, *besides])
+        return object_hash("sha1", data).hexdigest()
 
 
 def rules(
@@ -157,40 +140,26 @@ def rules(
 ) -> AttributeRules | None:
     """Return the rules for conversions, or None if nothing is converted.
 
-    Args:
-        directories: all directories in which git may look for attributes, relative to the top.
-        unseen: paths in the index that have no file; git reads attributes from there, too.
+    `directories`, relative to the top, may have attribute files; so may `unseen`, paths in the
+    index without a file.
     """
-    top = os.fsencode(repository.worktree or "")
-    sources = [
-        (path, content)
-        for path in _outside(repository, configured)
-        if (content := _content(path)) is not None
-    ]
-    for directory in sorted(directories):
-        path = os.path.join(top, directory, FILE)
-        if (content := _content(path)) is not None:
-            sources.append((os.fsdecode(path), content))
+    top = repository.worktree or ""
+    inside = [os.path.join(top, os.fsdecode(path), os.fsdecode(FILE)) for path in directories]
+    paths = [*_outside(repository, configured), *sorted(inside)]
+    sources = [(path, content) for path in paths if (content := _content(path)) is not None]
     is_unseen = any(os.path.basename(path) == FILE for path in unseen)
-    is_elsewhere = bool(configured.tree)
-    if (
-        is_elsewhere
-        and "\n" not in configured.tree
-        and (tree := repository.cat_file.info(f"{configured.tree}^{{tree}}")) is not None
-    ):
-        sources.append((configured.tree, tree[0].encode("ascii")))
-    if (
-        not configured.autocrlf
-        and not is_unseen
-        and not is_elsewhere
-        and not any(_CONVERTING.search(content) for _, content in sources)
-    ):
-        return None
-    return AttributeRules(configured, tuple(sources))
+    if configured.tree and "\n" not in configured.tree:
+        tree = repository.cat_file.info(f"{configured.tree}^{{tree}}")
+        if tree is not None:
+            sources.append((configured.tree, tree[0].encode("ascii")))
+    may_convert = configured.autocrlf or is_unseen or configured.tree
+    if may_convert or any(_CONVERTING.search(content) for _, content in sources):
+        return AttributeRules(configured, tuple(sources))
+    return None
 
 
 def settings(repository: Repository, configured: Configured) -> bytes:
-    """Return the conversion settings outside the worktree's files; b"" if they convert nothing.
+    """Return the conversion settings outside the worktree; b"" if nothing converts.
 
     Filters are left out: LFS is usually configured for all repositories at once.
     """
@@ -213,11 +182,8 @@ def line_end_options(settings: bytes) -> tuple[str, ...]:
 
 
 def have_same_attributes(settings: bytes, others: bytes) -> bool:
-    return _digest(settings) == _digest(others)
-
-
-def _digest(settings: bytes) -> bytes:
-    return settings.partition(_DIGEST.encode())[2]
+    mark = _DIGEST.encode()
+    return settings.partition(mark)[2] == others.partition(mark)[2]
 
 
 def treatments(
@@ -225,39 +191,32 @@ def treatments(
 ) -> dict[bytes, Treatment]:
     if not paths:
         return {}
-    fields = index.git(
-        "check-attr", "-z", "--stdin", *_ASKED, data=b"".join(path + b"\0" for path in paths)
-    ).split(b"\0")
-    known: dict[tuple[bytes, ...], Treatment] = {}
+    fields = index.git("check-attr", "-z", "--stdin", *_ASKED, data=nul_ended(paths)).split(b"\0")
+    cache: dict[tuple[bytes, ...], Treatment] = {}
     by_path = {}
     width = 3 * len(_ASKED)
     for start in range(0, len(fields) - 1, width):
         values = tuple(fields[start + 2 : start + width : 3])
-        treatment = known.get(values)
+        treatment = cache.get(values)
         if treatment is None:
-            treatment = known[values] = _treatment(
-                dict(zip(_ASKED, map(os.fsdecode, values), strict=True)), configured
-            )
+            settings = dict(zip(_ASKED, map(os.fsdecode, values), strict=True))
+            treatment = cache[values] = _treatment(settings, configured)
         by_path[fields[start]] = treatment
     return by_path
 
 
-def _treatment(said: Mapping[str, str], configured: Configured) -> Treatment:
-    driver = next((entry for entry in configured.filters if entry[0] == said["filter"]), None)
-    text = said["text"] if said["text"] != "unspecified" else said["crlf"]
-    eol = said["eol"] if said["eol"] in ("lf", "crlf") else ""
+def _treatment(settings: Mapping[str, str], configured: Configured) -> Treatment:
+    driver = next((entry for entry in configured.filters if entry[0] == settings["filter"]), None)
+    text = settings["text"] if settings["text"] != "unspecified" else settings["crlf"]
+    eol = settings["eol"] if settings["eol"] in ("lf", "crlf") else ""
     is_named = text not in ("unset", "unspecified", "auto") or (text == "unspecified" and bool(eol))
     is_guessed = text == "auto" or (text == "unspecified" and not eol and bool(configured.autocrlf))
-    otherwise = (
-        configured.autocrlf == "true"
-        or (not configured.autocrlf and configured.eol == "crlf")
-        or os.linesep == "\r\n"
-    )
-    encoding = said["working-tree-encoding"] not in ("unset", "unspecified")
+    otherwise = configured.line_ends != "" or os.linesep == "\r\n"
+    encoding = settings["working-tree-encoding"] not in ("unset", "unspecified")
     return Treatment(
         driver=driver[0] if driver is not None else "",
         is_required=driver is not None and driver[1],
-        is_rewritten=driver is not None or encoding or said["ident"] == "set",
+        is_rewritten=driver is not None or encoding or settings["ident"] == "set",
         is_text=is_named or is_guessed,
         is_guessed=is_guessed,
         gives_crlf=eol == "crlf" or (not eol and otherwise),
@@ -266,30 +225,26 @@ def _treatment(said: Mapping[str, str], configured: Configured) -> Treatment:
 
 def _outside(repository: Repository, configured: Configured) -> list[str]:
     # gitattributes(5)
-    shared = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    own = (
-        os.path.expanduser(configured.attributes)
-        if configured.attributes
-        else os.path.join(shared, "git", "attributes")
-    )
+    users = os.path.expanduser(configured.attributes or f"{config.user_dir()}/attributes")
     places = ("", *os.environ.get("PATH", "").split(os.pathsep))
-    git = next(
-        (path for place in places if os.path.isfile(path := os.path.join(place, git_executable()))),
-        "",
-    )
-    of_system = [
+    candidates = (os.path.join(place, git_executable()) for place in places)
+    git = next(filter(os.path.isfile, candidates), "")
+    paths = [
         "/etc/gitattributes",
         os.path.join(os.path.dirname(os.path.dirname(git)), "etc", "gitattributes"),
-    ]
-    paths = [
-        *of_system,
-        os.path.join(repository.worktree or "", own),
+        os.path.join(repository.worktree or "", users),
         os.path.join(repository.common_dir, "info", "attributes"),
     ]
     return list(dict.fromkeys(paths))
 
 
-def _content(path: str | bytes) -> bytes | None:
+def filter_names(git: Callable[..., bytes], paths: Collection[bytes]) -> dict[bytes, str]:
+    """Return the filter attribute of each path; `git` returns the output of a command."""
+    fields = git("check-attr", "-z", "--stdin", "filter", data=nul_ended(paths)).split(b"\0")
+    return {path: os.fsdecode(name) for path, name in zip(fields[::3], fields[2::3], strict=False)}
+
+
+def _content(path: str) -> bytes | None:
     try:
         return regular.content(path, _LARGEST)
     except OSError:  # missing, or not a regular file: git ignores it as well

@@ -6,9 +6,9 @@ Its trees must be as git writes them, and their paths within fixed limits.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from gitckpt.git import fsync
+from gitckpt.git import fsync, graph
 from gitckpt.git.files import private_dirs
 from gitckpt.git.objects.diff import Expansion, listed, oddity
 from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, empty_tree
@@ -20,7 +20,6 @@ from gitckpt.model.errors import WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 
@@ -33,7 +32,10 @@ _LISTS = (b"flags", b"directories", b"modes", b"sparse", b"conversion")
 
 _MOST = budget.OPERATION
 # Beyond this, an operation in progress is neither kept nor restored.
-OPERATION = f"more than {_MOST.count:,} files, {_MOST.depth} directories within each other, or {budget.OPERATION_SIZE:,} bytes"
+OPERATION = (
+    f"more than {_MOST.count:,} files, {_MOST.depth} nested directories, "
+    f"or {budget.OPERATION_SIZE:,} bytes"
+)
 
 
 class UnsoundSnapshot(WorktreeError):
@@ -41,63 +43,47 @@ class UnsoundSnapshot(WorktreeError):
 
 
 def require(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Raise `UnsoundSnapshot` if a snapshot is too large or has a tree that git would not list.
+    """Raise `UnsoundSnapshot` if a snapshot is too large or has a malformed tree.
 
-    What HEAD already has is not checked: it was listed before.
-
-    Args:
-        snapshot: oid of its tree; None if the commit stands for the files.
-        commit: full oid; "" for no files at all.
+    What HEAD already has is not checked. Without a `snapshot` (oid of its tree), the `commit` has
+    the files; "" for none.
     """
     head = repository.cat_file.info("HEAD^{tree}")
     whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
-    parts = (
-        whole.entries(snapshot)
-        if snapshot is not None
-        else {b"": (DIRECTORY, base_tree(repository, commit))}
-    )
-    if snapshot is not None and repository.cat_file.info(snapshot) is not None:
-        require_shape(parts, snapshot)
+    if snapshot is None:
+        parts = {b"": (DIRECTORY, base_tree(repository, commit))}
+    else:
+        parts = whole.entries(snapshot)
+        if repository.cat_file.info(snapshot) is not None:
+            require_shape(parts, snapshot)
     stages = whole.entries(parts.pop(b"index")[1]) if b"index" in parts else {}
     trees = [oid for mode, oid in (*parts.values(), *stages.values()) if mode == DIRECTORY]
     is_beyond = any(whole.is_beyond(base, tree) for tree in trees)
     if whole.flaw:
-        raise UnsoundSnapshot(
-            f"{whole.flaw}: {'the snapshot' if snapshot else 'the commit'} {snapshot or commit} leads to it",
-            hint=HINT,
-        )
+        root = f"the snapshot {snapshot}" if snapshot else f"the commit {commit}"
+        raise UnsoundSnapshot(f"{whole.flaw}: {root} leads to it", hint=HINT)
     if is_beyond:
-        raise UnsoundSnapshot(_too_much(snapshot or commit), hint=HINT)
-
-
-def _too_much(tree: str) -> str:
-    return f"the tree {tree} holds more than {budget.SNAPSHOT.count:,} paths, or directories within each other without end"
+        limit = f"more than {budget.SNAPSHOT.count:,} paths, or too many nested directories"
+        raise UnsoundSnapshot(f"the tree {snapshot or commit} holds {limit}", hint=HINT)
 
 
 def require_shape(parts: Entries, snapshot: str) -> None:
     """Raise `UnsoundSnapshot` unless directories and lists are where they belong."""
+    message = f"{snapshot} is not the tree of a snapshot"
     if b"files" not in parts:
-        raise UnsoundSnapshot(
-            f"{snapshot} is not the tree of a snapshot: it has no files/", hint=HINT
-        )
+        raise UnsoundSnapshot(f"{message}: it has no files/", hint=HINT)
     for name, (mode, _) in parts.items():
         if (name in _DIRECTORIES and mode != DIRECTORY) or (name in _LISTS and mode == DIRECTORY):
-            is_list = "a list" if name in _LISTS else "a directory"
-            raise UnsoundSnapshot(
-                f"{snapshot} is not the tree of a snapshot: {name.decode('ascii')} is not {is_list}",
-                hint=HINT,
-            )
+            kind = "a list" if name in _LISTS else "a directory"
+            raise UnsoundSnapshot(f"{message}: {name.decode('ascii')} is not {kind}", hint=HINT)
 
 
 def is_too_much(operation: Mapping[str, bytes]) -> bool:
     directories = {os.path.dirname(name) for name in operation}
     count = len(operation) + sum(name.count("/") + 1 for name in directories)  # an upper bound
-    deep = any(name.count("/") > budget.OPERATION.depth for name in operation)
-    return (
-        count > budget.OPERATION.count
-        or deep
-        or sum(map(len, operation.values())) > budget.OPERATION_SIZE
-    )
+    is_deep = any(name.count("/") > budget.OPERATION.depth for name in operation)
+    size = sum(map(len, operation.values()))
+    return is_deep or count > budget.OPERATION.count or size > budget.OPERATION_SIZE
 
 
 def base_tree(repository: Repository, commit: str) -> str:
@@ -113,16 +99,10 @@ _LARGEST = 64 << 20
 _TREE = DIRECTORY.zfill(6)
 
 
-def _is_sorted(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bool:
-    names = [name + b"/" if mode.zfill(6) == _TREE else name for name, (mode, _) in entries.items()]
-    return names == sorted(names)
-
-
 class Census:
     """Trees with everything below them; missing objects count as nothing.
 
-    Args:
-        there: returns which of some trees may be read: a partial clone would fetch missing ones.
+    `there` returns which of some trees may be read: a partial clone would fetch missing ones.
     """
 
     def __init__(
@@ -139,10 +119,11 @@ class Census:
         level = list(dict.fromkeys(roots))
         while level:
             level = there([oid for oid in dict.fromkeys(level) if oid not in self._below])
+            trees = repository.cat_file.contents(level, _LARGEST)
             level = [
                 child
-                for oid, found in zip(level, self._read(level), strict=True)
-                for child in self._take(oid, found)
+                for oid, tree in zip(level, trees, strict=True)
+                for child in self._take(oid, tree)
             ]
 
     def flaw(self, root: str) -> str:
@@ -154,28 +135,26 @@ class Census:
         paths, depth, _ = self._counted(root)
         return paths > limits.count or depth > limits.depth
 
-    def _read(self, level: list[str]) -> Iterator[tuple[str, str, bytes] | None]:
-        return self._repository.cat_file.contents(level, _LARGEST)
-
-    def _take(self, oid: str, found: tuple[str, str, bytes] | None) -> tuple[str, ...]:
+    def _take(self, oid: str, item: tuple[str, str, bytes] | None) -> tuple[str, ...]:
         self._below[oid] = 0, ()
-        if found is None or found[1] not in ("tree", "blob", "commit", "tag"):
+        if item is None or item[1] not in ("tree", "blob", "commit", "tag"):
             return ()
-        if found[1] != "tree":
-            self._flaws[oid] = f"it is a {found[1]}, and is named as a directory"
+        if item[1] != "tree":
+            self._flaws[oid] = f"it is a {item[1]}, and is named as a directory"
             return ()
         try:
-            entries = listed(found[2], self._repository.object_format)
+            entries = listed(item[2], self._repository.object_format)
         except MalformedTree as error:
             self._flaws[oid] = str(error)
             return ()
-        flaw = oddity(entries) or (
-            "" if _is_sorted(entries) else "its entries are not in the order of git"
-        )
+        trees = {name: raw for name, (mode, raw) in entries.items() if mode.zfill(6) == _TREE}
+        names = [name + b"/" if name in trees else name for name in entries]
+        is_sorted = names == sorted(names)
+        flaw = oddity(entries) or ("" if is_sorted else "its entries are not in the order of git")
         if flaw:
             self._flaws[oid] = flaw
-        trees = (raw.hex() for mode, raw in entries.values() if mode.zfill(6) == _TREE)
-        children = tuple(self._names.setdefault(child, child) for child in trees)
+        oids = (raw.hex() for raw in trees.values())
+        children = tuple(self._names.setdefault(child, child) for child in oids)
         self._below[oid] = len(entries), children
         return children
 
@@ -185,24 +164,18 @@ class Census:
         while waiting:
             oid = waiting[-1]
             count, children = self._below.get(oid, (0, ()))
-            pending = (
-                [child for child in children if child not in self._known]
-                if oid not in self._known
-                else []
-            )
+            if oid in self._known:
+                waiting.pop()
+                continue
+            pending = [child for child in children if child not in self._known]
             if pending:
                 waiting += pending
                 continue
             waiting.pop()
-            if oid not in self._known:
-                below = [self._known[child] for child in children]
-                flawed = (
-                    oid
-                    if oid in self._flaws
-                    else next((flawed_below for *_, flawed_below in below if flawed_below), "")
-                )
-                depth = max((depth for _, depth, _ in below), default=-1) + 1
-                self._known[oid] = count + sum(paths for paths, *_ in below), depth, flawed
+            below = [self._known[child] for child in children]
+            flawed = oid if oid in self._flaws else next((bad for *_, bad in below if bad), "")
+            depth = max((depth for _, depth, _ in below), default=-1) + 1
+            self._known[oid] = count + sum(paths for paths, *_ in below), depth, flawed
         return self._known[root]
 
 
@@ -213,7 +186,7 @@ _ENDINGS = (".pack", ".rev", ".idx")
 
 
 class Quarantine:
-    """A directory for the new objects of git commands; deleted unless `migrate` was called.
+    """A directory for new objects of git commands; deleted at the end.
 
     Call git with `options` before the command name, and with `environment`.
     """
@@ -233,12 +206,7 @@ class Quarantine:
         os.makedirs(os.path.join(self._path, "pack"))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         private_dirs.discard(self._path)  # leftovers are swept later
 
     def migrate(self, deadline: float | None = None) -> None:
@@ -253,30 +221,18 @@ class Quarantine:
         made = os.listdir(pack)
         indexes = [name for name in made if name.endswith(".idx")]
         if oids or len(indexes) > 1:
-            known = f"--object-format={self._repository.object_format}"
             for name in indexes:
-                with open(os.path.join(pack, name), "rb") as file:
-                    listed = self._repository.git.run(
-                        "show-index", known, data=file.read(), deadline=deadline
-                    ).out
-                oids += [line.split(b" ")[1].decode("ascii") for line in listed.splitlines()]
+                oids += graph.listed_in(self._repository, os.path.join(pack, name), deadline)
             # No search for deltas: it would dominate the time, and a later repack finds them.
-            words = (
-                *self.options,
-                "pack-objects",
-                "-q",
-                "--window=0",
-                os.path.join(self._path, "one"),
-            )
+            base = os.path.join(self._path, "one")
+            words = (*self.options, "pack-objects", "-q", "--window=0", base)
             data = "".join(f"{oid}\n" for oid in dict.fromkeys(oids)).encode("ascii")
             self._repository.git.run(*words, data=data, env=self.environment, deadline=deadline)
             for name in made:
                 os.unlink(os.path.join(pack, name))
             for name in os.listdir(self._path):
                 if name.startswith("one-"):
-                    os.replace(
-                        os.path.join(self._path, name), os.path.join(pack, f"pack{name[3:]}")
-                    )
+                    os.replace(f"{self._path}/{name}", os.path.join(pack, f"pack{name[3:]}"))
             made = os.listdir(pack)
         target = os.path.join(self._objects, "pack")
         try:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from gitckpt.git.worktree.index import PrivateIndex
 
 
+_File = tuple[bytes, str, os.stat_result]  # path, oid and stat data of an entry
+
 # Cached verdicts: a derived file in the administrative directory of a worktree.
 
 FILE = "ckpt-exact"
@@ -48,7 +50,7 @@ def are_there(repository: Repository) -> bool:
 
 
 def load(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
-    """Return the digest of the rules, and `<mark> <verdict>` by path; None without a file."""
+    """Return the rules' digest and verdicts with marks by path; None without a file."""
     try:
         with open(_path(repository), "rb") as file:
             head, *records = file.read().split(b"\0")
@@ -64,13 +66,10 @@ def load(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
     return head.removeprefix(_FORM).decode("ascii", "replace"), verdicts
 
 
-def save(repository: Repository, key: str, known: dict[bytes, bytes]) -> None:
+def save(repository: Repository, key: str, verdicts: dict[bytes, bytes]) -> None:
     # Failure does no harm: the next capture compares again.
-    data = (
-        _FORM
-        + key.encode()
-        + b"".join(b"\0%s\t%s" % (about, path) for path, about in known.items())
-    )
+    records = b"".join(b"\0%s\t%s" % (about, path) for path, about in verdicts.items())
+    data = _FORM + key.encode() + records
     with contextlib.suppress(OSError):
         atomic.write_own(_path(repository), data, flushed=False)
 
@@ -87,14 +86,10 @@ def _path(repository: Repository) -> str:
 # The comparison.
 
 _NO_RULES = "none"
-# In nanoseconds: the coarsest time stamps of file systems. A file may change twice within one.
+# Nanoseconds: the coarsest time stamps of file systems. A file may change twice within one.
 _GRAIN = 2_000_000_000
-
-# In bytes of files held in memory at once; a single larger file is held whole.
-_PORTION = 32 << 20
-
-# From this many blobs on, they are written as a pack.
-_MANY = 500
+_PORTION = 32 << 20  # bytes of files in memory at once; a single larger file is held whole
+_MANY = 500  # blobs from which on they are written as a pack
 
 _FAILED = "external filter"
 
@@ -103,24 +98,19 @@ _FAILED = "external filter"
 class Converted:
     """Files that git would not write as they are. Paths are relative to the top."""
 
-    # Files that git would write differently, with the oids of their bytes.
-    raw: dict[bytes, str] = field(default_factory=dict)
-    # Files that git would or may write differently, and whose bytes must not be kept.
-    left: list[bytes] = field(default_factory=list)
-    # Files with a required filter, which nothing may bypass.
-    required: set[bytes] = field(default_factory=set)
+    raw: dict[bytes, str] = field(default_factory=dict)  # with the oids of their bytes
+    left: list[bytes] = field(default_factory=list)  # whose bytes must not be kept
+    required: set[bytes] = field(default_factory=set)  # with a required filter: never bypass it
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    # In bytes; larger files are not kept. None sets no limit.
-    most: int | None = None
-    # Returns whether the bytes of a path must not be kept if a filter applies.
+    """What bytes to keep; `refuses` tells secret paths, if a filter applies to them."""
+
+    most: int | None = None  # bytes: larger files are not kept
     refuses: Callable[[bytes], bool] = lambda _: False
-    # Differs whenever these terms do.
-    text: str = ""
-    # Paths that are kept in any case.
-    regardless: Collection[bytes] = ()
+    text: str = ""  # differs whenever these terms do
+    regardless: Collection[bytes] = ()  # paths that are kept in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +123,7 @@ class _Candidate:
 
 
 class Conversions:
-    """A search for files that git would not write as they are; `objects` None keeps no bytes."""
+    """A search for files that git would not write as they are; keeps their bytes."""
 
     def __init__(
         self,
@@ -147,7 +137,6 @@ class Conversions:
         self._format = index.repository.object_format
         self._rules = rules
         self._terms = terms
-        self._most = terms.most
         self._top = index.repository.worktree or "."
         self._found = Converted()
         self._known: dict[bytes, bytes] = {}
@@ -160,7 +149,7 @@ class Conversions:
         last_key, self._earlier = load(self._index.repository)
         before = (self._earlier or {}) if last_key == key else {}
         looked_at = 0
-        fresh: list[tuple[bytes, str, os.stat_result]] = []
+        fresh: list[_File] = []
         fd = os.open(self._top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for path, oid in entries:
@@ -177,11 +166,8 @@ class Conversions:
             self._judge(fresh, fd)
         finally:
             os.close(fd)
-        if (
-            self._rules is None
-            and len(self._known) == looked_at
-            and all(mark.endswith(EXACT) for mark in self._known.values())
-        ):
+        are_exact = all(mark.endswith(EXACT) for mark in self._known.values())
+        if self._rules is None and len(self._known) == looked_at and are_exact:
             forget(self._index.repository)
         elif news:
             save(self._index.repository, key, self._known)
@@ -190,11 +176,8 @@ class Conversions:
     def _key(self, entries: Iterable[tuple[bytes, str]]) -> str:
         if self._rules is None:
             return _NO_RULES
-        unread = [
-            b"%s %s" % (oid.encode(), path)
-            for path, oid in entries
-            if os.path.basename(path) == attributes.FILE
-        ]
+        files = [entry for entry in entries if os.path.basename(entry[0]) == attributes.FILE]
+        unread = [b"%s %s" % (oid.encode(), path) for path, oid in files]
         return self._rules.digest([*unread, self._terms.text.encode("utf-8", "surrogateescape")])
 
     def _holds(self, path: bytes, verdict: bytes) -> bool:
@@ -205,21 +188,17 @@ class Conversions:
         elif verdict == REQUIRED:
             self._found.required.add(path)
         elif verdict != EXACT:
-            if (
-                self._objects is not None
-                and self._index.repository.cat_file.info(verdict.decode("ascii")) is None
-            ):
+            oid, cat_file = verdict.decode("ascii"), self._index.repository.cat_file
+            if self._objects is not None and cat_file.info(oid) is None:
                 return False
-            self._found.raw[path] = verdict.decode("ascii")
+            self._found.raw[path] = oid
         return True
 
-    def _judge(self, files: Sequence[tuple[bytes, str, os.stat_result]], fd: int) -> None:
+    def _judge(self, files: Sequence[_File], fd: int) -> None:
         paths = [path for path, _, _ in files]
-        treatments = (
-            attributes.treatments(self._index, self._rules.configured, paths)
-            if self._rules is not None
-            else {}
-        )
+        treatments: Mapping[bytes, Treatment] = {}
+        if self._rules is not None:
+            treatments = attributes.treatments(self._index, self._rules.configured, paths)
         held: list[_Candidate] = []
         size = 0
         annexed = self._of_annex(files, treatments)
@@ -234,21 +213,16 @@ class Conversions:
                 self._settle(path, oid, status, EXACT)
             elif self._was_to_stay_out(path, oid, status):
                 self._settle(path, oid, status, INEXACT)
-            elif (
-                self._most is not None
-                and status.st_size > self._most
-                and path not in self._terms.regardless
-            ):
-                differs = treatment.is_rewritten or (
-                    converts and any(map(treatment.may_change, _pieces(path, fd)))
+            elif self._is_too_large(path, status.st_size):
+                may_differ = converts and any(map(treatment.may_change, _pieces(path, fd)))
+                may_differ = may_differ or self._is_otherwise(
+                    oid, status.st_size, _pieces(path, fd)
                 )
-                differs = differs or self._is_otherwise(oid, status.st_size, _pieces(path, fd))
-                self._settle(path, oid, status, INEXACT if differs else EXACT)
+                self._settle(path, oid, status, INEXACT if may_differ else EXACT)
             else:
                 data = b"".join(_pieces(path, fd))
-                if not (converts and treatment.may_change(data)) and not self._is_otherwise(
-                    oid, len(data), [data]
-                ):
+                may_differ = converts and treatment.may_change(data)
+                if not may_differ and not self._is_otherwise(oid, len(data), [data]):
                     self._settle(path, oid, status, EXACT)
                     continue
                 held.append(_Candidate(path, oid, data, treatment, status))
@@ -259,15 +233,17 @@ class Conversions:
         self._compare(held, fd)
         self._write(0)
 
+    def _is_too_large(self, path: bytes, size: int) -> bool:
+        most = self._terms.most
+        return most is not None and size > most and path not in self._terms.regardless
+
     def _of_annex(
-        self,
-        files: Sequence[tuple[bytes, str, os.stat_result]],
-        treatments: Mapping[bytes, Treatment],
+        self, files: Sequence[_File], treatments: Mapping[bytes, Treatment]
     ) -> Collection[bytes]:
         of_annex = {
             path: (oid, status.st_size)
             for path, oid, status in files
-            if treatments.get(path, attributes.UNTOUCHED).is_annex
+            if path in treatments and treatments[path].driver == attributes.ANNEX
         }
         if not of_annex:
             return ()
@@ -294,13 +270,9 @@ class Conversions:
     def _compare(self, held: Sequence[_Candidate], fd: int) -> None:
         for driver in sorted({file.treatment.driver for file in held}):
             group = [file for file in held if file.treatment.driver == driver]
-            for file, smudged in zip(
-                group,
-                written_by_git(
-                    self._index, [(file.oid, file.path) for file in group], is_filtered=bool(driver)
-                ),
-                strict=True,
-            ):
+            wanted = [(file.oid, file.path) for file in group]
+            written = written_by_git(self._index, wanted, is_filtered=bool(driver))
+            for file, smudged in zip(group, written, strict=True):
                 if smudged == file.data:
                     verdict = EXACT
                 elif not self._may_be_kept(file, smudged) or not self._is_of_blob(file, fd):
@@ -313,30 +285,23 @@ class Conversions:
                 self._settle(file.path, file.oid, file.status, verdict)
         self._write(_PORTION)
 
-    def _may_be_kept(self, one: _Candidate, smudged: bytes | None) -> bool:
+    def _may_be_kept(self, file: _Candidate, smudged: bytes | None) -> bool:
         # Not if a filter failed, or may hide a secret.
-        if one.path in self._terms.regardless:
+        if file.path in self._terms.regardless:
             return True
-        return smudged is not None and not (one.treatment.driver and self._terms.refuses(one.path))
+        is_secret = file.treatment.driver and self._terms.refuses(file.path)
+        return smudged is not None and not is_secret
 
-    def _is_of_blob(self, one: _Candidate, fd: int) -> bool:
+    def _is_of_blob(self, file: _Candidate, fd: int) -> bool:
         # The file may have changed since its blob was made.
-        if one.status.st_ctime_ns < self._index.opened:
-            now = _status(one.path, fd)
-            return (
-                now is not None
-                and now.st_ctime_ns == one.status.st_ctime_ns
-                and len(one.data) == one.status.st_size
-            )
-        words = (
-            "-c",
-            "core.safecrlf=false",
-            "hash-object",
-            "--stdin",
-            f"--path={os.fsdecode(one.path)}",
-        )
-        done = self._index.run(*words, data=one.data, ok=(0, 1, 128))
-        return done.code == 0 and done.out.strip().decode("ascii") == one.oid
+        if file.status.st_ctime_ns < self._index.opened:
+            now = _status(file.path, fd)
+            is_same = now is not None and now.st_ctime_ns == file.status.st_ctime_ns
+            return is_same and len(file.data) == file.status.st_size
+        words = ("hash-object", "--stdin", f"--path={os.fsdecode(file.path)}")
+        options = ("-c", "core.safecrlf=false")
+        done = self._index.run(*options, *words, data=file.data, ok=(0, 1, 128))
+        return done.code == 0 and done.text == file.oid
 
     def _settle(self, path: bytes, oid: str, status: os.stat_result, verdict: bytes) -> None:
         if verdict == INEXACT:
@@ -365,16 +330,15 @@ def written_by_git(
     is_filtered: bool,
     options: Sequence[str] = (),
 ) -> list[bytes | None]:
-    """Return what git writes to the worktree for each blob (oid and path); None if it cannot.
+    """Return what git writes for each blob (oid and path); None if it cannot.
 
     If a filter applies (`is_filtered`) and fails, git goes on without it: no output is trusted.
     """
     if not wanted:
         return []
     mark = os.urandom(16).hex()  # the sizes that git prints are those of the blobs, unfiltered
-    plain = [
-        (oid, path) for oid, path in wanted if not path.startswith((b" ", b"\t"))
-    ]  # git would skip leading blanks
+    # git would skip leading blanks.
+    plain = [(oid, path) for oid, path in wanted if not path.startswith((b" ", b"\t"))]
     data = b"".join(b"%s %s\0" % (oid.encode(), path) for oid, path in plain)
     words = [*options, "cat-file", "-z", "--filters", f"--batch={mark} %(objectname)"]
     done = index.run(*words, data=data, ok=(0, 128))
@@ -415,9 +379,8 @@ def _status(path: bytes, fd: int) -> os.stat_result | None:
 
 def _pieces(path: bytes, fd: int) -> Iterable[bytes]:
     try:
-        with open(
-            os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd), "rb"
-        ) as file:
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        with open(opened, "rb") as file:
             while piece := file.read(1 << 20):
                 yield piece
     except OSError:

@@ -1,8 +1,8 @@
 """Keep what git does not track: empty directories and narrow modes.
 
 A mode is narrow if it lacks permissions that the umask allows. A snapshot may have been fetched:
-restoring one follows no link, changes nothing in `.git` or in a
-nested repository, and only narrows modes.
+restoring one follows no link, changes nothing in `.git` or in a nested repository, and only narrows
+modes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.encoding import stays_within
 from gitckpt.model.errors import WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
-# The most directories, and the most modes, that a snapshot keeps.
-MOST = 10_000
+MOST = 10_000  # the most directories, and the most modes, that a snapshot keeps
 
 # The owner keeps these bits in any case: a directory without them cannot be used.
 _OWNER_OF_DIRECTORY, _OWNER_OF_FILE = 0o700, 0o400
@@ -81,15 +81,14 @@ def empty(
 ) -> list[bytes]:
     """Return the candidates that are empty directories and no submodules.
 
-    A directory with only ignored files, such as a cache, is not empty.
-
-    Args:
-        files: oid of the tree of all files.
+    `files` is the tree of all files. A directory with only ignored files is not empty.
     """
-    known = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
-    if known:
-        known.difference_update(path for path, _, _ in leaves(repository, files, with_trees=True))
-    return sorted(known)
+    directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
+    if directories:
+        directories.difference_update(
+            path for path, _, _ in leaves(repository, files, with_trees=True)
+        )
+    return sorted(directories)
 
 
 def _is_empty(path: bytes) -> bool:
@@ -102,26 +101,18 @@ def _is_empty(path: bytes) -> bool:
 def is_plain(path: bytes) -> bool:
     """Return whether a path stays in the worktree and out of `.git`, however spelled."""
     parts = path.split(b"/")
-    plain = [re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts]
-    return (
-        not {b"", b".", b".."} & set(parts)
-        and not {b".git", b"git~1"} & set(plain)
-        and b"\0" not in path
-    )
+    spelled = {re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts}
+    return stays_within(path) and not {b".git", b"git~1"} & spelled and b"\0" not in path
 
 
 def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> None:
-    if len(directories) > MOST or len(modes) > MOST:
-        raise WorktreeError(
-            "the snapshot is not to be trusted: it has too many directories or modes",
-            hint="look at it: git fsck",
-        )
-    for path in [*directories, *modes]:
+    flaw = "too many directories or modes" if max(len(directories), len(modes)) > MOST else ""
+    for path in [*directories, *modes] if not flaw else ():
         if not is_plain(path):
-            raise WorktreeError(
-                f"the snapshot is not to be trusted, as it has the path {path!r}",
-                hint="look at it: git fsck",
-            )
+            flaw = f"the path {path!r}"
+    if flaw:
+        message = f"the snapshot cannot be trusted: it has {flaw}"
+        raise WorktreeError(message, hint="look at it: git fsck")
 
 
 def missing(top: str, directories: Collection[bytes]) -> list[bytes]:
@@ -134,24 +125,21 @@ def wider(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
     by_path = {}
     for path, mode in modes.items():
         with contextlib.suppress(OSError):
-            status = os.lstat(os.path.join(os.fsencode(top), path))
-            if not stat.S_ISLNK(status.st_mode) and status.st_mode & 0o777 & ~_kept(
-                status.st_mode, mode
-            ):
-                by_path[path] = status.st_mode & 0o777
+            now = os.lstat(os.path.join(os.fsencode(top), path)).st_mode
+            if not stat.S_ISLNK(now) and now & 0o777 & ~_kept(now, mode):
+                by_path[path] = now & 0o777
     return by_path
 
 
 def unmet(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[bytes]:
-    """Return missing directories (with a slash at the end) and paths with too many permissions."""
-    return [path + b"/" for path in missing(top, directories)] + [
-        path for path in sorted(wider(top, modes)) if _is_ours(top, path)
-    ]
+    """Return missing directories (ending in a slash) and paths with a too wide mode."""
+    too_wide = [path for path in sorted(wider(top, modes)) if _is_ours(top, path)]
+    return [path + b"/" for path in missing(top, directories)] + too_wide
 
 
 def _is_ours(top: str, path: bytes) -> bool:
     try:
-        with _opened(top, path.split(b"/")[:-1]):
+        with opened(top, path.split(b"/")[:-1]):
             return True
     except OSError:
         return False
@@ -168,14 +156,12 @@ def make(top: str, directories: Collection[bytes]) -> None:
     """Make missing directories with their parents, without following links."""
     for path in sorted(directories):
         try:
-            with _opened(top, path.split(b"/"), make=True):
+            with opened(top, path.split(b"/"), make=True):
                 pass
         except OSError as error:
-            shown = path.decode("utf-8", "replace")
-            raise WorktreeError(
-                f"cannot make the directory {shown}: {error.strerror}",
-                hint="see what is in its place",
-            ) from None
+            message = f"cannot make the directory {path.decode('utf-8', 'replace')}"
+            hint = "see what is in its place"
+            raise WorktreeError(f"{message}: {error.strerror}", hint=hint) from None
 
 
 def widen(top: str, modes: Mapping[bytes, int]) -> None:
@@ -189,18 +175,18 @@ def widen(top: str, modes: Mapping[bytes, int]) -> None:
 def remove_empty(top: str, directories: Collection[bytes]) -> None:
     for path in sorted(filter(is_plain, directories), reverse=True):
         *above, name = path.split(b"/")
-        with contextlib.suppress(OSError), _opened(top, above) as fd:
+        with contextlib.suppress(OSError), opened(top, above) as fd:
             os.rmdir(name, dir_fd=fd)
 
 
 def with_above(paths: Collection[bytes]) -> set[bytes]:
-    found: set[bytes] = set()
+    directories: set[bytes] = set()
     for path in paths:
         above = path
-        while above and above not in found:
-            found.add(above)
+        while above and above not in directories:
+            directories.add(above)
             above = above.rpartition(b"/")[0]
-    return found
+    return directories
 
 
 def _kept(now: int, mode: int) -> int:
@@ -216,8 +202,8 @@ def _widen(mode: int, now: int) -> int:
 
 
 @contextlib.contextmanager
-def _opened(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]:
-    # Never through a link or into another repository.
+def opened(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]:
+    """Yield the descriptor of a directory, never below a link or another repository."""
     fd = os.open(top, _DIRECTORY & ~os.O_NOFOLLOW)
     try:
         for part in parts:
@@ -237,7 +223,7 @@ def _opened(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int
 
 def _change(top: str, path: bytes, change: Callable[[int], int]) -> None:
     *above, name = path.split(b"/")
-    with contextlib.suppress(OSError), _opened(top, above) as parent:
+    with contextlib.suppress(OSError), opened(top, above) as parent:
         fd = os.open(name, _FILE, dir_fd=parent)
         try:
             now = os.fstat(fd).st_mode

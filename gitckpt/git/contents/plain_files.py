@@ -12,6 +12,7 @@ import re
 import stat
 
 from gitckpt.git.files import regular
+from gitckpt.git.fsync import object_path
 from gitckpt.git.objects.diff import listed
 from gitckpt.git.objects.encoding import (
     DIRECTORY,
@@ -57,7 +58,7 @@ class TreeWriter:
 
     @property
     def oids(self) -> Collection[str]:
-        """Oids of the objects that the tree has and its base may lack; without content."""
+        """Oids of the objects that the tree has and its base may lack."""
         return frozenset(self._items)
 
     def tree(
@@ -65,10 +66,8 @@ class TreeWriter:
     ) -> str | None:
         """Write the files as a tree; return None and write nothing if git must do it.
 
-        Args:
-            gone: paths in the base that have no file any more.
-            paths: files that the base lacks or has with other content.
-            new: those of `paths` that no index lists: git may refuse their names.
+        `gone` and `paths` are files that `base` has no more, or with other content; `new` are those
+        of `paths` that no index lists: git may refuse their names.
         """
         if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in paths):
             return None
@@ -90,16 +89,12 @@ class TreeWriter:
             if kind != "blob":
                 continue
             try:
-                if not os.stat(
-                    os.path.join(self._repository.common_dir, "objects", oid[:2], oid[2:])
-                ).st_size:
+                if not os.stat(object_path(self._repository.common_dir, oid)).st_size:
                     return True
             except FileNotFoundError:
                 packed.append(oid)
-        return any(
-            found is None
-            for found in self._objects.read(self._repository.cat_file.known(packed), None)
-        )
+        existing = self._repository.cat_file.known(packed)
+        return any(item is None for item in self._objects.read(existing, None))
 
     def _read(self, paths: Iterable[bytes]) -> Listed:
         entries = {}
@@ -113,9 +108,8 @@ class TreeWriter:
                 mode, data = LINK, os.readlink(whole)
             else:
                 mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
-                data = self.contents[path] = regular.content(
-                    whole, min(budget, _LARGEST), follow=False
-                )
+                data = regular.content(whole, min(budget, _LARGEST), follow=False)
+                self.contents[path] = data
             budget -= len(data)
             entries[path] = (mode, self._put("blob", data))
         return entries
@@ -141,12 +135,11 @@ class TreeWriter:
         trees: dict[bytes, Listed] = {}
         level = {b"": base}
         while level:
-            for (directory, oid), found in zip(
-                level.items(), self._objects.read(list(level.values()), _LARGEST), strict=True
-            ):
-                if found is None or found[0] != "tree":
+            read = self._objects.read(list(level.values()), _LARGEST)
+            for (directory, oid), item in zip(level.items(), read, strict=True):
+                if item is None or item[0] != "tree":
                     raise _NotPlain(oid)
-                trees[directory] = listed(found[1], self._format)
+                trees[directory] = listed(item[1], self._format)
             # Each level of directories is read with one call.
             level = {
                 path: trees[directory][name][1].hex()
@@ -171,9 +164,8 @@ class TreeWriter:
                 raise _NotPlain(path)
             below = self._built(path, names, trees, changes) if path in names else None
             made = changes.get(path)
-            if (
-                below is not None and made is not None
-            ):  # a file and a directory: the worktree is changing
+            # A file and a directory: the worktree is changing.
+            if below is not None and made is not None:
                 raise _NotPlain(path)
             if below is not None:
                 made = (DIRECTORY, below)

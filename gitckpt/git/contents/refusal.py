@@ -6,7 +6,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitckpt.git.process import GitError
+from gitckpt.git.command import nul_ended
+from gitckpt.git.contents.attributes import filter_names
+from gitckpt.git.process import Completed, GitError
 from gitckpt.git.worktree.administration import (
     failing_filters,
     has_hung_up,
@@ -24,7 +26,8 @@ _CONVERTED = re.compile(
 )
 _PASSED_OVER = re.compile(r"^Ignoring path (.*)$", re.MULTILINE)
 _MISENCODED = re.compile(
-    r"^fatal: (?:BOM is (?:prohibited|required) in|failed to encode|encoding) '(.*)' (?:if encoded as|from) ",
+    r"^fatal: (?:BOM is (?:prohibited|required) in|failed to encode|encoding) '(.*)' "
+    r"(?:if encoded as|from) ",
     re.MULTILINE,
 )
 
@@ -40,16 +43,14 @@ _NOT_STARTED = (
 )
 
 _PARTS = 16
-_STILL = "stop what writes to it, and run the command again; or leave all files out: git ckpt save --no-worktree"
+_CHANGING = (
+    "stop the program that writes to it, and run the command again; "
+    "or leave all files out: git ckpt save --no-worktree"
+)
 
 _READ = (
-    "update-index",
-    "--add",
-    "--remove",
-    "--replace",
-    "--ignore-skip-worktree-entries",
-    "-z",
-    "--stdin",
+    *("update-index", "--add", "--remove", "--replace", "--ignore-skip-worktree-entries"),
+    *("-z", "--stdin"),
 )
 
 
@@ -72,23 +73,23 @@ class Read:
 def read_in(
     index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None
 ) -> Read:
-    """Read files into an index, in ever smaller parts if they change; remove missing ones."""
+    """Read files into an index, in smaller parts if they change; remove missing ones."""
     result, parts = Read(), [paths]
     disabled: set[str] = set()
     is_refreshed = False
     while parts:
         part = parts.pop()
         # With core.safecrlf=true, git would refuse files whose line ends change.
-        words = (*settings, *without_processes(disabled), "-c", "core.safecrlf=warn", *_READ)
+        off = [word for name in sorted(disabled) for word in ("-c", f"filter.{name}.process=")]
+        words = (*settings, *off, "-c", "core.safecrlf=warn", *_READ)
         try:
-            output = index.run(*words, data=b"".join(path + b"\0" for path in part), env=env)
+            output = index.run(*words, data=nul_ended(part), env=env)
         except GitError as error:
             if met_change(error):
                 index.unlock()
                 if len(part) == 1:
-                    raise WorktreeError(
-                        f"{os.fsdecode(part[0])} changes each time that it is read", hint=_STILL
-                    ) from None
+                    message = f"{os.fsdecode(part[0])} changes each time that it is read"
+                    raise WorktreeError(message, hint=_CHANGING) from None
                 size = -(-len(part) // _PARTS)
                 parts += [part[start : start + size] for start in range(0, len(part), size)]
                 continue
@@ -125,38 +126,25 @@ def _failed_filter(complaint: str) -> str:
     return ""
 
 
-def without_processes(drivers: Iterable[str]) -> list[str]:
-    return [word for name in sorted(drivers) for word in ("-c", f"filter.{name}.process=")]
-
-
 def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
-    words = index.git(
-        "check-attr", "-z", "--stdin", "filter", data=b"".join(path + b"\0" for path in paths)
-    ).split(b"\0")
-    drivers = {os.fsdecode(name): path for path, name in zip(words[::3], words[2::3], strict=False)}
+    examples = {name: path for path, name in filter_names(index.git, paths).items()}
     broken = set()
-    for name in drivers.keys() & process_filters(index.repository):
-        done = index.run(
-            "hash-object",
-            "--stdin",
-            f"--path={os.fsdecode(drivers[name])}",
-            data=b"\n",
-            ok=(0, 128),
-        )
-        if any(words in done.complaint for words in _NOT_STARTED):
+    for name in examples.keys() & process_filters(index.repository):
+        complaint = _cleaned(index, examples[name], b"\n").complaint
+        if any(words in complaint for words in _NOT_STARTED):
             broken.add(name)
     return broken
 
 
+def _cleaned(index: PrivateIndex, path: bytes, data: bytes) -> Completed:
+    words = ("hash-object", "--stdin", f"--path={os.fsdecode(path)}")
+    return index.run(*words, data=data, ok=(0, 1, 128))
+
+
 def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
-    """Return whether a file's clean filter accepts its blob; False if empty: git runs no filter."""
+    """Return whether a file's clean filter accepts its blob; False for an empty one."""
     (blob,) = index.repository.cat_file.contents([oid])
-    if blob is None or not blob[2]:
-        return False
-    done = index.run(
-        "hash-object", "--stdin", f"--path={os.fsdecode(path)}", data=blob[2], ok=(0, 1, 128)
-    )
-    return done.code == 0
+    return blob is not None and bool(blob[2]) and _cleaned(index, path, blob[2]).code == 0
 
 
 def refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
@@ -172,32 +160,27 @@ def is_unstorable(error: GitError) -> bool:
 
 def was_pruned(error: GitError) -> bool:
     """Return whether git failed because `git prune` deleted what it was writing to."""
-    return "No such file or directory" in error.stderr and any(
-        words in error.stderr for words in _STORING
-    )
+    is_gone = "No such file or directory" in error.stderr
+    return is_gone and any(words in error.stderr for words in _STORING)
 
 
 def cause(error: GitError) -> str:
-    lines = [
-        line.strip()
-        for line in error.stderr.splitlines()
-        if line.strip() and not line.startswith("hint:")
-    ]
-    return (
-        lines[0].removeprefix("error: ").removeprefix("fatal: ") if lines else "it gave no reason"
-    )
+    for line in error.stderr.splitlines():
+        if line.strip() and not line.startswith("hint:"):
+            return line.strip().removeprefix("error: ").removeprefix("fatal: ")
+    return "it gave no reason"
 
 
-def converted(said: str, paths: Sequence[bytes]) -> list[bytes]:
+def converted(complaint: str, paths: Sequence[bytes]) -> list[bytes]:
     """Return the paths that git warned about for changed line ends (`core.safecrlf`)."""
-    return _named(_CONVERTED, said, paths)
+    return _named(_CONVERTED, complaint, paths)
 
 
-def passed_over(said: str, paths: Sequence[bytes]) -> list[bytes]:
+def passed_over(complaint: str, paths: Sequence[bytes]) -> list[bytes]:
     """Return the paths that `git update-index` ignored, as their names are unsafe."""
-    return _named(_PASSED_OVER, said, paths)
+    return _named(_PASSED_OVER, complaint, paths)
 
 
-def _named(sentence: re.Pattern[str], said: str, paths: Sequence[bytes]) -> list[bytes]:
-    names = set(sentence.findall(said))
+def _named(sentence: re.Pattern[str], complaint: str, paths: Sequence[bytes]) -> list[bytes]:
+    names = set(sentence.findall(complaint))
     return [path for path in paths if path.decode("utf-8", "replace") in names] if names else []

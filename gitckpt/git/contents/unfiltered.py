@@ -10,6 +10,8 @@ import os
 import re
 import stat
 
+from gitckpt.git.command import nul_ended
+from gitckpt.git.contents.attributes import filter_names
 from gitckpt.git.files import atomic, private_dirs
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
@@ -36,8 +38,7 @@ _LENIENT = ("-c", "lfs.skipDownloadErrors=true")
 # After this many failures in a row, the filter, which may be slow, is not run any more.
 _ENOUGH = 20
 
-# In bytes: git, too, holds in memory what it gives to a filter.
-_LARGEST = 512 << 20
+_LARGEST = 512 << 20  # bytes: git, too, holds in memory what it gives to a filter
 
 # In nanoseconds: git runs the filter again on a file that is as young as the index.
 _PAST = 10_000_000_000
@@ -53,30 +54,35 @@ def behind(repository: Repository, oids: Mapping[bytes, str], names: Collection[
     """Return the files of `oids` (by path) to which one of the filters applies."""
     if not oids or not names:
         return {}
-    fields = repository.git.run(
-        "check-attr", "-z", "--stdin", "filter", data=b"".join(path + b"\0" for path in oids)
-    ).out.split(b"\0")
-    drivers = {
-        path: driver.decode("utf-8", "surrogateescape")
-        for path, driver in zip(fields[::3], fields[2::3], strict=False)
-    }
+
+    def git(*words: str, data: bytes) -> bytes:
+        return repository.git.run(*words, data=data).out
+
+    drivers = filter_names(git, oids)
     return {path: (oid, drivers[path]) for path, oid in oids.items() if drivers.get(path) in names}
 
 
 def held(repository: Repository) -> HeldBack:
     """Return the files of a worktree that are there as git stores them."""
-    known = _load(repository)
-    return still(repository, known) if known else {}
+    recorded = _load(repository)
+    return still(repository, recorded) if recorded else {}
 
 
 def still(repository: Repository, files: HeldBack) -> HeldBack:
     """Return the non-empty files whose bytes are those of their blobs."""
-    top = os.fsencode(repository.worktree or "")
+    return _still_in(os.fsencode(repository.worktree or ""), repository, files)
+
+
+def _still_in(top: bytes, repository: Repository, files: HeldBack) -> HeldBack:
     return {
-        path: each
-        for path, each in files.items()
-        if _has(os.path.join(top, path), each[0], repository.object_format)
+        path: (oid, driver)
+        for path, (oid, driver) in files.items()
+        if _has(os.path.join(top, path), oid, repository.object_format)
     }
+
+
+def _without(files: HeldBack, paths: Collection[bytes]) -> HeldBack:
+    return {path: files[path] for path in files if path not in paths}
 
 
 def note(repository: Repository, files: HeldBack) -> None:
@@ -93,20 +99,18 @@ def note(repository: Repository, files: HeldBack) -> None:
 
 
 def forget(repository: Repository, paths: Collection[bytes]) -> None:
-    known = _load(repository)
-    remaining = {path: each for path, each in known.items() if path not in paths}
-    if len(remaining) < len(known):
+    recorded = _load(repository)
+    remaining = _without(recorded, paths)
+    if len(remaining) < len(recorded):
         note(repository, remaining)
 
 
 def accept(index: PrivateIndex, files: HeldBack) -> None:
     """Add files to an index with the bytes they have, with their filters off."""
     if files:
-        drivers = {driver for _, driver in files.values()}
-        data = b"".join(path + b"\0" for path in files)
-        index.git(
-            *filters_off(drivers), "update-index", "--add", "--replace", "-z", "--stdin", data=data
-        )
+        options = filters_off({driver for _, driver in files.values()})
+        words = ("update-index", "--add", "--replace", "-z", "--stdin")
+        index.git(*options, *words, data=nul_ended(files))
 
 
 def _age(repository: Repository, paths: Iterable[bytes]) -> None:
@@ -118,7 +122,7 @@ def _age(repository: Repository, paths: Iterable[bytes]) -> None:
 
 
 def complete(repository: Repository, files: HeldBack) -> HeldBack:
-    """Write files again that `held` returned; update the record and return those that still fail.
+    """Write files of `held` again; return those whose filter still fails.
 
     They are first written to a scratch directory, and stay as they are if the filter fails.
     """
@@ -126,7 +130,7 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
         return {}
     top = os.fsencode(repository.worktree or "")
     scratch = os.fsencode(repository.scratch("unfiltered"))
-    left: HeldBack = {}
+    still_failing: HeldBack = {}
     try:
         with PrivateIndex(repository) as index:
             index.git("read-tree", "--empty")
@@ -135,26 +139,17 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
                 for path, (oid, _) in files.items()
             )
             for driver in sorted({driver for _, driver in files.values()}):
-                some = {path: each for path, each in sorted(files.items()) if each[1] == driver}
+                some = {path: files[path] for path in sorted(files) if files[path][1] == driver}
                 failed, is_doubtful = _write_beside(index, scratch, list(some))
-                left |= {path: each for path, each in some.items() if path in failed}
+                still_failing |= {path: some[path] for path in failed}
                 if is_doubtful:
-                    left |= {
-                        path: each
-                        for path, each in some.items()
-                        if _has(
-                            os.path.join(scratch, path), each[0], index.repository.object_format
-                        )
-                    }
-        for path in still(
-            repository, {path: each for path, each in files.items() if path not in left}
-        ):
+                    still_failing |= _still_in(scratch, repository, some)
+        for path in still(repository, _without(files, still_failing)):
             move(os.path.join(scratch, path), os.path.join(top, path))
     finally:
         private_dirs.discard(os.fsdecode(scratch))
-    others = {path: each for path, each in held(repository).items() if path not in files}
-    note(repository, others | left)
-    return left
+    note(repository, _without(held(repository), files) | still_failing)
+    return still_failing
 
 
 def complete_in_place(repository: Repository) -> list[bytes]:
@@ -164,48 +159,36 @@ def complete_in_place(repository: Repository) -> list[bytes]:
 
 
 def completed(repository: Repository, files: HeldBack) -> list[bytes]:
-    left = complete(repository, files)
-    if len(left) < len(files):
+    still_failing = complete(repository, files)
+    if len(still_failing) < len(files):
         with PrivateIndex(repository) as index:
-            settle(index, {path: each for path, each in files.items() if path not in left}, {})
+            settle(index, _without(files, still_failing), {})
             index.install()
-    return sorted(left)
+    return sorted(still_failing)
 
 
 def _write_beside(
     index: PrivateIndex, directory: bytes, paths: list[bytes]
 ) -> tuple[set[bytes], bool]:
-    """Return the files at which a filter failed, and whether git complained about others."""
+    """Return the files whose filter failed, and whether git complained about others."""
     failed: set[bytes] = set()
     in_a_row = 0
+    prefix = f"--prefix={os.fsdecode(directory)}/"
     while paths:
-        words = (
-            "checkout-index",
-            "--force",
-            f"--prefix={os.fsdecode(directory)}/",
-            "-z",
-            "--stdin",
-        )
+        words = (*_LENIENT, "checkout-index", "--force", prefix, "-z", "--stdin")
         try:
-            done = index.run(*_LENIENT, *words, data=b"".join(path + b"\0" for path in paths))
-            return failed, bool(done.complaint)
+            return failed, bool(index.run(*words, data=nul_ended(paths)).complaint)
         except GitError as error:
             if has_hung_up(error):
                 return failed.union(paths), False
             match = _FAILED.search(error.stderr)
-            at = next(
-                (
-                    at
-                    for at, path in enumerate(paths)
-                    if match and path.decode("utf-8", "replace") == match[1]
-                ),
-                None,
-            )
-            if at is None:
+            shown = [path.decode("utf-8", "replace") for path in paths]
+            if match is None or match[1] not in shown:
                 raise
-        failed.add(paths[at])
-        in_a_row = 1 if at else in_a_row + 1
-        paths = paths[at + 1 :]
+            position = shown.index(match[1])
+        failed.add(paths[position])
+        in_a_row = 1 if position else in_a_row + 1
+        paths = paths[position + 1 :]
         if in_a_row == _ENOUGH:
             failed.update(paths)
             break
@@ -229,13 +212,9 @@ def write(
 ) -> tuple[HeldBack, HeldBack]:
     """Let git write files; if a required filter fails, write them as git stores them.
 
-    Args:
-        wanted: returns the files to write, oids by path; called only if a filter fails.
-        attempt: writes the files with the given git options.
-        again: called before a further attempt: git stops at the first file.
-
-    Returns:
-        The files that were written as stored, and those that stay so (recorded); both for `settle`.
+    `wanted` returns the files, oids by path; `attempt` writes them with the given git options;
+    `again` is called before another attempt. Returns, for `settle`, the files that were written as
+    stored, and those of them that stay so.
     """
     names: set[str] = set()
     while True:
@@ -248,40 +227,35 @@ def write(
                 raise
             names |= more
             again()
-            note(
-                repository, _load(repository) | behind(repository, wanted(), names)
-            )  # before the attempt: it may be killed
+            # Before the attempt: it may be killed.
+            note(repository, _load(repository) | behind(repository, wanted(), names))
     if not names:
         return {}, {}
     written = still(repository, behind(repository, wanted(), names))
     note(repository, held(repository) | written)
-    left = complete(repository, written)
-    _age(repository, left)
-    return written, left
+    still_failing = complete(repository, written)
+    _age(repository, still_failing)
+    return written, still_failing
 
 
 def settle(index: PrivateIndex, written: HeldBack, left: HeldBack) -> None:
-    """Update the index for files that `write` returned; entries with other blobs by now stay."""
+    """Update the index for files that `write` returned, unless their blobs changed."""
     staged = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
-    same = {path: each for path, each in written.items() if staged.get(path) == each[0]}
-    done = b"".join(path + b"\0" for path in same if path not in left)
+    same = {path: entry for path, entry in written.items() if staged.get(path) == entry[0]}
+    done = _without(same, left)
     if done:  # a refresh would trust the recorded sizes
-        index.git("update-index", "-z", "--stdin", data=done)
-    accept(index, {path: each for path, each in same.items() if path in left})
+        index.git("update-index", "-z", "--stdin", data=nul_ended(done))
+    accept(index, _without(same, done))
 
 
 def failure(paths: Collection[bytes], again: str) -> WorktreeError:
     """Return the error for files that are there only as git stores them."""
     names = first_of([path.decode("utf-8", "replace") for path in paths])
-    count = (
-        f"{len(paths)} files are there only as git stores them"
-        if len(paths) > 1
-        else "1 file is there only as git stores it"
-    )
-    return WorktreeError(
-        f"{count}, because a filter fails: {names}",
-        hint=f"once the filter works, and has what it needs: {again}",
-    )
+    count = "1 file is there only as git stores it"
+    if len(paths) > 1:
+        count = f"{len(paths)} files are there only as git stores them"
+    message = f"{count}, because a filter fails: {names}"
+    return WorktreeError(message, hint=f"once the filter works, and has what it needs: {again}")
 
 
 def _load(repository: Repository) -> HeldBack:
@@ -289,10 +263,8 @@ def _load(repository: Repository) -> HeldBack:
         with open(os.path.join(repository.git_dir, FILE), encoding="utf-8") as file:
             import json
 
-            return {
-                os.fsencode(str(path)): (str(oid), str(driver))
-                for path, oid, driver in json.load(file)
-            }
+            records = json.load(file)
+        return {os.fsencode(path): (oid, driver) for path, oid, driver in records}
     except (OSError, ValueError, TypeError):
         return {}
 
@@ -300,12 +272,10 @@ def _load(repository: Repository) -> HeldBack:
 def _has(path: bytes, oid: str, object_format: str) -> bool:
     try:
         status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode) or not status.st_size:
+        if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= _LARGEST:
             return False
         with open(path, "rb") as file:
-            return (
-                status.st_size <= _LARGEST and object_id("blob", file.read(), object_format) == oid
-            )
+            return object_id("blob", file.read(), object_format) == oid
     except OSError:
         return False
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _DIGITS = 4
-# Bytes of the file's name used in that of its scratch file; names have at most 255.
-_NAME = 200
+_NAME = 200  # bytes of the file's name used in that of its scratch file; names have at most 255
 # Seconds after which a scratch file counts as left by a kill; a process only stopped then fails.
 _LEFT = 600.0
 
@@ -22,15 +21,12 @@ _LEFT = 600.0
 def write(path: str, data: bytes, *, scratch: str = "") -> None:
     """Replace and flush a file that other programs read; keep its permissions.
 
-    A link is replaced itself. A kill leaves a scratch file `.<name>.<pid>.<digits>` beside it,
-    which the next `write` removes. `scratch` is as for `write_own`; on another file system or
-    mount it is ignored. After an OSError, the old file is intact.
+    A link is replaced itself. A kill leaves a scratch file `.<name>.<pid>.<digits>`, which the next
+    `write` removes. `scratch` is its prefix, unless on another file system or mount.
     """
     directory, name = os.path.split(os.path.abspath(path))
-    beside, opener = (
-        os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}"),
-        _opener_like(path),
-    )
+    beside = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
+    opener = _opener_like(path)
     if not scratch or os.stat(os.path.dirname(scratch)).st_dev != os.stat(directory).st_dev:
         scratch = beside
     for place in (scratch, beside):
@@ -62,9 +58,8 @@ def write_own(
 ) -> None:
     """Replace a file of gitckpt's own.
 
-    A kill leaves a scratch file `<name>.<pid>.<digits>` beside it, which maintenance removes.
-    `flushed`: flush before the rename; derived files do not need it. `scratch`: path prefix of
-    the scratch file; the next call with it removes what a kill left.
+    A kill leaves a scratch file `<name>.<pid>.<digits>`, which maintenance removes, or the next
+    call with the same prefix `scratch`. `flushed`: derived files do not need it.
     """
     if scratch:
         _sweep(scratch)
@@ -113,18 +108,13 @@ def _sweep(scratch: str) -> None:
     # Removes scratch files that killed processes left.
     directory, name = os.path.split(scratch)
     with contextlib.suppress(OSError):
-        for each in os.listdir(directory):
-            pid, _, digits = each.removeprefix(f"{name}.").partition(".")
-            if not (
-                each.startswith(f"{name}.")
-                and pid.isdecimal()
-                and len(digits) == 2 * _DIGITS
-                and not digits.strip("0123456789abcdef")
-            ):
-                continue
-            path = os.path.join(directory, each)
-            if abs(time.time() - os.lstat(path).st_mtime) > _LEFT:
-                os.unlink(path)
+        for entry in os.listdir(directory):
+            pid, _, digits = entry.removeprefix(f"{name}.").partition(".")
+            is_token = len(digits) == 2 * _DIGITS and not digits.strip("0123456789abcdef")
+            if entry.startswith(f"{name}.") and pid.isdecimal() and is_token:
+                path = os.path.join(directory, entry)
+                if abs(time.time() - os.lstat(path).st_mtime) > _LEFT:
+                    os.unlink(path)
 
 
 def _token() -> str:

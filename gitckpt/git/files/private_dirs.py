@@ -1,9 +1,7 @@
 """Use gitckpt's own directories without following links. Imported by the hook.
 
-A branch may fill their place: with a tracked symbolic link `.ckpt`, worktrees and files would be
-written to its target. So each directory on the way is opened without following links and its owner
-is checked. Where git needs a path, the directory is held open meanwhile and checked again
-afterwards.
+A branch may track a symbolic link `.ckpt`, and files would be written to its target. So each
+directory on the way is opened without following links, and its owner is checked.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from gitckpt.model.errors import WorktreeError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
 PRIVATE = ".ckpt"  # at the top of the main worktree; it ignores itself
 RUNS = "ckpt-runs"  # the same in a bare repository
@@ -31,21 +28,15 @@ _TRIES = 10
 # Mode of directories under core.sharedRepository: group-writable, and inherited by new files.
 _GROUP = 0o2020
 
-# Directories with copied inputs: private whatever the umask.
-_SECRET = ("runs", RUNS)
+_SECRET = ("runs", RUNS)  # directories with copied inputs: private whatever the umask
 
 
 class OpenDir:
     """A directory held open while its path is used; a context manager.
 
-    Args:
-        top: the directory above, which is the user's own, and whose owner git has checked.
-        names: the path components below it.
-        make: whether to create what is missing, shared only as the repository is.
-
-    Raises:
-        WorktreeError: a component is a link, no directory, or has a foreign owner; on exit, also if
-            the directory was replaced.
+    `top` is the user's own directory, whose owner git has checked; `names` are the components below
+    it. Raises `WorktreeError` if one is a link, no directory, or has a foreign owner; on exit, also
+    if the directory was replaced.
     """
 
     def __init__(self, top: str, names: Sequence[str], *, make: bool = False) -> None:
@@ -86,26 +77,18 @@ class OpenDir:
             os.close(inner)
             raise _stranger(path, "somebody else's")
         if is_new:
-            shared = _shared(
-                os.path.join(self._top, "objects" if self._names[0] == RUNS else ".git/objects")
-            )
-            is_secret = any(each in _SECRET for each in path[len(self._top) :].split(os.sep))
+            git_dir = "" if self._names[0] == RUNS else ".git"
+            shared = _shared(os.path.join(self._top, git_dir, "objects"))
+            is_secret = any(part in _SECRET for part in path[len(self._top) :].split(os.sep))
             os.fchmod(inner, (0o700 if is_secret else status.st_mode & 0o7777) | shared)
         return inner
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         held = os.fstat(self._fd)
         os.close(self._fd)
         if kind is None and not _is_same(held, self._top, self._names):
-            raise WorktreeError(
-                f"{self.path} was replaced while it was in use",
-                hint="see who did that, and what lies there now",
-            )
+            message = f"{self.path} was replaced while it was in use"
+            raise WorktreeError(message, hint="see who did that, and what lies there now")
 
 
 def _is_made(name: str, fd: int) -> bool:
@@ -126,23 +109,20 @@ def _shared(objects: str) -> int:
 
 
 def _is_same(held: os.stat_result, top: str, names: Sequence[str]) -> bool:
+    depths = range(1, len(names) + 1)
     try:
-        now = [
-            os.lstat(os.path.join(top, *names[:depth])) for depth in range(1, len(names) + 1)
-        ] or [held]
+        now = [os.lstat(os.path.join(top, *names[:depth])) for depth in depths] or [held]
     except OSError:
         return False
-    return all(stat.S_ISDIR(each.st_mode) for each in now) and os.path.samestat(held, now[-1])
+    are_plain = all(stat.S_ISDIR(status.st_mode) for status in now)
+    return are_plain and os.path.samestat(held, now[-1])
 
 
 def way(path: str) -> tuple[str, list[str]] | None:
-    """Split a path into the parent of gitckpt's directory and the components below.
-
-    None for a place of the user's own.
-    """
+    """Split a path at gitckpt's directory; None for a place of the user's own."""
     for name in (PRIVATE, RUNS):
-        above, found, below = path.rpartition(f"{os.sep}{name}{os.sep}")
-        if found:
+        above, separator, below = path.rpartition(f"{os.sep}{name}{os.sep}")
+        if separator:
             return above or os.sep, [name, *filter(None, below.split(os.sep))]
     return None
 
@@ -153,14 +133,8 @@ def holding(path: str) -> OpenDir:
 
 
 def require(path: str) -> None:
-    """Raise `WorktreeError` if a directory on the way to a path is not gitckpt's own.
-
-    Missing directories and places of the user's own are not checked.
-    """
-    found = way(path)
-    if found is None:
-        return
-    top, names = found
+    """Raise `WorktreeError` if an existing directory of gitckpt's in a path is foreign."""
+    top, names = way(path) or ("", [])
     for depth in range(len(names), 0, -1):
         if os.path.lexists(os.path.join(top, *names[:depth])):
             with OpenDir(top, names[:depth]):
@@ -168,11 +142,11 @@ def require(path: str) -> None:
 
 
 def make(path: str) -> None:
-    found = way(path)
-    if found is None:
+    parts = way(path)
+    if parts is None:
         os.makedirs(path, exist_ok=True)
         return
-    top, names = found
+    top, names = parts
     with OpenDir(top, names, make=True):
         pass
     if names[0] == PRIVATE:
@@ -183,24 +157,20 @@ def ignore(directory: str) -> None:
     """Make gitckpt's directory in a worktree ignore itself by a `.gitignore`."""
     with OpenDir(os.path.dirname(directory), [os.path.basename(directory)]):
         path = os.path.join(directory, ".gitignore")
-        try:
-            found = os.lstat(path)
-        except FileNotFoundError:
-            pass
-        else:
-            if stat.S_ISLNK(found.st_mode):
+        if os.path.lexists(path):
+            status = os.lstat(path)
+            if stat.S_ISLNK(status.st_mode):
                 raise _stranger(path, "a symbolic link")
-            if found.st_size or not stat.S_ISREG(found.st_mode):
+            if status.st_size or not stat.S_ISREG(status.st_mode):
                 return
         with open(path, "wb", opener=own_file) as file:  # missing, or empty after a full disk
             file.write(b"*\n")
 
 
 def create(path: str, flags: int) -> int:
-    """Open a file of gitckpt's own; an opener for `open`.
+    """Open a file of gitckpt's own with the mode of its directory; an opener for `open`.
 
-    Its mode is that of the directory, whatever the umask. Links are not followed, and a pipe in its
-    place does not block.
+    Links are not followed, and a pipe in its place does not block.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if not flags & os.O_CREAT:
@@ -216,8 +186,7 @@ def create(path: str, flags: int) -> int:
 def ensure(path: str) -> None:
     """Create an empty file like `create`, or set its mode without opening it.
 
-    Closing a file drops all POSIX locks of the process on it. With a SQLite connection open, other
-    processes would take its log for one of a dead process and remove it
+    Closing a file drops all POSIX locks of the process on it, also those of SQLite
     (https://sqlite.org/howtocorrupt.html, section 2.2).
     """
     try:
@@ -240,9 +209,8 @@ def own_file(path: str, flags: int) -> int:
 def remove(path: str) -> None:
     """Delete a directory with its contents, unless something is mounted there.
 
-    Links are not followed; read-only directories are deleted, too. A fetched tree may be deeper
-    than Python's recursion limit and the number of descriptors, so subdirectories are moved up one
-    level at a time. The OSError EBUSY names a mount point.
+    Read-only directories are deleted, too; no link is followed. A fetched tree may be deeper than
+    Python's recursion limit: subdirectories move up level by level. EBUSY names a mount point.
     """
     from gitckpt.git.files import mounts  # the hook does not need it
 
@@ -263,9 +231,8 @@ def remove(path: str) -> None:
                 try:
                     for below in _without_files(inner, _names(inner)):
                         count += 1
-                        os.close(
-                            _entered(below, inner, mount)
-                        )  # a read-only directory cannot be moved
+                        # A read-only directory cannot be moved.
+                        os.close(_entered(below, inner, mount))
                         os.rename(below, f".{token}-{count}", src_dir_fd=inner, dst_dir_fd=top)
                 finally:
                     os.close(inner)
@@ -320,9 +287,8 @@ def _require_mount(fd: int, mount: str, name: str) -> None:
 
 def _open_up(name: str, fd: int | None, mount: str) -> None:
     # For directories without read permission; never changes the target of a link.
-    opened = os.open(
-        name, getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd
-    )
+    flags = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    opened = os.open(name, flags, dir_fd=fd)
     try:
         _require_mount(opened, mount, name)
         os.chmod(f"/proc/self/fd/{opened}" if sys.platform == "linux" else opened, 0o700)
@@ -342,26 +308,24 @@ def content(path: str, most: int) -> bytes:
 def private(directory: str, common_dir: str, *, make: bool) -> None:
     """Check gitckpt's private directory: owner, and mode as the repository is shared."""
     try:
-        found = os.lstat(directory)
+        status = os.lstat(directory)
     except FileNotFoundError:
         if not make:
             return
-        found = _made(directory)
-    if stat.S_ISLNK(found.st_mode):
+        status = _made(directory)
+    if stat.S_ISLNK(status.st_mode):
         raise _stranger(directory, "a symbolic link")
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         if make:
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), directory)
         return
     if make:
-        mode = (found.st_mode & 0o700) | _shared(
-            os.path.join(common_dir, "objects")
-        )  # keep a user's read-only mode
-        if found.st_mode & 0o7777 != mode and found.st_uid == os.geteuid():
+        # Keep a user's read-only mode.
+        mode = (status.st_mode & 0o700) | _shared(os.path.join(common_dir, "objects"))
+        if status.st_mode & 0o7777 != mode and status.st_uid == os.geteuid():
             _share(directory, mode, os.stat(common_dir).st_gid)
-    if not _is_ours(found) and not _is_friend(
-        found, os.stat(common_dir)
-    ):  # on the path of each record
+    # On the path of each record.
+    if not _is_ours(status) and not _is_friend(status, os.stat(common_dir)):
         raise _stranger(directory, "somebody else's")
 
 
@@ -388,15 +352,15 @@ def _share(directory: str, mode: int, group: int) -> None:
         return  # a read-only disk, or a foreign group
 
 
-def _is_ours(found: os.stat_result) -> bool:
-    return found.st_uid in (os.geteuid(), 0)
+def _is_ours(status: os.stat_result) -> bool:
+    return status.st_uid in (os.geteuid(), 0)
 
 
-def _is_friend(found: os.stat_result, above: os.stat_result) -> bool:
+def _is_friend(status: os.stat_result, above: os.stat_result) -> bool:
     # git has checked the owner of the directory above.
-    if _is_ours(found) or found.st_uid == above.st_uid:
+    if _is_ours(status) or status.st_uid == above.st_uid:
         return True
-    return above.st_mode & _GROUP == _GROUP and found.st_gid == above.st_gid
+    return above.st_mode & _GROUP == _GROUP and status.st_gid == above.st_gid
 
 
 def _stranger(path: str, what: str) -> WorktreeError:

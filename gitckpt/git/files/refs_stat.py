@@ -12,6 +12,7 @@ import stat
 import time
 
 from gitckpt.git.repository import OF_A_WORKTREE
+from gitckpt.model import ids
 from gitckpt.model.errors import CkptError
 from gitckpt.model.values import dataclass
 
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
 _LINE = 256
 
-# Up to this many bytes, reading `packed-refs` is faster than asking git.
-_SCANNED = 8_000_000
+_SCANNED = 8_000_000  # up to this many bytes, reading `packed-refs` is faster than asking git
 
 
 def require_no_pipes(repository: Repository) -> None:
@@ -53,10 +53,8 @@ def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
     if stat.S_ISFIFO(status.st_mode):
         from gitckpt.model.arguments import shell_word
 
-        raise CkptError(
-            f"{path} is a pipe in the place of a ref: git waits for it for ever",
-            hint=f"remove it: rm {shell_word(path)}",
-        )
+        message = f"{path} is a pipe in the place of a ref: git waits for it for ever"
+        raise CkptError(message, hint=f"remove it: rm {shell_word(path)}")
 
 
 def packed_size(repository: Repository, refs: Iterable[str]) -> int:
@@ -87,14 +85,13 @@ def may_be_there(repository: Repository, ref: str) -> bool:
 
 
 def plain(repository: Repository, ref: str) -> str | None:
-    """Return the oid in a ref's file; None if git has to be asked, ten times as slowly."""
+    """Return the oid in a ref's file; None if git must be asked, at a tenfold cost."""
     if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
         return None
     path = f"{repository.common_dir}/{ref}"
     try:
-        fd = os.open(
-            path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        )  # a third of the time of `open`; each record reads 7
+        # A third of the time of `open`; each record reads 7.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
     try:
@@ -108,16 +105,13 @@ def plain(repository: Repository, ref: str) -> str | None:
         return None
     finally:
         os.close(fd)
-    oid = content.rstrip()
-    return (
-        oid.decode("ascii") if len(oid) in (40, 64) and not oid.strip(b"0123456789abcdef") else None
-    )
+    oid = content.rstrip().decode("ascii", "replace")
+    return oid if ids.is_oid(oid) else None
 
 
 # Detecting changes by `stat`
 
-# Nanoseconds: FAT, the coarsest file system, counts in two seconds.
-_SETTLED = 2 * 10**9
+_SETTLED = 2 * 10**9  # nanoseconds: FAT, the coarsest file system, counts in two seconds
 # Nanoseconds: where a time is finer than milliseconds, its clock ticks at least every 10 ms.
 _FINE, _FINELY_SETTLED = 10**6, 5 * 10**7
 
@@ -133,18 +127,15 @@ class State:
 
 
 def look(repository: Repository, directory: str) -> State:
-    """Return the state of a directory of refs; refs in its subdirectories do not count."""
+    """Return the state of a directory of refs, without its subdirectories."""
+    common = repository.common_dir
     if repository.has_reftable:
         try:
-            with open(
-                os.path.join(repository.common_dir, "reftable", "tables.list"), encoding="utf-8"
-            ) as file:
+            with open(f"{common}/reftable/tables.list", encoding="utf-8") as file:
                 return State(file.read(), _NONE)
         except (OSError, ValueError):
             return State(None, None)
-    return State(
-        *(_stamp(os.path.join(repository.common_dir, name)) for name in ("packed-refs", directory))
-    )
+    return State(*(_stamp(os.path.join(common, name)) for name in ("packed-refs", directory)))
 
 
 def _stamp(path: str) -> str | None:
@@ -168,7 +159,8 @@ def stamp(status: os.stat_result, now: int | None) -> str | None:
     # A file that has just changed may change again within one tick of the file system's clock.
     if now is not None and now - max(status.st_ctime_ns, status.st_mtime_ns) < settled:
         return None
-    return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{status.st_mtime_ns}.{status.st_ctime_ns}"
+    times = f"{status.st_mtime_ns}.{status.st_ctime_ns}"
+    return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{times}"
 
 
 def content_mark(status: os.stat_result) -> tuple[int, int, int, int]:

@@ -22,9 +22,10 @@ def content(path: str | bytes, most: int | None = None, *, follow: bool = True) 
     A file that is larger or not regular is an OSError, and the latter is not opened.
     """
     _require_regular(os.stat(path, follow_symlinks=follow), path)
+    # It may be a pipe by now.
     fd = os.open(
         path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    )  # it may be a pipe by now
+    )
     return _read(fd, path, most)
 
 

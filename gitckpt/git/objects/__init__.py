@@ -6,5 +6,5 @@ Doors:
     writer: write loose objects and packs.
     encoding: oids and trees as bytes.
     diff: the entries of a tree, and what differs between trees.
-    alternates: borrowed objects, and commits that keep others alive.
+    alternates: commits that keep others alive.
 """

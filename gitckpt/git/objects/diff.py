@@ -43,17 +43,14 @@ def leaves(
     options = ["-r", *(["-t"] if with_trees else [])]
     if len(paths) <= _TREES_FEW:
         return _listed(repository, options, tree, paths)
-    wanted = set(paths)
-    return [
-        entry for entry in _listed(repository, options, tree, ()) if _is_within(entry[0], wanted)
-    ]
+    wanted, entries = set(paths), _listed(repository, options, tree, ())
+    return [entry for entry in entries if _is_within(entry[0], wanted)]
 
 
 def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
     """Return the entry at a path, which may be a directory; None if there is none."""
-    return next(
-        (entry for entry in _listed(repository, [], tree, [path]) if entry[0] == path), None
-    )
+    entries = _listed(repository, [], tree, [path])
+    return next((entry for entry in entries if entry[0] == path), None)
 
 
 def present(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
@@ -64,20 +61,9 @@ def present(repository: Repository, tree: str, paths: Collection[bytes]) -> set[
 def _listed(
     repository: Repository, options: list[str], tree: str, paths: Collection[bytes]
 ) -> list[Leaf]:
-    words = (
-        "--literal-pathspecs",
-        "ls-tree",
-        "-z",
-        "--full-tree",
-        *options,
-        tree,
-        "--",
-        *map(os.fsdecode, paths),
-    )
-    return [
-        (path, mode, oid.decode("ascii"))
-        for mode, oid, path in _LINE.findall(repository.git.run(*words).out)
-    ]
+    words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", *options, tree, "--")
+    out = repository.git.run(*words, *map(os.fsdecode, paths)).out
+    return [(path, mode, oid.decode("ascii")) for mode, oid, path in _LINE.findall(out)]
 
 
 def _is_within(path: bytes, wanted: set[bytes]) -> bool:
@@ -91,8 +77,7 @@ def _is_within(path: bytes, wanted: set[bytes]) -> bool:
 # An unterminated name consumes the rest (possessive), so that matching stays linear.
 _ENTRY = rb"([0-7]{5,6}) ([^\0/]++)(?:\0([\0-\xff]{%d})|\Z)"
 _SHA1_ENTRY, _SHA256_ENTRY = (re.compile(_ENTRY % size) for size in (20, 32))
-# From this many differences on, a git process is cheaper than reading the trees here.
-_FEW = 200
+_FEW = 200  # from this many differences on, a git process is cheaper than reading the trees here
 
 _LARGEST = 1 << 20  # bytes: git compares larger trees
 
@@ -134,11 +119,8 @@ class Difference:
     @property
     def line(self) -> bytes:
         # For `PrivateIndex.put`, to bring an index to the new tree.
-        return b"%s %s 0\t%s" % (
-            self.new_mode.lstrip(b"0") or b"0",
-            self.new.encode("ascii"),
-            self.path,
-        )
+        mode = self.new_mode.lstrip(b"0") or b"0"
+        return b"%s %s 0\t%s" % (mode, self.new.encode("ascii"), self.path)
 
     def __str__(self) -> str:
         return f"{self.status} {self.path.decode('utf-8', 'replace')}"
@@ -163,25 +145,15 @@ def differences(
         wanted = []
         few = _few(repository, old, new)
         if few is not None:
-            return few if with_trees else [one for one in few if not one.is_directory]
+            return [entry for entry in few if with_trees or not entry.is_directory]
     options = ("-r", *(["-t"] if with_trees else []), "-z", *_RAW)
-    out = repository.git.run(
-        "--literal-pathspecs", "diff-tree", *options, old, new, "--", *wanted
-    ).out
-    records = out.split(b"\0")[:-1]
+    words = ("--literal-pathspecs", "diff-tree", *options, old, new, "--", *wanted)
+    records = repository.git.run(*words).out.split(b"\0")[:-1]
     result = []
     for head, path in zip(records[::2], records[1::2], strict=True):
-        old_mode, new_mode, before, after, status = head[1:].split(b" ")
-        result.append(
-            Difference(
-                status.decode("ascii"),
-                path,
-                old_mode,
-                new_mode,
-                before.decode("ascii"),
-                after.decode("ascii"),
-            )
-        )
+        old_mode, new_mode, *others = head[1:].split(b" ")
+        before, after, status = (word.decode("ascii") for word in others)
+        result.append(Difference(status, path, old_mode, new_mode, before, after))
     return result
 
 
@@ -193,26 +165,25 @@ def counts(
         return {}
     empty = empty_tree(repository.object_format)
     compared = {(old, new): (old or empty, new or empty) for old, new in pairs}
-    found = dict.fromkeys(compared.values(), 0)
-    lines = "".join(f"{old} {new}\n" for old, new in found)
+    totals = dict.fromkeys(compared.values(), 0)
+    data = "".join(f"{old} {new}\n" for old, new in totals).encode("ascii")
     current = ("", "")
     # Not `splitlines`: with core.quotePath=false, paths may contain other line ends of Python's.
-    for line in repository.git.run(
-        "diff-tree", "--stdin", "-r", *_RAW, data=lines.encode("ascii")
-    ).out.split(b"\n"):
+    out = repository.git.run("diff-tree", "--stdin", "-r", *_RAW, data=data).out
+    for line in out.split(b"\n"):
         if line.startswith(b":"):
-            found[current] += 1
+            totals[current] += 1
         elif line:
             old, _, new = line.decode("ascii").partition(" ")
             current = (old, new)
-    return {pair: found[trees] for pair, trees in compared.items()}
+    return {pair: totals[trees] for pair, trees in compared.items()}
 
 
 def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
     # As git does, with directories; None if there are too many, or git has to judge a tree.
     nothing = (b"000000", b"\0" * (len(old) // 2))
     empty = empty_tree(repository.object_format)
-    found: list[Difference] = []
+    changed: list[Difference] = []
     level = [(b"", old, new)]
     while level:
         read = repository.cat_file.contents([oid for _, *pair in level for oid in pair], _LARGEST)
@@ -223,21 +194,21 @@ def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
             except MalformedTree:
                 return None
             for name in sides[0].keys() | sides[1].keys():
-                was, now = (side.get(name, nothing) for side in sides)
-                if was == now:
+                old_side, new_side = both = [side.get(name, nothing) for side in sides]
+                if old_side == new_side:
                     continue
-                is_exchanged = (was[0] == _TREE) != (now[0] == _TREE) and nothing not in (was, now)
-                steps = [(was, nothing), (nothing, now)] if is_exchanged else [(was, now)]
-                found += [_difference(above + name, *step) for step in steps]
-                if _TREE in (was[0], now[0]):
-                    before, after = (
-                        oid.hex() if mode == _TREE else empty for mode, oid in (was, now)
-                    )
+                are_trees = [mode == _TREE for mode, _ in both]
+                is_exchanged = are_trees[0] != are_trees[1] and nothing not in both
+                steps = [(old_side, nothing), (nothing, new_side)]
+                steps = steps if is_exchanged else [(old_side, new_side)]
+                changed += [_difference(above + name, *step) for step in steps]
+                if any(are_trees):
+                    before, after = (oid.hex() if mode == _TREE else empty for mode, oid in both)
                     below.append((above + name + b"/", before, after))
-            if len(found) > _FEW:
+            if len(changed) > _FEW:
                 return None
         level = below
-    return sorted(found, key=lambda one: one.path + b"/" if one.is_directory else one.path)
+    return sorted(changed, key=lambda entry: entry.path + b"/" * entry.is_directory)
 
 
 def _entries(
@@ -246,31 +217,23 @@ def _entries(
     # Raises MalformedTree where git might read the tree differently.
     if tree is None or tree[1] != "tree":
         raise MalformedTree("it is missing")
-    found = {
-        name: (mode.zfill(6), oid)
-        for name, (mode, oid) in listed(tree[2], repository.object_format).items()
-    }
-    if not _KINDS.keys() >= {mode for mode, _ in found.values()}:
+    raw = listed(tree[2], repository.object_format)
+    entries = {name: (mode.zfill(6), oid) for name, (mode, oid) in raw.items()}
+    if not _KINDS.keys() >= {mode for mode, _ in entries.values()}:
         raise MalformedTree("it has modes that git would not write")
-    return found
+    return entries
 
 
 def _difference(path: bytes, before: tuple[bytes, bytes], after: tuple[bytes, bytes]) -> Difference:
-    kinds = _KINDS.get(before[0]), _KINDS.get(after[0])
-    status = (
-        "A"
-        if kinds[0] is None
-        else "D"
-        if kinds[1] is None
-        else "M"
-        if kinds[0] == kinds[1]
-        else "T"
-    )
+    old_kind, new_kind = _KINDS.get(before[0]), _KINDS.get(after[0])
+    status = "M" if old_kind == new_kind else "T"
+    if None in (old_kind, new_kind):
+        status = "A" if old_kind is None else "D"
     return Difference(status, path, before[0], after[0], before[1].hex(), after[1].hex())
 
 
 def own(repository: Repository, base: str, tree: str) -> list[str]:
-    """Return the objects of a tree, submodules apart, that `base` lacks at the same path."""
+    """Return the objects, but submodules, that `base` lacks at the same path."""
     return [
         difference.new
         for difference in differences(repository, base, tree, with_trees=True)
@@ -282,15 +245,12 @@ def listed(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
     """Decode a tree like `decode_tree`, with raw oids, five times as fast."""
     pattern = _SHA256_ENTRY if object_format == "sha256" else _SHA1_ENTRY
     matches = pattern.findall(data)
-    found = {name: (mode, oid) for mode, name, oid in matches}
-    if len(found) != len(matches) or sum(map(len, found)) + sum(
-        len(mode) + len(oid) + 2 for mode, oid in found.values()
-    ) != len(data):
-        return {
-            name: (mode, bytes.fromhex(oid))
-            for name, (mode, oid) in decode_tree(data, object_format).items()
-        }
-    return found
+    entries = {name: (mode, oid) for mode, name, oid in matches}
+    size = sum(len(mode) + len(name) + len(oid) + 2 for mode, name, oid in matches)
+    if len(entries) == len(matches) and size == len(data):
+        return entries
+    decoded = decode_tree(data, object_format)
+    return {name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in decoded.items()}
 
 
 def oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
@@ -299,16 +259,19 @@ def oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
         if name[:1] == b"." and name.lower() in _BARRED:
             return f"it has an entry named {name!r}"
         if mode not in _USUAL and int(mode, 8) & 0o170000 not in _TYPES:
-            return f"it has an entry {name[:60]!r} of mode {mode.decode('ascii')}, which is no file, link, submodule or directory"
+            return f"it has an entry {name[:60]!r} of the invalid mode {mode.decode('ascii')}"
     return ""
 
 
+def _tree_of(entry: tuple[bytes, str] | None) -> str:
+    return entry[1] if entry is not None and entry[0] == DIRECTORY else ""
+
+
 class Expansion:
-    """A cached count of the paths at which trees differ, to bound what git is to list.
+    """A cached count of the paths at which trees differ, to bound what git lists.
 
     A tree may name another one 256 times, and that a third one: a few fetched kilobytes may hold
-    more paths than git can ever list, by `diff-tree -r`, `ls-tree -r` or a checkout. So each pair
-    of trees is counted once, and common entries are skipped.
+    more paths than git can ever list. So each pair of trees is counted once.
     """
 
     def __init__(self, repository: Repository, limits: Paths) -> None:
@@ -321,10 +284,10 @@ class Expansion:
         self.flaw = ""  # what is wrong with the first malformed tree
 
     def is_beyond(self, old: str, new: str) -> bool:
-        """Return whether two trees differ at more paths, or deeper, than the limits allow.
+        """Return whether two trees differ at more paths, or deeper, than the limits.
 
-        A missing tree has no paths: git reports it when it lists it. A malformed tree counts as
-        beyond, as it would end git together with all other requests. "" is the empty tree.
+        A missing tree has no paths; a malformed one, which would end git, counts as beyond. "" is
+        the empty tree.
         """
         return self._count(old, new, 0) > self._limits.count
 
@@ -335,9 +298,9 @@ class Expansion:
     def _count(self, old: str, new: str, depth: int) -> int:
         if old == new:
             return 0
-        found = self._counted.get((old, new))
-        if found is not None:
-            return found
+        counted = self._counted.get((old, new))
+        if counted is not None:
+            return counted
         if depth > self._limits.depth:
             return self._limits.count + 1
         before, after = self.entries(old), self.entries(new)
@@ -350,11 +313,9 @@ class Expansion:
         for name in before.keys() | after.keys():
             sides = before.get(name), after.get(name)
             if sides[0] != sides[1]:
-                trees = [
-                    side[1] if side is not None and side[0] == DIRECTORY else "" for side in sides
-                ]
-                total += 1 + self._count(trees[0], trees[1], depth + 1)
-                if (trees[0], trees[1]) in self._lacking:
+                pair = _tree_of(sides[0]), _tree_of(sides[1])
+                total += 1 + self._count(*pair, depth + 1)
+                if pair in self._lacking:
                     self._lacking.add((old, new))
                 if total > self._limits.count:
                     break
@@ -362,15 +323,15 @@ class Expansion:
         return total
 
     def entries(self, tree: str) -> Entries:
-        found = next(self._repository.cat_file.contents([tree])) if tree else None
-        if found is None:
+        item = next(self._repository.cat_file.contents([tree])) if tree else None
+        if item is None:
             if tree:
                 self._unread.add(tree)
             return {}
         try:
-            if found[1] != "tree":
-                raise MalformedTree(f"it is a {found[1]}")
-            return decode_tree(found[2], self._repository.object_format)
+            if item[1] != "tree":
+                raise MalformedTree(f"it is a {item[1]}")
+            return decode_tree(item[2], self._repository.object_format)
         except MalformedTree as error:
             self._flaws[tree] = str(error)
             return {}

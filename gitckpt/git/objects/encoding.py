@@ -42,8 +42,8 @@ def oid_size(object_format: str) -> int:
 
 
 def _digest(object_format: str) -> Callable[[bytes], Hash]:
-    if known := _digests.get(object_format):
-        return known
+    if cached := _digests.get(object_format):
+        return cached
     # The C modules behind hashlib: hashlib itself loads OpenSSL, which costs the hook 3 ms.
     try:
         if object_format == "sha1":
@@ -73,10 +73,6 @@ _USUAL = frozenset((DIRECTORY, FILE, GITLINK, EXECUTABLE, LINK))
 _SHOWN = 60  # bytes of a name in messages, as names have any length
 
 
-def _is_mode(mode: bytes) -> bool:
-    return 1 <= len(mode) <= 6 and not mode.strip(b"01234567")
-
-
 class MalformedTree(ValueError):
     """An object stored as a tree is malformed, as from `hash-object --literally`."""
 
@@ -99,23 +95,24 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
     """Return the entries of a tree; names such as ".." are accepted, so callers check."""
     size = oid_size(object_format)
     entries: Entries = {}
-    at = 0
+    offset = 0
     try:
-        while at < len(data):
-            space = data.index(b" ", at)
+        while offset < len(data):
+            space = data.index(b" ", offset)
             end = data.index(b"\0", space)
-            mode, name = data[at:space], data[space + 1 : end]
-            at = end + 1 + size
-            if not name or b"/" in name or (mode not in _USUAL and not _is_mode(mode)):
+            mode, name = data[offset:space], data[space + 1 : end]
+            offset = end + 1 + size
+            is_mode = mode in _USUAL or (len(mode) in range(1, 7) and not mode.strip(b"01234567"))
+            if not name or b"/" in name or not is_mode:
                 raise MalformedTree(f"it has an entry {name[:_SHOWN]!r} of mode {mode[:_SHOWN]!r}")
             if name in entries:  # git reads the first one, a dict keeps the last
                 raise MalformedTree(f"it has two entries {name[:_SHOWN]!r}")
-            entries[name] = (mode, data[end + 1 : at].hex())
+            entries[name] = (mode, data[end + 1 : offset].hex())
     except MalformedTree:
         raise
     except ValueError:
         raise MalformedTree("an entry lacks its name or its end") from None
-    if at != len(data):
+    if offset != len(data):
         raise MalformedTree("it ends within an entry")
     return entries
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pygit2
 from pygit2.enums import ObjectType
 
-from gitckpt.git.objects import alternates
+from gitckpt.git.fsync import object_path
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.objects.writer import ObjectWriter
 from gitckpt.git.repository import Repository
@@ -20,6 +20,8 @@ from gitckpt.model.errors import RepositoryError, WorktreeError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from io import RawIOBase
+
+    from gitckpt.git.objects.port import Items
 
 # Held during each call of libgit2: its objects must not be shared between threads.
 _TURN = threading.RLock()
@@ -43,7 +45,6 @@ class Libgit2(ObjectWriter):
             raise RepositoryError(f"libgit2 ignores core.sharedRepository of {repository.git_dir}")
         super().__init__(repository)
         self._odb = self._repo.odb
-        self._top = os.path.join(repository.common_dir, "objects")
         self._sound: set[str] = set()
 
     def head(self) -> tuple[str, str | None]:
@@ -60,16 +61,11 @@ class Libgit2(ObjectWriter):
                 return "", branch
             return str(self._repo.head.target), branch
 
-    def read(
-        self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size
-    ) -> Iterator[tuple[str, bytes] | None]:
-        stores = alternates.stores(self._top)
+    def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Items:
         for oid in oids:
-            if self._is_spoiled(oid, stores):
-                yield from (
-                    (found[1], found[2]) if found is not None else None
-                    for found in self._repository.cat_file.contents([oid], most)
-                )
+            if self._is_spoiled(oid):
+                (entry,) = self._repository.cat_file.contents([oid], most)
+                yield (entry[1], entry[2]) if entry is not None else None
                 continue
             try:
                 with _TURN:
@@ -85,27 +81,24 @@ class Libgit2(ObjectWriter):
     def close(self) -> None:
         self._repo.free()
 
-    def _is_spoiled(self, oid: str, stores: Sequence[str]) -> bool:
+    def _is_spoiled(self, oid: str) -> bool:
         # A loose object truncated by a power cut makes libgit2 1.9 loop forever; git reports it.
-        if oid in self._sound:
+        path = object_path(self._repository.common_dir, oid)
+        # `exists` takes a quarter of the time of a failing `open`.
+        if oid in self._sound or not os.path.exists(path):
             return False
-        for top in stores:
-            path = f"{top}/{oid[:2]}/{oid[2:]}"
-            if not os.path.exists(path):  # a quarter of the time of a failing `open`
-                continue
-            try:
-                with open(path, "rb", buffering=0) as file:
-                    if not _comes_to_its_end(file):
-                        return True
-            except OSError:  # missing, or libgit2 reports the error
-                continue
-            if len(self._sound) < _SOUND:
-                self._sound.add(oid)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                if not _is_complete(file):
+                    return True
+        except OSError:  # missing, or libgit2 reports the error
             return False
+        if len(self._sound) < _SOUND:
+            self._sound.add(oid)
         return False
 
 
-def _comes_to_its_end(file: RawIOBase) -> bool:
+def _is_complete(file: RawIOBase) -> bool:
     # Keeps no content in memory.
     inflate = zlib.decompressobj()
     while portion := file.read(_PORTION):
@@ -123,11 +116,5 @@ def _comes_to_its_end(file: RawIOBase) -> bool:
 def _is_shared(repo: pygit2.Repository) -> bool:
     # libgit2 creates directories that others of the group cannot write to.
     name = "core.sharedRepository"
-    return name in repo.config and (repo.config[name] or "true").lower() not in (
-        "",
-        "0",
-        "false",
-        "no",
-        "off",
-        "umask",
-    )
+    private = ("", "0", "false", "no", "off", "umask")
+    return name in repo.config and (repo.config[name] or "true").lower() not in private

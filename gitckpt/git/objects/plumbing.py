@@ -7,9 +7,9 @@ from gitckpt.model import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.port import Items, Objects
     from gitckpt.git.repository import Repository
 
 
@@ -19,11 +19,9 @@ class Plumbing(ObjectWriter):
         commit = self._repository.cat_file.info("HEAD")
         return commit[0] if commit else "", branch
 
-    def read(
-        self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size
-    ) -> Iterator[tuple[str, bytes] | None]:
-        for found in self._repository.cat_file.contents(oids, most):
-            yield None if found is None else (found[1], found[2])
+    def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Items:
+        for item in self._repository.cat_file.contents(oids, most):
+            yield None if item is None else (item[1], item[2])
 
     def close(self) -> None:
         self._repository.cat_file.close()

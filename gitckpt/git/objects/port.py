@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 
     from gitckpt.model import budget
 
-    Item = tuple[str, bytes]
+    Item = tuple[str, bytes]  # kind and content
+    Items = Iterator[Item | None]
 
     class Objects(Protocol):
         def head(self) -> tuple[str, str | None]:
             """Return commit ("" if unborn) and short branch name (None if detached) of HEAD."""
 
-        def read(
-            self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size
-        ) -> Iterator[tuple[str, bytes] | None]:
+        def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Items:
             """Yield kind and content for each oid, in order; None if missing or damaged.
 
             An object above `most` bytes is not read and has the kind `encoding.OVERSIZED`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from itertools import accumulate
 
 from gitckpt.git import fsync
 from gitckpt.git.objects.encoding import object_hash, object_id
@@ -49,19 +50,14 @@ def _put(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
             return
     except OSError:  # missing, or owned by another user
         pass
-    window, memory = (
-        (_WINDOW, _MEMORY) if len(data) <= _SMALL else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
-    )
+    is_small = len(data) <= _SMALL
+    window, memory = (_WINDOW, _MEMORY) if is_small else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
     compressor = zlib.compressobj(_LEVEL, wbits=window, memLevel=memory)
-    whole = (
-        compressor.compress(b"%s %d\0" % (kind.encode("ascii"), len(data)))
-        + compressor.compress(data)
-        + compressor.flush()
-    )
+    parts = (b"%s %d\0" % (kind.encode("ascii"), len(data)), data)
+    whole = b"".join([*map(compressor.compress, parts), compressor.flush()])
     for tries in range(1, _TRIES + 1):
-        scratch = os.path.join(
-            directory, f"tmp_obj_{os.urandom(8).hex()}"
-        )  # git deletes a leftover
+        # git deletes a leftover.
+        scratch = os.path.join(directory, f"tmp_obj_{os.urandom(8).hex()}")
         try:
             _write_file(scratch, whole, mode)
             os.replace(scratch, path)
@@ -107,7 +103,6 @@ def _discard(path: str) -> None:
 # Packs of whole objects and their indexes (gitformat-pack(5), both version 2)
 
 _KINDS = {"commit": 1, "tree": 2, "blob": 3}
-_PACK_TRIES = 10
 _FAR = 1 << 31  # larger offsets go into a separate table
 
 
@@ -136,11 +131,10 @@ def encode(
 
 def write_pack(repository: Repository, items: Sequence[Item]) -> None:
     """Write objects, whether they exist or not, as a pack, flushed to the disk."""
-    objects = {
-        object_id(kind, data, repository.object_format): (kind, data) for kind, data in items
-    }
-    data, places = encode(list(objects.values()), repository.object_format, level=-1)
-    index = _index(dict(zip(objects, places, strict=True)), data, repository.object_format)
+    object_format = repository.object_format
+    objects = {object_id(kind, data, object_format): (kind, data) for kind, data in items}
+    data, places = encode(list(objects.values()), object_format, level=-1)
+    index = _index(dict(zip(objects, places, strict=True)), data, object_format)
     directory = os.path.join(repository.common_dir, "objects", "pack")
     path = os.path.join(directory, f"pack-{os.urandom(20).hex()}")
     try:
@@ -156,10 +150,9 @@ def _put_pack(path: str, data: bytes) -> None:
     # As readable as the directory, as git does it in a shared repository.
     directory = os.path.dirname(path)
     mode = os.stat(directory).st_mode & 0o444
-    for tries in range(1, _PACK_TRIES + 1):
-        scratch = os.path.join(
-            directory, f"tmp_ckpt_{os.urandom(8).hex()}"
-        )  # git deletes a leftover
+    for tries in range(1, _TRIES + 1):
+        # git deletes a leftover.
+        scratch = os.path.join(directory, f"tmp_ckpt_{os.urandom(8).hex()}")
         with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(data)
             file.flush()
@@ -168,7 +161,7 @@ def _put_pack(path: str, data: bytes) -> None:
         try:
             os.replace(scratch, path)
         except FileNotFoundError:  # deleted by a `git prune`
-            if tries == _PACK_TRIES:
+            if tries == _TRIES:
                 raise
         else:
             return
@@ -179,20 +172,17 @@ def _index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) 
     counts = [0] * 256
     for oid in ordered:
         counts[int(oid[:2], 16)] += 1
-    total = 0
     parts = [b"\377tOc", (2).to_bytes(4, "big")]
-    for count in counts:
-        total += count
-        parts.append(total.to_bytes(4, "big"))
+    parts += [total.to_bytes(4, "big") for total in accumulate(counts)]
     parts += [bytes.fromhex(oid) for oid in ordered]
     parts += [places[oid][1].to_bytes(4, "big") for oid in ordered]
-    far = [places[oid][0] for oid in ordered if places[oid][0] >= _FAR]
-    numbers = iter(range(len(far)))
-    offsets = (places[oid][0] for oid in ordered)
-    parts += [
-        (offset if offset < _FAR else 1 << 31 | next(numbers)).to_bytes(4, "big")
-        for offset in offsets
-    ]
+    far: list[int] = []
+    for oid in ordered:
+        offset = places[oid][0]
+        if offset >= _FAR:
+            far.append(offset)
+            offset = _FAR | len(far) - 1
+        parts.append(offset.to_bytes(4, "big"))
     parts += [offset.to_bytes(8, "big") for offset in far]
     whole = b"".join(parts) + pack[-len(object_hash(object_format, b"").digest()) :]
     return whole + object_hash(object_format, whole).digest()
@@ -226,7 +216,7 @@ class ObjectWriter:
 
     def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
         # Another thread may flush at the same time: its objects stay listed until they are on disk.
-        own = list(self._unflushed)
-        fsync.flush([*fsync.object_paths(self._repository.common_dir, [*own, *oids]), *paths])
-        for oid in own:
+        unflushed = list(self._unflushed)
+        fsync.flush([*fsync.object_paths(self._repository.common_dir, [*unflushed, *oids]), *paths])
+        for oid in unflushed:
             self._unflushed.pop(oid, None)

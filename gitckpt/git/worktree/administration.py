@@ -1,59 +1,46 @@
 """Read and change the administrative directories of linked worktrees.
 
-These directories (gitrepository-layout(5), `worktrees`) outlive worktrees that are moved or deleted
-by hand. Only `call` and code that holds `turn` change them.
-
-git takes no lock: a command that looks at all worktrees fails if another process has half made or
-half removed one ("failed to read …/commondir: Success", "Invalid path …"). This happens one time in
-ten when eight runs start at once.
+Only `call` and code that holds `turn` change them. git takes no lock: a command that looks at all
+worktrees fails if another process has half made or removed one ("failed to read …/commondir:
+Success", "Invalid path …"). This happens one time in ten when eight runs start at once.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 import time
-import zlib
 
 from gitckpt.git import config, fsync
 from gitckpt.git.files import atomic, mounts, private_dirs
-from gitckpt.git.filesystem import names_in
+from gitckpt.git.filesystem import names_in, read_or_empty
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.repository import Repository
+from gitckpt.model import ids
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import BusyError, WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
 
 
 # Errors of git on an index, and the detection of a deleted index, on which git reports none.
 
-# How often git is called to read files that change meanwhile.
-TRIES = 5
+TRIES = 5  # how often git is called to read files that change meanwhile
 
 _CHANGED = ("unstable object source data", "short read while indexing", "failed to read ")
-_SIGBUS = (
-    10 if sys.platform == "darwin" else 7
-)  # `signal` takes as long to import as all else that a capture imports
+# `signal` takes as long to import as all else that a capture imports.
+_SIGBUS = 10 if sys.platform == "darwin" else 7
 
 _CORRUPT = (
-    "index file",
-    "bad index",
-    "bad signature",
-    "sharedindex",
-    "shared index",
-    "index entry",
-    "index version",
-    "index uses",
+    *("index file", "bad index", "bad signature", "sharedindex", "shared index"),
+    *("index entry", "index version", "index uses"),
 )
 _FAILING, _FAILED = "clean filter '", "' failed"
-_PROCESS = re.compile(r"^filter\.(.*)\.process$")
+_PROCESS = r"^filter\..*\.process$"
 _HUNG_UP = "the remote end hung up unexpectedly"
 
 
@@ -78,18 +65,14 @@ def failing_filters(repository: Repository, error: GitError) -> set[str]:
 
 
 def process_filters(repository: Repository) -> set[str]:
-    return {
-        name[1]
-        for key in config.read(repository, _PROCESS.pattern)
-        if (name := _PROCESS.match(key))
-    }
+    keys = config.read(repository, _PROCESS)
+    return {key.removeprefix("filter.").removesuffix(".process") for key in keys}
 
 
 def filters_off(names: Iterable[str]) -> list[str]:
     keys = ("clean=", "smudge=", "process=", "required=false")
-    return [
-        word for name in sorted(names) for key in keys for word in ("-c", f"filter.{name}.{key}")
-    ]
+    settings = [f"filter.{name}.{key}" for name in sorted(names) for key in keys]
+    return [word for setting in settings for word in ("-c", setting)]
 
 
 class IndexGone(BusyError):
@@ -99,8 +82,7 @@ class IndexGone(BusyError):
 class IndexWatch:
     """A context for git calls that detects the deletion of a private index.
 
-    git takes a missing index for an empty one: a tree of it would lack all files that were not read
-    since. Any process may delete the directory of the index.
+    git takes a missing index for an empty one: a tree of it would lack all files.
     """
 
     def __init__(self, path: str) -> None:
@@ -111,22 +93,16 @@ class IndexWatch:
     def __enter__(self) -> None:
         self._look()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: object, trace: object) -> None:
         if error is None or isinstance(error, Exception):
             self._look()
 
     def begin(self) -> None:
         """Watch the index that is written now, in the directory that exists now."""
         self.end()
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         try:
-            self._place = os.open(
-                os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-            )
+            self._place = os.open(os.path.dirname(self._path), flags)
         except FileNotFoundError:
             raise self.failure() from None
 
@@ -151,16 +127,13 @@ class IndexWatch:
             return False
 
     def failure(self) -> IndexGone:
-        place = os.path.dirname(self._path)
-        return IndexGone(
-            f"{place} was deleted while the files were looked at", hint="run the command again"
-        )
+        message = f"{os.path.dirname(self._path)} was deleted while git read the files"
+        return IndexGone(message, hint="run the command again")
 
 
 # Administrative directories of linked worktrees, and the main worktree.
 
-# In the administrative directory: names the repository.
-COMMONDIR = "commondir"
+COMMONDIR = "commondir"  # in the administrative directory: names the repository
 
 _LOCK = "worktrees.lock"
 _PATIENCE = 10.0  # the lock only makes git succeed more often: after that, go on without
@@ -193,8 +166,7 @@ def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ())
 def forget(repository: Repository, git_dir: str) -> None:
     """Delete the administrative directory of a worktree whose directory is gone.
 
-    `git worktree remove --force --force` would also delete mounts in it, and a worktree that came
-    back meanwhile.
+    `git worktree remove --force --force` would also delete mounts in it.
     """
     with turn(repository):
         try:
@@ -203,9 +175,8 @@ def forget(repository: Repository, git_dir: str) -> None:
             return
         except OSError as error:
             hint = mounts.reason(git_dir) or f"see what it is: ls -la {shell_word(git_dir)}"
-            raise WorktreeError(
-                f"cannot delete {git_dir}: {error.filename}: {error.strerror}", hint=hint
-            ) from None
+            message = f"cannot delete {git_dir}: {error.filename}: {error.strerror}"
+            raise WorktreeError(message, hint=hint) from None
         with contextlib.suppress(OSError):
             os.rmdir(administration(repository))  # as git does: only where it is empty
 
@@ -213,8 +184,7 @@ def forget(repository: Repository, git_dir: str) -> None:
 def repair(repository: Repository, path: str) -> None:
     """Reconnect a linked worktree and its administrative directory.
 
-    `git worktree repair`, even of one path, makes all other worktrees point here as well: in a copy
-    of a repository, it would take those of the original.
+    In a copy of a repository, `git worktree repair` would take all worktrees of the original.
     """
     with turn(repository):
         named = named_by(path)
@@ -222,10 +192,9 @@ def repair(repository: Repository, path: str) -> None:
         is_lost = lacks_commondir(repository, git_dir)
         if _is_linked(repository, path) and not is_lost:
             return
+        words = ["worktree", "repair", path]
         if named is None or not os.path.isdir(git_dir):
-            raise GitError(
-                ["worktree", "repair", path], 1, f"{path}: git keeps no worktree of that name"
-            )
+            raise GitError(words, 1, f"{path}: git keeps no worktree of that name")
         dot_git = os.path.join(os.path.realpath(path), ".git")
         try:
             if is_lost:
@@ -233,18 +202,12 @@ def repair(repository: Repository, path: str) -> None:
             if not is_ours(repository, named):
                 _name_in(dot_git, os.path.realpath(git_dir))
             # In a place that maintenance cleans after a kill: this file is rarely written again.
-            scratch = os.path.join(git_dir, SCRATCH)
-            atomic.write_own(
-                os.path.join(git_dir, "gitdir"),
-                os.fsencode(f"{dot_git}\n"),
-                flushed=True,
-                scratch=scratch,
-            )
+            target, scratch = os.path.join(git_dir, "gitdir"), os.path.join(git_dir, SCRATCH)
+            atomic.write_own(target, os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
             fsync.flush([git_dir])
         except OSError as error:
-            raise GitError(
-                ["worktree", "repair", path], 1, f"{error.filename or path}: {error.strerror}"
-            ) from None
+            reason = f"{error.filename or path}: {error.strerror}"
+            raise GitError(words, 1, reason) from None
 
 
 def _name_in(dot_git: str, git_dir: str) -> None:
@@ -263,9 +226,11 @@ def _is_linked(repository: Repository, path: str) -> bool:
     if git_dir is None or not is_ours(repository, git_dir):
         return False
     named = content(os.path.join(git_dir, "gitdir"))
-    return bool(named) and os.path.realpath(os.path.join(git_dir, named)) == os.path.realpath(
-        os.path.join(path, ".git")
-    )
+    return bool(named) and _is_same(os.path.join(git_dir, named), os.path.join(path, ".git"))
+
+
+def _is_same(path: str, other: str) -> bool:
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def turn(repository: Repository) -> Lock:
@@ -315,7 +280,7 @@ def seen_from(repository: Repository, path: str) -> Repository | None:
 
 
 def named_by(path: str) -> str | None:
-    """Return the directory, maybe missing, that `.git` of a worktree names; None for none."""
+    """Return the directory, maybe missing, that `.git` of a worktree names, if any."""
     dot_git = os.path.join(path, ".git")
     if os.path.islink(dot_git):  # made by git-annex
         return os.path.normpath(os.path.join(path, os.readlink(dot_git)))
@@ -328,15 +293,12 @@ def flush(repository: Repository, path: str) -> None:
     git_dir = named_by(path)
     if git_dir is not None:
         kept = []
-        for place, names, files in os.walk(
-            git_dir
-        ):  # operations in progress and reftables have subdirectories
-            names[:] = [
-                name for name in names if name != "modules"
-            ]  # submodules are not flushed, as files are not
-            paths = [
-                os.path.join(place, name) for name in files
-            ]  # git's fsmonitor daemon has a socket there
+        # Operations in progress and reftables have subdirectories.
+        for place, names, files in os.walk(git_dir):
+            # Submodules are not flushed, as files are not.
+            names[:] = [name for name in names if name != "modules"]
+            # Git's fsmonitor daemon has a socket there.
+            paths = [os.path.join(place, name) for name in files]
             kept += [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
             kept.append(place)
         places = [administration(repository), repository.common_dir, path, os.path.dirname(path)]
@@ -344,24 +306,16 @@ def flush(repository: Repository, path: str) -> None:
 
 
 def is_ours(repository: Repository, git_dir: str) -> bool:
-    return os.path.realpath(os.path.dirname(git_dir)) == os.path.realpath(
-        administration(repository)
-    )
+    return _is_same(os.path.dirname(git_dir), administration(repository))
 
 
 def elsewhere(repository: Repository, path: str) -> str | None:
-    """Return the git directory of another existing repository that owns a worktree.
-
-    In a copy of a repository, the administrative directories name the worktrees of the original.
-    """
+    """Return the git directory of another existing repository that owns a worktree."""
     git_dir = named_by(path)
-    if (
-        git_dir is None
-        or is_ours(repository, git_dir)
-        or not os.path.isfile(os.path.join(git_dir, COMMONDIR))
-    ):
+    if git_dir is None or is_ours(repository, git_dir):
         return None
-    return os.path.dirname(os.path.dirname(git_dir))
+    is_there = os.path.isfile(os.path.join(git_dir, COMMONDIR))
+    return os.path.dirname(os.path.dirname(git_dir)) if is_there else None
 
 
 def administration(repository: Repository) -> str:
@@ -377,120 +331,53 @@ def lock_reason(git_dir: str) -> str | None:
 def lacks_commondir(repository: Repository, git_dir: str) -> bool:
     # git writes it before HEAD, and refuses to do anything without it.
     named = content(os.path.join(git_dir, COMMONDIR))
-    is_known = bool(named) and os.path.realpath(os.path.join(git_dir, named)) == os.path.realpath(
-        repository.common_dir
-    )
+    is_known = bool(named) and _is_same(os.path.join(git_dir, named), repository.common_dir)
     return not is_known and os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
-def lacks_head(repository: Repository, git_dir: str) -> bool:
-    """Return whether HEAD is missing or broken, as after a power cut: git sees no worktree."""
+def lacks_head(git_dir: str) -> bool:
+    """Return whether HEAD is missing or broken, so that git sees no worktree."""
     path = os.path.join(git_dir, "HEAD")
-    if repository.has_reftable and lacks_tables(git_dir):
-        return True
     if has_no_head(git_dir):
         return True
     head = content(path)
-    is_whole = head.startswith("ref: refs/") or (
-        len(head) in (40, 64) and not head.strip("0123456789abcdef")
-    )
+    is_whole = head.startswith("ref: refs/") or ids.is_oid(head)
     return not is_whole and os.path.isfile(path) and not os.path.islink(path)
 
 
 def has_no_head(git_dir: str) -> bool:
     # git writes HEAD before the index.
-    return os.path.exists(os.path.join(git_dir, "index")) and not os.path.lexists(
-        os.path.join(git_dir, "HEAD")
-    )
+    has_head = os.path.lexists(os.path.join(git_dir, "HEAD"))
+    return os.path.exists(os.path.join(git_dir, "index")) and not has_head
 
 
-def lacks_tables(git_dir: str) -> bool:
-    place = os.path.join(git_dir, "reftable")
-    while True:
-        names = content(os.path.join(place, "tables.list"))
-        if names and all(_is_table(os.path.join(place, name)) for name in names.split("\n")):
-            return False
-        if names == content(
-            os.path.join(place, "tables.list")
-        ):  # else git has compacted them meanwhile
-            return True
-
-
-def _is_table(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            header = file.read(5)
-            # The footer ends with a CRC-32 of itself (reftable(5)).
-            size = {b"REFT\1": 68, b"REFT\2": 72}[header]
-            file.seek(-size, os.SEEK_END)
-            footer = file.read()
-    except (OSError, KeyError):
-        return False
-    return footer.startswith(header) and zlib.crc32(footer[:-4]) == int.from_bytes(
-        footer[-4:], "big"
-    )
-
-
-def write_head(repository: Repository, git_dir: str, said: str) -> None:
+def write_head(repository: Repository, git_dir: str, value: str) -> None:
     """Write a missing HEAD of a worktree: an oid, or "ref: " and the name of a branch."""
     path = os.path.join(git_dir, "HEAD")
+    if repository.has_reftable:  # this file is a stub
+        value = "ref: refs/heads/.invalid"
     try:
         with open(f"{path}.lock", "xb", opener=private_dirs.create) as file:
-            # With a reftable, this file is a stub.
-            file.write(
-                os.fsencode(f"{'ref: refs/heads/.invalid' if repository.has_reftable else said}\n")
-            )
+            file.write(os.fsencode(f"{value}\n"))
             file.flush()
             os.fsync(file.fileno())
         os.replace(f"{path}.lock", path)
     except OSError as error:
-        raise WorktreeError(
-            f"cannot write {path}: {error.strerror}", hint="see what is in the way: git ckpt doctor"
-        ) from None
+        hint = "see what is in the way: git ckpt doctor"
+        raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([git_dir])
-    if repository.has_reftable and lacks_tables(git_dir):
-        _write_table(repository, git_dir, said)
-
-
-def _write_table(repository: Repository, git_dir: str, said: str) -> None:
-    # git writes no table beside a broken one: move the old ones away.
-    place = os.path.join(git_dir, "reftable")
-    aside = os.path.join(
-        repository.make_private_dir(),
-        "damaged",
-        f"{os.path.basename(git_dir)}.reftable.{os.urandom(4).hex()}",
-    )
-    try:
-        os.makedirs(os.path.dirname(aside), exist_ok=True)
-        if os.path.lexists(place):
-            os.replace(place, aside)
-        os.mkdir(place)
-    except OSError as error:
-        raise WorktreeError(
-            f"cannot replace {place}: {error.strerror}",
-            hint="see what is in the way: git ckpt doctor",
-        ) from None
-    ref = said.removeprefix("ref: ")
-    words = (
-        ("update-ref", "--no-deref", "HEAD", said) if ref == said else ("symbolic-ref", "HEAD", ref)
-    )
-    Repository(git_dir, None, repository.object_format).git.run(*words)
-    fsync.flush([*(os.path.join(place, name) for name in os.listdir(place)), place, git_dir])
 
 
 def registered(repository: Repository) -> list[tuple[str, str]]:
-    named = (
-        (git_dir, content(os.path.join(git_dir, "gitdir"))) for git_dir in _directories(repository)
-    )
     return [
         (git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git))))
-        for git_dir, dot_git in named
-        if dot_git
+        for git_dir in _directories(repository)
+        if (dot_git := content(os.path.join(git_dir, "gitdir")))
     ]
 
 
 def unfinished(repository: Repository) -> list[str]:
-    """Return git directories of worktrees that git is making, or was killed while making."""
+    """Return git directories of worktrees that `git worktree add` has not finished."""
     return [
         git_dir
         for git_dir in _directories(repository)
@@ -504,17 +391,14 @@ def _directories(repository: Repository) -> list[str]:
 
 
 def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str | None:
-    """Find a worktree that was moved by hand: beside its old path, or in or beside the main one."""
+    """Find a moved worktree beside its old path, or in or beside the main worktree."""
     top = main_worktree(repository)
-    for place in (
-        os.path.dirname(path),
-        *more,
-        *([top, os.path.dirname(top)] if top is not None else []),
-    ):
+    around = [top, os.path.dirname(top)] if top is not None else []
+    for place in (os.path.dirname(path), *more, *around):
         for name in names_in(place):
             path = os.path.join(place, name)
             named = named_by(path)
-            if named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
+            if named is not None and _is_same(named, git_dir):
                 return path
     return None
 
@@ -536,11 +420,8 @@ def left_by(repository: Repository, git_dir: str, path: str) -> str | None:
 
 def _is_left(place: str, git_dir: str) -> bool:
     named = named_by(place)
-    return (
-        named is not None
-        and not os.path.isdir(named)
-        and os.path.basename(named) == os.path.basename(git_dir)
-    )
+    is_lost = named is not None and not os.path.isdir(named)
+    return is_lost and os.path.basename(named or "") == os.path.basename(git_dir)
 
 
 def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
@@ -549,19 +430,15 @@ def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, s
     parts = path.split(os.sep)
     return [
         (
-            os.path.join(base, *parts[at:]),
-            os.path.normpath(f"{os.sep.join(parts[:at])}/{os.path.relpath(git_dir, base)}"),
+            os.path.join(base, *parts[depth:]),
+            os.path.normpath(f"{os.sep.join(parts[:depth])}/{os.path.relpath(git_dir, base)}"),
         )
         for base in (top, os.path.dirname(top))
-        for at in range(1, len(parts))
+        for depth in range(1, len(parts))
     ]
 
 
 def content(path: str) -> str:
     """Return the line in a small file of git; "" if missing or damaged by the disk."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read().removesuffix(b"\n")
-    except OSError:
-        return ""
+    data = read_or_empty(path).removesuffix(b"\n")
     return "" if b"\0" in data else os.fsdecode(data)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from gitckpt.git import config
-from gitckpt.git.command import NO_HOOKS
+from gitckpt.git.command import NO_HOOKS, nul_ended
 from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import content_mark
 from gitckpt.git.filesystem import copied_within
@@ -33,7 +33,6 @@ from gitckpt.model.errors import BusyError, WorktreeError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-    from types import TracebackType
     from typing import BinaryIO, Self, TypeAlias
 
     from gitckpt.git.process import Child, Completed
@@ -48,22 +47,15 @@ if TYPE_CHECKING:
 # times if it makes an index with entries in intent only sparse.
 _PLAIN = (
     *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
-    *(
-        "-c",
-        "core.fsync=pack,pack-metadata,none",
-        *NO_HOOKS,
-    ),  # loose objects are flushed in parallel, before a ref is written
+    # Loose objects are flushed in parallel, before a ref is written.
+    *("-c", "core.fsync=pack,pack-metadata,none", *NO_HOOKS),
     # git holds files below this size whole in memory; its default is 512 MB.
     *("-c", "core.bigFileThreshold=32m"),
 )
 # Options for git commands that write files, which git does with one process by default. There are
 # more processes than cores: they wait for the disk.
-PARALLEL = (
-    "-c",
-    f"checkout.workers={max(8, os.cpu_count() or 1)}",
-    "-c",
-    "checkout.thresholdForParallelism=100",
-)
+_WORKERS = f"checkout.workers={max(8, os.cpu_count() or 1)}"
+PARALLEL = ("-c", _WORKERS, "-c", "checkout.thresholdForParallelism=100")
 
 _LOOK = (
     *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
@@ -79,12 +71,8 @@ _GRAIN = 2_000_000_000
 class PrivateIndex:
     """A private copy of an index; a context manager that opens and deletes it.
 
-    Args:
-        deadline: when to give up, on the clock of `time.monotonic`.
-
-    Attributes:
-        is_rebuilt: whether the user's index was unreadable, so that this one has only the commit.
-        opened: nanoseconds by the worktree's file system: files with an older ctime are unchanged.
+    `deadline` is on the clock of `time.monotonic`. `is_rebuilt`: the user's index was unreadable,
+    and this one has only the commit. Files with a ctime before `opened` (ns) are unchanged.
     """
 
     def __init__(self, repository: Repository, deadline: float | None = None) -> None:
@@ -98,26 +86,17 @@ class PrivateIndex:
         self._watch = IndexWatch(self.path)
         self._options = [*_PLAIN]
         if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
-            self._options += [
-                "-c",
-                "core.ignoreCase=false",
-            ]  # if set by mistake, it hides README beside readme
+            # If set by mistake, it hides README beside readme.
+            self._options += ["-c", "core.ignoreCase=false"]
         if _has_links(repository):
-            self._options += [
-                "-c",
-                "core.symlinks=true",
-            ]  # else a link equals a file that stands for one
+            # Else a link equals a file that stands for one.
+            self._options += ["-c", "core.symlinks=true"]
 
     def __enter__(self) -> Self:
         self.open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def open(self) -> None:
@@ -126,10 +105,8 @@ class PrivateIndex:
         top = self.repository.worktree
         if top is not None and not os.path.isdir(top):  # it may have been deleted or moved
             state = "no directory" if os.path.lexists(top) else "gone"
-            raise WorktreeError(
-                f"cannot look at the files of {top}: it is {state}",
-                hint="if it is that of a run: git ckpt resume",
-            )
+            message = f"cannot look at the files of {top}: it is {state}"
+            raise WorktreeError(message, hint="if a run belongs to it: git ckpt resume")
         try:
             self.opened = _clock(self.repository)
         except FileNotFoundError:
@@ -137,36 +114,38 @@ class PrivateIndex:
         try:
             self.copy_from(os.path.join(self.repository.git_dir, "index"))
         except BaseException:
-            self._let_go()
-            self._remove()
+            self.close()
             raise
 
     def close(self) -> None:
-        self._stop_looking()
-        self._let_go()
-        self._remove()
+        self._stop_status()
+        self._close_origin()
+        self._watch.end()
+        for leftover in (self.path, f"{self.path}.lock"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(leftover)
 
     def look(self, *options: str) -> Child:
         """Return a running `git status`, for `finish`. With options, start a new one."""
+        if options:
+            self._stop_status()
         child, self._look = self._look, None
-        if child is not None and options:
-            child.kill_group()
-        return child if child is not None and not options else self.start(*options, *_LOOK)
+        return child if child is not None else self.start(*options, *_LOOK)
 
     def look_ahead(self) -> None:
         self._look = self.start(*_LOOK)
 
-    def _stop_looking(self) -> None:
+    def _stop_status(self) -> None:
         child, self._look = self._look, None
         if child is not None:
             child.kill_group()
 
     def copy_from(self, path: str) -> None:
         """Start again as a copy of another index; empty if there is none."""
-        self._stop_looking()
-        self._let_go()
+        self._stop_status()
+        self._close_origin()
         if not os.path.exists(path):
-            self._remove()
+            self.close()
             return
         try:
             origin = self._origin = open(path, "rb")  # noqa: SIM115 - held until the copy is gone
@@ -174,9 +153,8 @@ class PrivateIndex:
             with self._watch:
                 _copy(origin, self.path)
         except OSError as error:
-            place = os.path.dirname(
-                self.path
-            )  # the file has a random name: retries must report the same message
+            # The file has a random name: retries must report the same message.
+            place = os.path.dirname(self.path)
             raise WorktreeError(f"cannot copy the index into {place}: {error.strerror}") from None
 
     def git(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
@@ -194,13 +172,9 @@ class PrivateIndex:
         while True:
             try:
                 with self._watch:
+                    words = (*self._options, *args)
                     return self.repository.git.run(
-                        *self._options,
-                        *args,
-                        data=data,
-                        env=environment,
-                        ok=ok,
-                        deadline=self.deadline,
+                        *words, data=data, env=environment, ok=ok, deadline=self.deadline
                     )
             except GitError as error:
                 tries -= 1
@@ -230,10 +204,9 @@ class PrivateIndex:
         return self.repository.git.start(*self._options, *args, env={"GIT_INDEX_FILE": self.path})
 
     def finish(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
+        words, git = child.argv[6:], self.repository.git
         with self._watch:
-            return self.repository.git.finish(
-                child, child.argv[6:], ok=ok, deadline=self.deadline
-            ).out
+            return git.finish(child, words, ok=ok, deadline=self.deadline).out
 
     def require_time(self, doing: str) -> None:
         """Raise `DeadlinePassed` if the time is over; `doing` stands for the git command."""
@@ -242,17 +215,16 @@ class PrivateIndex:
 
     def write_tree(self) -> str:
         """Write this index as a tree and return its oid; blobs may be missing."""
-        return self.edit("write-tree", "--missing-ok").out.strip().decode("ascii")
+        return self.edit("write-tree", "--missing-ok").text
 
     def entries(self, mode: bytes = b"") -> list[IndexEntry]:
         # Filtering by mode is faster if few match: 100,000 entries take 0.15 seconds.
         listing = self.git("ls-files", "--stage", "-v", "-z")
         if mode:
             listing = b"".join(line + b"\0" for line in listing.split(b"\0") if line[2:8] == mode)
-        listed = _ENTRY.findall(listing)
         return [
             (path, mode, oid.decode("ascii"), int(stage), tag)
-            for tag, mode, oid, stage, path in listed
+            for tag, mode, oid, stage, path in _ENTRY.findall(listing)
         ]
 
     def refresh(self) -> None:
@@ -280,16 +252,14 @@ class PrivateIndex:
         except FileNotFoundError:
             return True
         # It ends with a checksum, or with zeros by index.skipHash (gitformat-index(5)).
-        size = oid_size(self.repository.object_format)
-        checksum = data[-size:]
-        return (
-            not checksum.strip(b"\0")
-            or object_hash(self.repository.object_format, data[:-size]).digest() == checksum
-        )
+        object_format = self.repository.object_format
+        size = oid_size(object_format)
+        content, checksum = data[:-size], data[-size:]
+        is_skipped = not checksum.strip(b"\0")
+        return is_skipped or object_hash(object_format, content).digest() == checksum
 
     def update(self, option: str, paths: Iterable[bytes]) -> None:
-        data = b"".join(path + b"\0" for path in paths)
-        if data:
+        if data := nul_ended(paths):
             self.edit("update-index", option, "-z", "--stdin", data=data)
 
     def rebuild(self, commit: str) -> None:
@@ -351,24 +321,17 @@ class PrivateIndex:
         except OSError as error:
             raise WorktreeError(f"cannot write {target}: {error.strerror}") from None
 
-    def _let_go(self) -> None:
+    def _close_origin(self) -> None:
         if self._origin is not None:
             self._origin.close()
             self._origin = None
-
-    def _remove(self) -> None:
-        self._watch.end()
-        for leftover in (self.path, f"{self.path}.lock"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(leftover)
 
 
 def _copy(source: BinaryIO, target: str) -> None:
     # With mode and time stamp, by which git tells which entries are racy.
     status = os.fstat(source.fileno())
-    with open(
-        os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777), "wb"
-    ) as copy:
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777)
+    with open(fd, "wb") as copy:
         if not copied_within(source.fileno(), copy.fileno(), status.st_size):
             source.seek(0)
             copy.write(source.read())
@@ -417,8 +380,7 @@ def _is_left_over(lock: str, directory: str) -> bool:
 # Entries in intent only (`git add --intent-to-add`), whether or not their files exist.
 
 EXECUTABLE, LINK, REPOSITORY = b"100755", b"120000", GITLINK
-# CE_INTENT_TO_ADD, as `git ls-files --debug` prints it.
-_FLAG = 0x20000000
+_FLAG = 0x20000000  # CE_INTENT_TO_ADD, as `git ls-files --debug` prints it
 
 _FEW = 100
 _INTENT_ENTRY = re.compile(
@@ -427,12 +389,8 @@ _INTENT_ENTRY = re.compile(
     rb"  size: \d{1,20}\tflags: ([0-9a-f]{1,16})\n|\Z)"
 )
 _ADD = (
-    "add",
-    "--sparse",
-    "--intent-to-add",
-    "--force",
-    "--pathspec-from-file=-",
-    "--pathspec-file-nul",
+    *("add", "--sparse", "--intent-to-add", "--force"),
+    *("--pathspec-from-file=-", "--pathspec-file-nul"),
 )
 
 
@@ -448,10 +406,9 @@ def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes
     words = [os.fsdecode(path) for path in paths] if len(paths) <= _FEW else []
     listing = index.git("--literal-pathspecs", "ls-files", "--stage", "--debug", "-z", "--", *words)
     wanted = set(paths)
-    entries = _INTENT_ENTRY.findall(listing)
     return {
         path: mode
-        for mode, path, flags in entries
+        for mode, path, flags in _INTENT_ENTRY.findall(listing)
         if path in wanted and int(flags or b"0", 16) & _FLAG
     }
 
@@ -459,23 +416,20 @@ def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
     """Let git write the trees above entries in intent only again, without them.
 
-    If the commit has an empty file there, `git reset --hard` mistakes the entry for it and keeps it
-    in trees that git then takes for written.
+    `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
     """
-    index.update(
-        "--no-assume-unchanged", paths
-    )  # changes nothing else: they are not assumed unchanged
+    # Changes nothing else: they are not assumed unchanged.
+    index.update("--no-assume-unchanged", paths)
 
 
 def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
-    """Add entries in intent only, replacing others; `modes` has those of no plain files."""
+    """Add entries in intent only; `modes` has those that are not of plain files."""
     if not paths:
         return
     wanted = sorted(set(paths))
     oid = placeholder(index.repository.object_format)
-    index.put(
-        b"100644 %s 0\t%s" % (oid, path) for path in wanted
-    )  # git checks the paths, which may have been fetched
+    # Git checks the paths, which may have been fetched.
+    index.put(b"100644 %s 0\t%s" % (oid, path) for path in wanted)
     index.update("--force-remove", wanted)
     # git makes such an entry only from a file, whose mode it takes. The file in the worktree may
     # have another mode by now, so stand-ins are made in a scratch directory.
@@ -487,16 +441,9 @@ def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, byt
                 _stand_in(full, modes.get(path), index.repository.object_format)
         except OSError as error:
             raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
-        words = (
-            f"--work-tree={scratch}",
-            "-C",
-            scratch,
-            "-c",
-            "core.fileMode=true",
-            "-c",
-            "core.symlinks=true",
-        )
-        index.git(*words, "--literal-pathspecs", *_ADD, data=b"\0".join(wanted))
+        words = (f"--work-tree={scratch}", "-C", scratch, "--literal-pathspecs", *_ADD)
+        options = ("-c", "core.fileMode=true", "-c", "core.symlinks=true")
+        index.git(*options, *words, data=b"\0".join(wanted))
     finally:
         private_dirs.discard(scratch)
 
@@ -537,18 +484,14 @@ def read(repository: Repository) -> bytes | None:
             patterns = file.read().splitlines()
     except FileNotFoundError:
         return None  # git then takes every file, whatever the configuration says
-    values = {
-        name: config.is_on(found[-1]) for name, found in config.read(repository, _NAMES).items()
-    }
+    settings = config.read(repository, _NAMES)
+    values = {name: config.is_on(listed_values[-1]) for name, listed_values in settings.items()}
     if not values.get("core.sparsecheckout"):
         return None
     listed = repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
     # git lists patterns that it did not write as they are ("disabling cone pattern matching").
-    is_cone = (
-        values.get("core.sparsecheckoutcone")
-        and _ALL in patterns
-        and _ALL not in listed.splitlines()
-    )
+    is_converted = _ALL in patterns and _ALL not in listed.splitlines()
+    is_cone = values.get("core.sparsecheckoutcone") and is_converted
     words = ["cone" if is_cone else "no-cone", *(["index"] if values.get("index.sparse") else [])]
     return " ".join(words).encode() + b"\n" + listed
 
@@ -594,17 +537,9 @@ def ignored_by(
             with open(target, "wb") as file:
                 file.write(blob[2] if blob else b"")
         os.makedirs(scratch, exist_ok=True)
-        words = (
-            f"--work-tree={scratch}",
-            "-C",
-            scratch,
-            "check-ignore",
-            "--no-index",
-            "-z",
-            "--stdin",
-        )
-        return set(
-            repository.git.run(*words, data=b"\0".join(paths), ok=(0, 1)).out.split(b"\0")
-        ) - {b""}
+        words = (f"--work-tree={scratch}", "-C", scratch, "check-ignore", "--no-index")
+        data = b"\0".join(paths)
+        done = repository.git.run(*words, "-z", "--stdin", data=data, ok=(0, 1))
+        return set(done.out.split(b"\0")) - {b""}
     finally:
         private_dirs.discard(scratch)

@@ -23,11 +23,17 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import WorktreeError
 
+Pair = tuple[str, Repository, Repository | None]
+
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _LOCALLY = ("-c", "protocol.file.allow=always", "-c", "core.hooksPath=/dev/null")
 # Overrides `transfer.hideRefs` (git-config(1)): the repository is local and belongs to the user.
 _ALL_REFS = (
     "--upload-pack=git -c transfer.hideRefs=!refs/ -c uploadpack.hideRefs=!refs/ upload-pack"
+)
+_FETCH = (
+    *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"),
+    _ALL_REFS,
 )
 
 _FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync")
@@ -42,16 +48,13 @@ def seen_from(repository: Repository, path: bytes) -> Repository | None:
     top = place(repository, path)
     if top is None:
         return None
-    own = os.path.join(top, ".git")
-    git_dir = own if os.path.isdir(own) else administration.named_by(top)
-    if git_dir is None or os.path.islink(own) or not os.path.isfile(os.path.join(git_dir, "HEAD")):
+    dot_git = os.path.join(top, ".git")
+    git_dir = dot_git if os.path.isdir(dot_git) else administration.named_by(top)
+    if git_dir is None or os.path.islink(dot_git) or not os.path.isfile(f"{git_dir}/HEAD"):
         return None
-    there = Repository(git_dir, top, repository.object_format)
-    return (
-        None
-        if os.path.realpath(there.common_dir) == os.path.realpath(repository.common_dir)
-        else there
-    )
+    submodule = Repository(git_dir, top, repository.object_format)
+    is_same = os.path.realpath(submodule.common_dir) == os.path.realpath(repository.common_dir)
+    return None if is_same else submodule
 
 
 def are_there(repository: Repository) -> bool:
@@ -66,20 +69,16 @@ def head_of(top: bytes) -> str | None:
     """Return the commit checked out at a path, even in another user's repository."""
     words = ("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     done = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
-    return done.out.decode("ascii").strip() or None if done.code == 0 else None
+    return done.text or None if done.code == 0 else None
 
 
 def own_directories(repository: Repository) -> list[bytes]:
-    """Return git directories inside the worktree other than `.git`, which git never lists."""
+    """Return git directories inside the worktree other than `.git`."""
     top = os.path.realpath(repository.worktree or os.curdir)
-    places = {
-        os.path.relpath(os.path.realpath(place), top)
-        for place in (repository.git_dir, repository.common_dir)
-    }
-    inside = (
-        place for place in places if place.split(os.sep)[0] not in (os.curdir, os.pardir, ".git")
-    )
-    return sorted(map(os.fsencode, inside))
+    git_dirs = {os.path.realpath(repository.git_dir), os.path.realpath(repository.common_dir)}
+    places = {os.path.relpath(git_dir, top) for git_dir in git_dirs}
+    outside = (os.curdir, os.pardir, ".git")
+    return sorted(os.fsencode(place) for place in places if place.split("/")[0] not in outside)
 
 
 def bare_above(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
@@ -102,16 +101,16 @@ def has_own(git_dir: str) -> bool:
 
 
 def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Repository]:
-    """Return submodules' repositories, not nested ones; `paths` adds own `.git` directories."""
+    """Return submodules' repositories; `paths` adds their own `.git` directories."""
     git_dirs = [git_dir for place in _places(repository) for git_dir in _git_dirs(place)]
     tops = [repository.worktree, *(path for _, path in administration.registered(repository))]
     if repository.is_linked:
         tops.append(administration.main_worktree(repository))
     for top in dict.fromkeys(filter(None, tops)):
         for path in paths:
-            own = os.path.join(top, os.fsdecode(path), ".git")
-            if is_plain(path) and not _is_through_link(top, path) and _is_git_dir(own):
-                git_dirs.append(own)
+            dot_git = os.path.join(top, os.fsdecode(path), ".git")
+            if is_plain(path) and not _is_through_link(top, path) and _is_git_dir(dot_git):
+                git_dirs.append(dot_git)
     return [_kept(git_dir, repository.object_format) for git_dir in dict.fromkeys(git_dirs)]
 
 
@@ -128,35 +127,19 @@ def copied(
 ) -> Repository:
     """Copy a submodule's repository for another worktree, to where git would put it.
 
-    Works offline. Objects are hard links: a gc or removal of the original does not affect them.
-
-    Args:
-        around: the repository that the submodule belongs to.
-        refs: patterns of refs to copy besides branches, tags and remote-tracking branches.
+    Works offline; objects are hard links. `around` is the repository around it, `refs` are patterns
+    of refs to copy besides branches, tags and remote-tracking branches.
     """
-    inside = (
-        os.path.relpath(kept.git_dir, place)
-        for place in _places(around)
-        if kept.git_dir.startswith(place + os.sep)
-    )
-    final = os.path.join(made.git_dir, "modules", next(inside, os.fsdecode(path)))
+    places = [place for place in _places(around) if kept.git_dir.startswith(place + os.sep)]
+    name = os.path.relpath(kept.git_dir, places[0]) if places else os.fsdecode(path)
+    final = os.path.join(made.git_dir, "modules", name)
     if not os.path.lexists(final):
         scratch = os.path.join(made.git_dir, f"ckpt-making-{os.urandom(4).hex()}")
-        kept.git.run(
-            *_LOCALLY,
-            "clone",
-            "--quiet",
-            "--bare",
-            "--local",
-            "--template=",
-            kept.git_dir,
-            scratch,
-            env=LOCAL_ONLY,
-        )
+        words = ("clone", "--quiet", "--bare", "--local", "--template=", kept.git_dir, scratch)
+        kept.git.run(*_LOCALLY, *words, env=LOCAL_ONLY)
         copy = _kept(scratch, kept.object_format)
         specs = [f"+{ref}:{ref}" for ref in ("refs/remotes/*", *refs)]
-        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
-        copy.git.run(*_LOCALLY, "fetch", *options, _ALL_REFS, kept.git_dir, *specs, env=LOCAL_ONLY)
+        copy.git.run(*_LOCALLY, *_FETCH, kept.git_dir, *specs, env=LOCAL_ONLY)
         _copy_settings(kept, copy)
         copy.close()
         try:
@@ -167,85 +150,50 @@ def copied(
     return _kept(final, kept.object_format)
 
 
-def pairs(
-    repository: Repository, git_dir: str
-) -> Iterator[tuple[str, Repository, Repository | None]]:
-    """Yield submodules, nested ones too: name, repository, and the main worktree's, if any."""
-    yield from _pairs(
-        os.path.join(git_dir, "modules"),
-        os.path.join(repository.common_dir, "modules"),
-        "",
-        repository.object_format,
-    )
+def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
+    """Yield name, repository and main worktree's repository of all submodules."""
+    yield from _pairs(git_dir, repository.common_dir, "", repository.object_format)
 
 
-def within(
-    one: Repository, other: Repository
-) -> Iterator[tuple[str, Repository, Repository | None]]:
+def within(submodule: Repository, copy: Repository) -> Iterator[Pair]:
     """Yield nested repositories of a submodule with those of another copy, as `pairs`."""
-    yield from _pairs(
-        os.path.join(one.git_dir, "modules"),
-        os.path.join(other.git_dir, "modules"),
-        "",
-        one.object_format,
-    )
+    yield from _pairs(submodule.git_dir, copy.git_dir, "", submodule.object_format)
 
 
-def _pairs(
-    place: str, beside: str, above: str, object_format: str
-) -> Iterator[tuple[str, Repository, Repository | None]]:
-    for own in _git_dirs(place):
-        inside = os.path.relpath(own, place)
-        other = os.path.join(beside, inside)
-        yield (
-            above + inside,
-            _kept(own, object_format),
-            _kept(other, object_format) if _is_git_dir(other) else None,
-        )
-        yield from _pairs(
-            os.path.join(own, "modules"),
-            os.path.join(other, "modules"),
-            f"{above}{inside}/",
-            object_format,
-        )
+def _pairs(git_dir: str, other_dir: str, above: str, object_format: str) -> Iterator[Pair]:
+    place = os.path.join(git_dir, "modules")
+    for inner in _git_dirs(place):
+        name = os.path.relpath(inner, place)
+        twin = os.path.join(other_dir, "modules", name)
+        other = _kept(twin, object_format) if _is_git_dir(twin) else None
+        yield above + name, _kept(inner, object_format), other
+        yield from _pairs(inner, twin, f"{above}{name}/", object_format)
 
 
-def is_copy(repository: Repository, there: Repository, commit: str) -> bool:
-    """Return whether a repository in the place of a submodule is kept for it or has its commit."""
+def is_copy(repository: Repository, candidate: Repository, commit: str) -> bool:
+    """Return whether a repository is kept for a submodule or has its commit."""
     is_kept = any(
-        os.path.realpath(there.common_dir).startswith(os.path.realpath(place) + os.sep)
+        os.path.realpath(candidate.common_dir).startswith(os.path.realpath(place) + os.sep)
         for place in _places(repository)
     )
-    return is_kept or (bool(commit) and there.cat_file.info(f"{commit}^{{commit}}") is not None)
+    return is_kept or (bool(commit) and candidate.cat_file.info(f"{commit}^{{commit}}") is not None)
 
 
 def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
     """Copy refs from a local repository under the same names; existing ones stay."""
-    options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
     data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
     if refs:
-        to.git.run(
-            *_LOCALLY,
-            *_FLUSHED,
-            "fetch",
-            *options,
-            _ALL_REFS,
-            "--stdin",
-            source.git_dir,
-            data=data,
-            env=LOCAL_ONLY,
-        )
+        words = (*_LOCALLY, *_FLUSHED, *_FETCH, "--stdin", source.git_dir)
+        to.git.run(*words, data=data, env=LOCAL_ONLY)
 
 
 def _copy_settings(kept: Repository, copy: Repository) -> None:
     file = os.path.join(copy.git_dir, "config")
     copy.git.run("config", "--file", file, "--remove-section", "remote.origin", ok=(0, 128))
     copy.git.run("config", "--file", file, "core.bare", "false")
-    listing = kept.git.run(
-        "config", "--file", os.path.join(kept.common_dir, "config"), "--list", "-z"
-    ).out
+    source = os.path.join(kept.common_dir, "config")
     text = b""
-    for entry in listing.split(b"\0")[:-1]:
+    for entry in kept.git.run("config", "--file", source, "--list", "-z").out.split(b"\0")[:-1]:
         key, is_set, value = entry.partition(b"\n")
         section, _, rest = key.partition(b".")
         name, _, last = rest.rpartition(b".")
@@ -253,9 +201,8 @@ def _copy_settings(kept: Repository, copy: Repository) -> None:
         if section == b"extensions" or key in _STORAGE:
             continue
         title = b'%s "%s"' % (section, _escaped(name)) if name else section
-        text += b"[%s]\n\t%s" % (title, last) + (
-            b' = "%s"\n' % _escaped(value).replace(b"\n", b"\\n") if is_set else b"\n"
-        )
+        quoted = b' = "%s"' % _escaped(value).replace(b"\n", b"\\n") if is_set else b""
+        text += b"[%s]\n\t%s%s\n" % (title, last, quoted)
     try:
         with open(file, "ab") as config:
             config.write(text)
@@ -272,10 +219,9 @@ def attach(kept: Repository, top: str) -> Repository | None:
 
     Return None if the place is not empty, or the repository (one of `stores`) has another worktree.
     """
-    there = _recorded(kept) or top
-    is_elsewhere = os.path.realpath(there) != os.path.realpath(top) and os.path.lexists(
-        os.path.join(there, ".git")
-    )
+    recorded = _recorded(kept) or top
+    has_moved = os.path.realpath(recorded) != os.path.realpath(top)
+    is_elsewhere = has_moved and os.path.lexists(os.path.join(recorded, ".git"))
     if is_elsewhere or kept.is_linked or os.path.basename(kept.git_dir) == ".git":
         return None
     try:
@@ -291,36 +237,35 @@ def attach(kept: Repository, top: str) -> Repository | None:
 
 def _recorded(kept: Repository) -> str | None:
     words = ("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree")
-    own = os.fsdecode(kept.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
-    return os.path.normpath(os.path.join(kept.git_dir, own)) if own else None
+    value = os.fsdecode(kept.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
+    return os.path.normpath(os.path.join(kept.git_dir, value)) if value else None
 
 
 def is_lost(kept: Repository) -> bool:
     """Return whether `core.worktree` of a submodule leads to a place without it."""
-    there = _recorded(kept)
-    return there is not None and not os.path.lexists(os.path.join(there, ".git"))
+    recorded = _recorded(kept)
+    return recorded is not None and not os.path.lexists(os.path.join(recorded, ".git"))
 
 
 def claim(kept: Repository, top: str) -> None:
-    way = os.path.relpath(os.path.realpath(top), os.path.realpath(kept.git_dir))
-    kept.git.run("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree", way)
+    target = os.path.relpath(os.path.realpath(top), os.path.realpath(kept.git_dir))
+    kept.git.run("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree", target)
 
 
 def _link(kept: Repository, top: str) -> None:
-    way = os.path.relpath(os.path.realpath(kept.git_dir), os.path.realpath(top))
+    target = os.path.relpath(os.path.realpath(kept.git_dir), os.path.realpath(top))
     # A kill must leave nothing there: only an empty place is taken for a submodule.
     scratch = os.path.join(kept.git_dir, administration.AWAY)
-    atomic.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {way}\n"), scratch=scratch)
+    atomic.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {target}\n"), scratch=scratch)
 
 
 def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:
     """Return the path at which a worktree has one of `stores` checked out, if any."""
-    there = _recorded(kept)
-    if there is None or repository.worktree is None:
+    recorded = _recorded(kept)
+    if recorded is None or repository.worktree is None:
         return None
-    path = os.fsencode(
-        os.path.relpath(os.path.realpath(there), os.path.realpath(repository.worktree))
-    )
+    worktree = os.path.realpath(repository.worktree)
+    path = os.fsencode(os.path.relpath(os.path.realpath(recorded), worktree))
     top = place(repository, path)
     named = administration.named_by(top) if top is not None else None
     is_same = named is not None and os.path.realpath(named) == os.path.realpath(kept.git_dir)
@@ -355,19 +300,21 @@ def _reconnect(kept: Repository, old: str, top: str) -> None:
 
 
 def place(repository: Repository, path: bytes) -> str | None:
-    if (
-        repository.worktree is None
-        or not is_plain(path)
-        or _is_through_link(repository.worktree, path)
-    ):
+    top = repository.worktree
+    if top is None or not is_plain(path) or _is_through_link(top, path):
         return None
-    return os.path.join(repository.worktree, os.fsdecode(path))
+    return os.path.join(top, os.fsdecode(path))
 
 
 def holding(repository: Repository, path: bytes, ref: str) -> Repository | None:
     """Return the repository of a submodule, checked out or kept, that has a ref."""
-    here = seen_from(repository, path)
-    for candidate in (*([here] if here is not None else []), *stores(repository, [path])):
+    submodule = seen_from(repository, path)
+    checked_out = [submodule] if submodule is not None else []
+    return _first_with((*checked_out, *stores(repository, [path])), ref)
+
+
+def _first_with(candidates: Iterable[Repository], ref: str) -> Repository | None:
+    for candidate in candidates:
         if has(candidate, ref):
             return candidate
         candidate.close()
@@ -379,28 +326,26 @@ def beside(repository: Repository, ref: str) -> Repository | None:
 
     git clones a submodule again for each linked worktree, without the submodules nested in it.
     """
-    parts = repository.common_dir.split(os.sep)
+    parts, object_format = repository.common_dir.split(os.sep), repository.object_format
     for start in (number for number, part in enumerate(parts) if part == "modules"):
         above = parts[: start - 2] if parts[start - 2] == "worktrees" else parts[:start]
-        around = _kept(os.sep.join(above), repository.object_format)
+        around = _kept(os.sep.join(above), object_format)
         if not _is_git_dir(around.git_dir):
             continue
-        for twin in (os.path.join(place, *parts[start + 1 :]) for place in _places(around)):
-            for git_dir in (
-                _git_dirs(os.path.join(twin, "modules")) if twin != repository.common_dir else ()
-            ):
-                candidate = _kept(git_dir, repository.object_format)
-                if has(candidate, ref):
-                    return candidate
-                candidate.close()
+        twins = [os.path.join(place, *parts[start + 1 :]) for place in _places(around)]
+        others = [os.path.join(twin, "modules") for twin in twins if twin != repository.common_dir]
+        git_dirs = (git_dir for place in others for git_dir in _git_dirs(place))
+        nested = _first_with((_kept(git_dir, object_format) for git_dir in git_dirs), ref)
+        if nested is not None:
+            return nested
     return None
 
 
 def is_held(repository: Repository, path: bytes, ref: str) -> bool:
-    there = holding(repository, path, ref)
-    if there is not None:
-        there.close()
-    return there is not None
+    submodule = holding(repository, path, ref)
+    if submodule is not None:
+        submodule.close()
+    return submodule is not None
 
 
 def has(repository: Repository, ref: str) -> bool:
@@ -427,7 +372,7 @@ def unquoted(text: str) -> bytes:
     """Return the path that a document names, C-quoted if it is not UTF-8."""
     data = os.fsencode(text)
     if len(data) > 1 and data[:1] == data[-1:] == b'"' and _OCTAL.search(data):
-        path = _OCTAL.sub(lambda found: bytes([int(found[1], 8)]), data[1:-1])
+        path = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), data[1:-1])
         try:
             path.decode("utf-8")
         except UnicodeDecodeError:
@@ -451,12 +396,11 @@ def _git_dirs(place: str) -> Iterator[str]:
 
 
 def _is_git_dir(path: str) -> bool:
-    has_all = all(os.path.isdir(os.path.join(path, name)) for name in ("objects", "refs"))
+    has_all = all(os.path.isdir(os.path.join(path, os.fsdecode(name))) for name in _OF_REPOSITORY)
     return has_all and not os.path.islink(path) and os.path.isfile(os.path.join(path, "HEAD"))
 
 
 def _is_through_link(top: str, path: bytes) -> bool:
     parts = os.fsdecode(path).split("/")
-    return any(
-        os.path.islink(os.path.join(top, *parts[:count])) for count in range(1, len(parts) + 1)
-    )
+    depths = range(1, len(parts) + 1)
+    return any(os.path.islink(os.path.join(top, *parts[:depth])) for depth in depths)

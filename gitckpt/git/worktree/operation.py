@@ -23,35 +23,29 @@ if TYPE_CHECKING:
 
 
 FILES = (
-    *("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG"),
-    *(
-        "BISECT_ANCESTORS_OK",
-        "BISECT_FIRST_PARENT",
-        "BISECT_LOG",
-        "BISECT_NAMES",
-        "BISECT_START",
-        "BISECT_TERMS",
-    ),
+    *("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG", "BISECT_ANCESTORS_OK"),
+    *("BISECT_FIRST_PARENT", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS"),
 )
 DIRECTORIES = ("sequencer", "rebase-merge", "rebase-apply")
-# Refs that belong to a single worktree.
-REFS = ("refs/bisect", "refs/rewritten")
+REFS = ("refs/bisect", "refs/rewritten")  # refs that belong to a single worktree
 
 _TRACE = "ORIG_HEAD"
 # Exists during `git am`, which alone goes back to `ORIG_HEAD`. Otherwise, that ref is a trace of
 # the last move of HEAD, even by a `stash`.
 _AM = ("rebase-apply", "applying")
 
-# The remaining steps of a rebase, one per line.
-INSTRUCTIONS = "rebase-merge/git-rebase-todo"
+INSTRUCTIONS = "rebase-merge/git-rebase-todo"  # the remaining steps of a rebase, one per line
 
 # For a checkpoint that was fetched: git runs commands that these files name.
 FOREIGN = "the operation in progress is left out, as it was not captured in this repository"
 
 _REBASES = ("rebase-merge", "rebase-apply")
+# The commit that a rebase began at.
+_STARTS = tuple(f"{directory}/orig-head" for directory in _REBASES)
+_WITHOUT_COMMITS = ("AUTO_MERGE", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG", "BISECT_NAMES")
+_HEX = "0123456789abcdef"
 _BRANCH = b"refs/heads/"
-# The content of `head-name` for a rebase that began on no branch.
-_DETACHED = b"detached HEAD\n"
+_DETACHED = b"detached HEAD\n"  # the content of `head-name` for a rebase that began on no branch
 
 
 def collect(repository: Repository) -> dict[str, bytes]:
@@ -78,7 +72,7 @@ def collect(repository: Repository) -> dict[str, bytes]:
 def holder_of(
     repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str
 ) -> str | None:
-    """Write a commit that keeps what an operation needs; None if HEAD leads to all of it.
+    """Write a commit that keeps what an operation needs; None if HEAD keeps it.
 
     Branches and reflogs that lead to these commits may be gone when the operation goes on.
     """
@@ -87,13 +81,10 @@ def holder_of(
         return None
     from gitckpt.git.objects import alternates
 
-    dates = [
-        alternates.committed_at(found[2])
-        for found in repository.cat_file.contents(named)
-        if found is not None
-    ]
-    oid, made = alternates.make(named, max(dates, default=0), repository.object_format)
-    objects.write(made)
+    commits = repository.cat_file.contents(named)
+    dates = [alternates.committed_at(commit[2]) for commit in commits if commit is not None]
+    oid, items = alternates.make(named, max(dates, default=0), repository.object_format)
+    objects.write(items)
     return oid
 
 
@@ -124,25 +115,18 @@ def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
     branch = rebased_branch(files)
     if branch is None:
         return True
-    starts = [
-        files[f"{directory}/orig-head"].strip()
-        for directory in _REBASES
-        if f"{directory}/orig-head" in files
-    ]
-    found = repository.cat_file.info(os.fsdecode(_BRANCH) + branch)
-    return found is not None and [found[0].encode("ascii")] == starts
+    starts = [files[name].strip() for name in _STARTS if name in files]
+    tip = repository.cat_file.info(os.fsdecode(_BRANCH) + branch)
+    return tip is not None and [tip[0].encode("ascii")] == starts
 
 
 def would_move(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
     """Return whether an operation would move a branch that it did not begin on.
 
-    To continue or abort it moves HEAD: a rebase commits to what HEAD points to, and resets it on
-    abort; so do picks and `git am` (sequencer.c, builtin/am.c). `branch` is that of the restored
+    To continue or abort it moves HEAD (sequencer.c, builtin/am.c). `branch` is that of the restored
     HEAD, `source` the checkpoint's; None if detached.
     """
-    moves = any(
-        name.startswith(tuple(f"{directory}/" for directory in DIRECTORIES)) for name in files
-    )
+    moves = any(name.split("/")[0] in DIRECTORIES for name in files)
     return moves and branch is not None and branch != source
 
 
@@ -156,35 +140,34 @@ def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, by
 
     A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
     """
-    found = {name: content for name, content in files.items() if name != "rebase-merge/update-refs"}
+    edited = {name: data for name, data in files.items() if name != "rebase-merge/update-refs"}
     for directory in _REBASES:
-        if found.get(f"{directory}/head-name", b"").startswith(b"refs/"):
-            found[f"{directory}/head-name"] = _DETACHED
-    if INSTRUCTIONS in found:
-        lines = found[INSTRUCTIONS].splitlines(keepends=True)
-        found[INSTRUCTIONS] = b"".join(
+        if edited.get(f"{directory}/head-name", b"").startswith(b"refs/"):
+            edited[f"{directory}/head-name"] = _DETACHED
+    if INSTRUCTIONS in edited:
+        lines = edited[INSTRUCTIONS].splitlines(keepends=True)
+        edited[INSTRUCTIONS] = b"".join(
             line for line in lines if line.split(None, 1)[:1] not in ([b"update-ref"], [b"u"])
         )
-    words = found.get("BISECT_START", b"").split()
-    began = repository.cat_file.info(os.fsdecode(_BRANCH + words[0])) if len(words) == 1 else None
-    if began is not None:
-        found["BISECT_START"] = began[0].encode("ascii") + b"\n"
-    return found
+    words = edited.get("BISECT_START", b"").split()
+    start = repository.cat_file.info(os.fsdecode(_BRANCH + words[0])) if len(words) == 1 else None
+    if start is not None:
+        edited["BISECT_START"] = start[0].encode("ascii") + b"\n"
+    return edited
 
 
 def farewell(branch: str) -> str:
     from gitckpt.model.arguments import shell_word
 
-    return f"the rebase in progress moves no branch; to put what comes of it on {branch}: git branch --force {shell_word(branch)} HEAD"
+    command = f"git branch --force {shell_word(branch)} HEAD"
+    return f"the rebase in progress moves no branch; to move {branch} to its result: {command}"
 
 
 def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
     for name, oid in _refs_in(files).items():
         if repository.cat_file.info(oid) is None:
-            hint = "see what is wrong: git ckpt verify"
-            raise WorktreeError(
-                f"{oid} is missing, which the operation in progress needs as {name}", hint=hint
-            )
+            message = f"{oid} is missing, which the operation in progress needs as {name}"
+            raise WorktreeError(message, hint="see what is wrong: git ckpt verify")
 
 
 def clear(repository: Repository) -> None:
@@ -196,40 +179,30 @@ def clear(repository: Repository) -> None:
             os.unlink(os.path.join(repository.git_dir, name))
         except FileNotFoundError:
             pass
-    gone = [name for name in PSEUDO_REFS if name != _TRACE]
-    commands = "".join(
-        f"delete {name}\n"
-        for name in [*gone, *_own_refs(repository)]
-        if repository.cat_file.info(name)
-    )
+    refs = [*(name for name in PSEUDO_REFS if name != _TRACE), *_own_refs(repository)]
+    commands = "".join(f"delete {ref}\n" for ref in refs if repository.cat_file.info(ref))
     repository.git.run("update-ref", "--stdin", data=commands.encode("ascii"))
 
 
 def _own_refs(repository: Repository) -> dict[str, str]:
-    lines = repository.git.run(
-        "for-each-ref", "--format=%(refname) %(objectname)", *REFS
-    ).out.decode("utf-8", "surrogateescape")
-    return dict(line.split(" ") for line in lines.splitlines())
+    words = ("for-each-ref", "--format=%(refname) %(objectname)", *REFS)
+    listing = repository.git.run(*words).out.decode("utf-8", "surrogateescape")
+    return dict(line.split(" ") for line in listing.splitlines())
 
 
 def _refs_in(files: Mapping[str, bytes]) -> dict[str, str]:
     # Only refs that `collect` can return: the names may have been fetched.
     refs: dict[str, str] = {}
     for name, content in sorted(files.items()):
-        above = {name[:at] for at, character in enumerate(name) if character == "/"}
+        above = {name[:end] for end, character in enumerate(name) if character == "/"}
         is_ref = name in PSEUDO_REFS or (
             name.startswith(tuple(f"{space}/" for space in REFS))
             and _is_plain(name)
             and not above & refs.keys()
         )
-        words = content.split()
-        if (
-            is_ref
-            and len(words) == 1
-            and len(words[0]) in (40, 64)
-            and not words[0].strip(b"0123456789abcdef")
-        ):
-            refs[name] = words[0].decode("ascii")
+        oid = content.decode("ascii", "replace").strip()
+        if is_ref and ids.is_oid(oid):
+            refs[name] = oid
     return refs
 
 
@@ -244,11 +217,8 @@ def _tips(repository: Repository, commits: set[str], head: str) -> list[str]:
     # Use stdin: a long rebase names more commits than a command line holds.
     revs = "".join(f"{rev}\n" for rev in (*commits, *([f"^{head}"] if head else [])))
     listed, parents_seen = set[str](), set[str]()
-    for line in (
-        repository.git.run("rev-list", "--parents", "--stdin", data=revs.encode("ascii"))
-        .out.decode("ascii")
-        .splitlines()
-    ):
+    done = repository.git.run("rev-list", "--parents", "--stdin", data=revs.encode("ascii"))
+    for line in done.text.splitlines():
         commit, *parents = line.split()
         listed.add(commit)
         parents_seen.update(parents)
@@ -259,20 +229,11 @@ def _commits_named(repository: Repository, files: Mapping[str, bytes]) -> set[st
     # Todo lists abbreviate commits.
     words: set[str] = set()
     for name, content in files.items():
-        if name in (
-            "AUTO_MERGE",
-            "MERGE_MSG",
-            "MERGE_RR",
-            "SQUASH_MSG",
-            "BISECT_NAMES",
-        ) or name.endswith(("message", "author-script", "patch")):
+        if name in _WITHOUT_COMMITS or name.endswith(("message", "author-script", "patch")):
             continue
         for line in content.decode("utf-8", "replace").splitlines():
-            words |= {
-                word
-                for word in line.split()[:3]
-                if 7 <= len(word) <= 64 and not word.strip("0123456789abcdef")
-            }
+            oids = (word for word in line.split()[:3] if 7 <= len(word) <= 64)
+            words.update(oid for oid in oids if not oid.strip(_HEX))
     commits = [repository.cat_file.info(f"{word}^{{commit}}") for word in words]
     return {commit[0] for commit in commits if commit is not None}
 
@@ -284,17 +245,12 @@ def _content(path: str) -> bytes:
 
 # Commits that amend, rebase, am or filter-repo has rewritten.
 
-_MERGING, _APPLYING = "rebase-merge", "rebase-apply"
-_MERGED, _APPLIED = os.path.join(_MERGING, "rewritten-list"), os.path.join(_APPLYING, "rewritten")
-# One for each backend of `git rebase`.
-_BEFORE = tuple(os.path.join(name, "orig-head") for name in (_MERGING, _APPLYING))
+_MERGED, _APPLIED = "rebase-merge/rewritten-list", "rebase-apply/rewritten"
 
 _LARGEST = 8 << 20
-# In bytes: three million commits of 82 bytes each.
-_LARGEST_MAP = 256 << 20
+_LARGEST_MAP = 256 << 20  # bytes: three million commits of 82 bytes each
 
-# In bytes: a reflog line is much shorter.
-_LINES = 64 << 10
+_LINES = 64 << 10  # bytes: a reflog line is much shorter
 
 
 def amended(repository: Repository) -> list[tuple[str, str]]:
@@ -316,39 +272,30 @@ def applied(repository: Repository) -> list[tuple[str, str]]:
 def has_moved(repository: Repository) -> bool:
     """Return whether an ending rebase moved HEAD; True if git did not record it."""
     head = repository.cat_file.info("HEAD")
-    return head is None or head[0].encode("ascii") not in [
-        _end(os.path.join(repository.git_dir, name), _LINES).strip() for name in _BEFORE
-    ]
+    starts = [_end(os.path.join(repository.git_dir, name), _LINES).strip() for name in _STARTS]
+    return head is None or head[0].encode("ascii") not in starts
 
 
 def branch(repository: Repository) -> str:
     """Return the branch of a rebase with the apply backend; "" if it never stopped."""
-    return (
-        _end(os.path.join(repository.git_dir, _APPLYING, "head-name"), _LINES)
-        .strip()
-        .decode("utf-8", "replace")
-    )  # decoded as HEAD is
+    data = _end(os.path.join(repository.git_dir, "rebase-apply/head-name"), _LINES)
+    return data.strip().decode("utf-8", "replace")  # decoded as HEAD is
 
 
 def filtered(repository: Repository) -> dict[str, str]:
-    """Return new commits by those that `git filter-repo` has rewritten; "" for a dropped one."""
+    """Return new commits by those rewritten by `git filter-repo`; "" for dropped ones."""
+    path = os.path.join(repository.common_dir, "filter-repo", "commit-map")
     try:
-        data = regular.content(
-            os.path.join(repository.common_dir, "filter-repo", "commit-map"),
-            _LARGEST_MAP,
-            follow=False,
-        )
+        pairs = _pairs(regular.content(path, _LARGEST_MAP, follow=False).splitlines())
     except OSError:
         return {}
-    return {
-        old: new if new.strip("0") else "" for old, new in _pairs(data.splitlines()) if old != new
-    }
+    return {old: new if new.strip("0") else "" for old, new in pairs if old != new}
 
 
 def is_last_patch(repository: Repository) -> bool:
     numbers = []
     for name in ("next", "last"):
-        with open(os.path.join(repository.git_dir, _APPLYING, name), encoding="ascii") as file:
+        with open(f"{repository.git_dir}/rebase-apply/{name}", encoding="ascii") as file:
             numbers.append(int(file.read()))
     return numbers[0] >= numbers[1]
 
@@ -369,11 +316,8 @@ def _pairs(lines: list[bytes]) -> list[tuple[str, str]]:
 def _newest_of_reflog(repository: Repository) -> bytes:
     if repository.has_reftable:
         return repository.git.run("rev-parse", "--quiet", "HEAD@{1}", "HEAD", ok=(0, 1, 128)).out
-    return (
-        _end(os.path.join(repository.git_dir, "logs", "HEAD"), _LINES)
-        .rstrip(b"\n")
-        .rpartition(b"\n")[2]
-    )
+    data = _end(os.path.join(repository.git_dir, "logs", "HEAD"), _LINES)
+    return data.rstrip(b"\n").rpartition(b"\n")[2]
 
 
 def _end(path: str, size: int) -> bytes:

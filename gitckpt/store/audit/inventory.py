@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gitckpt.git import graph
 from gitckpt.git.files.refs_stat import require_no_pipes
 from gitckpt.git.refs import Update
-from gitckpt.git.repository import EMPTIED, Repository
+from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import Checkpoint
@@ -409,20 +409,12 @@ def cure_of_invalid(ref: str) -> str:
 
 
 def broken(repository: Repository, complaint: str) -> list[Flaw]:
-    """Return the refs that git cannot read, such as empty files after a power cut.
-
-    Git lists all refs but those, and does not even warn of an empty packed-refs.
-    """
-    emptied, sentence = (
-        repository.emptied_refs(),
-        "is empty, as a power cut leaves it: git takes all refs that were packed to be gone",
-    )
-    flaws = [lasting("broken-ref", emptied, sentence, EMPTIED)] if emptied is not None else []
+    """Return the refs that git cannot read, such as empty files after a power cut."""
     # Each part of git's message may name the ref.
     refs = dict.fromkeys(
         line.partition(_BROKEN)[2] for line in complaint.split("\n") if _BROKEN in line
     )
-    return flaws + [
+    return [
         lasting(
             "broken-ref",
             ref,

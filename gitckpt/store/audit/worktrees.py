@@ -83,7 +83,7 @@ def headless(repository: Repository) -> list[Finding]:
             )
             findings.append(Finding("worktree-headless", path, sentence, cure))
             continue
-        if not is_there or not administration.lacks_head(repository, git_dir):
+        if not is_there or not administration.lacks_head(git_dir):
             continue
         head, log = (
             shell_word(os.path.join(git_dir, "HEAD")),
@@ -92,11 +92,7 @@ def headless(repository: Repository) -> list[Finding]:
         state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
         sentence = f"its HEAD is {state}, as a power cut leaves it: to git it is no worktree, and every git gc fails"
         cure = f"write into {head} where it was: ref: refs/heads/BRANCH, or the last commit that {log} names"
-        if repository.has_reftable and administration.lacks_tables(git_dir):
-            sentence = "the reftable of its HEAD is empty or broken, as a power cut leaves it: to git it is at no commit"
-            tables = shell_word(os.path.join(git_dir, "reftable"))
-            cure = f"rm -f {tables}/*; git -C {shell_word(path)} symbolic-ref HEAD refs/heads/BRANCH, or update-ref --no-deref HEAD COMMIT"
-        elif repository.has_reftable:
+        if repository.has_reftable:
             sentence = f"its HEAD is {state}, as a power cut leaves it: to git it is no worktree"
             cure = f"write into {head}, as the reftables say where it is: ref: refs/heads/.invalid"
         if owner is not None:

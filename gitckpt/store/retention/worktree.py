@@ -306,7 +306,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
             return f"its worktree was moved to {moved}: git worktree repair {shell_word(moved)}"
         return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
     if administration.lacks_commondir(store.repository, git_dir) or administration.lacks_head(
-        store.repository, git_dir
+        git_dir
     ):
         return f"git does not see its worktree {path} any more: git ckpt resume {newest.run} mends that"
     if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):

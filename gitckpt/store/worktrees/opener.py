@@ -155,7 +155,7 @@ def default_root(repository: Repository, configured: str | None) -> str:
 def _mend_head(repository: Repository, wish: OpenRequest) -> tuple[str, ...]:
     # A power cut can empty HEAD: what is started there would be on no branch, or on another.
     git_dir = administration.named_by(wish.path)
-    if git_dir is None or not administration.lacks_head(repository, git_dir):
+    if git_dir is None or not administration.lacks_head(git_dir):
         return ()
     commit = wish.checkpoint.git_sha
     state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
@@ -165,16 +165,11 @@ def _mend_head(repository: Repository, wish: OpenRequest) -> tuple[str, ...]:
             hint=f"write into {git_dir}/HEAD where it was: ref: refs/heads/BRANCH",
         )
     _require_objects(repository, wish.checkpoint)
-    has_log = not (
-        repository.has_reftable and administration.lacks_tables(git_dir)
-    )  # else it is lost
     administration.write_head(
         repository, git_dir, commit if wish.branch is None else f"ref: {BRANCHES}{wish.branch}"
     )
     where = f"detached at {commit[:10]}" if wish.branch is None else f"on {wish.branch}"
-    return (
-        f"its HEAD was {state}, and is {where} now{'; what it was at before: git reflog' if has_log else ''}",
-    )
+    return (f"its HEAD was {state}, and is {where} now; what it was at before: git reflog",)
 
 
 def _completed(repository: Repository, path: str) -> tuple[bytes, ...]:
