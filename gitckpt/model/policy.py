@@ -214,7 +214,7 @@ def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
     if run.status in runstate.DRIVEN:
-        return Decision(run.id, expires=False, reason="somebody drives it")
+        return Decision(run.id, expires=False, reason="a process drives it")
     if run.status == runstate.COMPLETE:
         limit = (
             min(policy.runs_older_than, policy.older_than)

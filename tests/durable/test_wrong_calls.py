@@ -279,7 +279,7 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     "no step": (lambda: StepReport("start", 4), "step: must be a string, not 4"),  # type: ignore[arg-type]
     "another action": (
         lambda: StepReport("begin", "PLAN"),
-        "'begin' is nothing that is reported of a step",
+        "'begin' is not an action of a step",
     ),
     "outputs": (
         lambda: StepReport("start", "PLAN", outputs="a"),

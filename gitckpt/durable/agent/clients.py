@@ -96,15 +96,9 @@ class Dialect(ABC):
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
         """Return whether `--output-format` makes the client print messages."""
-        said = [
-            after
-            for option, after in zip(options, [*options, ""][1:], strict=True)
-            if option in ("--output-format", "-o")
-        ]
-        said += [
-            option.partition("=")[2] for option in options if option.startswith("--output-format=")
-        ]
-        return bool(said) and said[-1] in _STRUCTURED
+        text = " ".join(options).replace("--output-format=", "--output-format ")
+        formats = re.findall(r"(?:^|\s)(?:--output-format|-o)\s(\S+)", text)
+        return bool(formats) and formats[-1] in _STRUCTURED
 
     @abstractmethod
     def take(self, message: Mapping[str, object]) -> str | None:
@@ -117,12 +111,10 @@ def session_id(value: object) -> str | None:
 
 
 @functools.cache
-def _unknown(conversations: tuple[str, ...]) -> re.Pattern[str]:
+def _missing_conversation(conversations: Sequence[str]) -> re.Pattern[str]:
     words = "|".join(f"{word}s?" for word in conversations)
     unknown = rf"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{{0,40}}\b({words})\b"
-    missing = (
-        rf"\b({words})\b[^\n]{{0,200}}\b(not found|does not exist|not exist|unknown|expired)\b"
-    )
+    missing = rf"\b({words})\b[^\n]{{0,200}}\b(not found|(does )?not exist|unknown|expired)\b"
     return re.compile(f"{unknown}|{missing}", re.IGNORECASE)
 
 
@@ -161,14 +153,14 @@ def words(text: str) -> str:
     return uncolored(text).translate(_CONTROL)
 
 
-def tool_line(name: str, what: str) -> str:
-    said = one_line(": ".join(filter(None, (name, what))))
-    return f"→ {said}\n" if said else ""
+def tool_line(name: str, inputs: str) -> str:
+    line = one_line(": ".join(filter(None, (name, inputs))))
+    return f"→ {line}\n" if line else ""
 
 
 def telling(inputs: object) -> str:
-    found = table(inputs)
-    return next((text for text in (sound(found.get(key)) for key in _TELLING) if text), "")
+    texts = (sound(table(inputs).get(key)) for key in _TELLING)
+    return next(filter(None, texts), "")
 
 
 # aider. It prints text for people, and commits its changes itself.
@@ -181,7 +173,8 @@ COMMAND = (
 
 _MESSAGE = ("--message", "--msg", "-m")
 _USAGE = re.compile(
-    r"^Tokens: ([\d.,]+)([kM]?) sent,(?: [\d.,kM]+ cache (?:write|hit),)* ([\d.,]+)([kM]?) received\.(.*)$",
+    r"^Tokens: ([\d.,]+)([kM]?) sent,(?: [\d.,kM]+ cache (?:write|hit),)*"
+    r" ([\d.,]+)([kM]?) received\.(.*)$",
     re.MULTILINE,
 )
 _COST = re.compile(r"\$(\d{1,6}(?:\.\d{1,9})?) message")
@@ -189,11 +182,11 @@ _UNITS = {"": 1, "k": 1000, "M": 1_000_000}
 _FAILED = re.compile(r"^(litellm\.\w*Error: .+)$", re.MULTILINE)
 
 
-def usage(said: str) -> tuple[dict[str, int], float | None]:
+def usage(output: str) -> tuple[dict[str, int], float | None]:
     """Return tokens (rounded by aider) and cost in US dollars, if known."""
     tokens: dict[str, int] = {}
     cost = None
-    for sent, unit, received, its_unit, rest in _USAGE.findall(said):
+    for sent, unit, received, its_unit, rest in _USAGE.findall(output):
         for kind, number, scale in (("input", sent, unit), ("output", received, its_unit)):
             tokens[kind] = tokens.get(kind, 0) + _count(number, scale)
         price = _COST.search(rest)
@@ -201,10 +194,11 @@ def usage(said: str) -> tuple[dict[str, int], float | None]:
     return tokens, cost
 
 
-def failure(said: str) -> str | None:
+def failure(output: str) -> str | None:
     """Return why the model did not answer, or None; aider exits with 0 either way."""
-    failures = list(_FAILED.finditer(said))
-    return failures[-1][1] if failures and _USAGE.search(said, failures[-1].end()) is None else None
+    failures = list(_FAILED.finditer(output))
+    is_last = bool(failures) and _USAGE.search(output, failures[-1].end()) is None
+    return failures[-1][1] if is_last else None
 
 
 def _count(number: str, scale: str) -> int:
@@ -254,23 +248,18 @@ class Claude(Dialect):
         return self._result(message) if kind == "result" else ""
 
     def _assistant(self, message: Mapping[str, object]) -> str:
-        # The client itself also writes assistant messages, such as about a failed call of its model.
-        self.worked = self.worked or (
-            table(message.get("message")).get("model") != _SYNTHETIC and not message.get("error")
-        )
-        content = table(message.get("message")).get("content")
-        blocks = (
-            [table(block) for block in content]
-            if isinstance(content, list)
-            else [{"type": "text", "text": content}]
-        )
-        said = "\n".join(
-            filter(
-                None, (sound(block.get("text")) for block in blocks if block.get("type") == "text")
-            )
-        )
-        if said and not message.get("parent_tool_use_id"):  # ignore subagents
-            self.text = said
+        # The client also writes messages of its own, such as about a failed call of its model.
+        inner = table(message.get("message"))
+        is_client = inner.get("model") == _SYNTHETIC or bool(message.get("error"))
+        self.worked = self.worked or not is_client
+        content = inner.get("content")
+        if not isinstance(content, list):
+            content = [{"type": "text", "text": content}]
+        blocks = [table(block) for block in content]
+        texts = [sound(block.get("text")) for block in blocks if block.get("type") == "text"]
+        text = "\n".join(filter(None, texts))
+        if text and not message.get("parent_tool_use_id"):  # ignore subagents
+            self.text = text
         return "".join(_block(block) for block in blocks)
 
     def _result(self, message: Mapping[str, object]) -> str:
@@ -284,39 +273,35 @@ class Claude(Dialect):
         self.count(usage, _TOKENS)
         self.count(usage, {"cache_read_input_tokens": "cached"})
         denials = message.get("permission_denials")
-        self.denied = (
-            [_denial(table(each)) for each in denials[:_MOST]] if isinstance(denials, list) else []
-        )
+        if isinstance(denials, list):
+            self.denied = [_denial(table(denial)) for denial in denials[:_MOST]]
         turns = message.get("num_turns")
-        self.worked = self.worked or (
-            not self.is_error if type(turns) is not int else turns > self.is_error
-        )  # a failed call counts as a turn
+        if type(turns) is int:
+            self.worked = self.worked or turns > self.is_error  # a failed call counts as a turn
+        else:
+            self.worked = self.worked or not self.is_error
         self.text = sound(message.get("result")) or self.text
         if self.is_error:
             errors = message.get("errors")
             listed = "; ".join(filter(None, map(sound, errors))) if isinstance(errors, list) else ""
             named = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
             self.error = one_line(listed or sound(message.get("result")) or named, ERROR) or None
-        told = "".join(f"not allowed: {each}\n" for each in self.denied)
-        return (lines(self.text) if self.text != before else "") + told
+        denied = "".join(f"not allowed: {action}\n" for action in self.denied)
+        return (lines(self.text) if self.text != before else "") + denied
 
 
 def _retry(message: Mapping[str, object]) -> str:
     attempt, most = message.get("attempt"), message.get("max_retries")
-    number = (
-        f", attempt {attempt}" + (f" of {most}" if type(most) is int else "")
-        if type(attempt) is int
-        else ""
-    )
-    why = one_line(sound(message.get("error")) or sound(table(message.get("error")).get("message")))
-    return f"the model is called again{number}{': ' if why else ''}{why}\n"
+    number = f", attempt {attempt}" if type(attempt) is int else ""
+    number += f" of {most}" if number and type(most) is int else ""
+    error = message.get("error")
+    cause = one_line(sound(error) or sound(table(error).get("message")))
+    return f"the model is called again{number}{': ' if cause else ''}{cause}\n"
 
 
 def _denial(denial: Mapping[str, object]) -> str:
-    return one_line(
-        ": ".join(filter(None, (sound(denial.get("tool_name")), telling(denial.get("tool_input")))))
-        or "a tool"
-    )
+    parts = (sound(denial.get("tool_name")), telling(denial.get("tool_input")))
+    return one_line(": ".join(filter(None, parts)) or "a tool")
 
 
 def _block(block: Mapping[str, object]) -> str:
@@ -328,6 +313,11 @@ def _block(block: Mapping[str, object]) -> str:
 # Codex: `codex exec --json`.
 
 _CODEX_KINDS = ("thread.", "turn.", "item.")
+_CODEX_TOKENS = {
+    "input_tokens": "input",
+    "output_tokens": "output",
+    "cached_input_tokens": "cached",
+}
 _JSON = ("--json", "--experimental-json")
 
 
@@ -335,12 +325,8 @@ class Codex(Dialect):
     name = "codex"
     command = "codex exec --json -"
     resume = f"resume {SESSION}"
-    conversations = (
-        "rollout",
-        "thread",
-        "conversation",
-        "session",
-    )  # no rollout found for thread id …
+    # As in "no rollout found for thread id …".
+    conversations = ("rollout", "thread", "conversation", "session")
 
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
@@ -354,14 +340,7 @@ class Codex(Dialect):
             self.session = session_id(message.get("thread_id")) or self.session
         elif kind == "turn.completed":
             self.complete, self.is_error, self.error = True, False, None
-            self.count(
-                table(message.get("usage")),
-                {
-                    "input_tokens": "input",
-                    "cached_input_tokens": "cached",
-                    "output_tokens": "output",
-                },
-            )
+            self.count(table(message.get("usage")), _CODEX_TOKENS)
         elif kind == "turn.failed":
             failure = one_line(sound(table(message.get("error")).get("message")), ERROR)
             self.complete, self.is_error, self.error = True, True, failure or self.error
@@ -379,15 +358,13 @@ class Codex(Dialect):
 
     def _item(self, kind: str, item: Mapping[str, object]) -> str:
         # Neither the start of a turn nor an error item of the client is work.
-        self.worked = self.worked or item.get("type") != "error"
-        what, began = item.get("type"), kind == "item.started"
+        what = item.get("type")
+        self.worked = self.worked or what != "error"
         if what in ("command_execution", "mcp_tool_call", "collab_tool_call"):
-            named = " ".join(filter(None, (sound(item.get("server")), sound(item.get("tool")))))
-            return (
-                tool_line(named, sound(item.get("command")))
-                if began
-                else _exit_code(item.get("exit_code"))
-            )
+            if kind != "item.started":
+                return _exit_code(item.get("exit_code"))
+            tool = " ".join(filter(None, (sound(item.get("server")), sound(item.get("tool")))))
+            return tool_line(tool, sound(item.get("command")))
         if kind != "item.completed":
             return ""
         if what == "agent_message":
@@ -395,33 +372,27 @@ class Codex(Dialect):
             return lines(sound(item.get("text")))
         if what == "file_change":
             changes = item.get("changes")
-            paths = (
-                [sound(table(change).get("path")) for change in changes]
-                if isinstance(changes, list)
-                else []
-            )
+            listed = changes if isinstance(changes, list) else []
+            paths = [sound(table(change).get("path")) for change in listed]
             return tool_line("files", ", ".join(filter(None, paths)))
         if what == "web_search":
             return tool_line("search", sound(item.get("query")))
-        return (
-            lines(f"error: {one_line(sound(item.get('message')), ERROR)}")
-            if what == "error"
-            else ""
-        )
+        return _error_line(item) if what == "error" else ""
 
 
 def _exit_code(code: object) -> str:
     return f"  exit code {code}\n" if type(code) is int and 0 < abs(code) < 1000 else ""
 
 
+def _error_line(message: Mapping[str, object]) -> str:
+    return lines(f"error: {one_line(sound(message.get('message')), ERROR)}")
+
+
 # Gemini CLI: `--output-format json` and `stream-json`.
 
-_GEMINI_TOKENS = {
-    "prompt": "input",
-    "candidates": "output",
-    "thoughts": "output",
-    "cached": "cached",
-}
+_GEMINI_TOKENS = {"prompt": "input", "candidates": "output", "thoughts": "output"}
+_GEMINI_TOKENS |= {"cached": "cached"}
+_GEMINI_TOTALS = {"input_tokens": "input", "output_tokens": "output", "cached": "cached"}
 _GEMINI_KINDS = ("init", "message", "tool_use", "tool_result", "error", "result")
 
 
@@ -481,13 +452,10 @@ class Gemini(Dialect):
             self._saying.clear()
             return tool_line(sound(message.get("tool_name")), telling(message.get("parameters")))
         if kind == "error":
-            return lines(f"error: {one_line(sound(message.get('message')), ERROR)}")
+            return _error_line(message)
         if kind == "result":
             self.complete = True
-            self.count(
-                table(message.get("stats")),
-                {"input_tokens": "input", "output_tokens": "output", "cached": "cached"},
-            )
+            self.count(table(message.get("stats")), _GEMINI_TOTALS)
             self._fail(message.get("error"), failed=message.get("status") == "error")
         return ""
 
@@ -509,17 +477,9 @@ class OpenCode(Dialect):
     prompt = "argument"
     tells_cost = True
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._saying = Kept()
-
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
-        pairs = zip(options, [*options, ""][1:], strict=True)
-        return any(
-            (option == "--format" and after == "json") or option == "--format=json"
-            for option, after in pairs
-        )
+        return "--format json" in " ".join(options).replace("--format=", "--format ")
 
     def take(self, message: Mapping[str, object]) -> str | None:
         kind = message.get("type")
@@ -533,9 +493,7 @@ class OpenCode(Dialect):
             return self._finished(part)
         self.worked = True
         if kind == "text":
-            self._saying.clear()
-            self._saying.add(sound(part.get("text")))
-            self.text = self._saying.text()
+            self.text = sound(part.get("text"))[-KEPT:]
             return lines(self.text)
         if kind in ("tool_use", "tool"):
             return tool_line(
@@ -550,22 +508,22 @@ class OpenCode(Dialect):
             self.cost_usd = (self.cost_usd or 0.0) + price
         tokens = table(part.get("tokens"))
         self.count(tokens, {"input": "input", "output": "output", "reasoning": "output"})
-        self.count(table(tokens.get("cache")), {"read": "input", "write": "input"})
-        self.count(table(tokens.get("cache")), {"read": "cached"})
+        cache = table(tokens.get("cache"))
+        self.count(cache, {"read": "input", "write": "input"})
+        self.count(cache, {"read": "cached"})
         self.complete = part.get("reason") != "tool-calls"
         return ""
 
     def _error(self, error: Mapping[str, object]) -> str:
         data = table(error.get("data"))
         status, wait = data.get("statusCode"), table(data.get("responseHeaders")).get("retry-after")
-        words = (
-            sound(data.get("message")) or sound(error.get("message")) or sound(error.get("name"))
-        )
-        head = f"HTTP {status}: " if type(status) is int and words else ""
-        after = f" (retry after {sound(wait)} seconds)" if head and sound(wait).isdecimal() else ""
-        said = one_line(f"{head}{words}{after}", ERROR)
-        self.complete, self.is_error, self.error = True, True, said or self.error
-        return f"error: {said}\n" if said else ""
+        text = sound(data.get("message")) or sound(error.get("message")) or sound(error.get("name"))
+        if type(status) is int and text:
+            text = f"HTTP {status}: {text}"
+            text += f" (retry after {sound(wait)} seconds)" if sound(wait).isdecimal() else ""
+        text = one_line(text, ERROR)
+        self.complete, self.is_error, self.error = True, True, text or self.error
+        return f"error: {text}\n" if text else ""
 
 
 # Plain text of any other command: all of it is the answer.
@@ -602,7 +560,7 @@ PROMPTS = (STDIN, ARGUMENT)
 
 # Clients that print messages, by name.
 DIALECTS: Mapping[str, type[Dialect]] = {
-    each.name: each for each in (Claude, Codex, Gemini, OpenCode)
+    kind.name: kind for kind in (Claude, Codex, Gemini, OpenCode)
 }
 
 FORMATS = (*DIALECTS, NAME, TEXT)
@@ -615,29 +573,8 @@ _OPERATORS = frozenset("|&;<>()")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _PROGRAM = re.compile(r"[A-Za-z0-9_./+-]+")
 # Shell builtins and keywords that need not exist as programs.
-_OF_THE_SHELL = frozenset(
-    (
-        *(
-            ".",
-            ":",
-            "[",
-            "cd",
-            "command",
-            "eval",
-            "exec",
-            "export",
-            "set",
-            "source",
-            "test",
-            "time",
-            "trap",
-            "ulimit",
-            "umask",
-            "unset",
-        ),
-        *("case", "exit", "for", "if", "until", "while"),
-    )
-)
+_SHELL_COMMANDS = ". : [ cd command eval exec export set source test time trap ulimit umask unset"
+_SHELL_WORDS = frozenset(f"{_SHELL_COMMANDS} case exit for if until while".split())
 
 _MOST_USD, _LEAST_USD = 1_000_000.0, 0.0001
 _MILLION = 1_000_000
@@ -651,12 +588,11 @@ class Price:
     cached_input: float | None = None  # None: the same as `input`
 
     def of(self, tokens: Mapping[str, int]) -> float:
-        cached = min(tokens.get("cached", 0), tokens.get("input", 0))
-        fresh = tokens.get("input", 0) - cached
-        known = self.input if self.cached_input is None else self.cached_input
-        return (
-            fresh * self.input + cached * known + tokens.get("output", 0) * self.output
-        ) / _MILLION
+        fresh, cached = tokens.get("input", 0), tokens.get("cached", 0)
+        cached = min(cached, fresh)
+        cached_price = self.input if self.cached_input is None else self.cached_input
+        dollars = (fresh - cached) * self.input + cached * cached_price
+        return (dollars + tokens.get("output", 0) * self.output) / _MILLION
 
 
 @dataclass(frozen=True, slots=True)
@@ -672,27 +608,23 @@ class Client:
 
     @property
     def tells_cost(self) -> bool:
-        return self.price is not None or (
-            self.format in DIALECTS and DIALECTS[self.format].tells_cost
-        )
+        dialect = DIALECTS.get(self.format)
+        return self.price is not None or (dialect is not None and dialect.tells_cost)
 
     def line(self, prompt: str, session: str | None = None, budget: float | None = None) -> str:
         """Return the shell command of a call; options that the client lacks are left out."""
         command = self.command.strip()
-        added = []
+        options = ""
         if session is not None and self.resume is not None:
-            added.append(self.resume.replace(SESSION, shlex.quote(session)))
-        option = (
-            DIALECTS[self.format].budget if budget is not None and self.format in DIALECTS else ""
-        )
-        if option and option not in command:
-            added.append(f"{option} {max(budget or 0.0, _LEAST_USD):.4f}")
-        if added:
-            words = " ".join(added)
-            reads_input = command.endswith(" -")
-            command = f"{command.removesuffix(' -').rstrip()} {words}" + (
-                " -" if reads_input else ""
-            )
+            options += " " + self.resume.replace(SESSION, shlex.quote(session))
+        dialect = DIALECTS.get(self.format)
+        limit = dialect.budget if dialect is not None and budget is not None else ""
+        if limit and limit not in command:
+            options += f" {limit} {max(budget or 0.0, _LEAST_USD):.4f}"
+        if options and command.endswith(" -"):
+            command = f"{command.removesuffix(' -').rstrip()}{options} -"
+        else:
+            command += options
         if self.prompt == ARGUMENT:
             return f'{command} "$(cat {shlex.quote(prompt)})"'
         return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
@@ -701,20 +633,19 @@ class Client:
         """Return the program if it is not installed; None also if only the shell can tell."""
         import shutil  # only needed before the first call
 
-        word = self.command.split(maxsplit=1)[0]
-        if not _PROGRAM.fullmatch(word) or word in _OF_THE_SHELL:
+        program = self.command.split(maxsplit=1)[0]
+        if not _PROGRAM.fullmatch(program) or program in _SHELL_WORDS:
             return None
-        found = (
-            os.path.exists(os.path.join(directory, word))
-            if "/" in word
-            else shutil.which(word, path=env.get("PATH", os.defpath))
-        )
-        return None if found else word
+        if "/" in program:
+            exists = os.path.exists(os.path.join(directory, program))
+        else:
+            exists = shutil.which(program, path=env.get("PATH", os.defpath)) is not None
+        return None if exists else program
 
-    def does_not_know(self, said: str) -> bool:
+    def does_not_know(self, output: str) -> bool:
         dialect = DIALECTS.get(self.format)
         conversations = dialect.conversations if dialect is not None else CONVERSATIONS
-        return _unknown(tuple(conversations)).search(said) is not None
+        return _missing_conversation(conversations).search(output) is not None
 
 
 BUILT_IN = {
@@ -732,18 +663,15 @@ def client_of(text: str, configured: Mapping[str, Client]) -> Client:
     """
     name = text.strip()
     if not name or "\0" in name:
-        known = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))
-        problem = "has a NUL in it" if name else "is empty"
-        raise UsageError(
-            f"the command of the agent {problem}", hint=f"give a command, or one of: {known}"
-        )
-    found = configured.get(name) or BUILT_IN.get(name) or _recognized(name)
-    priced = configured.get(found.name)
-    return (
-        replace(found, price=priced.price)
-        if found.price is None and priced is not None and priced.price is not None
-        else found
-    )
+        names = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))
+        problem = "contains a NUL byte" if name else "is empty"
+        hint = f"give a command, or one of: {names}"
+        raise UsageError(f"the command of the agent {problem}", hint=hint)
+    client = configured.get(name) or BUILT_IN.get(name) or _recognized(name)
+    priced = configured.get(client.name)
+    if client.price is None and priced is not None and priced.price is not None:
+        return replace(client, price=priced.price)
+    return client
 
 
 def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
@@ -775,13 +703,9 @@ def _client(name: str, table: Table) -> Client:
     if resume is not None and SESSION not in resume:
         hint = f'write it where the id belongs, as in resume = "--resume {SESSION}"'
         table.complain(f"resume of {table.label} has no {SESSION}", "resume", hint=hint)
-    return replace(
-        usual,
-        prompt=table.choice("prompt", PROMPTS, usual.prompt),
-        format=table.choice("format", FORMATS, usual.format),
-        resume=resume,
-        price=_price(table),
-    )
+    prompt = table.choice("prompt", PROMPTS, usual.prompt)
+    output = table.choice("format", FORMATS, usual.format)
+    return replace(usual, prompt=prompt, format=output, resume=resume, price=_price(table))
 
 
 def _price(table: Table) -> Price | None:
@@ -791,13 +715,12 @@ def _price(table: Table) -> Price | None:
     prices.only(_PRICES)
     for key in _PRICES[:2]:
         if key not in prices.values:
-            prices.complain(
-                f"{prices.label} has no {key}", hint=f"add {key} = USD, for a million tokens"
-            )
-    amounts = {
-        key: prices.number(key, 0.0, 0.0, _MOST_USD) for key in _PRICES if key in prices.values
-    }
-    return Price(amounts.get("input", 0.0), amounts.get("output", 0.0), amounts.get("cached_input"))
+            hint = f"add {key} = USD, for a million tokens"
+            prices.complain(f"{prices.label} has no {key}", hint=hint)
+    amounts = dict.fromkeys(_PRICES[:2], 0.0)
+    for key in prices.values.keys() & set(_PRICES):
+        amounts[key] = prices.number(key, 0.0, 0.0, _MOST_USD)
+    return Price(**amounts)
 
 
 def _recognized(command: str) -> Client:

@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterable
-    from typing import NoReturn
+    from typing import Any, NoReturn
 else:
     import _signal as signal  # as in `process_tree`
 
@@ -38,7 +38,10 @@ SHELL = "/bin/sh"
 # Seconds from SIGTERM to SIGKILL after the driver's death.
 GRACE = 0.5
 
-_BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command.supervisor import main; main(sys.argv[2:])"
+_BOOTSTRAP = (
+    "import sys; sys.path.insert(0, sys.argv[1]);"
+    " from gitckpt.durable.command.supervisor import main; main(sys.argv[2:])"
+)
 _PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _CHUNK = 65536
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -83,9 +86,8 @@ class Supervisor:
         """Run until the driver is dead and no descendant is left."""
         while self._is_at_work or not self._is_driver_dead:
             pause = self._pause_now()
-            ready = [
-                fd for fd, _ in self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
-            ]
+            events = self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
+            ready = [fd for fd, _ in events]
             if ORDERS in ready:
                 self._read_orders()
             if SHOWN in ready:
@@ -121,18 +123,14 @@ class Supervisor:
             self._obey()
             return
         self._poll.unregister(ORDERS)  # pending orders are obsolete
-        self._poll.register(
-            SHOWN, select.POLLIN
-        )  # else SIGPIPE would kill commands that print during cleanup
+        # Read the output, else SIGPIPE would kill commands that print during cleanup.
+        self._poll.register(SHOWN, select.POLLIN)
         self._is_driver_dead = True
         if self._is_at_work:
-            self._end()
-
-    def _end(self) -> None:
-        if not self._has_signaled:
-            self._signal(signal.SIGTERM)
-            self._signal(signal.SIGCONT)
-        self._kill_by(time.monotonic() + GRACE)
+            if not self._has_signaled:
+                self._signal(signal.SIGTERM)
+                self._signal(signal.SIGCONT)
+            self._kill_by(time.monotonic() + GRACE)
 
     def _signal(self, number: int) -> None:
         self._has_signaled = True
@@ -159,19 +157,15 @@ class Supervisor:
     def _start(self, command: bytes, directory: bytes, *variables: bytes) -> None:
         env = dict(variable.split(b"=", 1) for variable in variables)
         actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
-        where = "directory"
+        argv = [os.fsencode(SHELL), b"-c", command]
+        options: dict[str, Any] = {"setpgroup": 0, "setsigdef": _RESET, "setsigmask": []}
+        place = "directory"
         try:
             os.chdir(directory)
-            where = "command"
-            argv = [os.fsencode(SHELL), b"-c", command]
-            self._shell = os.posix_spawn(
-                SHELL, argv, env, file_actions=actions, setpgroup=0, setsigdef=_RESET, setsigmask=[]
-            )
-        except (OSError, ValueError) as error:
-            code, text = (
-                (error.errno, error.strerror) if isinstance(error, OSError) else (0, str(error))
-            )
-            self._report(f"error {where} {code} {text}")
+            place = "command"
+            self._shell = os.posix_spawn(SHELL, argv, env, file_actions=actions, **options)
+        except OSError as error:
+            self._report(f"error {place} {error.errno} {error.strerror}")
             return
         finally:
             os.chdir("/")
