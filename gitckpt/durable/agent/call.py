@@ -7,7 +7,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from gitckpt.durable.agent import clients
 from gitckpt.durable.agent.clients import (
@@ -32,9 +31,7 @@ from gitckpt.store import secrets
 
 # Readers of client output.
 
-# A longer message, in bytes, counts as text.
-LINE = 16 << 20
-
+LINE = 16 << 20  # a longer message, in bytes, counts as text
 _OBJECTS = (b'{"', b"[{")
 
 
@@ -57,27 +54,18 @@ class AgentReport:
     denied: tuple[str, ...] = ()  # denied actions
 
 
-class MessageReader(Protocol):
+def report_reader(name: str) -> TextReader:
+    if name == clients.NAME:
+        return AiderReader()
+    return MessageReader(DIALECTS[name]()) if name in DIALECTS else TextReader()
+
+
+class TextReader:
     """Reads output in chunks of any size; `feed` returns the text to show."""
 
-    rest: str  # text to show after `close`, in addition to that of `feed`
-    retries: bool  # the last message only announces a retry of the client
-
-    def feed(self, chunk: bytes) -> str: ...
-
-    def close(self) -> AgentReport: ...
-
-
-def report_reader(name: str) -> MessageReader:
-    if name == clients.NAME:
-        return _Aider()
-    return _Messages(DIALECTS[name]()) if name in DIALECTS else _Text()
-
-
-class _Text:
     def __init__(self) -> None:
-        self.rest = ""
-        self.retries = False
+        self.rest = ""  # text to show after `close`, in addition to that of `feed`
+        self.retries = False  # the last message only announces a retry of the client
         self._text = PlainText()
 
     def feed(self, chunk: bytes) -> str:
@@ -88,7 +76,7 @@ class _Text:
         return AgentReport(self._text.text)
 
 
-class _Aider(_Text):
+class AiderReader(TextReader):
     def close(self) -> AgentReport:
         report = super().close()
         tokens, cost = clients.usage(report.text)
@@ -98,42 +86,31 @@ class _Aider(_Text):
         return replace(report, tokens=tokens, cost_usd=cost, worked=bool(tokens))
 
 
-class _Messages:
+class MessageReader(TextReader):
     # Reads JSON objects or arrays, on one line each or spread over several, with text in between.
     def __init__(self, dialect: Dialect) -> None:
-        self.rest = ""
-        self.retries = False
+        super().__init__()
         self._dialect = dialect
-        self._came = False
-        self._cut = False
+        self._has_messages = self._is_cut = self._is_long = False
         self._line = bytearray()
-        self._is_long = False
         # Lines of a message that began with a bracket on its own line.
         self._spread: bytearray | None = None
-        self._text = PlainText()
 
     def feed(self, chunk: bytes) -> str:
         *lines, rest = chunk.split(b"\n")
-        shown = "".join([self._take(line, b"\n") for line in lines])
+        shown = "".join([self._add_line(line, b"\n") for line in lines])
         return shown + self._collect(rest)
 
     def close(self) -> AgentReport:
-        shown = "" if self._is_long else self._last()
+        shown = "" if self._is_long else self._add_last_line()
         rest = self._text.feed(b"", final=True)
-        self.rest = shown if self._cut else shown + rest
+        self.rest = shown if self._is_cut else shown + rest
         call = self._dialect
-        return AgentReport(
-            text=call.text[-KEPT:] if self._came else self._text.text,
-            session=call.session,
-            cost_usd=call.cost_usd,
-            is_error=call.is_error,
-            error=call.error if call.is_error else None,
-            complete=call.complete,
-            structured=self._came or self._cut,
-            worked=call.worked,
-            tokens=dict(call.tokens),
-            denied=tuple(call.denied),
-        )
+        text = call.text[-KEPT:] if self._has_messages else self._text.text
+        error = call.error if call.is_error else None
+        report = AgentReport(text, call.session, call.cost_usd, call.is_error, error, call.complete)
+        report = replace(report, structured=self._has_messages or self._is_cut, worked=call.worked)
+        return replace(report, tokens=dict(call.tokens), denied=tuple(call.denied))
 
     def _collect(self, part: bytes) -> str:
         if self._is_long:
@@ -142,22 +119,22 @@ class _Messages:
         if len(self._line) <= LINE:
             return ""
         self._is_long = True
-        return self._give_up() + self._text.feed(self._emptied())
+        return self._end_spread() + self._text.feed(self._take_line())
 
-    def _take(self, part: bytes, end: bytes) -> str:
+    def _add_line(self, part: bytes, end: bytes) -> str:
         shown = self._collect(part)
         if self._is_long:
             self._is_long = False
             return shown + self._text.feed(end)
-        return self._whole(self._emptied() + end)
+        return self._add_whole_line(self._take_line() + end)
 
-    def _whole(self, line: bytes) -> str:
+    def _add_whole_line(self, line: bytes) -> str:
         if self._spread is not None:
             if line.startswith(_OBJECTS) and (shown := self._message(line)) is not None:
-                return self._give_up() + shown
+                return self._end_spread() + shown
             self._spread += line
             if line[:1] not in (b"}", b"]"):
-                return "" if len(self._spread) <= LINE else self._give_up()
+                return "" if len(self._spread) <= LINE else self._end_spread()
             line, self._spread = bytes(self._spread), None
         elif line.strip() in (b"{", b"["):
             self._spread = bytearray(line)
@@ -165,16 +142,16 @@ class _Messages:
         shown = self._message(line)
         return self._text.feed(line) if shown is None else shown
 
-    def _last(self) -> str:
+    def _add_last_line(self) -> str:
         # A truncated message is kept but not shown.
-        left = self._emptied()
+        left = self._take_line()
         shown: str | None = ""
         if left and not left.lstrip().startswith(_OBJECTS):
-            shown, left = self._whole(left), b""
+            shown, left = self._add_whole_line(left), b""
         elif left and (shown := self._message(left)) is not None:
-            shown, left = self._give_up() + shown, b""
+            shown, left = self._end_spread() + shown, b""
         cut = bytes(self._spread or b"") + left
-        self._spread, self._cut = None, bool(cut)
+        self._spread, self._is_cut = None, bool(cut)
         self._text.feed(cut)
         return shown or ""
 
@@ -182,25 +159,25 @@ class _Messages:
         start = 0 if line.lstrip()[:1] in (b"{", b"[") else line.find(b'{"')
         if start < 0:
             return None
-        texts = [self._dialect.take(message) for message in _parsed(line[start:])]
+        texts = [self._dialect.take(message) for message in _parse_messages(line[start:])]
         shown = [text for text in texts if text is not None]
         if not shown:
             return None
-        self._came = True
+        self._has_messages = True
         self.retries = self._dialect.retries
         return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(shown)
 
-    def _give_up(self) -> str:
+    def _end_spread(self) -> str:
         lines, self._spread = self._spread, None
         return self._text.feed(bytes(lines)) if lines is not None else ""
 
-    def _emptied(self) -> bytes:
+    def _take_line(self) -> bytes:
         line = bytes(self._line)
         self._line.clear()
         return line
 
 
-def _parsed(text: bytes) -> list[dict[str, object]]:
+def _parse_messages(text: bytes) -> list[dict[str, object]]:
     try:
         value = json.loads(text.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
@@ -212,11 +189,8 @@ def _parsed(text: bytes) -> list[dict[str, object]]:
 # Transcripts: raw output in files of bounded number and size, on disk from the first byte.
 
 FIRST = 1 << 20  # bytes kept of the start of a longer output
-# Bytes kept of the end of a longer output.
-LAST = 15 << 20
-
-# Number and total bytes of earlier transcripts to keep.
-MOST, MOST_BYTES = 100, 64 << 20
+LAST = 15 << 20  # bytes kept of the end of a longer output
+MOST, MOST_BYTES = 100, 64 << 20  # number and total bytes of earlier transcripts to keep
 
 
 def set_aside(path: str) -> None:
@@ -305,9 +279,7 @@ class Transcript:
 # Calls.
 
 PROMPT, LOG = "prompt", "agent.log"
-# Bytes of a prompt as an argument; systems allow 128 KiB for one.
-MAX_ARGUMENT = 100_000
-
+MAX_ARGUMENT = 100_000  # bytes of a prompt as an argument; systems allow 128 KiB for one
 _BRIEF = 2000
 
 
@@ -339,9 +311,10 @@ class Answer:
         if self.ended_by == execution.DEADLINE:
             return f"{self.client} was ended: the run took longer than it may"
         if self.ended_by == execution.TIMEOUT:
-            return f"{self.client} was ended: it took more than {_length(self.patience.timeout)}"
+            limit = _format_length(self.patience.timeout)
+            return f"{self.client} was ended: it took more than {limit}"
         if self.ended_by == execution.IDLE_TIMEOUT:
-            limit = _length(self.patience.idle_timeout)
+            limit = _format_length(self.patience.idle_timeout)
             return f"{self.client} was ended: it printed nothing for more than {limit}"
         if self.report.is_error:
             return f"{self.client} failed: {self.report.error or 'it does not say why'}"
@@ -394,7 +367,7 @@ class Agent:
         call = functools.partial(self._call, transcript, output, tick)
         try:
             answer = call(self.client.line(path, known, budget), patience)
-            if known is None or not self._does_not_know(answer):
+            if known is None or not self._has_lost_session(answer):
                 return replace(answer, resumed=known is not None)
             name = self.client.name
             output(f"{name} does not know the conversation {known}: a new one begins\n".encode())
@@ -437,8 +410,11 @@ class Agent:
         )
         report = reader.close()
         show(reader.rest)
+        price = self.client.price
+        if price is not None and report.tokens and not report.cost_usd:  # a client may report 0
+            report = replace(report, cost_usd=price.of(report.tokens))
         return Answer(
-            report=_masked(self._priced(report)),
+            report=_mask(report),
             code=outcome.code,
             ended_by=outcome.ended_by,
             tail=secrets.masked(tail.text()),
@@ -449,13 +425,7 @@ class Agent:
             patience=patience,
         )
 
-    def _priced(self, report: AgentReport) -> AgentReport:
-        price = self.client.price
-        if price is None or report.cost_usd or not report.tokens:  # a client may report 0
-            return report
-        return replace(report, cost_usd=price.of(report.tokens))
-
-    def _does_not_know(self, answer: Answer) -> bool:
+    def _has_lost_session(self, answer: Answer) -> bool:
         report = answer.report
         if answer.ended_by != execution.EXIT or not answer.code or report.worked:
             return False
@@ -485,12 +455,12 @@ class Agent:
         return path
 
 
-def _length(seconds: float | None) -> str:
+def _format_length(seconds: float | None) -> str:
     seconds = seconds or 0
     return times.length_text(round(seconds * times.MICRO)) if seconds >= 1 else f"{seconds:g}s"
 
 
-def _masked(report: AgentReport) -> AgentReport:
+def _mask(report: AgentReport) -> AgentReport:
     error = secrets.masked(report.error) if report.error else None
     denied = tuple(secrets.masked(action) for action in report.denied)
     return replace(report, text=secrets.masked(report.text), error=error, denied=denied)
@@ -500,7 +470,6 @@ def _masked(report: AgentReport) -> AgentReport:
 
 # Needs a person; works again later; may work at once; unknown cause.
 FATAL, LIMITED, TRANSIENT, OTHER = "fatal", "limited", "transient", "other"
-
 _NOT_THERE = (126, 127)
 _FATAL = re.compile(
     r"not logged in|please run /login|log ?in to continue|unauthori[sz]ed|set an auth method"
@@ -545,9 +514,7 @@ FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
 
 # Waits in a row, four hours in all, for a client that names no time: it may only talk of limits.
 MOST_LIMITED = 8
-
-# Both waits have reached their maximum by then.
-_DOUBLINGS = 12
+_DOUBLINGS = 12  # both waits have reached their maximum by then
 
 # Maximum wait that a client can ask for, in seconds: its output is not trusted.
 LONGEST_TOLD = 24 * 3600.0
@@ -574,9 +541,9 @@ def classify(answer: Answer, now: float) -> Failure | None:
         output = answer.report.error or execution.last_line(answer.said)
     if answer.code in _NOT_THERE and not worked:
         return Failure(FATAL)
-    status = _status(answer, output)
+    status = _find_status(answer, output)
     if status not in _REFUSED and _LIMITED.search(output):
-        return Failure(LIMITED, _wait(output, now))
+        return Failure(LIMITED, _find_wait(output, now))
     if worked:
         return Failure(OTHER)
     if status in (*_REFUSED, *_CANNOT_PAY) or _FATAL.search(output):
@@ -584,7 +551,7 @@ def classify(answer: Answer, now: float) -> Failure | None:
     return Failure(TRANSIENT if _TRANSIENT.search(output) else OTHER)
 
 
-def _status(answer: Answer, output: str) -> str | None:
+def _find_status(answer: Answer, output: str) -> str | None:
     # Returns the last HTTP status that the client reports as its error. Other lines may be about
     # the agent's work, such as a 404 of a server that it tests.
     statuses = _STATUS.findall(answer.report.error or execution.last_line(answer.said))
@@ -592,7 +559,7 @@ def _status(answer: Answer, output: str) -> str | None:
     return next(reversed(statuses or others), None)
 
 
-def _wait(output: str, now: float) -> float | None:
+def _find_wait(output: str, now: float) -> float | None:
     # The wait is a duration or an instant.
     match = _AT.search(output)
     if match is not None:

@@ -24,9 +24,7 @@ REPOSITORY_VARIABLE = "CKPT_REPOSITORY"
 
 # Set for supervisors only: the driver's process, from `process_tree.own_name`.
 WATCHDOG_VARIABLE = "CKPT_WATCHDOG"
-
 _VARIABLES = (RUN_VARIABLE, FENCE_VARIABLE, REPOSITORY_VARIABLE, WATCHDOG_VARIABLE)
-
 _PAUSE = 0.01
 _WATCHDOG_WAIT = supervisor.GRACE + 0.5
 _GRACE = 2.0

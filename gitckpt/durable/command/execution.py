@@ -22,13 +22,10 @@ EXIT = "exit"
 TIMEOUT = "timeout"
 IDLE_TIMEOUT = "idle timeout"
 DEADLINE = "deadline"
-
 TAIL_BYTES = 16 * 1024
-
 _SHOWN = 200
 _LAST_LINES = 8
 _ERRORS = ("error:", "fatal:")
-
 _CHUNK = 65536
 _TICK = 1.0
 _LONG_IDLE = 2.0
@@ -118,28 +115,22 @@ def run_command(
 class Tail:
     def __init__(self) -> None:
         self._kept = bytearray()
-        self._cut = False
 
     def add(self, chunk: bytes) -> None:
         self._kept += chunk
         if len(self._kept) > 4 * TAIL_BYTES:
-            self._cut_to(TAIL_BYTES + 1)  # the extra byte shows whether the tail starts a line
+            del self._kept[: -TAIL_BYTES - 1]
 
     def text(self) -> str:
-        if len(self._kept) > TAIL_BYTES:
-            self._cut_to(TAIL_BYTES + 1)
-        if not self._cut:
-            return self._kept.decode("utf-8", "replace")
-        start = self._kept.find(b"\n") + 1
-        if start in (0, len(self._kept)):
-            start = 1  # one long line; drop a split character
-            while start < 4 and self._kept[start] & 0xC0 == 0x80:
-                start += 1
-        return self._kept[start:].decode("utf-8", "replace")
-
-    def _cut_to(self, size: int) -> None:
-        del self._kept[:-size]
-        self._cut = True
+        tail = self._kept[-TAIL_BYTES - 1 :]  # the extra byte shows whether the tail starts a line
+        if len(tail) > TAIL_BYTES:
+            start = tail.find(b"\n") + 1
+            if start in (0, len(tail)):
+                start = 1  # one long line; drop a split character
+                while start < 4 and tail[start] & 0xC0 == 0x80:
+                    start += 1
+            tail = tail[start:]
+        return tail.decode("utf-8", "replace")
 
 
 class _RunningCommand:
@@ -161,7 +152,7 @@ class _RunningCommand:
         self._is_alone = False
         self._is_given_up = False
         self._kill_at: float | None = None
-        self._started, self._heard = began, time.monotonic()
+        self._started, self._last_output = began, time.monotonic()
         self._next_tick = self._started + _TICK
         self._poll = select.poll()
         for fd in (watchdog.output, watchdog.reports):
@@ -180,7 +171,7 @@ class _RunningCommand:
                 return limit
 
     def settle(self) -> int:
-        self._outlast(time.monotonic() + _LINGER)
+        self._wait_alone(time.monotonic() + _LINGER)
         return self.end(_LEFTOVER_GRACE)
 
     def end(self, grace: float) -> int:
@@ -189,7 +180,7 @@ class _RunningCommand:
             if not self._is_alone:
                 self._watchdog.send(signal.SIGTERM)
                 self._watchdog.send(signal.SIGCONT)  # a stopped process handles no other signal
-        self._outlast(self._kill_at)
+        self._wait_alone(self._kill_at)
         code = self._kill()
         self._add_output(drain(self._watchdog.output))
         return code
@@ -207,7 +198,7 @@ class _RunningCommand:
     def _limit(self, patience: Timeouts) -> tuple[float, str]:
         limits = (
             (self._started, patience.timeout, TIMEOUT),
-            (self._heard, patience.idle_timeout, IDLE_TIMEOUT),
+            (self._last_output, patience.idle_timeout, IDLE_TIMEOUT),
             (self._started, patience.left, DEADLINE),
         )
         moments = [(since + limit, name) for since, limit, name in limits if limit is not None]
@@ -227,7 +218,7 @@ class _RunningCommand:
             self._read_reports()
 
     def _read_reports(self) -> None:
-        for report in self._watchdog.hear():
+        for report in self._watchdog.read_reports():
             word, _, code = report.partition(" ")
             if word == "ended":
                 self._code = int(code)
@@ -246,16 +237,16 @@ class _RunningCommand:
                 self._output = None  # a second exception would cut the grace short
                 raise
         if self._idles is None or not self._idles():
-            self._heard = time.monotonic()
+            self._last_output = time.monotonic()
 
-    def _outlast(self, until: float) -> None:
+    def _wait_alone(self, until: float) -> None:
         while not self._is_alone and time.monotonic() < until:
             self._step(until)
 
     def _kill(self) -> int:
         if not self._is_alone:
             self._watchdog.kill()
-            self._outlast(time.monotonic() + _DYING)
+            self._wait_alone(time.monotonic() + _DYING)
         if not self._is_alone:
             raise self._give_up()
         assert self._code is not None

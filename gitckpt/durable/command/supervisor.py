@@ -33,10 +33,8 @@ else:
 
 # File descriptors. Commands share OUTPUT and ERRORS; SHOWN is the driver's end of OUTPUT.
 ORDERS, OUTPUT, ERRORS, REPORTS, SHOWN = range(5)
-
 SHELL = "/bin/sh"
-# Seconds from SIGTERM to SIGKILL after the driver's death.
-GRACE = 0.5
+GRACE = 0.5  # seconds from SIGTERM to SIGKILL after the driver's death
 
 _BOOTSTRAP = (
     "import sys; sys.path.insert(0, sys.argv[1]);"
@@ -72,7 +70,7 @@ class Supervisor:
         self._tree = tree
         self._orders = b""
         self._shell = 0
-        self._is_at_work = False
+        self._is_running = False
         self._has_signaled = False
         self._is_driver_dead = False
         self._kill_at: float | None = None
@@ -84,7 +82,7 @@ class Supervisor:
 
     def serve(self) -> None:
         """Run until the driver is dead and no descendant is left."""
-        while self._is_at_work or not self._is_driver_dead:
+        while self._is_running or not self._is_driver_dead:
             pause = self._pause_now()
             events = self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
             ready = [fd for fd, _ in events]
@@ -96,7 +94,7 @@ class Supervisor:
                 if pid == self._shell:
                     self._shell = 0
                     self._report(f"ended {os.waitstatus_to_exitcode(status)}")
-            if self._is_at_work:
+            if self._is_running:
                 self._check_descendants()
 
     def _pause_now(self) -> float | None:
@@ -105,11 +103,11 @@ class Supervisor:
         if self._kill_at is not None:
             return self._kill_at - now if self._kill_at > now else self._pause
         # Orphans that are not adopted end without a signal: poll.
-        return _PAUSE if self._is_at_work and not self._shell else None
+        return _PAUSE if self._is_running and not self._shell else None
 
     def _check_descendants(self) -> None:
         if not self._shell and self._tree.is_empty:
-            self._is_at_work, self._kill_at = False, None
+            self._is_running, self._kill_at = False, None
             self._report("alone")
         elif self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._tree.send_signal(signal.SIGKILL)
@@ -120,13 +118,13 @@ class Supervisor:
             while chunk := os.read(ORDERS, _CHUNK):
                 self._orders += chunk
         except BlockingIOError:
-            self._obey()
+            self._run_orders()
             return
         self._poll.unregister(ORDERS)  # pending orders are obsolete
         # Read the output, else SIGPIPE would kill commands that print during cleanup.
         self._poll.register(SHOWN, select.POLLIN)
         self._is_driver_dead = True
-        if self._is_at_work:
+        if self._is_running:
             if not self._has_signaled:
                 self._signal(signal.SIGTERM)
                 self._signal(signal.SIGCONT)
@@ -139,7 +137,7 @@ class Supervisor:
     def _kill_by(self, moment: float) -> None:
         self._kill_at = moment if self._kill_at is None else min(moment, self._kill_at)
 
-    def _obey(self) -> None:
+    def _run_orders(self) -> None:
         while b"\n" in self._orders:
             line, _, rest = self._orders.partition(b"\n")
             word, _, number = line.partition(b" ")
@@ -149,9 +147,9 @@ class Supervisor:
             self._orders = rest[size:]
             if word == b"start":
                 self._start(*rest[:size].split(b"\0"))
-            elif word == b"signal" and self._is_at_work:
+            elif word == b"signal" and self._is_running:
                 self._signal(int(number))
-            elif word == b"kill" and self._is_at_work:
+            elif word == b"kill" and self._is_running:
                 self._kill_by(0)
 
     def _start(self, command: bytes, directory: bytes, *variables: bytes) -> None:
@@ -170,7 +168,7 @@ class Supervisor:
         finally:
             os.chdir("/")
         self._tree.begin(self._shell)
-        self._is_at_work, self._has_signaled, self._kill_at, self._pause = True, False, None, _PAUSE
+        self._is_running, self._has_signaled, self._kill_at, self._pause = True, False, None, _PAUSE
         self._report(f"started {self._shell}")
 
     @staticmethod

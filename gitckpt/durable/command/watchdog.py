@@ -85,7 +85,7 @@ class Watchdog:
     def idle_seconds(self) -> float:
         return time.monotonic() - self._used_at
 
-    def hear(self) -> list[str]:
+    def read_reports(self) -> list[str]:
         """Return pending reports, `ended CODE` or `alone`; may raise `SupervisorEnded`."""
         if _is_readable(self.reports):
             self._receive()

@@ -71,16 +71,16 @@ class Graph:
     def after(self, step: StepDefinition, records: Mapping[str, object]) -> StepDefinition:
         """Return the step after one that passed or was skipped; `records` by step name."""
         record = records.get(step.name)
-        following = self._named(step.on_pass)
+        following = self._find_step(step.on_pass)
         while following.only_if is not None:
             if _is_true(record, following.only_if) or _is_true(
                 records.get(following.name), "required"
             ):
                 break
-            following = self._named(following.on_pass)
+            following = self._find_step(following.on_pass)
         return following
 
-    def _named(self, name: str) -> StepDefinition:
+    def _find_step(self, name: str) -> StepDefinition:
         return next((step for step in self.steps if step.name == name), END)
 
 

@@ -23,7 +23,6 @@ from gitckpt.model import jsonable, phase
 from gitckpt.model.arguments import closest, folded
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
-from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigFile, Table, text_of
 from gitckpt.store.config.settings import STEPS
 
@@ -75,15 +74,15 @@ def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str
     path = os.path.join(top, *name.split("/"))
     text = json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False) + "\n"
     try:
-        _make(top, os.path.dirname(name))
-        _require_its_own(path, name, str(track))
+        _make_directories(top, os.path.dirname(name))
+        _require_own_file(path, name, str(track))
         administration.write_file(repository, path, text.encode("utf-8", "surrogatepass"))
     except OSError as error:
         raise CkptError(f"{name} is not written: {error.strerror}", hint=_SEE_MIRROR) from None
     return name
 
 
-def _make(top: str, directory: str) -> None:
+def _make_directories(top: str, directory: str) -> None:
     path = top
     for part in directory.split("/") if directory else ():
         path = os.path.join(path, part)
@@ -93,7 +92,7 @@ def _make(top: str, directory: str) -> None:
             os.mkdir(path)
 
 
-def _require_its_own(path: str, name: str, track: str) -> None:
+def _require_own_file(path: str, name: str, track: str) -> None:
     if not os.path.lexists(path):
         return
     try:
@@ -111,28 +110,17 @@ def _require_its_own(path: str, name: str, track: str) -> None:
 # Step graphs by name.
 
 SUPERPOWERS = "superpowers"  # the default graph
-
 _GRAPH_KEYS = ("description", "mirror", "steps", "aliases", "max_fix_cycles", "max_iterations")
 _STEP_KEYS: tuple[str, ...] = ("name", "on_pass", "on_fail", "agent", "optional")
 _STEP_KEYS += ("only_if", "tasks", "fix_cycle", "version_key")
 # Not allowed as step names: the end, statuses and the names of other checkpoints.
 _RESERVED = (COMPLETE, *STATUSES, *phase.NOT_PHASES)
-
 _PRESET = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 
 def read(path: str, name: str) -> Graph:
     """Return a step graph from a file, which may be missing, or the preset of that name."""
-    return _named(name, text_of(path), path)
-
-
-def read_head(repository: Repository, name: str) -> Graph:
-    """Return a step graph from the file in HEAD, as `read` does."""
-    return _named(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
-
-
-def _named(name: str, text: str, path: str) -> Graph:
-    graphs = parse(text, path)
+    graphs = parse(text_of(path), path)
     if name in graphs:
         return graphs[name]
     if name == SUPERPOWERS:

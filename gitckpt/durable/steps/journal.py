@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
 
 TRACK = "track_id"  # key of the state: the track of the run
-
 _LOCK, _MIRROR_LOCK, _PATIENCE = "track.lock", "mirror.lock", 10.0
 # Maximum length of a checkpoint message, in characters; the state keeps the full notes.
 _MESSAGE = 300
@@ -81,25 +80,14 @@ def read(store: Checkpoints, place: ReportPlace) -> Checkpoint:
 
 
 def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = None) -> Graph:
-    """Return the steps of a run; those in HEAD if `gitckpt.toml` cannot be read.
-
-    `wanted` is the graph that the caller names; it must agree with that of the state.
-    """
+    """Return the steps of a run; `wanted`, if the caller names a graph, must agree."""
     recorded = _graph_name(state)
     if recorded is not None and wanted not in (None, recorded):
         problem = f"the run has the steps of {recorded}, not those of {wanted}"
         raise UsageError(problem, hint="leave out --graph, or start another run")
     top = store.repository.worktree or main_worktree(store.repository) or ""
-    name = recorded or wanted or graph_file.SUPERPOWERS
-    try:
-        return graph_file.read(os.path.join(top, settings.FILE), name)
-    except UsageError as error:
-        if not store.rules.read().problem:  # the mistake is in the graph itself
-            raise
-        try:
-            return graph_file.read_head(store.repository, name)
-        except CkptError:
-            raise error from None
+    path = os.path.join(top, settings.FILE)
+    return graph_file.read(path, recorded or wanted or graph_file.SUPERPOWERS)
 
 
 def home(store: Checkpoints, run: str) -> str | None:
@@ -132,7 +120,7 @@ def report(
             nothing.
     """
     if checkpoint_id is not None:
-        before = _recorded(store, place, said, checkpoint_id)
+        before = _find_recorded(store, place, said, checkpoint_id)
         if before is not None:
             return before
         said = replace(said, checkpoint_id=checkpoint_id)
@@ -149,7 +137,7 @@ def report(
     return Reported(made, steps, is_new=True)
 
 
-def _recorded(
+def _find_recorded(
     store: Checkpoints, place: ReportPlace, said: StepReport, checkpoint_id: str
 ) -> Reported | None:
     """Return the earlier result for a checkpoint id; None if the id is new."""
@@ -207,16 +195,12 @@ def _extend(
             hint = f"make it again: git ckpt resume {run} --no-run"
             raise UsageError(f"the worktree of run {run} is gone", hint=hint)
         made = _write(store, steps, said, track, run=run, base=newest.git_sha)
-    elif worktree is None or _is_same(worktree, store.repository):
+    elif worktree is None or os.path.samefile(worktree.git_dir, store.repository.git_dir):
         made = _write(store, steps, said, track, run=run, files=files)
     else:
         with store.seen_from(worktree, "plumbing") as inside:
             made = _write(inside, steps, said, track, run=run, files=files)
     return Reported(made, steps, is_new=False)
-
-
-def _is_same(one: Repository, other: Repository) -> bool:
-    return os.path.realpath(one.git_dir) == os.path.realpath(other.git_dir)
 
 
 def _write(

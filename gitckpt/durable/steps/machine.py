@@ -108,7 +108,7 @@ def loop_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
 def record_of(graph: Graph, state: Mapping[str, Any], step: str) -> Mapping[str, Any]:
     """Return the record of a step, stored under its name or an alias; {} without one."""
     known = _table(loop_of(state), "checkpoints", "loop_state.")
-    return _table(known, _key(graph, known, step), "loop_state.checkpoints.")
+    return _table(known, _record_key(graph, known, step), "loop_state.checkpoints.")
 
 
 def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str)
         raise UsageError(f"{COMPLETE} is the end of the steps, not a step", hint=hint)
     records.require_sound(report, step)
     here = position(graph, state)
-    moves = _admit(here, step, record_of(graph, state, step.name), report)
+    moves = _check_order(here, step, record_of(graph, state, step.name), report)
     update = _StateUpdate(graph, state, at)
     if step is END:
         update.enter(END)
@@ -132,7 +132,7 @@ def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str)
     return update.state
 
 
-def _admit(
+def _check_order(
     here: StepPosition, step: StepDefinition, record: Mapping[str, Any], report: StepReport
 ) -> bool:
     """Return whether a report moves the machine or only adds to a record."""
@@ -187,13 +187,13 @@ class _StateUpdate:
             if self._is_over_limit() and not report.force:
                 hint = "look for a circle: git ckpt step show --history"
                 hint += f"; then: git ckpt step reset {shell_word(step.name)}"
-                raise StepsBlocked(self._too_many(), hint=hint)
+                raise StepsBlocked(self._limit_message(), hint=hint)
             self._start(step, record)
             record["status"] = records.IN_PROGRESS
-        self._put(step, self._merged(record, step, report))
+        self._put(step, self._merge(record, step, report))
         if moves:
             # Records written by other tools may lack started_at.
-            self._stand(step.name, records.IN_PROGRESS, record.get("started_at"))
+            self._set_position(step.name, records.IN_PROGRESS, record.get("started_at"))
 
     def _start(self, step: StepDefinition, record: dict[str, Any]) -> None:
         self._loop["iterations"] = self._number("iterations") + 1
@@ -207,7 +207,7 @@ class _StateUpdate:
         if not _is_running(record) or not record.get("started_at"):
             self._start(step, record)
         record |= {"status": ENDS[report.action], "completed_at": self._at}
-        self._put(step, self._merged(record, step, report))
+        self._put(step, self._merge(record, step, report))
         if report.action == BLOCK:
             self._block(step, str(report.notes), moves=moves)
         elif moves and report.action == FAIL:
@@ -227,13 +227,13 @@ class _StateUpdate:
         record = self._record(step)
         record.pop("verdict", None)
         record |= _FRESH
-        self._put(step, self._merged(record, step, report))
+        self._put(step, self._merge(record, step, report))
         self._loop |= {"fix_cycle_count": 0, "iterations": 0}
-        self._stand(step.name, records.NOT_STARTED, None)
+        self._set_position(step.name, records.NOT_STARTED, None)
 
     def enter(self, step: StepDefinition, *, by_failure: bool = False) -> None:
         if step is END:
-            self._stand(COMPLETE, records.PASSED, None)
+            self._set_position(COMPLETE, records.PASSED, None)
             return
         # What the last attempt reported stays in the history only.
         before = self._record(step)
@@ -246,13 +246,13 @@ class _StateUpdate:
         if step.only_if is not None:
             record["required"] = True
         self._put(step, record | {"last_updated": self._at})
-        self._stand(step.name, records.NOT_STARTED, None)
+        self._set_position(step.name, records.NOT_STARTED, None)
         if self._is_over_limit():
-            self._block(step, self._too_many(), moves=True)
+            self._block(step, self._limit_message(), moves=True)
 
     def _fail(self, step: StepDefinition, notes: str) -> None:
         if step.on_fail is None:
-            self._stand(step.name, records.FAILED, self._loop.get("step_started_at"))
+            self._set_position(step.name, records.FAILED, self._loop.get("step_started_at"))
             return
         if step.counts_cycles:
             count, most = self._number("fix_cycle_count"), self._loop["max_fix_cycles"]
@@ -268,40 +268,39 @@ class _StateUpdate:
         blocker |= {"blocked_at": self._at, "blocked_step": step.name, "status": records.ACTIVE}
         self._blockers.append(blocker)
         if moves:
-            self._stand(step.name, records.BLOCKED, self._loop.get("step_started_at"))
+            self._set_position(step.name, records.BLOCKED, self._loop.get("step_started_at"))
 
     def _is_over_limit(self) -> bool:
         return self._number("iterations") >= self._graph.max_iterations
 
-    def _too_many(self) -> str:
+    def _limit_message(self) -> str:
         return f"the run reached the limit of {self._graph.max_iterations} iterations"
 
     def _number(self, key: str) -> int:
         value = self._loop.get(key)
         return value if type(value) is int and value >= 0 else 0
 
-    def _stand(self, step: str, status: str, since: object) -> None:
+    def _set_position(self, step: str, status: str, since: object) -> None:
         self._loop |= {"current_step": step, "step_status": status, "step_started_at": since}
 
-    def _merged(
+    def _merge(
         self, record: Mapping[str, Any], step: StepDefinition, report: StepReport
     ) -> dict[str, Any]:
-        return _ordered(records.merged(_ordered(record), step, report, self._at))
+        return _order_keys(records.merged(_order_keys(record), step, report, self._at))
 
     def _record(self, step: StepDefinition) -> dict[str, Any]:
-        key = _key(self._graph, self._records, step.name)
+        key = _record_key(self._graph, self._records, step.name)
         return dict(_table(self._records, key, "loop_state.checkpoints."))
 
     def _put(self, step: StepDefinition, record: dict[str, Any]) -> None:
-        self._records[_key(self._graph, self._records, step.name)] = record
+        self._records[_record_key(self._graph, self._records, step.name)] = record
 
 
-# Keys that each record has, in the order of the protocol.
-_TIMES = ("started_at", "completed_at")
+_TIMES = ("started_at", "completed_at")  # keys that each record has, in the order of the protocol
 _COMMON = ("status", *_TIMES, "agent", "output_files", "notes", "last_updated")
 
 
-def _ordered(record: Mapping[str, Any]) -> dict[str, Any]:
+def _order_keys(record: Mapping[str, Any]) -> dict[str, Any]:
     whole = {key: record.get(key) for key in (*_COMMON, "progress")} | dict(record)
     return _tables_last(whole, "progress", "tasks")
 
@@ -312,7 +311,7 @@ def _tables_last(table: Mapping[str, Any], *last: str) -> dict[str, Any]:
     return {key: table[key] for key in keys}
 
 
-def _key(graph: Graph, known: Mapping[str, Any], step: str) -> str:
+def _record_key(graph: Graph, known: Mapping[str, Any], step: str) -> str:
     # Other tools may store a record under an alias.
     if step in known:
         return step
@@ -452,7 +451,7 @@ def _find_plan(
     graph: Graph, state: Mapping[str, Any], step: str, top: str | None, path: str | None
 ) -> tuple[str, list[PlanTask]] | None:
     if path is not None:
-        return path, records.tasks(_text(path))
+        return path, records.tasks(_read_plan(path))
     if top is None:
         return None
     for name in _candidates(graph, state, step):
@@ -460,7 +459,7 @@ def _find_plan(
         # A state may have been fetched: accept only a plan inside the worktree.
         is_inside = os.path.realpath(plan).startswith(os.path.realpath(top) + os.sep)
         if is_inside and os.path.isfile(plan):
-            return name, records.tasks(_text(plan))
+            return name, records.tasks(_read_plan(plan))
     return None
 
 
@@ -484,7 +483,7 @@ def _find_task(tasks: Sequence[PlanTask], number: str, shown: str) -> PlanTask:
     raise NotFoundError(f"{shown} has no task {number!r}", hint=f"its tasks: {names}")
 
 
-def _text(path: str) -> str:
+def _read_plan(path: str) -> str:
     try:
         return regular.content(path, _LARGEST).decode("utf-8", "replace")
     except FileNotFoundError:

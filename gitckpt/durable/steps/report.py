@@ -26,11 +26,8 @@ if TYPE_CHECKING:
 NOT_STARTED, IN_PROGRESS, PASSED = "NOT_STARTED", "IN_PROGRESS", "PASSED"
 FAILED, BLOCKED, SKIPPED = "FAILED", "BLOCKED", "SKIPPED"
 STATUSES = (NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED)
-# The statuses of a blocker.
-ACTIVE, RESOLVED = "ACTIVE", "RESOLVED"
-
-# The verdicts of a reviewing step.
-VERDICT_PASS, VERDICT_FAIL = "PASS", "FAIL"
+ACTIVE, RESOLVED = "ACTIVE", "RESOLVED"  # the statuses of a blocker
+VERDICT_PASS, VERDICT_FAIL = "PASS", "FAIL"  # the verdicts of a reviewing step
 
 _SPELLINGS = {
     PASSED: "PASS COMPLETE COMPLETED DONE PASSED_WITH_WARNINGS COMPLETED_WITH_WARNINGS",
@@ -86,7 +83,6 @@ OWN: tuple[str, ...] = ("status", "started_at", "completed_at", "last_updated", 
 OWN += ("progress", "output_files", "tasks", "verdict")
 
 _COUNTS = ("current_phase", "total_phases", "tasks_completed", "tasks_total")
-
 _MAX = 2**63
 
 
@@ -193,7 +189,7 @@ def _as_dict(value: object) -> dict[str, Any]:
 def progress_of(record: Mapping[str, Any]) -> Progress | None:
     """Return the progress in a record; drop values of a wrong type."""
     values = _as_dict(record.get("progress"))
-    counts: dict[str, Any] = {key: _whole(values.get(key)) for key in _COUNTS}
+    counts: dict[str, Any] = {key: _as_count(values.get(key)) for key in _COUNTS}
     task = values.get("current_task")
     progress = Progress(**counts, current_task=task if isinstance(task, str) and task else None)
     return progress if progress != Progress() else None
@@ -238,12 +234,9 @@ def _add_task(record: dict[str, Any], text: str, report: StepReport, at: str) ->
 
 def _keep_counts(new: dict[str, Any], record: Mapping[str, Any], report: StepReport) -> None:
     """Keep counts reported before the first named task, which `tasks` lacks."""
-    said = record.get("progress")
-    known = said if isinstance(said, Mapping) else {}
-    done, total = (
-        _whole(known.get(key)) or _whole(record.get(key))
-        for key in ("tasks_completed", "tasks_total")
-    )
+    values = _as_dict(record.get("progress"))
+    keys = ("tasks_completed", "tasks_total")
+    done, total = (_as_count(values.get(key)) or _as_count(record.get(key)) for key in keys)
     if report.tasks_completed is not None:  # with this one, if it is done
         done = report.tasks_completed - (report.task_status == PASSED)
     if done and done > 0:
@@ -254,24 +247,20 @@ def _keep_counts(new: dict[str, Any], record: Mapping[str, Any], report: StepRep
 
 def _count(record: dict[str, Any], step: StepDefinition) -> None:
     # The table of tasks has precedence: no single worker knows all tasks.
-    tasks, progress = record.get("tasks"), record["progress"]
-    if isinstance(tasks, Mapping) and tasks:
-        before = _whole(record.get(BEFORE)) or 0
-        done = before + sum(
-            isinstance(task, Mapping) and task.get("status") == PASSED for task in tasks.values()
-        )
-        total = _whole(progress.get("tasks_total")) or 0
-        progress["tasks_total"] = max(total, len(tasks), min(done, total) if total else done)
-        progress["tasks_completed"] = min(
-            done, progress["tasks_total"]
-        )  # a task that was counted before may be reported again
+    tasks, progress = _as_dict(record.get("tasks")), record["progress"]
+    if tasks:
+        statuses = [_as_dict(task).get("status") for task in tasks.values()]
+        done = (_as_count(record.get(BEFORE)) or 0) + statuses.count(PASSED)
+        total = _as_count(progress.get("tasks_total")) or 0
+        total = max(total, len(tasks), min(done, total) if total else done)
+        # A task that was counted before may be reported again.
+        progress |= {"tasks_total": total, "tasks_completed": min(done, total)}
     if step.has_tasks:
-        record |= {
-            key: progress[key] for key in ("tasks_completed", "tasks_total") if key in progress
-        }
+        counts = ("tasks_completed", "tasks_total")
+        record |= {key: progress[key] for key in counts if key in progress}
 
 
-def _whole(value: object) -> int | None:
+def _as_count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < _MAX else None
 
 
@@ -279,7 +268,6 @@ def _whole(value: object) -> int | None:
 
 # The marks in the brackets: pending, in progress, done, blocked.
 OPEN, STARTED, DONE, STUCK = " ", "~", "x", "!"
-
 _BOX = re.compile(r"(?P<indent>[ \t]*)(?:[-*+]|\d+[.)])[ \t]+\[(?P<mark>.)\][ \t]*(?P<text>.*)")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?P<text>Task[ \t]+\d.*)", re.IGNORECASE)
 _FENCE = re.compile(r"[ \t]*(```+|~~~+)")
@@ -309,7 +297,7 @@ def tasks(text: str) -> list[PlanTask]:
     A task is an item with brackets; an unnumbered item indented below it is part of it. A heading
     `### Task 2.3: …` is a task, too: unnumbered items are its steps, and it is done when all are.
     """
-    found: list[PlanTask] = []
+    entries: list[PlanTask] = []
     indent, heading, fence = -1, -1, ""
     for number, line in enumerate(text.splitlines(), 1):
         mark = _FENCE.match(line)
@@ -320,19 +308,20 @@ def tasks(text: str) -> list[PlanTask]:
         title = _HEADING.match(line)
         box = _BOX.match(line)
         if title is not None:
-            found.append(_task(title["text"], "", number))
-            indent, heading = -1, len(found) - 1
+            entries.append(_parse_task(title["text"], "", number))
+            indent, heading = -1, len(entries) - 1
         elif line.startswith("#"):
             indent, heading = -1, -1
         elif box is not None:
-            here = len(box["indent"].expandtabs(4))
-            task = _task(box["text"], box["mark"].lower(), number)
+            depth = len(box["indent"].expandtabs(4))
+            task = _parse_task(box["text"], box["mark"].lower(), number)
             if task.id is None and heading >= 0:
-                found[heading] = replace(found[heading], mark=_both(found[heading].mark, task.mark))
-            elif task.id is not None or indent < 0 or here <= indent:
-                found.append(task)
-                indent, heading = here, -1
-    return [task for task in found if task.mark]
+                joined = _join_marks(entries[heading].mark, task.mark)
+                entries[heading] = replace(entries[heading], mark=joined)
+            elif task.id is not None or indent < 0 or depth <= indent:
+                entries.append(task)
+                indent, heading = depth, -1
+    return [task for task in entries if task.mark]
 
 
 def first_open(plan: Sequence[PlanTask]) -> PlanTask | None:
@@ -344,14 +333,14 @@ def open_after(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
     return first_open(plan[at + 1 :])
 
 
-def _task(text: str, mark: str, line: int) -> PlanTask:
-    title, comments = _without_comments(text)
+def _parse_task(text: str, mark: str, line: int) -> PlanTask:
+    title, comments = _split_comments(text)
     commit = comments[0] if comments and _OID.fullmatch(comments[0]) else None
     title = title.replace("**", "").replace("`", "").strip()
     return PlanTask(task_id(title), title, mark, line, commit)
 
 
-def _without_comments(text: str) -> tuple[str, list[str]]:
+def _split_comments(text: str) -> tuple[str, list[str]]:
     parts, comments, end = [], [], 0
     while (start := text.find("<!--", end)) >= 0 and (close := text.find("-->", start + 4)) >= 0:
         parts.append(text[end:start])
@@ -360,7 +349,7 @@ def _without_comments(text: str) -> tuple[str, list[str]]:
     return "".join([*parts, text[end:]]), comments
 
 
-def _both(before: str, mark: str) -> str:
+def _join_marks(before: str, mark: str) -> str:
     if before in ("", mark):
         return mark
     return STUCK if STUCK in (before, mark) else STARTED

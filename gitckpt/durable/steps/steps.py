@@ -125,26 +125,23 @@ class Steps:
 
         Raises:
             UsageError: an argument is invalid, or the report is incomplete or contradicts itself.
-            OutOfOrder: the run is at another step.
-            StepsBlocked: the run is blocked.
+            OutOfOrder, StepsBlocked: the run is at another step, or blocked.
             NotFoundError: unknown step, rev or graph.
             LeaseLost: another process drives the run now.
         """
         require("said", said, StepReport, "a StepReport")
-        for name, text in (("graph", graph), ("checkpoint_id", checkpoint_id)):
-            require_text(name, text, may_be_none=True)
+        require_text("graph", graph, may_be_none=True)
+        require_text("checkpoint_id", checkpoint_id, may_be_none=True)
         repository = self._store.repository
-        oid, subject = _commit(repository, said.commit) if said.commit is not None else (None, "")
-        said = replace(
-            said,
-            task_status=said.task_status.strip().upper().replace("-", "_")
-            if said.task_status is not None
-            else None,
-            verdict=said.verdict.strip().upper() if said.verdict is not None else None,
-            outputs=tuple(_from_top(repository, file) for file in said.outputs),
-            commit=oid,
-            subject=subject,
+        oid, subject = (
+            _read_commit(repository, said.commit) if said.commit is not None else (None, "")
         )
+        outputs = tuple(_from_top(repository, file) for file in said.outputs)
+        said = replace(said, outputs=outputs, commit=oid, subject=subject)
+        if said.task_status is not None:
+            said = replace(said, task_status=said.task_status.strip().upper().replace("-", "_"))
+        if said.verdict is not None:
+            said = replace(said, verdict=said.verdict.strip().upper())
         done = journal.report(
             self._store, self._place, said, graph=graph, files=files, checkpoint_id=checkpoint_id
         )
@@ -182,10 +179,7 @@ class Steps:
                 track's.
             resume_from: the number of a task that overrides plan and records.
 
-        Raises:
-            StepsBlocked: the run is blocked.
-            NotFoundError: unknown file or task.
-            UsageError: an argument is invalid, the step has no tasks, or the plan is unreadable.
+        Raises StepsBlocked, NotFoundError (file or task) or UsageError (the step has no tasks).
         """
         require_text("plan", plan, may_be_none=True)
         require_text("resume_from", resume_from, may_be_none=True)
@@ -195,7 +189,7 @@ class Steps:
         return machine.next_of(graph, newest.state, top, path=plan, resume_from=resume_from)
 
 
-def _commit(repository: Repository, rev: str) -> tuple[str, str]:
+def _read_commit(repository: Repository, rev: str) -> tuple[str, str]:
     oid = repository.commit(rev)
     subject = repository.git.run("log", "-1", "--no-show-signature", "--format=%s", oid).out
     return oid, subject.decode("utf-8", "replace").removesuffix("\n")
