@@ -23,6 +23,7 @@ from gitckpt.model import jsonable, phase
 from gitckpt.model.arguments import closest, folded
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
+from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigFile, Table, text_of
 from gitckpt.store.config.settings import STEPS
 
@@ -120,7 +121,16 @@ _PRESET = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 def read(path: str, name: str) -> Graph:
     """Return a step graph from a file, which may be missing, or the preset of that name."""
-    graphs = parse(text_of(path), path)
+    return _select(name, text_of(path), path)
+
+
+def read_head(repository: Repository, name: str) -> Graph:
+    """Return a step graph from the file in HEAD, as `read` does."""
+    return _select(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
+
+
+def _select(name: str, text: str, path: str) -> Graph:
+    graphs = parse(text, path)
     if name in graphs:
         return graphs[name]
     if name == SUPERPOWERS:

@@ -80,14 +80,25 @@ def read(store: Checkpoints, place: ReportPlace) -> Checkpoint:
 
 
 def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = None) -> Graph:
-    """Return the steps of a run; `wanted`, if the caller names a graph, must agree."""
+    """Return the steps of a run; those in HEAD if `gitckpt.toml` cannot be read.
+
+    `wanted` is the graph that the caller names; it must agree with that of the state.
+    """
     recorded = _graph_name(state)
     if recorded is not None and wanted not in (None, recorded):
         problem = f"the run has the steps of {recorded}, not those of {wanted}"
         raise UsageError(problem, hint="leave out --graph, or start another run")
     top = store.repository.worktree or main_worktree(store.repository) or ""
-    path = os.path.join(top, settings.FILE)
-    return graph_file.read(path, recorded or wanted or graph_file.SUPERPOWERS)
+    name = recorded or wanted or graph_file.SUPERPOWERS
+    try:
+        return graph_file.read(os.path.join(top, settings.FILE), name)
+    except UsageError as error:
+        if not store.rules.read().problem:  # the mistake is in the graph itself
+            raise
+        try:
+            return graph_file.read_head(store.repository, name)
+        except CkptError:
+            raise error from None
 
 
 def home(store: Checkpoints, run: str) -> str | None:
