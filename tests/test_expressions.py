@@ -46,7 +46,9 @@ SECONDS = 1.0
 
 COMPUTED = {
     "cli/terminal.py live": [re.compile(f"[{terminal._UNSEEN}]")],
-    "durable/agent/clients.py _unknown": [clients._unknown(("session", "conversation"))],
+    "durable/agent/clients.py _missing_conversation": [
+        clients._missing_conversation(("session", "conversation"))
+    ],
     "durable/agent/call.py set_aside": [re.compile(r"agent-(\d{1,9})\.log")],
     "git/config.py read": [re.compile(rf"^({attributes.SETTINGS})"), re.compile(r"^ckpt\.")],
     "git/config.py places": [re.compile(r"^ckpt\.")],

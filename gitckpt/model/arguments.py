@@ -40,14 +40,8 @@ def quoted(path: bytes) -> str:
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:
-        return (
-            '"'
-            + "".join(
-                chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}"
-                for byte in path
-            )
-            + '"'
-        )
+        plain = {byte: chr(byte) for byte in range(32, 127) if byte not in b'"\\'}
+        return '"' + "".join(plain.get(byte, f"\\{byte:03o}") for byte in path) + '"'
 
 
 def shell_word(word: str) -> str:
@@ -101,25 +95,26 @@ def require_seconds(name: str, value: object) -> None:
 
 def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
     """Return the strings of an argument; none for None. A single string is refused."""
-    if value is None:
-        return ()
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise refused(name, value, "a list of strings")
-    values = tuple(value)
+    values = _items(name, value, "a list of strings")
     for index, text in enumerate(values):
         require_text(f"{name}[{index}]", text)
     return values
 
 
 def instances(name: str, value: Iterable[T] | None, kind: type[T], what: str) -> tuple[T, ...]:
+    values = _items(name, value, f"a list, each of it {what}")
+    for index, item in enumerate(values):
+        require(f"{name}[{index}]", item, kind, what)
+    return values
+
+
+def _items(name: str, value: Iterable[T] | None, what: str) -> tuple[T, ...]:
     if value is None:
         return ()
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise refused(name, value, f"a list, each of it {what}")
-    values = tuple(value)
-    for index, each in enumerate(values):
-        require(f"{name}[{index}]", each, kind, what)
-    return values
+    is_single = isinstance(value, str | bytes | Mapping) or hasattr(value, "__fspath__")
+    if is_single or not isinstance(value, Iterable):
+        raise refused(name, value, what)
+    return tuple(value)
 
 
 def require_callable(name: str, value: object, *, may_be_none: bool = False) -> None:
@@ -132,19 +127,17 @@ def require_callable(name: str, value: object, *, may_be_none: bool = False) -> 
 
 
 def must_not_be_async(name: str, value: object) -> UsageError:
-    called = getattr(_unwrapped(value), "__name__", type(value).__name__).replace(
-        "<lambda>", "function"
-    )
-    return UsageError(
-        f"{name}: {called} is asynchronous, and is called without await: let another function call asyncio.run({called}(…))"
-    )
+    function = getattr(_unwrapped(value), "__name__", type(value).__name__)
+    function = function.replace("<lambda>", "function")
+    advice = f"let another function call asyncio.run({function}(…))"
+    return UsageError(f"{name}: {function} is asynchronous, and is called without await: {advice}")
 
 
 def _is_async(value: object) -> bool:
-    target = _unwrapped(value)  # what a `functools.partial` calls
-    for each in (target, *(vars(kind).get("__call__") for kind in type(target).__mro__)):
-        function = getattr(each, "__func__", each)
-        code = getattr(function, "__code__", None)
+    target = _unwrapped(value)
+    calls = (vars(kind).get("__call__") for kind in type(target).__mro__)
+    for function in (target, *calls):
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
         if getattr(code, "co_flags", 0) & _ASYNC:
             return True
     return False
@@ -169,13 +162,9 @@ def refused(name: str, value: object, what: str) -> UsageError:
 
 def paths_of(paths: Iterable[T]) -> tuple[T, ...]:
     """Return the paths of a call. A single path is refused."""
-    if (
-        isinstance(paths, str | bytes | Mapping)
-        or hasattr(paths, "__fspath__")
-        or not isinstance(paths, Iterable)
-    ):
+    if paths is None:
         raise refused("paths", paths, "a list of paths")
-    checked = tuple(paths)
+    checked = _items("paths", paths, "a list of paths")
     for index, path in enumerate(checked):
         require_path(f"paths[{index}]", path)
     return checked
@@ -186,14 +175,11 @@ def require_path(name: str, value: object, *, as_text: bool = False) -> None:
     if not isinstance(path, str if as_text else str | bytes):
         raise refused(name, value, "a path")
     if ("\0" if isinstance(path, str) else b"\0") in path:
-        raise refused(name, value, "a path, which has no zero byte")
-    if isinstance(path, str):
-        try:
-            path.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:
-            raise refused(
-                name, value, "a path, in which a surrogate stands for a byte, or none is"
-            ) from None
+        raise refused(name, value, "a path without a NUL byte")
+    try:
+        path.encode("utf-8", "surrogateescape") if isinstance(path, str) else b""
+    except UnicodeEncodeError:
+        raise refused(name, value, "a path that can be encoded") from None
 
 
 def words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
@@ -205,9 +191,5 @@ def words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
 
 def require_storable(name: str, value: object) -> None:
     """Raise `UsageError` for a string with lone surrogates: TOML cannot hold it."""
-    if (
-        isinstance(value, str)
-        and not value.isascii()
-        and any("\ud800" <= each <= "\udfff" for each in value)
-    ):
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         raise refused(name, value, "a string without lone surrogates")

@@ -14,11 +14,8 @@ if TYPE_CHECKING:
     import re
 
 
-# Keys and array indexes from the top to a value.
-MAX_LEVELS = 256
-
-# Digits of a number in a row; TOML requires readers to take 66 at most.
-MAX_DIGITS = 128
+MAX_LEVELS = 256  # keys and array indexes from the top to a value
+MAX_DIGITS = 128  # digits of a number in a row; TOML requires readers to take 66 at most
 
 # Characters of an integer written as a string: reading decimal ones, and printing any, takes the
 # square of that.
@@ -26,7 +23,6 @@ MAX_DECIMAL, MAX_HEXADECIMAL = 4300, 65_536
 
 # Characters of all integers of a state together that have more than `MAX_DECIMAL`.
 MAX_LONG = 262_144
-
 MAX_INTEGER, MIN_INTEGER = 2**63 - 1, -(2**63)
 
 
@@ -53,11 +49,8 @@ DOCUMENT = Budget(
     HEADER.size + STATE.size, HEADER.names + STATE.names, HEADER.values + STATE.values
 )
 
-# A lease or a key.
-RECORD = Budget(64 << 10, 1000, 1000)
-
-# A file that people write, such as `gitckpt.toml`.
-FILE = Budget(1 << 20, 20_000, 20_000)
+RECORD = Budget(64 << 10, 1000, 1000)  # a lease or a key
+FILE = Budget(1 << 20, 20_000, 20_000)  # a file that people write, such as `gitckpt.toml`
 
 
 class Paths:
@@ -135,9 +128,8 @@ class _Count:
 
     def _separate(self, mark: str) -> None:
         if mark == "=":
-            self._level = self._deeper(
-                self._around[-1][0] if self._around else self._header, self._parts
-            )
+            level = self._around[-1][0] if self._around else self._header
+            self._level = self._deeper(level, self._parts)
             self._name(self._parts, self._level)
             self._in_key, self._parts = False, 1
         elif mark == "\n" and not self._around:
@@ -174,16 +166,14 @@ class _Count:
                 f"more than {self._limits.names:,} keys, each part of a dotted one counted"
             )
         if self._steps > self._limits.steps:
-            raise Excess(
-                f"keys too deep and too many: more than {self._limits.steps:,} steps from the top, added up"
-            )
+            limit = f"{self._limits.steps:,} steps from the top, added up"
+            raise Excess(f"keys too deep and too many: more than {limit}")
 
     @staticmethod
     def _deeper(level: int, more: int) -> int:
         if level + more > MAX_LEVELS:
-            raise Excess(
-                f"nests deeper than {MAX_LEVELS:,} levels, the parts of dotted keys counted"
-            )
+            limit = f"{MAX_LEVELS:,} levels, the parts of dotted keys counted"
+            raise Excess(f"nests deeper than {limit}")
         return level + more
 
 

@@ -18,23 +18,16 @@ if TYPE_CHECKING:
 POST_COMMIT = "post-commit"
 POST_MERGE = "post-merge"
 MANUAL = "manual"
-# Recorded before the files of a worktree are replaced.
-SAFETY = "safety"
+SAFETY = "safety"  # recorded before the files of a worktree are replaced
 
 # Recorded from a worktree whose directory is gone. No policy expires it: it may be the only copy.
 RESCUE = "safety:worktree"
-
-# Recorded by the driver of a run where a phase, or the run, begins or ends.
-PHASE = "phase"
-
-# Recorded in a submodule's repository for a checkpoint of its superproject.
-SUBMODULE = "submodule"
+PHASE = "phase"  # recorded by the driver of a run where a phase, or the run, begins or ends
+SUBMODULE = "submodule"  # recorded in a submodule's repository for a checkpoint of its superproject
 
 # Recorded within a phase: by the agent loop, by the review cycle, by the step protocol.
 LOOP, REVIEW, STEP = "loop", "review", "step"
-
-# Prefix of the trigger of imported checkpoints; the format's name follows.
-IMPORT = "import:"
+IMPORT = "import:"  # prefix of the trigger of imported checkpoints; the format's name follows
 
 # Checkpoints made by hooks; the default policy expires them.
 HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
@@ -44,14 +37,10 @@ HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
 class Omitted:
     # Relative to the top of the worktree; C-quoted like git's output where it is not UTF-8.
     path: str
-    # In words for people.
-    reason: str
-    # In bytes; None where it was not determined.
-    size: int | None = None
-    # The commit checked out in a submodule or nested repository.
-    oid: str | None = None
-    # Whether a submodule has uncommitted changes; None for other paths.
-    dirty: bool | None = None
+    reason: str  # in words for people
+    size: int | None = None  # in bytes; None where it was not determined
+    oid: str | None = None  # the commit checked out in a submodule or nested repository
+    dirty: bool | None = None  # whether a submodule has uncommitted changes; None for other paths
     # Keys that this version does not know; written back unchanged.
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
@@ -60,14 +49,10 @@ class Omitted:
 class Submodule:
     """A captured submodule; its own repository has a checkpoint of it."""
 
-    # As in `Omitted`.
-    path: str
-    # An id in the submodule's repository.
-    checkpoint: str
-    # Its HEAD; "" on an unborn branch.
-    git_sha: str
-    # Whether files, index or an operation in progress differed from that commit.
-    dirty: bool
+    path: str  # as in `Omitted`
+    checkpoint: str  # an id in the submodule's repository
+    git_sha: str  # its HEAD; "" on an unborn branch
+    dirty: bool  # whether files, index or an operation in progress differed from that commit
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -75,14 +60,10 @@ class Submodule:
 class Suspect:
     """A place in a captured file that looks like a secret; the text is not kept."""
 
-    # As in `Omitted`.
-    path: str
-    # Name of the rule that matched.
-    rule: str
-    # Counted from 1.
-    line: int
-    # A digest of the match; it identifies the text only in the clone that captured it.
-    digest: str
+    path: str  # as in `Omitted`
+    rule: str  # name of the rule that matched
+    line: int  # counted from 1
+    digest: str  # a digest of the match; it identifies the text only in the clone that captured it
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -90,12 +71,10 @@ class Suspect:
 class Worktree:
     """The files of a checkpoint: the table `[worktree]`."""
 
-    # Whether files, index or an operation in progress differed from the linked commit.
-    dirty: bool
+    dirty: bool  # whether files, index or an operation in progress differed from the linked commit
     # The oid of `refs/ckpt/trees/<id>`; None when clean, unless there is more to keep.
     tree: str | None = None
-    # In progress: merge, cherry-pick, revert, rebase, am or bisect.
-    operation: str | None = None
+    operation: str | None = None  # in progress: merge, cherry-pick, revert, rebase, am or bisect
     # The oid of `refs/keep/ckpt-operations/<id>`; it reaches every commit that the operation needs
     # and HEAD does not reach.
     operation_commit: str | None = None
@@ -105,8 +84,7 @@ class Worktree:
     converted: tuple[str, ...] = ()
     # Only in captured files that differ from the commit, less the settled ones.
     suspects: tuple[Suspect, ...] = ()
-    # Why files are missing that should be here, for people.
-    degraded: str | None = None
+    degraded: str | None = None  # why files are missing that should be here, for people
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -135,16 +113,12 @@ class Progress:
 class Pipeline:
     """The pipeline of a run: the table `[pipeline]`, copied to each later checkpoint."""
 
-    # None where a program drives the run.
-    name: str | None = None
-    # In order; empty where a program decides as it goes.
-    phases: tuple[str, ...] = ()
+    name: str | None = None  # none where a program drives the run
+    phases: tuple[str, ...] = ()  # in order; empty where a program decides as it goes
     # Phase -> the checkpoint that completed it, in order of completion.
     completed: Mapping[str, str] = field(default_factory=dict)
-    # Where the run pauses: checkpoint, batch or fully_autonomous.
-    autonomy: str | None = None
-    # Timestamp at which the run is stopped.
-    deadline: str | None = None
+    autonomy: str | None = None  # where the run pauses: checkpoint, batch or fully_autonomous
+    deadline: str | None = None  # timestamp at which the run is stopped
     # Digests of what the phases do; resuming a run detects changes by them.
     definition: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -158,27 +132,19 @@ class Attempt:
     """One attempt at a phase: the table `[attempt]`."""
 
     phase: str
-    # Counted over the whole life of the run.
-    number: int = 1
+    number: int = 1  # counted over the whole life of the run
     # Status at its end; None while it runs, and where the end was not observed.
     ended: str | None = None
     # Checkpoint at which the phase began; None for the first attempt since.
     began: str | None = None
-    # Failed attempts, counted against `retries`.
-    failures: int = 0
-    # Attempts whose end was not recorded, such as after a power cut.
-    recoveries: int = 0
-    # Timestamp of the next attempt; None where none follows by itself.
-    retry_at: str | None = None
-    # Negative for a signal.
-    exit_code: int | None = None
+    failures: int = 0  # failed attempts, counted against `retries`
+    recoveries: int = 0  # attempts whose end was not recorded, such as after a power cut
+    retry_at: str | None = None  # timestamp of the next attempt; None where none follows by itself
+    exit_code: int | None = None  # negative for a signal
     seconds: float | None = None
-    # The end of the command's output.
-    output: str | None = None
-    # What the phase returned, as JSON.
-    result: str | None = None
-    # Input of the phase -> digest.
-    inputs: Mapping[str, str] = field(default_factory=dict)
+    output: str | None = None  # the end of the command's output
+    result: str | None = None  # what the phase returned, as JSON
+    inputs: Mapping[str, str] = field(default_factory=dict)  # input of the phase -> digest
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -186,14 +152,10 @@ class Attempt:
 class Imported:
     """The source file of an imported checkpoint: the table `[imported]`."""
 
-    # Relative to the top of the worktree if the file was in it; C-quoted as in `Omitted`.
-    path: str
-    # The oid of `refs/ckpt/originals/<id>`: the blob with the file's bytes.
-    original: str
-    # Timestamp of the import; the checkpoint has the timestamp of the file.
-    at: str
-    # True if nothing confirms the file's timestamp; None otherwise.
-    untrusted: bool | None = None
+    path: str  # relative to the top of the worktree if the file was in it; C-quoted as in `Omitted`
+    original: str  # the oid of `refs/ckpt/originals/<id>`: the blob with the file's bytes
+    at: str  # timestamp of the import; the checkpoint has the timestamp of the file
+    untrusted: bool | None = None  # true if nothing confirms the file's timestamp; None otherwise
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -205,8 +167,7 @@ class Checkpoint:
     """
 
     id: str
-    # `{phase}-{status}`
-    label: str
+    label: str  # `{phase}-{status}`
     timestamp: str
     git_sha: str
     trigger: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gitckpt.model import budget, document, ids, toml
 from gitckpt.model.checkpoint import (
@@ -24,169 +25,71 @@ from gitckpt.model.table import TableReader, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeAlias
+
+    Reader: TypeAlias = Callable[[TableReader, str], Any]
 
 
 # The tables of the document.
 
 
-def identity(take: TableReader, key: str, text: str) -> str:
+def _id(take: TableReader, key: str, text: str) -> str:
     if not ids.is_id(text):
         raise take.invalid(key, f"must be a UUID version 4 in lower case, not {shown(text)}")
     return text
 
 
-def optional_identity(take: TableReader, key: str) -> str | None:
+def _optional_id(take: TableReader, key: str) -> str | None:
     text = take.optional(key, str)
-    return None if text is None else identity(take, key, text)
+    return None if text is None else _id(take, key, text)
 
 
-def line(take: TableReader, key: str, text: str) -> str:
+def _line(take: TableReader, key: str) -> str:
+    text = take.required(key, str)
     if not text.strip():
         raise take.invalid(key, "empty")
     return text
 
 
-def count(take: TableReader, key: str, least: int) -> int | None:
+def _count(take: TableReader, key: str, least: int = 0) -> int | None:
     value = take.optional(key, int)
     if value is not None and value < least:
         raise take.invalid(key, f"must be {least} or more, not {shown(value)}")
     return value
 
 
-def git_sha(take: TableReader, text: str) -> str:
+def _commit(take: TableReader, key: str) -> str:
+    text = take.required(key, str)
     if text and not ids.is_oid(text):
-        raise take.invalid("git_sha", f"must be a full object id or empty, not {shown(text)}")
+        raise take.invalid(key, f"must be a full object id or empty, not {shown(text)}")
     return text
 
 
-def _optional_oid(take: TableReader, key: str) -> str | None:
-    text = take.optional(key, str)
+def _oid(take: TableReader, key: str, text: str | None) -> str | None:
     if text is not None and not ids.is_oid(text):
         raise take.invalid(key, f"must be a full object id, not {shown(text)}")
     return text
 
 
-def _tables(take: TableReader, key: str) -> Iterator[TableReader]:
+def _completed(take: TableReader, key: str) -> dict[str, str]:
+    completed = take.map(key)
+    for phase, checkpoint in completed.items():
+        _id(take, f"{key}.{phase}", checkpoint)
+    return completed
+
+
+def _tables(kind: type, take: TableReader, key: str) -> tuple[Any, ...]:
+    records = []
     for i, entry in enumerate(take.optional(key, list) or []):
         if type(entry) is not dict:
             raise take.invalid(f"{key}[{i}]", f"must be a table, not {shown(entry)}")
-        yield TableReader(entry, take.source, f"worktree.{key}[{i}].")
-
-
-def read_worktree(take: TableReader) -> Worktree:
-    tree = _optional_oid(take, "tree")
-    omitted = [
-        Omitted(
-            inner.required("path", str),
-            inner.required("reason", str),
-            count(inner, "size", 0),
-            _optional_oid(inner, "oid"),
-            inner.optional("dirty", bool),
-            unknown=inner.rest,
-        )
-        for inner in _tables(take, "omitted")
-    ]
-    submodules = [
-        Submodule(
-            inner.required("path", str),
-            identity(inner, "checkpoint", inner.required("checkpoint", str)),
-            git_sha(inner, inner.required("git_sha", str)),
-            inner.required("dirty", bool),
-            unknown=inner.rest,
-        )
-        for inner in _tables(take, "submodules")
-    ]
-    suspects = [
-        Suspect(
-            inner.required("path", str),
-            inner.required("rule", str),
-            count(inner, "line", 1) or 1,
-            inner.required("digest", str),
-            unknown=inner.rest,
-        )
-        for inner in _tables(take, "suspects")
-    ]
-    return Worktree(
-        dirty=take.required("dirty", bool),
-        tree=tree,
-        operation=take.optional("operation", str),
-        operation_commit=_optional_oid(take, "operation_commit"),
-        omitted=tuple(omitted),
-        submodules=tuple(submodules),
-        converted=take.texts("converted"),
-        suspects=tuple(suspects),
-        degraded=take.optional("degraded", str),
-        unknown=take.rest,
-    )
-
-
-def read_progress(take: TableReader) -> Progress:
-    return Progress(
-        current_phase=count(take, "current_phase", 0),
-        total_phases=count(take, "total_phases", 0),
-        current_task=take.optional("current_task", str),
-        tasks_completed=count(take, "tasks_completed", 0),
-        tasks_total=count(take, "tasks_total", 0),
-        unknown=take.rest,
-    )
-
-
-def read_imported(take: TableReader) -> Imported:
-    original = take.required("original", str)
-    if not ids.is_oid(original):
-        raise take.invalid("original", f"must be a full object id, not {shown(original)}")
-    imported_at = take.instant("at")
-    if imported_at is None:
-        raise take.invalid("at", "missing")
-    return Imported(
-        take.required("path", str),
-        original,
-        imported_at,
-        take.optional("untrusted", bool),
-        unknown=take.rest,
-    )
-
-
-def read_pipeline(take: TableReader) -> Pipeline:
-    completed = take.map("completed")
-    for phase, checkpoint in completed.items():
-        identity(take, f"completed.{phase}", checkpoint)
-    return Pipeline(
-        name=take.optional("name", str),
-        phases=take.texts("phases"),
-        completed=completed,
-        autonomy=take.optional("autonomy", str),
-        deadline=take.instant("deadline"),
-        definition=take.map("definition"),
-        inputs=take.map("inputs"),
-        contents=take.map("contents"),
-        unknown=take.rest,
-    )
-
-
-def read_attempt(take: TableReader) -> Attempt:
-    return Attempt(
-        phase=line(take, "phase", take.required("phase", str)),
-        number=count(take, "number", 1) or 1,
-        ended=take.optional("ended", str),
-        began=optional_identity(take, "began"),
-        failures=count(take, "failures", 0) or 0,
-        recoveries=count(take, "recoveries", 0) or 0,
-        retry_at=take.instant("retry_at"),
-        exit_code=take.optional("exit_code", int),
-        seconds=take.optional("seconds", float),
-        output=take.optional("output", str),
-        result=take.optional("result", str),
-        inputs=take.map("inputs"),
-        unknown=take.rest,
-    )
+        records.append(_read_table(kind, TableReader(entry, take.source, f"worktree.{key}[{i}].")))
+    return tuple(records)
 
 
 # Values that TOML lacks: strings in the document, listed in `types` by JSON pointer (RFC 6901).
 
-# Most digits of an array index in a JSON pointer.
-_PLACE = 20
+_PLACE = 20  # most digits of an array index in a JSON pointer
 
 
 def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
@@ -221,11 +124,8 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
 
 
 def _index(text: str) -> int:
-    if (
-        len(text) > _PLACE
-        or not (text.isascii() and text.isdigit())
-        or (text[0] == "0" and text != "0")
-    ):
+    is_canonical = text == "0" or text[:1] != "0"
+    if len(text) > _PLACE or not (text.isascii() and text.isdigit()) or not is_canonical:
         raise ValueError(text)
     return int(text)
 
@@ -262,26 +162,21 @@ def fields(checkpoint: Checkpoint) -> dict[str, Any]:
     values: dict[str, Any] = {"version": VERSION}
     for key in document.KEYS:
         value = getattr(checkpoint, key.attribute)
-        if key.kind in _TABLES:
-            if value is not None:
-                values[key.name] = (
-                    _worktree_fields(value) if type(value) is Worktree else _set_fields(value)
-                )
-        elif key.kind == "texts":
-            values[key.name] = list(value) or None
-        else:
+        if key.kind not in _TABLES:
             values[key.name] = list(value) if type(value) is tuple else value
+        elif value is not None:
+            values[key.name] = _table_fields(value)
     return values | dict(checkpoint.unknown)
 
 
 def decode(data: bytes, ref: str) -> Checkpoint:
     """Return a document's checkpoint, or raise `InvalidCheckpoint` (also `NewerCheckpoint`)."""
-    return fenced(ref, lambda: _decode(data, ref))
+    return _guarded(_decode, data, ref)
 
 
 def decode_header(data: bytes, ref: str) -> Checkpoint:
     """Decode all but the state; it is empty, and not even parsed where it stands last."""
-    return fenced(ref, lambda: _decode_header(data, ref))
+    return _guarded(_decode_header, data, ref)
 
 
 def decode_summary(data: bytes, ref: str) -> Checkpoint:
@@ -289,31 +184,36 @@ def decode_summary(data: bytes, ref: str) -> Checkpoint:
 
     They are most of the document of a long pipeline. Faults in them are not detected.
     """
-    return fenced(ref, lambda: _decode_summary(data, ref))
+    return _guarded(_decode_summary, data, ref)
+
+
+def _guarded(decode: Callable[[bytes, str], Checkpoint], data: bytes, ref: str) -> Checkpoint:
+    def read() -> Checkpoint:
+        try:
+            budget.require_size(len(data), budget.DOCUMENT)
+            return decode(data, ref)
+        except budget.Excess as error:
+            raise InvalidCheckpoint(ref, "", str(error)) from None
+
+    return fenced(ref, read)
 
 
 def _decode(data: bytes, ref: str) -> Checkpoint:
-    _require_size(data, ref)
     end = _end_of_header(data)
     if end is None:
         return _checkpoint(_parse(data, ref), ref, with_state=True)
-    try:
-        budget.require_size(end, budget.HEADER)
-        budget.require(_text(data[:end], ref), budget.HEADER)
-    except budget.Excess as error:
-        raise InvalidCheckpoint(ref, "", str(error)) from None
+    budget.require_size(end, budget.HEADER)
+    budget.require(_text(data[:end], ref), budget.HEADER)
     return _checkpoint(_parse(data, ref, budget.DOCUMENT), ref, with_state=True)
 
 
 def _decode_header(data: bytes, ref: str) -> Checkpoint:
-    _require_size(data, ref)
     end = _end_of_header(data)
     header = _decode_beginning(data[:end], ref) if end is not None else None
     return header if header is not None else _checkpoint(_parse(data, ref), ref, with_state=False)
 
 
 def _decode_summary(data: bytes, ref: str) -> Checkpoint:
-    _require_size(data, ref)
     match = _DRIVES.search(data)
     is_last = match is not None and not _EARLIER_TABLE.search(data, match.start() + 1)
     summary = _decode_beginning(data[: match.start() + 1], ref) if match and is_last else None
@@ -325,26 +225,23 @@ def _decode_beginning(data: bytes, ref: str) -> Checkpoint | None:
         head = _parse(data, ref)
     except NewerCheckpoint:
         raise
-    except InvalidCheckpoint:
+    except (InvalidCheckpoint, budget.Excess):
         return None  # it ends inside of a string
     head.setdefault("state", {})
     return _checkpoint(head, ref, with_state=False)
 
 
-def check(found: Mapping[str, Any], ref: str) -> None:
+def check(values: Mapping[str, Any], ref: str) -> None:
     """Raise what `decode` would for a document with these keys and an empty state."""
-    _checkpoint(
-        {key: value for key, value in found.items() if value is not None} | {"state": {}},
-        ref,
-        with_state=False,
-    )
+    present = {key: value for key, value in values.items() if value is not None}
+    _checkpoint(present | {"state": {}}, ref, with_state=False)
 
 
-def tables(found: Mapping[str, Any]) -> dict[str, Any]:
+def tables(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        key.name: _TABLES[key.kind](TableReader(found[key.name], "", f"{key.name}."))
+        key.name: _read_table(_TABLES[key.kind], TableReader(values[key.name], "", f"{key.name}."))
         for key in document.KEYS
-        if key.name in found
+        if key.name in values
     }
 
 
@@ -352,13 +249,6 @@ def _end_of_header(data: bytes) -> int | None:
     """Return the offset of `[state]`; None where other tables follow it."""
     offset = data.find(_STATE)
     return offset + 1 if offset >= 0 and not _OTHER_TABLE.search(data, offset + 1) else None
-
-
-def _require_size(data: bytes, ref: str) -> None:
-    try:
-        budget.require_size(len(data), budget.DOCUMENT)
-    except budget.Excess as error:
-        raise InvalidCheckpoint(ref, "", str(error)) from None
 
 
 def _text(data: bytes, ref: str) -> str:
@@ -369,21 +259,18 @@ def _text(data: bytes, ref: str) -> str:
 
 
 def _parse(data: bytes, ref: str, limits: budget.Budget = budget.HEADER) -> dict[str, Any]:
+    budget.require_size(len(data), limits)
     try:
-        budget.require_size(len(data), limits)
         table = toml.loads(_text(data, ref), limits)
-    except budget.Excess as error:
-        raise InvalidCheckpoint(ref, "", str(error)) from None
+    except budget.Excess:
+        raise
     except ValueError as error:
         raise InvalidCheckpoint(ref, "", f"not TOML: {error}") from None
     version = table.get("version")
     if type(version) is int and version > VERSION:
-        raise NewerCheckpoint(
-            ref,
-            "version",
-            f"written by a newer gitckpt (document version {shown(version)})",
-            hint="upgrade gitckpt: pip install -U gitckpt",
-        )
+        problem = f"written by a newer gitckpt (document version {shown(version)})"
+        hint = "upgrade gitckpt: pip install -U gitckpt"
+        raise NewerCheckpoint(ref, "version", problem, hint=hint)
     return table
 
 
@@ -395,18 +282,13 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
     state, types = take.required("state", dict), take.optional("types", dict) or {}
     values: dict[str, Any] = {}
     for key in document.KEYS:
-        if key.kind in _TABLES:
-            inner = take.optional(key.name, dict)
-            values[key.attribute] = (
-                None
-                if inner is None
-                else _TABLES[key.kind](TableReader(inner, ref, f"{key.name}."))
-            )
-        else:
+        if key.kind not in _TABLES:
             values[key.attribute] = _VALUES[key.kind](take, key.name)
-    checkpoint = Checkpoint(
-        **values, state=put_back(state, types, ref) if with_state else {}, unknown=take.rest
-    )
+        elif (inner := take.optional(key.name, dict)) is not None:
+            reader = TableReader(inner, ref, f"{key.name}.")
+            values[key.attribute] = _read_table(_TABLES[key.kind], reader)
+    values["state"] = put_back(state, types, ref) if with_state else {}
+    checkpoint = Checkpoint(**values, unknown=take.rest)
     if ref.startswith("refs/checkpoints/") and checkpoint.id != ref.rpartition("/")[2]:
         raise take.invalid("id", f"{checkpoint.id} is not the ref's name")
     if (checkpoint.run is None) != (checkpoint.sequence is None):
@@ -416,12 +298,25 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
     return checkpoint
 
 
+def _read_table(kind: type, take: TableReader) -> Any:
+    values = {name: read(take, name) for name, read in _readers(kind)}
+    # An absent key has the default of the class.
+    present = {name: value for name, value in values.items() if value is not None}
+    return kind(**present, unknown=take.rest)
+
+
+@functools.cache
+def _readers(kind: type) -> Sequence[tuple[str, Reader]]:
+    annotations = kind.__annotations__.items()
+    kinds = {name: _KINDS.get(name) or str(annotation) for name, annotation in annotations}
+    return [(name, _VALUES[reader]) for name, reader in kinds.items() if name != "unknown"]
+
+
 def _run(take: TableReader, key: str) -> str | None:
     text = take.optional(key, str)
     if text is not None and not ids.is_run_id(text):
-        raise take.invalid(
-            key, f"must be a run id such as 20261121-201500-add-login, not {shown(text)}"
-        )
+        example = "20261121-201500-add-login"
+        raise take.invalid(key, f"must be a run id such as {example}, not {shown(text)}")
     return text
 
 
@@ -443,56 +338,59 @@ def _required_texts(take: TableReader, key: str) -> tuple[str, ...]:
     return take.texts(key)
 
 
-# Readers of plain keys.
-_VALUES: dict[str, Callable[[TableReader, str], Any]] = {
-    "id": lambda take, key: identity(take, key, take.required(key, str)),
-    "optional id": optional_identity,
+# Readers by kind of a document key, by `_KINDS` or by the annotation of a field.
+_VALUES: dict[str, Reader] = {
+    "id": lambda take, key: _id(take, key, take.required(key, str)),
+    "optional id": _optional_id,
     "run": _run,
-    "sequence": lambda take, key: count(take, key, 1),
-    "line": lambda take, key: line(take, key, take.required(key, str)),
+    "sequence": lambda take, key: _count(take, key, 1),
+    "ordinal": lambda take, key: _count(take, key, 1) or 1,
+    "line": _line,
     "timestamp": _timestamp,
-    "commit": lambda take, key: git_sha(take, take.required(key, str)),
+    "instant": lambda take, key: take.instant(key),
+    "commit": _commit,
+    "oid": lambda take, key: _oid(take, key, take.required(key, str)),
+    "optional oid": lambda take, key: _oid(take, key, take.optional(key, str)),
     "text": lambda take, key: take.optional(key, str),
-    "texts": lambda take, key: take.texts(key),
     "trigger": _trigger,
     "required texts": _required_texts,
+    "integer": lambda take, key: take.optional(key, int),
+    "completed": _completed,
+    "str": lambda take, key: take.required(key, str),
+    "str | None": lambda take, key: take.optional(key, str),
+    "bool": lambda take, key: take.required(key, bool),
+    "bool | None": lambda take, key: take.optional(key, bool),
+    "int": _count,
+    "int | None": _count,
+    "float | None": lambda take, key: take.optional(key, float),
+    "tuple[str, ...]": lambda take, key: take.texts(key),
+    "Mapping[str, str]": lambda take, key: take.map(key),
+    "tuple[Omitted, ...]": functools.partial(_tables, Omitted),
+    "tuple[Submodule, ...]": functools.partial(_tables, Submodule),
+    "tuple[Suspect, ...]": functools.partial(_tables, Suspect),
 }
 
-_TABLES: dict[str, Callable[[TableReader], Any]] = {
-    "Worktree": read_worktree,
-    "Imported": read_imported,
-    "Progress": read_progress,
-    "Pipeline": read_pipeline,
-    "Attempt": read_attempt,
+# Fields of tables whose annotation does not say everything.
+_KINDS = {"tree": "optional oid", "operation_commit": "optional oid", "oid": "optional oid"}
+_KINDS |= {"original": "oid", "checkpoint": "id", "git_sha": "commit", "began": "optional id"}
+_KINDS |= {"number": "ordinal", "line": "ordinal", "exit_code": "integer", "phase": "line"}
+_KINDS |= {"at": "timestamp", "deadline": "instant", "retry_at": "instant"}
+_KINDS |= {"completed": "completed"}
+
+_TABLES: dict[str, type] = {
+    kind.__name__: kind for kind in (Worktree, Imported, Progress, Pipeline, Attempt)
 }
 
 
-def _worktree_fields(worktree: Worktree) -> dict[str, Any]:
-    fields = _set_fields(worktree)
-    if worktree.omitted:
-        fields["omitted"] = [_set_fields(entry) for entry in worktree.omitted]
-    if worktree.submodules:
-        fields["submodules"] = [_set_fields(entry) for entry in worktree.submodules]
-    if worktree.suspects:
-        fields["suspects"] = [_set_fields(entry) for entry in worktree.suspects]
-    return fields
-
-
-def _set_fields(
-    record: Worktree | Progress | Omitted | Submodule | Suspect | Pipeline | Attempt | Imported,
-) -> dict[str, Any]:
+def _table_fields(record: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name in record.__slots__:
         value = getattr(record, name)
         if name == "unknown" or value in (None, (), {}):
             continue
-        values[name] = (
-            list(value)
-            if type(value) is tuple
-            else dict(value)
-            if isinstance(value, Mapping)
-            else value
-        )
+        if type(value) is tuple:
+            value = [entry if type(entry) is str else _table_fields(entry) for entry in value]
+        values[name] = dict(value) if isinstance(value, Mapping) else value
     return values | dict(record.unknown)
 
 

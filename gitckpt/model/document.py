@@ -11,9 +11,7 @@ if TYPE_CHECKING:
 
 # The version that is written, and the highest that is read.
 VERSION = 1
-
-# Longest message, in characters.
-MESSAGE = 1000
+MESSAGE = 1000  # longest message, in characters
 
 
 class DocumentKey:
@@ -30,13 +28,8 @@ class DocumentKey:
     def __init__(
         self, name: str, kind: str, *, is_given: bool = False, shown: str = "", attribute: str = ""
     ) -> None:
-        self.name, self.kind, self.is_given, self.shown, self.attribute = (
-            name,
-            kind,
-            is_given,
-            shown,
-            attribute or name,
-        )
+        self.name, self.kind, self.is_given, self.shown = name, kind, is_given, shown
+        self.attribute = attribute or name
 
 
 # In written order, less `version`, `types` and `state`. Declare a new key here, in `Checkpoint`, in

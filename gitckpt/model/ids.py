@@ -17,9 +17,7 @@ SHORT = 8
 
 # Shortest prefix of an id that is looked up.
 MIN_PREFIX = 4
-
 _MAX_SLUG = 50
-
 _MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
 
 
@@ -62,11 +60,8 @@ def from_bytes(data: bytes) -> str:
 def is_id_prefix(text: str) -> bool:
     if not MIN_PREFIX <= len(text) <= 36:
         return False
-    return (
-        all(c == "-" if i in _HYPHENS else c in _HEX for i, c in enumerate(text))
-        and text[14:15] in ("", "4")
-        and text[19:20] in "89ab"
-    )
+    is_hex = all(c == "-" if i in _HYPHENS else c in _HEX for i, c in enumerate(text))
+    return is_hex and text[14:15] in ("", "4") and text[19:20] in "89ab"
 
 
 def is_oid(text: str) -> bool:
@@ -102,11 +97,9 @@ def is_run_id(text: str) -> bool:
 
 def require_id(text: str) -> None:
     if not is_id(text):
-        named = f"{text:.60}"
-        raise NotFoundError(
-            f"{named!r} is not the full id of a checkpoint",
-            hint=f"store.find({named!r}) returns that",
-        )
+        text = f"{text:.60}"
+        hint = f"store.find({text!r}) returns that"
+        raise NotFoundError(f"{text!r} is not the full id of a checkpoint", hint=hint)
 
 
 def require_run_id(text: str) -> str:
@@ -118,8 +111,6 @@ def require_run_id(text: str) -> str:
 
 def require_oid_or_unborn(text: str) -> str:
     if not isinstance(text, str) or not (is_oid(text) or text == ""):
-        raise UsageError(
-            f"{text!r:.60} is not the full oid of a commit",
-            hint="ask git for it: git rev-parse REV",
-        )
+        problem = f"{text!r:.60} is not the full oid of a commit"
+        raise UsageError(problem, hint="ask git for it: git rev-parse REV")
     return text

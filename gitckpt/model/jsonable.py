@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import itertools
 import math
 from collections.abc import Mapping
 
@@ -20,12 +21,9 @@ if TYPE_CHECKING:
 def document(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the whole document; values that JSON lacks are strings, listed in `types`."""
     types: dict[str, str] = {}
-    whole = {
-        key: _plain(value, None, {})
-        for key, value in fields(checkpoint).items()
-        if value is not None
-    }
+    present = {key: value for key, value in fields(checkpoint).items() if value is not None}
     converted = _plain(dict(checkpoint.state), None, types)
+    whole: dict[str, Any] = plain(present)
     return whole | ({"types": types} if types else {}) | {"state": converted}
 
 
@@ -57,8 +55,7 @@ def _plain(value: Any, path: Any, types: dict[str, str]) -> Any:
 
 # Differences between two states.
 
-# The value of a key that a state does not have.
-MISSING = object()
+MISSING = object()  # the value of a key that a state does not have
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +87,9 @@ def _compare(old: Any, new: Any, path: Any, changes: list[StateChange]) -> None:
         for key in [*new, *(key for key in old if key not in new)]:
             _compare(old.get(key, MISSING), new.get(key, MISSING), (path, key), changes)
     elif type(old) is list and type(new) is list:
-        for i in range(max(len(old), len(new))):
-            _compare(
-                old[i] if i < len(old) else MISSING,
-                new[i] if i < len(new) else MISSING,
-                (path, i),
-                changes,
-            )
+        pairs = itertools.zip_longest(old, new, fillvalue=MISSING)
+        for i, (before, after) in enumerate(pairs):
+            _compare(before, after, (path, i), changes)
     elif not _same(old, new):
         changes.append(StateChange(toml.pointer(path), old, new))
 

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
 
 # Checkpoints that a note lists: notes of thousands of lines, rewritten often, would fill the disk.
 MOST = 20
-
-# Last line of a note whose commit has more.
-MORE = "and older ones: git ckpt list --commit"
+MORE = "and older ones: git ckpt list --commit"  # last line of a note whose commit has more
 
 
 def link_line(checkpoint_id: str, phase: str, timestamp: str) -> str:

@@ -14,12 +14,8 @@ STATUSES = ("complete", "failed", "started", "progress", "blocked", "skipped", "
 
 # Typos of "failed": such a name would otherwise count as complete.
 _SLIPS = ("fail", "fails", "failure", "failing")
-
-# Trigger of step checkpoints, which have phases of their own.
-_STEP = "step"
-
-# Typos of the hyphen.
-_BREAKS = " _.:/"
+_STEP = "step"  # trigger of step checkpoints, which have phases of their own
+_BREAKS = " _.:/"  # typos of the hyphen
 
 
 def split(label: str) -> tuple[str, str]:
@@ -48,12 +44,11 @@ def label(text: str) -> str:
 
 
 def _is_slip(text: str) -> bool:
-    last = text.lower().rpartition("-")[2]
-    if last in (*STATUSES, *_SLIPS):
+    tail = text.lower().rpartition("-")[2]
+    if tail in (*STATUSES, *_SLIPS):
         return True
-    tail = last
-    for each in _BREAKS:
-        tail = tail.rpartition(each)[2]
+    for separator in _BREAKS:
+        tail = tail.rpartition(separator)[2]
     return tail in ("failed", *_SLIPS)
 
 
@@ -76,35 +71,29 @@ def completed_after(
     name, status = split(label)
     if name in NOT_PHASES or status not in ("complete", "skipped", "started"):
         return completed
-    kept = list(completed)[: list(completed).index(name)] if name in completed else list(completed)
-    after = {phase: completed[phase] for phase in kept}
     if status != "started":
-        after = {phase: id_ for phase, id_ in completed.items() if phase != name} | {
-            name: checkpoint_id
-        }
-    return after
+        others = {phase: id_ for phase, id_ in completed.items() if phase != name}
+        return others | {name: checkpoint_id}
+    phases = list(completed)
+    before = phases[: phases.index(name)] if name in completed else phases
+    return {phase: completed[phase] for phase in before}
 
 
 def carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
     """Copy pipeline and attempt from the last checkpoint, unless set; update completed phases."""
-    own, carried = fields.get("pipeline"), before.get("pipeline")
-    pipeline = own or carried
+    given, carried = fields.get("pipeline"), before.get("pipeline")
+    pipeline = given or carried
     if pipeline is not None:
         is_imported = fields.get("imported") is not None  # then the file lists what is complete
         # Steps are no phases of the pipeline.
         label = fields["phase"] if fields["trigger"] != _STEP and not is_imported else ""
-        known = (
-            pipeline
-            if carried is None or fields.get("rewound_to") is not None or is_imported
-            else carried
-        )
-        kept = own.get("completed", {}) if own is not None else None
-        after = completed_after(dict(known.get("completed", {})), label, fields["id"], kept)
-        fields["pipeline"] = {
-            key: value for key, value in pipeline.items() if key != "completed"
-        } | ({"completed": after} if after else {})
-    if fields.get("attempt") is None and before.get("attempt") is not None:
+        is_fresh = carried is None or fields.get("rewound_to") is not None or is_imported
+        completed = dict((pipeline if is_fresh else before["pipeline"]).get("completed", {}))
+        kept = given.get("completed", {}) if given is not None else None
+        completed = completed_after(completed, label, fields["id"], kept)
+        pipeline = {key: value for key, value in pipeline.items() if key != "completed"}
+        fields["pipeline"] = pipeline | ({"completed": completed} if completed else {})
+    attempt = before.get("attempt")
+    if fields.get("attempt") is None and attempt is not None:
         ended = ("exit_code", "seconds", "output", "result")
-        fields["attempt"] = {
-            key: value for key, value in before["attempt"].items() if key not in ended
-        }
+        fields["attempt"] = {key: value for key, value in attempt.items() if key not in ended}

@@ -11,28 +11,22 @@ from gitckpt.model.values import dataclass
 
 HOUR = 3600 * times.MICRO
 DAY = 24 * HOUR
+Place = tuple[int, str]  # time and id of a checkpoint; the newer one of two has the greater place
 
-# Time and id of a checkpoint; the newer one of two has the greater place.
-Place = tuple[int, str]
-
-# Before every checkpoint.
-ALL: Place = (-(1 << 63), "")
+ALL: Place = (-(1 << 63), "")  # before every checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     id: str
-    # In microseconds since the epoch.
-    time: int
+    time: int  # in microseconds since the epoch
     trigger: str
     run: str | None
-    # Whether an amend or rebase replaced its commit.
-    rewritten: bool
+    rewritten: bool  # whether an amend or rebase replaced its commit
     # The branch it was made on; only a later checkpoint of the same line can replace it.
     line: str | None = None
     agent: bool = False
-    # Whether a tag points to it or to its commit.
-    tagged: bool = False
+    tagged: bool = False  # whether a tag points to it or to its commit
 
     def is_among(self, oldest: Place | None) -> bool:
         return oldest is not None and (self.time, self.id) >= oldest
@@ -48,41 +42,31 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class RunCandidate:
     id: str
-    # Of its newest checkpoint, in microseconds since the epoch.
-    time: int
-    # One of `runstate.STATUSES`.
-    status: str
-    # Unfinished runs that refer to its checkpoints.
-    needed_by: Collection[str] = ()
+    time: int  # of its newest checkpoint, in microseconds since the epoch
+    status: str  # one of `runstate.STATUSES`
+    needed_by: Collection[str] = ()  # unfinished runs that refer to its checkpoints
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """When checkpoints expire; ages are in microseconds."""
 
-    # Age at which a hook's checkpoint expires.
-    older_than: int = 30 * DAY
-    # The same for a rewritten commit, even among the newest.
-    rewritten_older_than: int = 7 * DAY
-    # This many of the newest stay, whatever their age.
-    keep_last: int = 100
+    older_than: int = 30 * DAY  # age at which a hook's checkpoint expires
+    rewritten_older_than: int = 7 * DAY  # the same for a rewritten commit, even among the newest
+    keep_last: int = 100  # this many of the newest stay, whatever their age
     # Age of the newest checkpoint at which a complete run expires as a whole.
     runs_older_than: int = 7 * DAY
-    # From this age on, one an hour stays of those by hooks and agents.
-    hourly_after: int = DAY
-    # From this age on, one a day stays if it has what the others have.
-    daily_after: int = 7 * DAY
+    hourly_after: int = DAY  # from this age on, one an hour stays of those by hooks and agents
+    daily_after: int = 7 * DAY  # from this age on, one a day stays if it has what the others have
     # Age at which a safety checkpoint expires, except the `safety_keep_last` newest.
     safety_older_than: int = 7 * DAY
     safety_keep_last: int = 20
-    # Whether checkpoints by people and unfinished runs are candidates too.
-    everything: bool = False
+    everything: bool = False  # whether checkpoints by people and unfinished runs are candidates too
 
     @property
     def safeties(self) -> int:
-        return (
-            min(self.safety_keep_last, self.keep_last) if self.everything else self.safety_keep_last
-        )
+        keep = self.safety_keep_last
+        return min(keep, self.keep_last) if self.everything else keep
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -92,22 +76,14 @@ class Policy:
 
 
 _EVER = 1 << 60
-NOTHING_EXPIRES = Policy(
-    older_than=_EVER,
-    rewritten_older_than=_EVER,
-    runs_older_than=_EVER,
-    hourly_after=_EVER,
-    daily_after=_EVER,
-    safety_older_than=_EVER,
-)
+NOTHING_EXPIRES = Policy(_EVER, _EVER, 100, _EVER, _EVER, _EVER, _EVER)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     id: str
     expires: bool
-    # A clause for people, such as "35d old, limit 30d".
-    reason: str
+    reason: str  # a clause for people, such as "35d old, limit 30d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +92,7 @@ class Newest:
 
     # By hooks; of all but the safety checkpoints where everything is a candidate.
     hooks: Place | None
-    # By hooks and agents together, which are thinned.
-    agents: Place | None
+    agents: Place | None  # by hooks and agents together, which are thinned
     safety: Place | None
 
 
@@ -125,25 +100,50 @@ def apply(
     candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int
 ) -> list[Decision]:
     """Return a decision for each checkpoint, in order. Those of runs stay."""
-    return [
-        _kept_for_what_it_is(candidate, policy)
-        or _kept_or_expired_for_its_commit(candidate, policy, now)
-        or (_of_safety if candidate.trigger == SAFETY else _by_rank_and_age)(
-            candidate, policy, newest, now
-        )
-        for candidate in candidates
-    ]
+    return [_decide(candidate, policy, newest, now) for candidate in candidates]
+
+
+def _decide(candidate: Candidate, policy: Policy, newest: Newest, now: int) -> Decision:
+    by_hook = candidate.trigger in HOOK_TRIGGERS
+    if candidate.run is not None:
+        return _keep(candidate.id, f"belongs to the run {candidate.run}")
+    if candidate.trigger == SUBMODULE:
+        return _keep(candidate.id, "belongs to a checkpoint of the superproject")
+    if not by_hook and candidate.trigger != SAFETY and not policy.everything:
+        return _keep(candidate.id, "not made by a hook")
+    if candidate.tagged and by_hook and not policy.everything:
+        return _keep(candidate.id, "tagged")
+    age = now - candidate.time
+    if candidate.rewritten and by_hook:
+        limit = min(policy.rewritten_older_than, policy.older_than)
+        return _by_age(candidate.id, "its commit was rewritten, ", age, limit)
+    if candidate.trigger != SAFETY:
+        if candidate.is_among(newest.hooks):
+            return _keep(candidate.id, f"among the newest {policy.keep_last}")
+        return _by_age(candidate.id, "", age, policy.older_than)
+    if candidate.is_among(newest.safety):
+        return _keep(candidate.id, f"made for safety, among the newest {policy.safeties}")
+    limit = policy.safety_older_than
+    limit = min(limit, policy.older_than) if policy.everything else limit
+    return _by_age(candidate.id, "made for safety, ", age, limit)
+
+
+def _keep(id_: str, reason: str) -> Decision:
+    return Decision(id_, expires=False, reason=reason)
+
+
+def _by_age(id_: str, kind: str, age: int, limit: int) -> Decision:
+    reason = f"{kind}{_length(age)} old, limit {_length(limit)}"
+    return Decision(id_, expires=age >= limit, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """Checkpoints of one line by hooks and agents within one hour or one day."""
 
-    # "hour" or "day".
-    length: str
+    length: str  # "hour" or "day"
     newest: Candidate
-    # Others that may go if a later one has what they have, newest first.
-    due: Sequence[Candidate]
+    due: Sequence[Candidate]  # others that may go if a later one has what they have, newest first
 
 
 def spans(
@@ -166,7 +166,8 @@ def spans(
 
 
 def thinned(candidate: Candidate, span: Span, *, now: int) -> Decision:
-    reason = f"{_length(now - candidate.time)} old, one {'an' if span.length == 'hour' else 'a'} {span.length} stays"
+    article = "an" if span.length == "hour" else "a"
+    reason = f"{_length(now - candidate.time)} old, one {article} {span.length} stays"
     return Decision(candidate.id, expires=True, reason=reason)
 
 
@@ -180,21 +181,19 @@ def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> 
     for run in runs:
         unfinished += run.status != runstate.COMPLETE
         decided[run.id] = _of_run(run, policy, now, unfinished)
-    going = [run for run in runs if decided[run.id].expires]
+    expiring = runs
     while True:
+        expiring = [run for run in expiring if decided[run.id].expires]
         needed = [
             (run, name)
-            for run in going
+            for run in expiring
             for name in sorted(run.needed_by)
             if name in decided and not decided[name].expires
         ]
         if not needed:
             return list(decided.values())
         for run, name in needed:
-            decided[run.id] = Decision(
-                run.id, expires=False, reason=f"the unfinished run {name} refers to it"
-            )
-        going = [run for run in going if decided[run.id].expires]
+            decided[run.id] = _keep(run.id, f"the unfinished run {name} refers to it")
 
 
 def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
@@ -214,80 +213,18 @@ def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
     if run.status in runstate.DRIVEN:
-        return Decision(run.id, expires=False, reason="somebody drives it")
-    if run.status == runstate.COMPLETE:
-        limit = (
-            min(policy.runs_older_than, policy.older_than)
-            if policy.everything
-            else policy.runs_older_than
-        )
-    elif not policy.everything:
-        return Decision(run.id, expires=False, reason=f"unfinished: {run.status}")
-    elif rank <= policy.keep_last:
-        return Decision(
-            run.id,
-            expires=False,
-            reason=f"unfinished: {run.status}, among the newest {policy.keep_last}",
-        )
-    else:
-        limit = policy.older_than
+        return _keep(run.id, "a process drives it")
     age = now - run.time
-    how = "complete" if run.status == runstate.COMPLETE else f"unfinished: {run.status}"
-    return Decision(
-        run.id, expires=age >= limit, reason=f"{how}, {_length(age)} old, limit {_length(limit)}"
-    )
-
-
-def _kept_for_what_it_is(candidate: Candidate, policy: Policy) -> Decision | None:
-    if candidate.run is not None:
-        return Decision(candidate.id, expires=False, reason=f"belongs to the run {candidate.run}")
-    if candidate.trigger == SUBMODULE:
-        return Decision(
-            candidate.id,
-            expires=False,
-            reason="belongs to a checkpoint of the repository around this one",
-        )
-    if candidate.trigger not in (*HOOK_TRIGGERS, SAFETY) and not policy.everything:
-        return Decision(candidate.id, expires=False, reason="not made by a hook")
-    if candidate.tagged and candidate.trigger in HOOK_TRIGGERS and not policy.everything:
-        return Decision(candidate.id, expires=False, reason="tagged")
-    return None
-
-
-def _kept_or_expired_for_its_commit(
-    candidate: Candidate, policy: Policy, now: int
-) -> Decision | None:
-    if not candidate.rewritten or candidate.trigger not in HOOK_TRIGGERS:
-        return None
-    age = now - candidate.time
-    limit = min(policy.rewritten_older_than, policy.older_than)
-    expires = age >= limit
-    reason = f"its commit was rewritten, {_length(age)} old, limit {_length(limit)}"
-    return Decision(candidate.id, expires=expires, reason=reason)
-
-
-def _of_safety(candidate: Candidate, policy: Policy, newest: Newest, now: int) -> Decision:
-    keep, limit = policy.safeties, policy.safety_older_than
-    if policy.everything:
-        limit = min(limit, policy.older_than)
-    if candidate.is_among(newest.safety):
-        return Decision(
-            candidate.id, expires=False, reason=f"made for safety, among the newest {keep}"
-        )
-    age = now - candidate.time
-    return Decision(
-        candidate.id,
-        expires=age >= limit,
-        reason=f"made for safety, {_length(age)} old, limit {_length(limit)}",
-    )
-
-
-def _by_rank_and_age(candidate: Candidate, policy: Policy, newest: Newest, now: int) -> Decision:
-    age = now - candidate.time
-    if candidate.is_among(newest.hooks):
-        return Decision(candidate.id, expires=False, reason=f"among the newest {policy.keep_last}")
-    reason = f"{_length(age)} old, limit {_length(policy.older_than)}"
-    return Decision(candidate.id, expires=age >= policy.older_than, reason=reason)
+    if run.status == runstate.COMPLETE:
+        limit = policy.runs_older_than
+        limit = min(limit, policy.older_than) if policy.everything else limit
+        return _by_age(run.id, "complete, ", age, limit)
+    kind = f"unfinished: {run.status}"
+    if not policy.everything:
+        return _keep(run.id, kind)
+    if rank <= policy.keep_last:
+        return _keep(run.id, f"{kind}, among the newest {policy.keep_last}")
+    return _by_age(run.id, f"{kind}, ", age, policy.older_than)
 
 
 def _length(length: int) -> str:

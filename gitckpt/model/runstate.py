@@ -9,25 +9,15 @@ RUNNING, STALLED, CRASHED, FAILED = "running", "stalled", "crashed", "failed"
 BLOCKED, PAUSED, COMPLETE, OPEN = "blocked", "paused", "complete", "open"
 # Open: a run that has had no driver yet; people or agents work in its worktree.
 STATUSES = (RUNNING, STALLED, CRASHED, FAILED, BLOCKED, PAUSED, COMPLETE, OPEN)
-
-# Statuses of runs with a live driver.
-DRIVEN = (RUNNING, STALLED)
+DRIVEN = (RUNNING, STALLED)  # statuses of runs with a live driver
 
 # Label of the checkpoint before a rewind. While it is the newest, files may be old, new or mixed.
 REWINDING = "rewind-started"
-
 _TARGET = "before going back to "
 
 # A status set by a program or a person in a run without a driver; else the run is open.
 _UNDONE = {"failed": FAILED, "blocked": BLOCKED}
-
-_BY_STATUS = {
-    "failed": FAILED,
-    "blocked": BLOCKED,
-    "partial": PAUSED,
-    "complete": PAUSED,
-    "skipped": PAUSED,
-}
+_BY_STATUS = dict.fromkeys(("partial", "complete", "skipped"), PAUSED) | _UNDONE
 
 
 def before_rewind(checkpoint_id: str) -> str:

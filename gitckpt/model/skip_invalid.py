@@ -19,7 +19,5 @@ def fenced(ref: str, read: Callable[[], T]) -> T:
     except CkptError:
         raise
     except Exception as error:
-        message = " ".join(str(error).split())
-        raise InvalidCheckpoint(
-            ref, "", f"cannot be read: {type(error).__name__}{f': {message}' if message else ''}"
-        ) from error
+        problem = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+        raise InvalidCheckpoint(ref, "", f"cannot be read: {problem}") from error

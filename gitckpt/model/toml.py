@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # Nesting of tables and arrays. Readers in other languages stop at 80 to 128 levels.
 MAX_DEPTH = 200
-
 _DECIMAL_DIGITS_BITS = 13_000
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _ESCAPES = {i: f"\\u{i:04X}" for i in (*range(0x20), *range(0x7F, 0xA0))}
@@ -83,18 +82,15 @@ def _plain(text: str) -> dict[str, Any] | None:
     import re
 
     line = re.compile(
-        r'([A-Za-z0-9_-]+) = (?:"([^"\\\x00-\x1f\x7f]*)"|(-?(?:0|[1-9][0-9]{0,17}))|(true|false)|\[\])|\[([A-Za-z0-9_-]+)\]'
-        r"|#[^\x00-\x08\x0a-\x1f\x7f]*"
+        r'([A-Za-z0-9_-]+) = (?:"([^"\\\x00-\x1f\x7f]*)"|(-?(?:0|[1-9][0-9]{0,17}))'
+        r"|(true|false)|\[\])|\[([A-Za-z0-9_-]+)\]|#[^\x00-\x08\x0a-\x1f\x7f]*"
     )
     document: dict[str, Any] = {}
     table = document
-    for each in text.split("\n"):
-        if not each:
-            continue
-        parts = line.fullmatch(each)
-        if parts is None:
+    for match in map(line.fullmatch, filter(None, text.split("\n"))):
+        if match is None:
             return None
-        key, string, number, boolean, header = parts.groups()
+        key, string, number, boolean, header = match.groups()
         name = key or header
         if name is None:  # a comment, as in a fresh `gitckpt.toml`
             continue
@@ -140,12 +136,9 @@ class _Writer:
             (self.long, budget.MAX_LONG, "characters in long integers"),
         ):
             if amount > most:
-                message = f"{what} has {amount:,} {unit}, and no reader takes more than {most:,}"
-                raise StateError(
-                    "",
-                    message,
-                    hint="keep what is large in a file of the worktree, and its path in the state",
-                )
+                problem = f"{what} has {amount:,} {unit}; readers accept {most:,}"
+                hint = "keep large data in a file of the worktree, and its path in the state"
+                raise StateError("", problem, hint=hint)
         return text
 
     def count(self, keys: int, depth: int) -> None:
@@ -156,35 +149,24 @@ class _Writer:
         if depth > MAX_DEPTH:
             raise StateError(pointer(path), f"nests deeper than {MAX_DEPTH} levels")
         items = list(table.items())
-        self.count(len(items), depth)
-        self.count(1, depth)
+        self.count(len(items) + 1, depth)
         self.names += depth
         inline = len(items)
         while inline and type(items[inline - 1][1]) is dict:
             inline -= 1
-        write = self.parts.append
         for key, value in items[:inline]:
-            if (
-                type(value) is str
-                and value.isprintable()
-                and '"' not in value
-                and "\\" not in value
-            ):
-                write(f'{_key(key, path)} = "{value}"\n')
-            else:
-                write(f"{_key(key, path)} = {self.value(value, (path, key), depth + 1)}\n")
+            name = _key(key, path)
+            self.parts.append(f"{name} = {self.value(value, (path, key), depth + 1)}\n")
         for key, value in items[inline:]:
             name = _key(key, path)
             name = f"{header}.{name}" if header else name
-            write(f"\n[{name}]\n")
+            self.parts.append(f"\n[{name}]\n")
             self.table(value, name, (path, key), depth + 1)
 
     def value(self, value: Any, path: Path, depth: int) -> str:
         kind = type(value)
         if kind is str:
-            if value.isprintable() and '"' not in value and "\\" not in value:
-                return f'"{value}"'
-            return _escaped(value, path)
+            return f'"{value}"' if _is_plain(value) else _escaped(value, path)
         if kind is bool:
             return "true" if value else "false"
         if kind is int:
@@ -193,27 +175,28 @@ class _Writer:
             return self.lacking(path, "integer", self.digits(value, path))
         if kind is float:
             return repr(value)
-        if kind is dict or kind is list:
-            if depth > MAX_DEPTH:
-                raise StateError(pointer(path), f"nests deeper than {MAX_DEPTH} levels")
-            if kind is list:
-                self.values += len(value)
-                inner = [self.value(item, (path, i), depth + 1) for i, item in enumerate(value)]
-                return f"[{', '.join(inner)}]"
-            self.count(len(value), depth)
-            pairs = [
-                f"{_key(key, path)} = {self.value(item, (path, key), depth + 1)}"
-                for key, item in value.items()
-            ]
-            return f"{{{', '.join(pairs)}}}"
-        return self.rare(value, path)
+        if kind is not dict and kind is not list:
+            return self.rare(value, path)
+        if depth > MAX_DEPTH:
+            raise StateError(pointer(path), f"nests deeper than {MAX_DEPTH} levels")
+        if kind is list:
+            self.values += len(value)
+            inner = [self.value(item, (path, i), depth + 1) for i, item in enumerate(value)]
+            return f"[{', '.join(inner)}]"
+        self.count(len(value), depth)
+        pairs = [
+            f"{_key(key, path)} = {self.value(item, (path, key), depth + 1)}"
+            for key, item in value.items()
+        ]
+        return f"{{{', '.join(pairs)}}}"
 
     def digits(self, value: int, path: Path) -> str:
         text = _digits(value)
         if len(text) > budget.MAX_DECIMAL:
             self.long += len(text)
         if len(text) > budget.MAX_HEXADECIMAL:
-            problem = f"an integer of {len(text):,} characters in hexadecimal, and no reader takes more than {budget.MAX_HEXADECIMAL:,}"
+            problem = f"an integer of {len(text):,} hexadecimal characters"
+            problem += f"; readers accept {budget.MAX_HEXADECIMAL:,}"
             raise StateError(pointer(path), problem, hint="store it as bytes")
         return text
 
@@ -226,11 +209,9 @@ class _Writer:
             return self.lacking(path, "bytes", base64.b64encode(value).decode("ascii"))
         text = _date_or_time(value, path)
         if text is None:
-            raise StateError(
-                pointer(path),
-                f"a {type(value).__module__}.{type(value).__qualname__} cannot be stored",
-                hint="a state holds JSON values, bytes, and dates and times; convert the value first",
-            )
+            problem = f"a {type(value).__module__}.{type(value).__qualname__} cannot be stored"
+            hint = "a state holds JSON values, bytes, and dates and times; convert the value first"
+            raise StateError(pointer(path), problem, hint=hint)
         return text
 
     def lacking(self, path: Path, kind: str, text: str) -> str:
@@ -247,16 +228,13 @@ def _digits(value: int) -> str:
 def _key(key: Any, path: Path) -> str:
     if type(key) is not str:
         shown = _digits(key) if type(key) is int else repr(key)
-        raise StateError(
-            pointer(path),
-            f"the key {shown} is not a string",
-            hint="TOML and JSON have string keys only",
-        )
+        problem, hint = f"the key {shown} is not a string", "TOML and JSON have string keys only"
+        raise StateError(pointer(path), problem, hint=hint)
     if name := _names.get(key):
         return name
     if key.isascii() and (key.isidentifier() or (key and _BARE.issuperset(key))):
         name = key
-    elif key.isprintable() and '"' not in key and "\\" not in key:
+    elif _is_plain(key):
         name = f'"{key}"'
     else:
         name = _escaped(key, (path, key), multiline=False)
@@ -265,15 +243,19 @@ def _key(key: Any, path: Path) -> str:
     return name
 
 
+def _is_plain(text: str) -> bool:
+    return text.isprintable() and '"' not in text and "\\" not in text
+
+
 def _escaped(text: str, path: Path, *, multiline: bool = True) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise StateError(
-            pointer(path).encode("utf-8", "backslashreplace").decode(),
-            f"holds a lone surrogate (U+{ord(text[error.start]):04X}), which UTF-8 cannot encode",
-            hint="decode file names and program output with errors='replace', or store them as bytes",
-        ) from None
+        place = pointer(path).encode("utf-8", "backslashreplace").decode()
+        code = f"U+{ord(text[error.start]):04X}"
+        problem = f"holds a lone surrogate ({code}), which UTF-8 cannot encode"
+        hint = "decode file names and program output with errors='replace', or store them as bytes"
+        raise StateError(place, problem, hint=hint) from None
     if multiline and len(text) >= _MULTILINE_FROM and "\n" in text and not _resembles_header(text):
         return f'"""\n{text.translate(_ESCAPES_MULTILINE)}"""'
     return f'"{text.translate(_ESCAPES)}"'
@@ -285,31 +267,27 @@ def _resembles_header(text: str) -> bool:
 
 
 def _date_or_time(value: Any, path: Path) -> str | None:
-    import datetime
+    import datetime as dt
 
     kind = type(value)
-    if kind is datetime.date:
-        return str(value.isoformat())
-    if kind is datetime.time:
-        if value.tzinfo is not None or value.fold:
-            raise StateError(
-                pointer(path),
-                "a time with a zone cannot be stored",
-                hint="TOML has zones for date-times only",
-            )
-        return str(value.isoformat())
-    if kind is datetime.datetime:
-        if value.fold:
-            raise StateError(pointer(path), "a date-time with fold=1 cannot be stored")
-        zone = value.tzinfo
-        if zone is not None and (
-            type(zone) is not datetime.timezone
-            or zone.utcoffset(None) % datetime.timedelta(minutes=1)
-        ):
-            raise StateError(
-                pointer(path),
-                f"a date-time with the zone {zone!r} cannot be stored",
-                hint="convert it to a fixed offset of whole minutes, such as datetime.timezone.utc",
-            )
-        return str(value.isoformat())
-    return None
+    if kind not in (dt.date, dt.time, dt.datetime):
+        return None
+    problem = hint = None
+    if kind is dt.time and (value.tzinfo is not None or value.fold):
+        problem, hint = "a time with a zone", "TOML has zones for date-times only"
+    elif kind is dt.datetime and value.fold:
+        problem = "a date-time with fold=1"
+    elif kind is dt.datetime and not _is_fixed_offset(value.tzinfo):
+        problem = f"a date-time with the zone {value.tzinfo!r}"
+        hint = "convert it to a fixed offset of whole minutes, such as datetime.timezone.utc"
+    if problem is not None:
+        raise StateError(pointer(path), f"{problem} cannot be stored", hint=hint)
+    return str(value.isoformat())
+
+
+def _is_fixed_offset(zone: Any) -> bool:
+    import datetime as dt
+
+    if type(zone) is not dt.timezone:
+        return zone is None
+    return not zone.utcoffset(None) % dt.timedelta(minutes=1)

@@ -32,12 +32,8 @@ class _Field:
         compare: bool = True,
         repr: bool = True,  # noqa: A002 - the library's name for it
     ) -> None:
-        self.default, self.factory, self.compared, self.shown = (
-            default,
-            default_factory,
-            compare,
-            repr,
-        )
+        self.default, self.factory = default, default_factory
+        self.compared, self.shown = compare, repr
 
 
 def _dataclass(*, frozen: bool = False, slots: bool = False) -> Callable[[type], type]:
@@ -60,21 +56,15 @@ def _replace(value: Any, /, **changes: Any) -> Any:
 
 def _made(cls: type, *, frozen: bool) -> type:
     names = tuple(cls.__annotations__)
-    body = {
-        name: value
-        for name, value in cls.__dict__.items()
-        if name not in ("__dict__", "__weakref__")
-    }
+    body = dict(cls.__dict__)
     fields = {}
     for name in names:
         given = body.pop(name, _NONE)
         fields[name] = given if isinstance(given, _Field) else _Field(default=given)
-    body |= {
-        "__slots__": names,
-        "__match_args__": names,
-        "__qualname__": cls.__qualname__,
-        "__replace__": _replace,
-    }
+    for name in ("__dict__", "__weakref__"):
+        body.pop(name, None)
+    body |= {"__slots__": names, "__match_args__": names}
+    body |= {"__qualname__": cls.__qualname__, "__replace__": _replace}
     for name in ("__dataclass_fields__", "__dataclass_params__", "__signature__"):
         body[name] = _Counterpart(fields, frozen=frozen)
     body.setdefault("__repr__", _shower([name for name in names if fields[name].shown]))
@@ -136,13 +126,10 @@ def _refuse(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NoRetur
 
 def _comparers(
     attributes: Callable[[Any], Any],
-) -> tuple[Callable[[Any, Any], bool], Callable[[Any], int]]:
-    def equal(self: Any, other: Any) -> bool:
-        return (
-            attributes(self) == attributes(other)
-            if other.__class__ is self.__class__
-            else NotImplemented
-        )
+) -> tuple[Callable[[Any, Any], Any], Callable[[Any], int]]:
+    def equal(self: Any, other: Any) -> Any:
+        is_same_class = other.__class__ is self.__class__
+        return attributes(self) == attributes(other) if is_same_class else NotImplemented
 
     def hashed(self: Any) -> int:
         return hash(attributes(self))
@@ -152,7 +139,8 @@ def _comparers(
 
 def _shower(names: Sequence[str]) -> Callable[[Any], str]:
     def shown(self: Any) -> str:
-        return f"{self.__class__.__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{self.__class__.__qualname__}({values})"
 
     return shown
 
@@ -175,18 +163,18 @@ def _pickled(
 def _refusers(cls: Any) -> tuple[Callable[[Any, str, Any], None], Callable[[Any, str], None]]:
     names = frozenset(cls.__match_args__)  # attributes that a subclass adds are not frozen
 
-    def put(self: Any, name: str, value: Any) -> None:
+    def require_other(self: Any, name: str, change: str) -> None:
         if type(self) is cls or name in names:
             from dataclasses import FrozenInstanceError
 
-            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+            raise FrozenInstanceError(f"cannot {change} field {name!r}")
+
+    def put(self: Any, name: str, value: Any) -> None:
+        require_other(self, name, "assign to")
         super(cls, self).__setattr__(name, value)
 
     def delete(self: Any, name: str) -> None:
-        if type(self) is cls or name in names:
-            from dataclasses import FrozenInstanceError
-
-            raise FrozenInstanceError(f"cannot delete field {name!r}")
+        require_other(self, name, "delete")
         super(cls, self).__delattr__(name)
 
     return put, delete
@@ -208,21 +196,16 @@ class _Counterpart:
         import inspect
 
         cls = self.of
-        body: dict[str, Any] = {
-            "__annotations__": cls.__annotations__,
-            "__module__": cls.__module__,
-            "__qualname__": cls.__qualname__,
-        }
+        copied = ("__annotations__", "__module__", "__qualname__")
+        body: dict[str, Any] = {name: getattr(cls, name) for name in copied}
         for name, each in self.fields.items():
             defaults = {"default": each.default, "default_factory": each.factory}
-            known = {key: value for key, value in defaults.items() if value is not _NONE}
-            body[name] = dataclasses.field(**known, compare=each.compared, repr=each.shown)
+            given = {key: value for key, value in defaults.items() if value is not _NONE}
+            body[name] = dataclasses.field(**given, compare=each.compared, repr=each.shown)
         made: Any = dataclasses.dataclass(frozen=self.frozen)(type(cls.__name__, (), body))
-        return (
-            inspect.signature(made)
-            if self.attribute == "__signature__"
-            else getattr(made, self.attribute)
-        )
+        if self.attribute == "__signature__":
+            return inspect.signature(made)
+        return getattr(made, self.attribute)
 
 
 if not TYPE_CHECKING:

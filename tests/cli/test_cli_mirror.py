@@ -191,7 +191,7 @@ def test_no_track_leads_out_of_the_worktree(
     done = ckpt("step", "start", "PLAN", "--track", track, at=checkout)
     assert (
         done.code,
-        f"the state is not mirrored: '{track}' is no name of a file" in done.err,
+        f"the state is not mirrored: '{track}' is not a file name" in done.err,
     ) == (0, True), done.err
     assert not (checkout.path / pattern.replace("{track}", track).lower()).exists()
 
@@ -202,7 +202,7 @@ def test_no_track_leads_out_of_the_worktree(
 def test_what_is_somebody_elses_stays(ckpt: Ckpt, project: Checkout, text: str) -> None:
     path = project.write(PATH, text)
     said = report(ckpt, project, "start", "PLAN")
-    assert f"{PATH} is not written: what is there is not of the track login" in said
+    assert f"{PATH} is not written: the file there does not belong to the track login" in said
     assert path.read_text() == text
 
 
@@ -210,7 +210,7 @@ def test_nothing_is_written_through_a_link(ckpt: Ckpt, project: Checkout, tmp_pa
     outside = tmp_path / "outside"
     outside.mkdir()
     (project.path / "conductor").symlink_to(outside)
-    assert "is a link: nothing is written through it" in report(ckpt, project, "start", "PLAN")
+    assert "gitckpt does not write through the link" in report(ckpt, project, "start", "PLAN")
     assert list(outside.iterdir()) == []
     (project.path / "conductor").unlink()
     (project.path / PATH).parent.mkdir(parents=True)

@@ -522,14 +522,14 @@ class TestRefused:
         self, step: Step, ckpt: Ckpt, checkout: Checkout
     ) -> None:
         assert step("show", code=12).err == (
-            "error: no run is about the track t\nhint: begin: git ckpt step start STEP --track t\n"
+            "error: no run has the track t\nhint: begin: git ckpt step start STEP --track t\n"
         )
         assert step("start", "PLAN", "--commit", "HEAD..HEAD", code=12).out == ""
         assert step("start", "PLAN", "--commit", "none", code=12).err == (
             "error: no commit goes by 'none'\nhint: name a branch, a tag or a commit: git log --oneline --all\n"
         )
         assert step("start", "PLAN", "--graph", "none", code=12).err == (
-            "error: no steps go by 'none'\nhint: there are: superpowers; others go into gitckpt.toml\n"
+            "error: there are no steps named 'none'\nhint: there are: superpowers; others go into gitckpt.toml\n"
         )
         assert ckpt("step", "show", "--run", "20990101", at=checkout).code == 12
 
@@ -538,8 +538,8 @@ class TestRefused:
             2,
             "",
             (
-                "error: it is not said which run\n"
-                "hint: name it: --run RUN, or --track NAME, which starts one; or go to its worktree; git ckpt runs lists them\n"
+                "error: no run is named\n"
+                "hint: name it: --run RUN, or --track NAME to start one; list them: git ckpt runs\n"
             ),
         )
         assert ckpt("step", "start", "PLAN", "--run", "x", "--track", "t").err == (
@@ -763,12 +763,12 @@ class TestIds:
         assert done == (
             2,
             "",
-            f"error: checkpoint {self.ID} is about something else: PLAN-started\nhint: give each report an id of its own\n",
+            f"error: checkpoint {self.ID} belongs to another report: PLAN-started\nhint: give each report an id of its own\n",
         )
         done = ckpt("step", "pass", "PLAN", "--track", "t", "--id", "mine", at=main_checkout)
         assert done == (
             2,
             "",
-            "error: 'mine' is no UUID of version 4\nhint: make one: uuidgen --random\n",
+            "error: 'mine' is not a UUID version 4\nhint: make one: uuidgen --random\n",
         )
         assert main_checkout.fingerprint() == before

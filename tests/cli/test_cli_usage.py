@@ -114,12 +114,12 @@ def test_version(ckpt: Ckpt) -> None:
         ),
         (
             ["expire", "--older-than", "-5d"],
-            "an age must be 0 or more, not -5d",
+            "'-5d' is not an age",
             "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
         ),
         (
             ["list", "--since", "-5d"],
-            "an age must be 0 or more, not -5d",
+            "'-5d' is not an age",
             "write a number and a unit: 90s, 30m, 12h, 7d or 2w",
         ),
         (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -113,22 +112,6 @@ def test_stopped_command_is_ended(run: Runner) -> None:
     assert (outcome.code, outcome.ended_by) == (-signal.SIGTERM, IDLE_TIMEOUT)
 
 
-@pytest.mark.usefixtures("both_ways")
-@pytest.mark.parametrize("before", ["", "echo ready; sleep 0.2; "])
-def test_who_stops_the_parent_of_his_shell_stops_nothing(run: Runner, before: str) -> None:
-    """It is the watchdog, which may not even have told that the command has begun."""
-    outcome = run(f"{before}kill -STOP $PPID; echo on; exit 3", timeout=60)
-    assert (outcome.code, outcome.ended_by, outcome.tail.splitlines()[-1]) == (3, EXIT, "on")
-
-
-@pytest.mark.usefixtures("both_ways")
-def test_who_stops_it_over_and_over_is_ended(run: Runner) -> None:
-    outcome = run(
-        "echo ready; while :; do kill -STOP $PPID; sleep 0.01; done", silence=0.1, grace=0.1
-    )
-    assert outcome.ended_by == IDLE_TIMEOUT
-
-
 def test_whoever_prints_without_end_is_ended(run: Runner) -> None:
     outcome = run("trap '' TERM; yes", timeout=0.1, grace=0.1, output=lambda _: None)
     assert outcome.ended_by == TIMEOUT
@@ -152,13 +135,13 @@ def test_interrupt_ends_the_group(run: Runner) -> None:
 
 def test_interrupt_while_a_command_is_started(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     run("true")
-    answered = run.watchdog._next_report
+    answered = run.watchdog._receive
 
-    def interrupt() -> str:
+    def interrupt() -> None:
         answered()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run.watchdog, "_next_report", interrupt)
+    monkeypatch.setattr(run.watchdog, "_receive", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run("echo $$ >shell; sleep 60")
     monkeypatch.undo()
@@ -282,13 +265,3 @@ def test_interrupt_while_leftovers_are_ended(run: Runner) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
     assert ends(run.pid("pid"))
-
-
-def test_what_is_advised_about_a_watchdog_that_does_not_answer_shows_and_ends_it() -> None:
-    with subprocess.Popen(["sleep", "20"]) as process:
-        hint = str(command_module._no_answer(process.pid).hint)
-        look, end = (each.partition(": ")[2] for each in hint.split("; ")[:2])
-        shown = subprocess.run(look, shell=True, capture_output=True, text=True, check=True).stdout
-        assert str(process.pid) in shown.split()
-        subprocess.run(end, shell=True, check=True)
-    assert process.returncode == -signal.SIGKILL

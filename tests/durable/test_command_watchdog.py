@@ -168,7 +168,7 @@ def test_command_that_was_ordered_last_is_not_begun_after_the_death_of_the_drive
     os.kill(pid, signal.SIGSTOP)
     os.write(
         run.watchdog._orders, watchdog_module._start_order("touch late", str(run.directory), {})
-    )  # `_order` would have it go on
+    )
     os.close(run.watchdog._orders)
     run.watchdog._orders = -1
     os.kill(pid, signal.SIGCONT)
@@ -243,12 +243,9 @@ def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPat
             )
     pid = run.pid("pid")
     assert error.value.message == (
-        f"what a phase started cannot be ended, and would write into the files of the next attempt: process {pid} (sleep 60)"
+        f"cannot end what an earlier attempt started, and it may still write files: {pid} (sleep 60)"
     )
-    assert (
-        error.value.hint
-        == f"end it as the user that it belongs to: sudo kill -9 {pid}; then: git ckpt resume"
-    )
+    assert error.value.hint == f"end it as its user: sudo kill -9 {pid}; then: git ckpt resume"
     assert runs(watchdog), "it goes on trying, and shows whoever resumes the run what is left"
     os.kill(pid, signal.SIGKILL)
     assert os.waitpid(watchdog, 0)[1] == 0
@@ -437,7 +434,7 @@ def test_who_cannot_be_ended_refuses_the_resume(
     left_by(EnvTag(tag.run, 1, tag.directory), SLEEPER, tmp_path)
     pid = noted(tmp_path, "sleep 60")
     try:
-        with pytest.raises(BusyError, match=rf"process {pid} \(sleep 60\)$"):
+        with pytest.raises(BusyError, match=rf"{pid} \(sleep 60\)$"):
             end_leftovers(tag)
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -456,7 +453,7 @@ def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(
             "exec env -i sh -c 'echo $$ >pid; exec sleep 60'", str(tmp_path), os.environ
         )
         pid = noted(tmp_path, "sleep 60")
-        with pytest.raises(BusyError, match=rf"process {pid} \(sleep 60\)$"):
+        with pytest.raises(BusyError, match=rf"{pid} \(sleep 60\)$"):
             end_leftovers(tag)
 
 

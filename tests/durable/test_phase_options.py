@@ -63,7 +63,7 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
         ),
         (
             lambda: phase_options.pause("pause", "-5s", 1.0),
-            "pause: an age must be 0 or more, not -5s",
+            "pause: '-5s' is not an age",
             AGE,
         ),
         (lambda: phase_options.pause("pause", "soon", 1.0), "pause: 'soon' is not an age", AGE),

@@ -250,7 +250,7 @@ class TestSteps:
         steps = Steps(plain, track="search")
         assert steps.run is None
         for call in (steps.newest, steps.graph, steps.show, steps.history, steps.next):
-            with pytest.raises(NotFoundError, match="no run is about the track search"):
+            with pytest.raises(NotFoundError, match="no run has the track search"):
                 call()
         first = steps.report(
             StepReport("start", "PLAN", agent="ada"),

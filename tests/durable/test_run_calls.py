@@ -219,7 +219,7 @@ def test_the_run_of_a_track_is_found(plain: Store) -> None:
     made = plain.save("plan", {"track_id": "search"}, start="search")
     assert Steps.run_about(plain, "search") == made.run
     for wrong, said in (
-        ("a\nb", "'a\\nb' is no name of a track"),
+        ("a\nb", "'a\\nb' is not a track name"),
         (3, "track: must be a string, not 3"),
     ):
         with pytest.raises(UsageError) as refused:

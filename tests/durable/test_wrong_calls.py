@@ -49,7 +49,7 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "Store.open bytes": (lambda _: Store.open(b"."), "path: must be a path, not b'.'"),  # type: ignore[arg-type]
     "Store.open zero": (
         lambda _: Store.open("a\0"),
-        r"path: must be a path, which has no zero byte, not 'a\x00'",
+        r"path: must be a path without a NUL byte, not 'a\x00'",
     ),
     "Store.open adapter": (lambda _: Store.open(adapter=3), "adapter: must be a string, not 3"),  # type: ignore[arg-type]
     "Store.open listener": (
@@ -80,27 +80,27 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "diff": (lambda store: store.diff(saved(store), paths=[3]), "paths[0]: must be a path, not 3"),
     "diff zero": (
         lambda store: store.diff(saved(store), paths=[b"\0"]),
-        r"paths[0]: must be a path, which has no zero byte, not b'\x00'",
+        r"paths[0]: must be a path without a NUL byte, not b'\x00'",
     ),
     "restore surrogate": (
         lambda store: store.restore(saved(store), ["\ud800"]),
-        r"paths[0]: must be a path, in which a surrogate stands for a byte, or none is, not '\ud800'",
+        r"paths[0]: must be a path that can be encoded, not '\ud800'",
     ),
     "file surrogate": (
         lambda store: store.file(saved(store), "\ud800"),
-        r"path: must be a path, in which a surrogate stands for a byte, or none is, not '\ud800'",
+        r"path: must be a path that can be encoded, not '\ud800'",
     ),
     "resume surrogate": (
         lambda store: store.resume(saved(store), "\ud800"),
-        r"directory: must be a path, in which a surrogate stands for a byte, or none is, not '\ud800'",
+        r"directory: must be a path that can be encoded, not '\ud800'",
     ),
     "settle surrogate": (
         lambda store: store.settle("\ud800"),
-        r"what: must be a path, in which a surrogate stands for a byte, or none is, not '\ud800'",
+        r"what: must be a path that can be encoded, not '\ud800'",
     ),
     "diff options": (
         lambda store: store.diff(saved(store), options=["\0"]),
-        r"options[0]: must be a path, which has no zero byte, not '\x00'",
+        r"options[0]: must be a path without a NUL byte, not '\x00'",
     ),
     "an empty id": (
         lambda store: store.record("plan", id=""),
@@ -279,7 +279,7 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     "no step": (lambda: StepReport("start", 4), "step: must be a string, not 4"),  # type: ignore[arg-type]
     "another action": (
         lambda: StepReport("begin", "PLAN"),
-        "'begin' is nothing that is reported of a step",
+        "'begin' is not an action of a step",
     ),
     "outputs": (
         lambda: StepReport("start", "PLAN", outputs="a"),
@@ -306,7 +306,7 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a pattern": (
         lambda: Limits(include=["a\0"]),
-        r"include[0]: must be a path, which has no zero byte, not 'a\x00'",
+        r"include[0]: must be a path without a NUL byte, not 'a\x00'",
     ),  # type: ignore[arg-type]
     "unknown": (lambda: Progress(unknown=3), "unknown: must be a map of names to values, not 3"),  # type: ignore[arg-type]
     "values": (

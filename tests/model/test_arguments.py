@@ -127,7 +127,7 @@ def test_a_path_may_have_to_be_text() -> None:
     for path in ("a\0", b"\0"):
         assert (
             problem(arguments.require_path, "path", path)
-            == f"path: must be a path, which has no zero byte, not {path!r}"
+            == f"path: must be a path without a NUL byte, not {path!r}"
         )
 
 

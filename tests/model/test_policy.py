@@ -246,7 +246,7 @@ def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_fo
                 replace(candidate(400, SUBMODULE), tagged=tagged),
                 replace(NO_RANK, everything=everything),
                 False,
-                "belongs to a checkpoint of the repository around this one",
+                "belongs to a checkpoint of the superproject",
                 id=f"of a submodule {tagged} {everything}",
             )
             for tagged in (False, True)
@@ -497,15 +497,15 @@ UNFINISHED = [
             run(400, "running"),
             replace(ALL, older_than=0),
             False,
-            "somebody drives it",
+            "a process drives it",
             id="everything: driven",
         ),
-        pytest.param(run(400, "running"), Policy(), False, "somebody drives it", id="driven"),
+        pytest.param(run(400, "running"), Policy(), False, "a process drives it", id="driven"),
         pytest.param(
             run(400, "stalled"),
             replace(ALL, older_than=0),
             False,
-            "somebody drives it",
+            "a process drives it",
             id="everything: stalled",
         ),
         pytest.param(

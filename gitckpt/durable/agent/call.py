@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from gitckpt.durable.agent import clients
 from gitckpt.durable.agent.clients import (
@@ -31,9 +31,7 @@ from gitckpt.store import secrets
 
 # Readers of client output.
 
-# A longer message, in bytes, counts as text.
-LINE = 16 << 20
-
+LINE = 16 << 20  # a longer message, in bytes, counts as text
 _OBJECTS = (b'{"', b"[{")
 
 
@@ -56,27 +54,18 @@ class AgentReport:
     denied: tuple[str, ...] = ()  # denied actions
 
 
-class MessageReader(Protocol):
+def report_reader(name: str) -> TextReader:
+    if name == clients.NAME:
+        return AiderReader()
+    return MessageReader(DIALECTS[name]()) if name in DIALECTS else TextReader()
+
+
+class TextReader:
     """Reads output in chunks of any size; `feed` returns the text to show."""
 
-    rest: str  # text to show after `close`, in addition to that of `feed`
-    retries: bool  # the last message only announces a retry of the client
-
-    def feed(self, chunk: bytes) -> str: ...
-
-    def close(self) -> AgentReport: ...
-
-
-def report_reader(name: str) -> MessageReader:
-    if name == clients.NAME:
-        return _Aider()
-    return _Messages(DIALECTS[name]()) if name in DIALECTS else _Text()
-
-
-class _Text:
     def __init__(self) -> None:
-        self.rest = ""
-        self.retries = False
+        self.rest = ""  # text to show after `close`, in addition to that of `feed`
+        self.retries = False  # the last message only announces a retry of the client
         self._text = PlainText()
 
     def feed(self, chunk: bytes) -> str:
@@ -87,58 +76,41 @@ class _Text:
         return AgentReport(self._text.text)
 
 
-class _Aider(_Text):
+class AiderReader(TextReader):
     def close(self) -> AgentReport:
         report = super().close()
         tokens, cost = clients.usage(report.text)
         failure = clients.failure(report.text)
         error = one_line(failure, ERROR) if failure else None
-        return replace(
-            report,
-            tokens=tokens,
-            cost_usd=cost,
-            worked=bool(tokens),
-            is_error=failure is not None,
-            error=error,
-        )
+        report = replace(report, is_error=failure is not None, error=error)
+        return replace(report, tokens=tokens, cost_usd=cost, worked=bool(tokens))
 
 
-class _Messages:
+class MessageReader(TextReader):
     # Reads JSON objects or arrays, on one line each or spread over several, with text in between.
     def __init__(self, dialect: Dialect) -> None:
-        self.rest = ""
-        self.retries = False
+        super().__init__()
         self._dialect = dialect
-        self._came = False
-        self._cut = False
+        self._has_messages = self._is_cut = self._is_long = False
         self._line = bytearray()
-        self._is_long = False
         # Lines of a message that began with a bracket on its own line.
         self._spread: bytearray | None = None
-        self._text = PlainText()
 
     def feed(self, chunk: bytes) -> str:
         *lines, rest = chunk.split(b"\n")
-        shown = "".join([self._take(line, b"\n") for line in lines])
+        shown = "".join([self._add_line(line, b"\n") for line in lines])
         return shown + self._collect(rest)
 
     def close(self) -> AgentReport:
-        shown = "" if self._is_long else self._last()
+        shown = "" if self._is_long else self._add_last_line()
         rest = self._text.feed(b"", final=True)
-        self.rest = shown if self._cut else shown + rest
-        said = self._dialect
-        return AgentReport(
-            text=said.text[-KEPT:] if self._came else self._text.text,
-            session=said.session,
-            cost_usd=said.cost_usd,
-            is_error=said.is_error,
-            error=said.error if said.is_error else None,
-            complete=said.complete,
-            structured=self._came or self._cut,
-            worked=said.worked,
-            tokens=dict(said.tokens),
-            denied=tuple(said.denied),
-        )
+        self.rest = shown if self._is_cut else shown + rest
+        call = self._dialect
+        text = call.text[-KEPT:] if self._has_messages else self._text.text
+        error = call.error if call.is_error else None
+        report = AgentReport(text, call.session, call.cost_usd, call.is_error, error, call.complete)
+        report = replace(report, structured=self._has_messages or self._is_cut, worked=call.worked)
+        return replace(report, tokens=dict(call.tokens), denied=tuple(call.denied))
 
     def _collect(self, part: bytes) -> str:
         if self._is_long:
@@ -147,22 +119,22 @@ class _Messages:
         if len(self._line) <= LINE:
             return ""
         self._is_long = True
-        return self._give_up() + self._text.feed(self._emptied())
+        return self._end_spread() + self._text.feed(self._take_line())
 
-    def _take(self, part: bytes, end: bytes) -> str:
+    def _add_line(self, part: bytes, end: bytes) -> str:
         shown = self._collect(part)
         if self._is_long:
             self._is_long = False
             return shown + self._text.feed(end)
-        return self._whole(self._emptied() + end)
+        return self._add_whole_line(self._take_line() + end)
 
-    def _whole(self, line: bytes) -> str:
+    def _add_whole_line(self, line: bytes) -> str:
         if self._spread is not None:
             if line.startswith(_OBJECTS) and (shown := self._message(line)) is not None:
-                return self._give_up() + shown
+                return self._end_spread() + shown
             self._spread += line
             if line[:1] not in (b"}", b"]"):
-                return "" if len(self._spread) <= LINE else self._give_up()
+                return "" if len(self._spread) <= LINE else self._end_spread()
             line, self._spread = bytes(self._spread), None
         elif line.strip() in (b"{", b"["):
             self._spread = bytearray(line)
@@ -170,16 +142,16 @@ class _Messages:
         shown = self._message(line)
         return self._text.feed(line) if shown is None else shown
 
-    def _last(self) -> str:
+    def _add_last_line(self) -> str:
         # A truncated message is kept but not shown.
-        left = self._emptied()
+        left = self._take_line()
         shown: str | None = ""
         if left and not left.lstrip().startswith(_OBJECTS):
-            shown, left = self._whole(left), b""
+            shown, left = self._add_whole_line(left), b""
         elif left and (shown := self._message(left)) is not None:
-            shown, left = self._give_up() + shown, b""
+            shown, left = self._end_spread() + shown, b""
         cut = bytes(self._spread or b"") + left
-        self._spread, self._cut = None, bool(cut)
+        self._spread, self._is_cut = None, bool(cut)
         self._text.feed(cut)
         return shown or ""
 
@@ -187,46 +159,38 @@ class _Messages:
         start = 0 if line.lstrip()[:1] in (b"{", b"[") else line.find(b'{"')
         if start < 0:
             return None
-        found = _parsed(line[start:])
-        shown = [self._dialect.take(each) for each in found]
-        known = [each for each in shown if each is not None]
-        if not known:
+        texts = [self._dialect.take(message) for message in _parse_messages(line[start:])]
+        shown = [text for text in texts if text is not None]
+        if not shown:
             return None
-        self._came = True
+        self._has_messages = True
         self.retries = self._dialect.retries
-        return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(known)
+        return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(shown)
 
-    def _give_up(self) -> str:
+    def _end_spread(self) -> str:
         lines, self._spread = self._spread, None
         return self._text.feed(bytes(lines)) if lines is not None else ""
 
-    def _emptied(self) -> bytes:
+    def _take_line(self) -> bytes:
         line = bytes(self._line)
         self._line.clear()
         return line
 
 
-def _parsed(text: bytes) -> list[dict[str, object]]:
+def _parse_messages(text: bytes) -> list[dict[str, object]]:
     try:
         value = json.loads(text.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
         return []
-    return [
-        each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)
-    ]
+    messages = value if isinstance(value, list) else [value]
+    return [message for message in messages if isinstance(message, dict)]
 
 
 # Transcripts: raw output in files of bounded number and size, on disk from the first byte.
 
 FIRST = 1 << 20  # bytes kept of the start of a longer output
-# Bytes kept of the end of a longer output.
-LAST = 15 << 20
-
-# Number and total bytes of earlier transcripts to keep.
-MOST, MOST_BYTES = 100, 64 << 20
-
-# Bytes; longer than the note.
-_LINE = 100
+LAST = 15 << 20  # bytes kept of the end of a longer output
+MOST, MOST_BYTES = 100, 64 << 20  # number and total bytes of earlier transcripts to keep
 
 
 def set_aside(path: str) -> None:
@@ -234,26 +198,25 @@ def set_aside(path: str) -> None:
     directory, (stem, ending) = os.path.dirname(path), os.path.splitext(os.path.basename(path))
     if not os.path.isfile(path):
         return
-    named = re.compile(rf"{re.escape(stem)}-(\d{{1,9}}){re.escape(ending)}")
+    pattern = re.compile(rf"{re.escape(stem)}-(\d{{1,9}}){re.escape(ending)}")
     try:
-        earlier = sorted(
-            (int(found[1]), found[0])
-            for found in map(named.fullmatch, os.listdir(directory))
-            if found
-        )
-        name = f"{stem}-{earlier[-1][0] + 1 if earlier else 1}{ending}"
-        os.rename(path, os.path.join(directory, name))
-        left = MOST_BYTES
-        for count, each in enumerate((name, *(each for _, each in reversed(earlier)))):
-            transcript = os.path.join(directory, each)
-            left -= os.path.getsize(transcript)
-            if count >= MOST or (count and left < 0):
+        matches = filter(None, map(pattern.fullmatch, os.listdir(directory)))
+        numbers = sorted((int(match[1]) for match in matches), reverse=True)
+        numbers.insert(0, numbers[0] + 1 if numbers else 1)
+        os.rename(path, os.path.join(directory, f"{stem}-{numbers[0]}{ending}"))
+        space = MOST_BYTES
+        for count, number in enumerate(numbers):
+            transcript = os.path.join(directory, f"{stem}-{number}{ending}")
+            space -= os.path.getsize(transcript)
+            if count >= MOST or (count and space < 0):
                 os.unlink(transcript)
     except OSError as error:
-        problem = (
-            f"cannot keep the output of the agent's last call in {directory}: {error.strerror}"
-        )
-        raise CkptError(problem, hint="make room there: df") from None
+        raise _cannot_keep(directory, error) from None
+
+
+def _cannot_keep(path: str, error: OSError) -> CkptError:
+    problem = f"cannot keep the output of the agent in {path}: {error.strerror}"
+    return CkptError(problem, hint="free disk space: df")
 
 
 class Transcript:
@@ -262,80 +225,61 @@ class Transcript:
     def __init__(self, path: str) -> None:
         self.path = path
         self._size = 0
-        self._left_out = 0
+        self._dropped = 0
         try:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._file = open(path, "w+b", buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise self._failure(error) from None
+            raise _cannot_keep(self.path, error) from None
 
     def add(self, chunk: bytes) -> None:
         try:
             view = memoryview(chunk)
             while view:
                 view = view[self._file.write(view) :]
+            self._size += len(chunk)
+            if self._size > FIRST + 2 * LAST:
+                self._replace(self._shortened())
         except OSError as error:
-            raise self._failure(error) from None
-        self._size += len(chunk)
-        if self._size > FIRST + 2 * LAST:
-            self._shorten()
+            raise _cannot_keep(self.path, error) from None
 
     def close(self) -> None:
         """Shorten and mask the file, and close it."""
         try:
-            if self._size > FIRST + LAST:
-                self._shorten()
-            self._mask()
+            data = self._shortened()
+            masked = secrets.masked_bytes(data)
+            if self._dropped or masked != data:
+                self._replace(masked)
+        except OSError as error:
+            raise _cannot_keep(self.path, error) from None
         finally:
             self._file.close()
 
-    def _mask(self) -> None:
-        if not self._size:
-            return
-        try:
-            self._file.seek(0)
-            data = self._file.read(FIRST + LAST + _LINE)
-            masked = secrets.masked_bytes(data)
-            if masked != data:
-                beside = f"{self.path}.new"
-                with open(beside, "wb") as file:
-                    file.write(masked)
-                os.replace(beside, self.path)
-        except OSError as error:
-            raise self._failure(error) from None
-
-    def _shorten(self) -> None:
-        # Atomic: a kill leaves the file unchanged.
-        self._left_out += self._size - FIRST - LAST
+    def _shortened(self) -> bytes:
+        self._file.seek(0)
+        if self._size <= FIRST + LAST:
+            return self._file.read()
+        first = self._file.read(FIRST)
+        self._dropped += self._size - FIRST - LAST
         self._size = FIRST + LAST
-        beside = f"{self.path}.new"
-        try:
-            with open(beside, "wb") as file:
-                self._file.seek(0)
-                file.write(self._file.read(FIRST))
-                file.write(f"\n[{self._left_out} bytes are left out here]\n".encode())
-                self._file.seek(-LAST, os.SEEK_END)
-                file.write(self._file.read(LAST))
-            os.replace(beside, self.path)
-            self._file.close()
-            self._file = open(self.path, "r+b", buffering=0)  # noqa: SIM115
-            self._file.seek(0, os.SEEK_END)
-        except OSError as error:
-            raise self._failure(error) from None
+        self._file.seek(-LAST, os.SEEK_END)
+        return b"%b\n[%d bytes are left out here]\n%b" % (first, self._dropped, self._file.read())
 
-    def _failure(self, error: OSError) -> CkptError:
-        return CkptError(
-            f"cannot keep the output of the agent in {self.path}: {error.strerror}",
-            hint="make room there: df",
-        )
+    def _replace(self, data: bytes) -> None:
+        # Atomic: a kill leaves the file unchanged.
+        new_path = f"{self.path}.new"
+        with open(new_path, "wb") as file:
+            file.write(data)
+        os.replace(new_path, self.path)
+        self._file.close()
+        self._file = open(self.path, "r+b", buffering=0)  # noqa: SIM115
+        self._file.seek(0, os.SEEK_END)
 
 
 # Calls.
 
 PROMPT, LOG = "prompt", "agent.log"
-# Bytes of a prompt as an argument; systems allow 128 KiB for one.
-MAX_ARGUMENT = 100_000
-
+MAX_ARGUMENT = 100_000  # bytes of a prompt as an argument; systems allow 128 KiB for one
 _BRIEF = 2000
 
 
@@ -367,9 +311,11 @@ class Answer:
         if self.ended_by == execution.DEADLINE:
             return f"{self.client} was ended: the run took longer than it may"
         if self.ended_by == execution.TIMEOUT:
-            return f"{self.client} was ended: it took more than {_length(self.patience.timeout)}"
+            limit = _format_length(self.patience.timeout)
+            return f"{self.client} was ended: it took more than {limit}"
         if self.ended_by == execution.IDLE_TIMEOUT:
-            return f"{self.client} was ended: it printed nothing for more than {_length(self.patience.idle_timeout)}"
+            limit = _format_length(self.patience.idle_timeout)
+            return f"{self.client} was ended: it printed nothing for more than {limit}"
         if self.report.is_error:
             return f"{self.client} failed: {self.report.error or 'it does not say why'}"
         if self.code:
@@ -415,47 +361,29 @@ class Agent:
         """
         path = self._write(prompt)
         known = session_id(session) if self.client.resume else None
-        place = os.path.join(self._files, log)
-        set_aside(place)
-        transcript = Transcript(place)
+        log_path = os.path.join(self._files, log)
+        set_aside(log_path)
+        transcript = Transcript(log_path)
+        call = functools.partial(self._call, transcript, output, tick)
         try:
-            line = self.client.line(path, known, budget)
-            answer = self._call(
-                line,
-                patience,
-                output=output,
-                tick=tick,
-                transcript=transcript,
-                resumed=known is not None,
-            )
-            if known is not None and self._does_not_know(answer):
-                output(
-                    f"{self.client.name} does not know the conversation {known} any more: a new one begins\n".encode()
-                )
-                left = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
-                line = self.client.line(path, None, budget)
-                second = self._call(
-                    line,
-                    replace(patience, left=left),
-                    output=output,
-                    tick=tick,
-                    transcript=transcript,
-                    resumed=False,
-                )
-                answer = replace(second, seconds=answer.seconds + second.seconds, patience=patience)
+            answer = call(self.client.line(path, known, budget), patience)
+            if known is None or not self._has_lost_session(answer):
+                return replace(answer, resumed=known is not None)
+            name = self.client.name
+            output(f"{name} does not know the conversation {known}: a new one begins\n".encode())
+            left = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
+            second = call(self.client.line(path, None, budget), replace(patience, left=left))
+            return replace(second, seconds=answer.seconds + second.seconds, patience=patience)
         finally:
             transcript.close()
-        return answer
 
     def _call(
         self,
-        line: str,
-        patience: Timeouts,
-        *,
+        transcript: Transcript,
         output: Callable[[bytes], None],
         tick: Callable[[float], None] | None,
-        transcript: Transcript,
-        resumed: bool,
+        line: str,
+        patience: Timeouts,
     ) -> Answer:
         reader = report_reader(self.client.format)
         tail = Tail()
@@ -482,26 +410,22 @@ class Agent:
         )
         report = reader.close()
         show(reader.rest)
+        price = self.client.price
+        if price is not None and report.tokens and not report.cost_usd:  # a client may report 0
+            report = replace(report, cost_usd=price.of(report.tokens))
         return Answer(
-            report=_masked(self._priced(report)),
+            report=_mask(report),
             code=outcome.code,
             ended_by=outcome.ended_by,
             tail=secrets.masked(tail.text()),
             seconds=outcome.seconds,
             log=transcript.path,
-            resumed=resumed,
+            resumed=False,
             client=self.client.name,
             patience=patience,
         )
 
-    def _priced(self, report: AgentReport) -> AgentReport:
-        if (
-            self.client.price is None or report.cost_usd or not report.tokens
-        ):  # a client without prices may report 0
-            return report
-        return replace(report, cost_usd=self.client.price.of(report.tokens))
-
-    def _does_not_know(self, answer: Answer) -> bool:
+    def _has_lost_session(self, answer: Answer) -> bool:
         report = answer.report
         if answer.ended_by != execution.EXIT or not answer.code or report.worked:
             return False
@@ -511,17 +435,13 @@ class Agent:
 
     def _write(self, prompt: str) -> str:
         if "\0" in prompt:
-            raise UsageError(
-                "the prompt has a NUL in it, which no agent can be told",
-                hint="take it out of the prompt",
-            )
+            raise UsageError("the prompt contains a NUL byte", hint="remove it from the prompt")
         data = prompt.encode("utf-8", "replace")
         if self.client.prompt == clients.ARGUMENT:
             if len(data) > MAX_ARGUMENT:
-                problem = f"the prompt has {len(data)} bytes, and an argument takes {MAX_ARGUMENT}"
-                raise UsageError(
-                    problem, hint=f'give it to {self.client.name} by prompt = "{clients.STDIN}"'
-                )
+                problem = f"the prompt has {len(data)} bytes; an argument can have {MAX_ARGUMENT}"
+                hint = f'set for the agent {self.client.name}: prompt = "{clients.STDIN}"'
+                raise UsageError(problem, hint=hint)
             if data.startswith(b"-"):
                 data = b"\n" + data  # else it would be parsed as an option
         path = os.path.join(self._files, PROMPT)
@@ -530,51 +450,45 @@ class Agent:
             with open(path, "wb") as file:
                 file.write(data)
         except OSError as error:
-            raise CkptError(
-                f"cannot write the prompt to {path}: {error.strerror}", hint="make room there: df"
-            ) from None
+            problem = f"cannot write the prompt to {path}: {error.strerror}"
+            raise CkptError(problem, hint="free disk space: df") from None
         return path
 
 
-def _length(seconds: float | None) -> str:
-    return (
-        times.length_text(round((seconds or 0) * times.MICRO))
-        if (seconds or 0) >= 1
-        else f"{seconds or 0:g}s"
-    )
+def _format_length(seconds: float | None) -> str:
+    seconds = seconds or 0
+    return times.length_text(round(seconds * times.MICRO)) if seconds >= 1 else f"{seconds:g}s"
 
 
-def _masked(report: AgentReport) -> AgentReport:
-    text, error = (
-        secrets.masked(report.text),
-        secrets.masked(report.error) if report.error else None,
-    )
-    return replace(
-        report, text=text, error=error, denied=tuple(secrets.masked(each) for each in report.denied)
-    )
+def _mask(report: AgentReport) -> AgentReport:
+    error = secrets.masked(report.error) if report.error else None
+    denied = tuple(secrets.masked(action) for action in report.denied)
+    return replace(report, text=secrets.masked(report.text), error=error, denied=denied)
 
 
 # Kinds of failures, by the output of clients, which is not a stable interface.
 
 # Needs a person; works again later; may work at once; unknown cause.
 FATAL, LIMITED, TRANSIENT, OTHER = "fatal", "limited", "transient", "other"
-
 _NOT_THERE = (126, 127)
 _FATAL = re.compile(
-    r"not logged in|please run /login|log ?in to continue|\b(invalid|missing|incorrect|no)\b[^\n]{0,20}\bapi[ _-]?key"
-    r"|api[ _-]?key\b[^\n]{0,40}\b(missing|not set|not found|invalid|required|not valid)|authentication[ _]?(error|failed)|unauthori[sz]ed"
-    r"|\b(status|error|code|http)\b[^\n]{0,12}\b401\b|\b(unknown|unexpected|unrecogni[sz]ed|invalid)\b[^\n]{0,12}\b(option|argument|flag)"
-    r"|set an auth method|credentials? (are|is) (missing|invalid)",
+    r"not logged in|please run /login|log ?in to continue|unauthori[sz]ed|set an auth method"
+    r"|\b(invalid|missing|incorrect|no)\b[^\n]{0,20}\bapi[ _-]?key"
+    r"|api[ _-]?key\b[^\n]{0,40}\b(missing|not set|not found|invalid|required|not valid)"
+    r"|authentication[ _]?(error|failed)|credentials? (are|is) (missing|invalid)"
+    r"|\b(status|error|code|http)\b[^\n]{0,12}\b401\b"
+    r"|\b(unknown|unexpected|unrecogni[sz]ed|invalid)\b[^\n]{0,12}\b(option|argument|flag)",
     re.IGNORECASE,
 )
 _LIMITED = re.compile(
-    r"\b(429|529)\b|rate[ _-]?limit|too many requests|overloaded|quota[^\n]{0,40}\b(exceeded|exhausted|reached)|resource[ _]exhausted"
-    r"|usage limit|limit (was |is )?reached",
+    r"\b(429|529)\b|rate[ _-]?limit|too many requests|overloaded|resource[ _]exhausted"
+    r"|quota[^\n]{0,40}\b(exceeded|exhausted|reached)|usage limit|limit (was |is )?reached",
     re.IGNORECASE,
 )
 _TRANSIENT = re.compile(
-    r"\b(500|502|503|504)\b[^\n]{0,40}(error|gateway|unavailable|timeout)|internal server error|bad gateway|service unavailable"
-    r"|connection (was )?(reset|refused|closed|aborted|error)|ECONN\w+|ETIMEDOUT|EAI_AGAIN|socket hang up|network error|stream disconnected"
+    r"\b(500|502|503|504)\b[^\n]{0,40}(error|gateway|unavailable|timeout)|internal server error"
+    r"|bad gateway|service unavailable|connection (was )?(reset|refused|closed|aborted|error)"
+    r"|ECONN\w+|ETIMEDOUT|EAI_AGAIN|socket hang up|network error|stream disconnected"
     r"|temporarily unavailable|could not resolve host",
     re.IGNORECASE,
 )
@@ -600,9 +514,7 @@ FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
 
 # Waits in a row, four hours in all, for a client that names no time: it may only talk of limits.
 MOST_LIMITED = 8
-
-# Both waits have reached their maximum by then.
-_DOUBLINGS = 12
+_DOUBLINGS = 12  # both waits have reached their maximum by then
 
 # Maximum wait that a client can ask for, in seconds: its output is not trusted.
 LONGEST_TOLD = 24 * 3600.0
@@ -622,53 +534,52 @@ def classify(answer: Answer, now: float) -> Failure | None:
     """
     if not answer.problem:
         return None
-    said = f"{answer.report.error or ''}\n{answer.said}"
-    if answer.report.worked:
+    worked = answer.report.worked
+    output = f"{answer.report.error or ''}\n{answer.said}"
+    if worked:
         # Most output is about the agent's work, which may mention limits: use the error or the end.
-        said = answer.report.error or execution.last_line(answer.said)
-    if answer.code in _NOT_THERE and not answer.report.worked:
+        output = answer.report.error or execution.last_line(answer.said)
+    if answer.code in _NOT_THERE and not worked:
         return Failure(FATAL)
-    status = _status(answer, said)
-    if status not in _REFUSED and _LIMITED.search(said):
-        return Failure(LIMITED, _wait(said, now))
-    if answer.report.worked:
+    status = _find_status(answer, output)
+    if status not in _REFUSED and _LIMITED.search(output):
+        return Failure(LIMITED, _find_wait(output, now))
+    if worked:
         return Failure(OTHER)
-    if status in (*_REFUSED, *_CANNOT_PAY) or _FATAL.search(said):
+    if status in (*_REFUSED, *_CANNOT_PAY) or _FATAL.search(output):
         return Failure(FATAL)
-    return Failure(TRANSIENT if _TRANSIENT.search(said) else OTHER)
+    return Failure(TRANSIENT if _TRANSIENT.search(output) else OTHER)
 
 
-def _status(answer: Answer, said: str) -> str | None:
-    # Returns the last HTTP status that the client reports as its error.
-    found = _STATUS.findall(answer.report.error or execution.last_line(answer.said))
-    # Earlier lines may be about the agent's work, such as a 404 of a server that it tests.
-    found = found or [status for status in _STATUS.findall(said) if status in ("401", "429", "529")]
-    return found[-1] if found else None
+def _find_status(answer: Answer, output: str) -> str | None:
+    # Returns the last HTTP status that the client reports as its error. Other lines may be about
+    # the agent's work, such as a 404 of a server that it tests.
+    statuses = _STATUS.findall(answer.report.error or execution.last_line(answer.said))
+    others = [status for status in _STATUS.findall(output) if status in ("401", "429", "529")]
+    return next(reversed(statuses or others), None)
 
 
-def _wait(said: str, now: float) -> float | None:
+def _find_wait(output: str, now: float) -> float | None:
     # The wait is a duration or an instant.
-    found = _AT.search(said)
-    if found is not None:
-        left = float(found[1] or found[2]) - now
-        return min(left, LONGEST_TOLD) if left > 0 else None
-    found = _AFTER.search(said)
-    if found is None:
+    match = _AT.search(output)
+    if match is not None:
+        seconds = float(match[1] or match[2]) - now
+        return min(seconds, LONGEST_TOLD) if seconds > 0 else None
+    match = _AFTER.search(output)
+    if match is None:
         return None
-    unit = (found[2] or "s").lower()
+    unit = (match[2] or "s").lower()
     factor = 0.001 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
-    return min(float(found[1]) * factor, LONGEST_TOLD)
+    return min(float(match[1]) * factor, LONGEST_TOLD)
 
 
-def pause(told: float | None, times: int) -> float:
+def pause(requested: float | None, times: int) -> float:
     """Return the wait in seconds after `times` limits in a row.
 
-    The wait that the client names (`told`) is honored, but at least a second, doubled each time up
-    to `FIRST_WAIT`: a client may name milliseconds again and again.
+    The requested wait of the client is honored, but at least a second, doubled each time up to
+    `FIRST_WAIT`: a client may name milliseconds again and again.
     """
     doubled = 2.0 ** min(max(times - 1, 0), _DOUBLINGS)
-    return (
-        min(FIRST_WAIT * doubled, LONGEST_WAIT)
-        if told is None
-        else max(told, min(doubled, FIRST_WAIT))
-    )
+    if requested is None:
+        return min(FIRST_WAIT * doubled, LONGEST_WAIT)
+    return max(requested, min(doubled, FIRST_WAIT))

@@ -22,27 +22,20 @@ if TYPE_CHECKING:
 
 # Common parts.
 
-# Characters kept of a text: the last ones.
-KEPT = 1 << 20
-
-# Characters shown of an error.
-ERROR = 500
-
-# Placeholder for the conversation id in the resume option of a client.
-SESSION = "{session}"
-
+KEPT = 1 << 20  # characters kept of a text: the last ones
+ERROR = 500  # characters shown of an error
+SESSION = "{session}"  # placeholder for the conversation id in the resume option of a client
 _SHOWN = 120
 _HIGHEST = 1_000_000_000
 _CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160)), "�") | {13: ""}
 # Tool inputs that describe its use, most specific first.
-_TELLING = ("command", "file_path", "path", "pattern", "query", "url", "description", "prompt")
-
+_INPUT_KEYS = ("command", "file_path", "path", "pattern", "query", "url", "description", "prompt")
 _STRUCTURED = ("json", "stream-json")
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
-class Kept:
+class TextTail:
     """Keeps the last `KEPT` characters of a text."""
 
     def __init__(self) -> None:
@@ -96,15 +89,9 @@ class Dialect(ABC):
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
         """Return whether `--output-format` makes the client print messages."""
-        said = [
-            after
-            for option, after in zip(options, [*options, ""][1:], strict=True)
-            if option in ("--output-format", "-o")
-        ]
-        said += [
-            option.partition("=")[2] for option in options if option.startswith("--output-format=")
-        ]
-        return bool(said) and said[-1] in _STRUCTURED
+        text = " ".join(options).replace("--output-format=", "--output-format ")
+        formats = re.findall(r"(?:^|\s)(?:--output-format|-o)\s(\S+)", text)
+        return bool(formats) and formats[-1] in _STRUCTURED
 
     @abstractmethod
     def take(self, message: Mapping[str, object]) -> str | None:
@@ -117,12 +104,10 @@ def session_id(value: object) -> str | None:
 
 
 @functools.cache
-def _unknown(conversations: tuple[str, ...]) -> re.Pattern[str]:
+def _missing_conversation(conversations: Sequence[str]) -> re.Pattern[str]:
     words = "|".join(f"{word}s?" for word in conversations)
     unknown = rf"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{{0,40}}\b({words})\b"
-    missing = (
-        rf"\b({words})\b[^\n]{{0,200}}\b(not found|does not exist|not exist|unknown|expired)\b"
-    )
+    missing = rf"\b({words})\b[^\n]{{0,200}}\b(not found|(does )?not exist|unknown|expired)\b"
     return re.compile(f"{unknown}|{missing}", re.IGNORECASE)
 
 
@@ -131,11 +116,19 @@ def cost(value: object) -> float | None:
     return float(value) if is_number and 0 <= value <= _HIGHEST else None  # type: ignore[operator, arg-type]
 
 
-def sound(value: object) -> str:
+def clean_text(value: object) -> str:
     """Return a text without NUL and lone surrogates; "" if it is not a text."""
     if not isinstance(value, str):
         return ""
     return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def text_of(message: Mapping[str, object], key: str) -> str:
+    return clean_text(message.get(key))
+
+
+def table_of(message: Mapping[str, object], key: str) -> Mapping[str, object]:
+    return as_table(message.get(key))
 
 
 def uncolored(text: str) -> str:
@@ -147,11 +140,11 @@ def one_line(text: str, limit: int = _SHOWN) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def table(value: object) -> Mapping[str, object]:
+def as_table(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def lines(text: str) -> str:
+def end_line(text: str) -> str:
     shown = text.translate(_CONTROL)
     return shown if not shown or shown.endswith("\n") else shown + "\n"
 
@@ -161,14 +154,14 @@ def words(text: str) -> str:
     return uncolored(text).translate(_CONTROL)
 
 
-def tool_line(name: str, what: str) -> str:
-    said = one_line(": ".join(filter(None, (name, what))))
-    return f"→ {said}\n" if said else ""
+def tool_line(name: str, inputs: str) -> str:
+    line = one_line(": ".join(filter(None, (name, inputs))))
+    return f"→ {line}\n" if line else ""
 
 
-def telling(inputs: object) -> str:
-    found = table(inputs)
-    return next((text for text in (sound(found.get(key)) for key in _TELLING) if text), "")
+def describe_inputs(inputs: object) -> str:
+    texts = (clean_text(as_table(inputs).get(key)) for key in _INPUT_KEYS)
+    return next(filter(None, texts), "")
 
 
 # aider. It prints text for people, and commits its changes itself.
@@ -181,7 +174,8 @@ COMMAND = (
 
 _MESSAGE = ("--message", "--msg", "-m")
 _USAGE = re.compile(
-    r"^Tokens: ([\d.,]+)([kM]?) sent,(?: [\d.,kM]+ cache (?:write|hit),)* ([\d.,]+)([kM]?) received\.(.*)$",
+    r"^Tokens: ([\d.,]+)([kM]?) sent,(?: [\d.,kM]+ cache (?:write|hit),)*"
+    r" ([\d.,]+)([kM]?) received\.(.*)$",
     re.MULTILINE,
 )
 _COST = re.compile(r"\$(\d{1,6}(?:\.\d{1,9})?) message")
@@ -189,29 +183,27 @@ _UNITS = {"": 1, "k": 1000, "M": 1_000_000}
 _FAILED = re.compile(r"^(litellm\.\w*Error: .+)$", re.MULTILINE)
 
 
-def usage(said: str) -> tuple[dict[str, int], float | None]:
+def usage(output: str) -> tuple[dict[str, int], float | None]:
     """Return tokens (rounded by aider) and cost in US dollars, if known."""
     tokens: dict[str, int] = {}
     cost = None
-    for sent, unit, received, its_unit, rest in _USAGE.findall(said):
+    for sent, unit, received, its_unit, rest in _USAGE.findall(output):
         for kind, number, scale in (("input", sent, unit), ("output", received, its_unit)):
-            tokens[kind] = tokens.get(kind, 0) + _count(number, scale)
+            try:
+                count = int(float(number.replace(",", "")) * _UNITS[scale])
+            except (ValueError, OverflowError):
+                count = 0
+            tokens[kind] = tokens.get(kind, 0) + min(count, _HIGHEST)
         price = _COST.search(rest)
         cost = (cost or 0.0) + float(price[1]) if price is not None else cost
     return tokens, cost
 
 
-def failure(said: str) -> str | None:
+def failure(output: str) -> str | None:
     """Return why the model did not answer, or None; aider exits with 0 either way."""
-    failures = list(_FAILED.finditer(said))
-    return failures[-1][1] if failures and _USAGE.search(said, failures[-1].end()) is None else None
-
-
-def _count(number: str, scale: str) -> int:
-    try:
-        return min(int(float(number.replace(",", "")) * _UNITS[scale]), 1_000_000_000)
-    except ValueError:
-        return 0
+    failures = list(_FAILED.finditer(output))
+    is_last = bool(failures) and _USAGE.search(output, failures[-1].end()) is None
+    return failures[-1][1] if is_last else None
 
 
 # Claude Code: `--output-format json` and `stream-json`.
@@ -222,6 +214,7 @@ _ERRORS = {
     "error_max_budget_usd": "it reached its limit of costs",
     "error_during_execution": "an error during execution",
 }
+_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 _TOKENS = {
     "input_tokens": "input",
@@ -254,80 +247,78 @@ class Claude(Dialect):
         return self._result(message) if kind == "result" else ""
 
     def _assistant(self, message: Mapping[str, object]) -> str:
-        # The client itself also writes assistant messages, such as about a failed call of its model.
-        self.worked = self.worked or (
-            table(message.get("message")).get("model") != _SYNTHETIC and not message.get("error")
-        )
-        content = table(message.get("message")).get("content")
-        blocks = (
-            [table(block) for block in content]
-            if isinstance(content, list)
-            else [{"type": "text", "text": content}]
-        )
-        said = "\n".join(
-            filter(
-                None, (sound(block.get("text")) for block in blocks if block.get("type") == "text")
-            )
-        )
-        if said and not message.get("parent_tool_use_id"):  # ignore subagents
-            self.text = said
+        # The client also writes messages of its own, such as about a failed call of its model.
+        inner = table_of(message, "message")
+        is_client = inner.get("model") == _SYNTHETIC or bool(message.get("error"))
+        self.worked = self.worked or not is_client
+        content = inner.get("content")
+        if not isinstance(content, list):
+            content = [{"type": "text", "text": content}]
+        blocks = [as_table(block) for block in content]
+        texts = [text_of(block, "text") for block in blocks if block.get("type") == "text"]
+        text = "\n".join(filter(None, texts))
+        if text and not message.get("parent_tool_use_id"):  # ignore subagents
+            self.text = text
         return "".join(_block(block) for block in blocks)
 
     def _result(self, message: Mapping[str, object]) -> str:
-        subtype, before = sound(message.get("subtype")), self.text
+        subtype, before = text_of(message, "subtype"), self.text
         self.complete = True
         self.is_error = message.get("is_error") is True or subtype.startswith("error")
         for key in ("cost_usd", "total_cost_usd"):  # the first: older versions
             price = cost(message.get(key))
             self.cost_usd = self.cost_usd if price is None else price
-        usage = table(message.get("usage"))
+        usage = table_of(message, "usage")
         self.count(usage, _TOKENS)
         self.count(usage, {"cache_read_input_tokens": "cached"})
         denials = message.get("permission_denials")
-        self.denied = (
-            [_denial(table(each)) for each in denials[:_MOST]] if isinstance(denials, list) else []
-        )
+        if isinstance(denials, list):
+            self.denied = [_denial(as_table(denial)) for denial in denials[:_MOST]]
         turns = message.get("num_turns")
-        self.worked = self.worked or (
-            not self.is_error if type(turns) is not int else turns > self.is_error
-        )  # a failed call counts as a turn
-        self.text = sound(message.get("result")) or self.text
+        if type(turns) is int:
+            self.worked = self.worked or turns > self.is_error  # a failed call counts as a turn
+        else:
+            self.worked = self.worked or not self.is_error
+        self.text = text_of(message, "result") or self.text
         if self.is_error:
             errors = message.get("errors")
-            listed = "; ".join(filter(None, map(sound, errors))) if isinstance(errors, list) else ""
+            listed = (
+                "; ".join(filter(None, map(clean_text, errors))) if isinstance(errors, list) else ""
+            )
             named = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
-            self.error = one_line(listed or sound(message.get("result")) or named, ERROR) or None
-        told = "".join(f"not allowed: {each}\n" for each in self.denied)
-        return (lines(self.text) if self.text != before else "") + told
+            self.error = one_line(listed or text_of(message, "result") or named, ERROR) or None
+        denied = "".join(f"not allowed: {action}\n" for action in self.denied)
+        return (end_line(self.text) if self.text != before else "") + denied
 
 
 def _retry(message: Mapping[str, object]) -> str:
     attempt, most = message.get("attempt"), message.get("max_retries")
-    number = (
-        f", attempt {attempt}" + (f" of {most}" if type(most) is int else "")
-        if type(attempt) is int
-        else ""
-    )
-    why = one_line(sound(message.get("error")) or sound(table(message.get("error")).get("message")))
-    return f"the model is called again{number}{': ' if why else ''}{why}\n"
+    number = f", attempt {attempt}" if type(attempt) is int else ""
+    number += f" of {most}" if number and type(most) is int else ""
+    error = message.get("error")
+    cause = one_line(clean_text(error) or text_of(as_table(error), "message"))
+    return f"the model is called again{number}{': ' if cause else ''}{cause}\n"
 
 
 def _denial(denial: Mapping[str, object]) -> str:
-    return one_line(
-        ": ".join(filter(None, (sound(denial.get("tool_name")), telling(denial.get("tool_input")))))
-        or "a tool"
-    )
+    parts = (text_of(denial, "tool_name"), describe_inputs(denial.get("tool_input")))
+    return one_line(": ".join(filter(None, parts)) or "a tool")
 
 
 def _block(block: Mapping[str, object]) -> str:
     if block.get("type") == "tool_use":
-        return tool_line(sound(block.get("name")), telling(block.get("input")))
-    return lines(sound(block.get("text"))) if block.get("type") == "text" else ""
+        return tool_line(text_of(block, "name"), describe_inputs(block.get("input")))
+    return end_line(text_of(block, "text")) if block.get("type") == "text" else ""
 
 
 # Codex: `codex exec --json`.
 
 _CODEX_KINDS = ("thread.", "turn.", "item.")
+_CODEX_TOKENS = {
+    "input_tokens": "input",
+    "output_tokens": "output",
+    "cached_input_tokens": "cached",
+}
 _JSON = ("--json", "--experimental-json")
 
 
@@ -335,12 +326,8 @@ class Codex(Dialect):
     name = "codex"
     command = "codex exec --json -"
     resume = f"resume {SESSION}"
-    conversations = (
-        "rollout",
-        "thread",
-        "conversation",
-        "session",
-    )  # no rollout found for thread id …
+    # As in "no rollout found for thread id …".
+    conversations = ("rollout", "thread", "conversation", "session")
 
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
@@ -354,21 +341,14 @@ class Codex(Dialect):
             self.session = session_id(message.get("thread_id")) or self.session
         elif kind == "turn.completed":
             self.complete, self.is_error, self.error = True, False, None
-            self.count(
-                table(message.get("usage")),
-                {
-                    "input_tokens": "input",
-                    "cached_input_tokens": "cached",
-                    "output_tokens": "output",
-                },
-            )
+            self.count(table_of(message, "usage"), _CODEX_TOKENS)
         elif kind == "turn.failed":
-            failure = one_line(sound(table(message.get("error")).get("message")), ERROR)
+            failure = one_line(text_of(table_of(message, "error"), "message"), ERROR)
             self.complete, self.is_error, self.error = True, True, failure or self.error
         elif kind == "error":
-            return self._error(one_line(sound(message.get("message")), ERROR))
+            return self._error(one_line(text_of(message, "message"), ERROR))
         elif kind.startswith("item."):
-            return self._item(kind, table(message.get("item")))
+            return self._item(kind, table_of(message, "item"))
         return ""
 
     def _error(self, problem: str) -> str:
@@ -379,49 +359,38 @@ class Codex(Dialect):
 
     def _item(self, kind: str, item: Mapping[str, object]) -> str:
         # Neither the start of a turn nor an error item of the client is work.
-        self.worked = self.worked or item.get("type") != "error"
-        what, began = item.get("type"), kind == "item.started"
+        what = item.get("type")
+        self.worked = self.worked or what != "error"
         if what in ("command_execution", "mcp_tool_call", "collab_tool_call"):
-            named = " ".join(filter(None, (sound(item.get("server")), sound(item.get("tool")))))
-            return (
-                tool_line(named, sound(item.get("command")))
-                if began
-                else _exit_code(item.get("exit_code"))
-            )
+            if kind == "item.started":
+                tool = " ".join(filter(None, (text_of(item, "server"), text_of(item, "tool"))))
+                return tool_line(tool, text_of(item, "command"))
+            code = item.get("exit_code")
+            return f"  exit code {code}\n" if type(code) is int and 0 < abs(code) < 1000 else ""
         if kind != "item.completed":
             return ""
         if what == "agent_message":
-            self.text = sound(item.get("text")) or self.text
-            return lines(sound(item.get("text")))
+            self.text = text_of(item, "text") or self.text
+            return end_line(text_of(item, "text"))
         if what == "file_change":
             changes = item.get("changes")
-            paths = (
-                [sound(table(change).get("path")) for change in changes]
-                if isinstance(changes, list)
-                else []
-            )
+            listed = changes if isinstance(changes, list) else []
+            paths = [text_of(as_table(change), "path") for change in listed]
             return tool_line("files", ", ".join(filter(None, paths)))
         if what == "web_search":
-            return tool_line("search", sound(item.get("query")))
-        return (
-            lines(f"error: {one_line(sound(item.get('message')), ERROR)}")
-            if what == "error"
-            else ""
-        )
+            return tool_line("search", text_of(item, "query"))
+        return _error_line(item) if what == "error" else ""
 
 
-def _exit_code(code: object) -> str:
-    return f"  exit code {code}\n" if type(code) is int and 0 < abs(code) < 1000 else ""
+def _error_line(message: Mapping[str, object]) -> str:
+    return end_line(f"error: {one_line(clean_text(message.get('message')), ERROR)}")
 
 
 # Gemini CLI: `--output-format json` and `stream-json`.
 
-_GEMINI_TOKENS = {
-    "prompt": "input",
-    "candidates": "output",
-    "thoughts": "output",
-    "cached": "cached",
-}
+_GEMINI_TOKENS = {"prompt": "input", "candidates": "output", "thoughts": "output"}
+_GEMINI_TOKENS |= {"cached": "cached"}
+_GEMINI_TOTALS = {"input_tokens": "input", "output_tokens": "output", "cached": "cached"}
 _GEMINI_KINDS = ("init", "message", "tool_use", "tool_result", "error", "result")
 
 
@@ -433,7 +402,7 @@ class Gemini(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self._saying = Kept()
+        self._answer = TextTail()
         self._line_is_open = False
 
     def take(self, message: Mapping[str, object]) -> str | None:
@@ -455,45 +424,46 @@ class Gemini(Dialect):
 
     def _whole(self, message: Mapping[str, object]) -> str:
         self.complete = True
-        for model in table(table(message.get("stats")).get("models")).values():
-            self.count(table(table(model).get("tokens")), _GEMINI_TOKENS)
-        self.text = sound(message.get("response"))
+        for model in table_of(table_of(message, "stats"), "models").values():
+            self.count(table_of(as_table(model), "tokens"), _GEMINI_TOKENS)
+        self.text = text_of(message, "response")
         self.worked = self.worked or "response" in message
         self._fail(message.get("error"), failed=isinstance(message.get("error"), dict))
-        return lines(self.text)
+        return end_line(self.text)
 
     def _message(self, message: Mapping[str, object]) -> str:
         if message.get("role") != "assistant":
             return ""
         self.worked = True
-        content = sound(message.get("content"))
+        content = text_of(message, "content")
         if message.get("delta") is not True:
-            self._saying.clear()
-            content = lines(content)
-        self._saying.add(content)
-        self.text = self._saying.text()
+            self._answer.clear()
+            content = end_line(content)
+        self._answer.add(content)
+        self.text = self._answer.text()
         self._line_is_open = not content.endswith("\n") if content else self._line_is_open
         return content
 
     def _other(self, kind: str, message: Mapping[str, object]) -> str:
         if kind == "tool_use":
             self.worked = True
-            self._saying.clear()
-            return tool_line(sound(message.get("tool_name")), telling(message.get("parameters")))
+            self._answer.clear()
+            return tool_line(
+                text_of(message, "tool_name"), describe_inputs(message.get("parameters"))
+            )
         if kind == "error":
-            return lines(f"error: {one_line(sound(message.get('message')), ERROR)}")
+            return _error_line(message)
         if kind == "result":
             self.complete = True
-            self.count(
-                table(message.get("stats")),
-                {"input_tokens": "input", "output_tokens": "output", "cached": "cached"},
-            )
+            self.count(table_of(message, "stats"), _GEMINI_TOTALS)
             self._fail(message.get("error"), failed=message.get("status") == "error")
         return ""
 
     def _fail(self, error: object, *, failed: bool) -> None:
         self.is_error = failed
-        self.error = one_line(sound(table(error).get("message")), ERROR) or None if failed else None
+        self.error = (
+            one_line(text_of(as_table(error), "message"), ERROR) or None if failed else None
+        )
 
 
 # opencode: `run --format json`.
@@ -509,37 +479,28 @@ class OpenCode(Dialect):
     prompt = "argument"
     tells_cost = True
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._saying = Kept()
-
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
-        pairs = zip(options, [*options, ""][1:], strict=True)
-        return any(
-            (option == "--format" and after == "json") or option == "--format=json"
-            for option, after in pairs
-        )
+        return "--format json" in " ".join(options).replace("--format=", "--format ")
 
     def take(self, message: Mapping[str, object]) -> str | None:
         kind = message.get("type")
         if kind not in _OPENCODE_KINDS:
             return None
         self.session = session_id(message.get("sessionID")) or self.session
-        part = table(message.get("part"))
+        part = table_of(message, "part")
         if kind == "error":
-            return self._error(table(message.get("error")))
+            return self._error(table_of(message, "error"))
         if kind == "step_finish":
             return self._finished(part)
         self.worked = True
         if kind == "text":
-            self._saying.clear()
-            self._saying.add(sound(part.get("text")))
-            self.text = self._saying.text()
-            return lines(self.text)
+            self.text = text_of(part, "text")[-KEPT:]
+            return end_line(self.text)
         if kind in ("tool_use", "tool"):
             return tool_line(
-                sound(part.get("tool")), telling(table(part.get("state")).get("input"))
+                text_of(part, "tool"),
+                describe_inputs(table_of(part, "state").get("input")),
             )
         return ""
 
@@ -548,30 +509,32 @@ class OpenCode(Dialect):
         price = cost(part.get("cost"))
         if price is not None:
             self.cost_usd = (self.cost_usd or 0.0) + price
-        tokens = table(part.get("tokens"))
+        tokens = table_of(part, "tokens")
         self.count(tokens, {"input": "input", "output": "output", "reasoning": "output"})
-        self.count(table(tokens.get("cache")), {"read": "input", "write": "input"})
-        self.count(table(tokens.get("cache")), {"read": "cached"})
+        cache = table_of(tokens, "cache")
+        self.count(cache, {"read": "input", "write": "input"})
+        self.count(cache, {"read": "cached"})
         self.complete = part.get("reason") != "tool-calls"
         return ""
 
     def _error(self, error: Mapping[str, object]) -> str:
-        data = table(error.get("data"))
-        status, wait = data.get("statusCode"), table(data.get("responseHeaders")).get("retry-after")
-        words = (
-            sound(data.get("message")) or sound(error.get("message")) or sound(error.get("name"))
+        data = table_of(error, "data")
+        status, wait = (
+            data.get("statusCode"),
+            text_of(table_of(data, "responseHeaders"), "retry-after"),
         )
-        head = f"HTTP {status}: " if type(status) is int and words else ""
-        after = f" (retry after {sound(wait)} seconds)" if head and sound(wait).isdecimal() else ""
-        said = one_line(f"{head}{words}{after}", ERROR)
-        self.complete, self.is_error, self.error = True, True, said or self.error
-        return f"error: {said}\n" if said else ""
+        text = text_of(data, "message") or text_of(error, "message") or text_of(error, "name")
+        if type(status) is int and text:
+            text = f"HTTP {status}: {text}"
+            text += f" (retry after {wait} seconds)" if wait.isdecimal() else ""
+        text = one_line(text, ERROR)
+        self.complete, self.is_error, self.error = True, True, text or self.error
+        return f"error: {text}\n" if text else ""
 
 
 # Plain text of any other command: all of it is the answer.
 
-# The format of clients without messages.
-TEXT = "text"
+TEXT = "text"  # the format of clients without messages
 
 # Words for a conversation, for clients with an unknown format.
 CONVERSATIONS = ("conversation", "session", "thread", "rollout")
@@ -582,11 +545,11 @@ class PlainText:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._kept = Kept()
+        self._kept = TextTail()
 
     @property
     def text(self) -> str:
-        return sound(self._kept.text())
+        return clean_text(self._kept.text())
 
     def feed(self, chunk: bytes, *, final: bool = False) -> str:
         text = self._decoder.decode(chunk, final)
@@ -597,48 +560,23 @@ class PlainText:
 # Clients: command, prompt, output format and resumption.
 
 STDIN, ARGUMENT = "stdin", "argument"
-# Standard input, or the last argument.
-PROMPTS = (STDIN, ARGUMENT)
+PROMPTS = (STDIN, ARGUMENT)  # standard input, or the last argument
 
 # Clients that print messages, by name.
 DIALECTS: Mapping[str, type[Dialect]] = {
-    each.name: each for each in (Claude, Codex, Gemini, OpenCode)
+    kind.name: kind for kind in (Claude, Codex, Gemini, OpenCode)
 }
 
 FORMATS = (*DIALECTS, NAME, TEXT)
-
 PRICE = "price"
 _PRICES = ("input", "output", "cached_input")
 KEYS = ("command", "prompt", "format", "resume", PRICE)
-
 _OPERATORS = frozenset("|&;<>()")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _PROGRAM = re.compile(r"[A-Za-z0-9_./+-]+")
 # Shell builtins and keywords that need not exist as programs.
-_OF_THE_SHELL = frozenset(
-    (
-        *(
-            ".",
-            ":",
-            "[",
-            "cd",
-            "command",
-            "eval",
-            "exec",
-            "export",
-            "set",
-            "source",
-            "test",
-            "time",
-            "trap",
-            "ulimit",
-            "umask",
-            "unset",
-        ),
-        *("case", "exit", "for", "if", "until", "while"),
-    )
-)
-
+_SHELL_COMMANDS = ". : [ cd command eval exec export set source test time trap ulimit umask unset"
+_SHELL_WORDS = frozenset(f"{_SHELL_COMMANDS} case exit for if until while".split())
 _MOST_USD, _LEAST_USD = 1_000_000.0, 0.0001
 _MILLION = 1_000_000
 
@@ -651,12 +589,11 @@ class Price:
     cached_input: float | None = None  # None: the same as `input`
 
     def of(self, tokens: Mapping[str, int]) -> float:
-        cached = min(tokens.get("cached", 0), tokens.get("input", 0))
-        fresh = tokens.get("input", 0) - cached
-        known = self.input if self.cached_input is None else self.cached_input
-        return (
-            fresh * self.input + cached * known + tokens.get("output", 0) * self.output
-        ) / _MILLION
+        fresh, cached = tokens.get("input", 0), tokens.get("cached", 0)
+        cached = min(cached, fresh)
+        cached_price = self.input if self.cached_input is None else self.cached_input
+        dollars = (fresh - cached) * self.input + cached * cached_price
+        return (dollars + tokens.get("output", 0) * self.output) / _MILLION
 
 
 @dataclass(frozen=True, slots=True)
@@ -672,27 +609,23 @@ class Client:
 
     @property
     def tells_cost(self) -> bool:
-        return self.price is not None or (
-            self.format in DIALECTS and DIALECTS[self.format].tells_cost
-        )
+        dialect = DIALECTS.get(self.format)
+        return self.price is not None or (dialect is not None and dialect.tells_cost)
 
     def line(self, prompt: str, session: str | None = None, budget: float | None = None) -> str:
         """Return the shell command of a call; options that the client lacks are left out."""
         command = self.command.strip()
-        added = []
+        options = ""
         if session is not None and self.resume is not None:
-            added.append(self.resume.replace(SESSION, shlex.quote(session)))
-        option = (
-            DIALECTS[self.format].budget if budget is not None and self.format in DIALECTS else ""
-        )
-        if option and option not in command:
-            added.append(f"{option} {max(budget or 0.0, _LEAST_USD):.4f}")
-        if added:
-            words = " ".join(added)
-            reads_input = command.endswith(" -")
-            command = f"{command.removesuffix(' -').rstrip()} {words}" + (
-                " -" if reads_input else ""
-            )
+            options += " " + self.resume.replace(SESSION, shlex.quote(session))
+        dialect = DIALECTS.get(self.format)
+        limit = dialect.budget if dialect is not None and budget is not None else ""
+        if limit and limit not in command:
+            options += f" {limit} {max(budget or 0.0, _LEAST_USD):.4f}"
+        if options and command.endswith(" -"):
+            command = f"{command.removesuffix(' -').rstrip()}{options} -"
+        else:
+            command += options
         if self.prompt == ARGUMENT:
             return f'{command} "$(cat {shlex.quote(prompt)})"'
         return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
@@ -701,20 +634,19 @@ class Client:
         """Return the program if it is not installed; None also if only the shell can tell."""
         import shutil  # only needed before the first call
 
-        word = self.command.split(maxsplit=1)[0]
-        if not _PROGRAM.fullmatch(word) or word in _OF_THE_SHELL:
+        program = self.command.split(maxsplit=1)[0]
+        if not _PROGRAM.fullmatch(program) or program in _SHELL_WORDS:
             return None
-        found = (
-            os.path.exists(os.path.join(directory, word))
-            if "/" in word
-            else shutil.which(word, path=env.get("PATH", os.defpath))
-        )
-        return None if found else word
+        if "/" in program:
+            exists = os.path.exists(os.path.join(directory, program))
+        else:
+            exists = shutil.which(program, path=env.get("PATH", os.defpath)) is not None
+        return None if exists else program
 
-    def does_not_know(self, said: str) -> bool:
+    def does_not_know(self, output: str) -> bool:
         dialect = DIALECTS.get(self.format)
         conversations = dialect.conversations if dialect is not None else CONVERSATIONS
-        return _unknown(tuple(conversations)).search(said) is not None
+        return _missing_conversation(conversations).search(output) is not None
 
 
 BUILT_IN = {
@@ -732,18 +664,15 @@ def client_of(text: str, configured: Mapping[str, Client]) -> Client:
     """
     name = text.strip()
     if not name or "\0" in name:
-        known = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))
-        problem = "has a NUL in it" if name else "is empty"
-        raise UsageError(
-            f"the command of the agent {problem}", hint=f"give a command, or one of: {known}"
-        )
-    found = configured.get(name) or BUILT_IN.get(name) or _recognized(name)
-    priced = configured.get(found.name)
-    return (
-        replace(found, price=priced.price)
-        if found.price is None and priced is not None and priced.price is not None
-        else found
-    )
+        names = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))
+        problem = "contains a NUL byte" if name else "is empty"
+        hint = f"give a command, or one of: {names}"
+        raise UsageError(f"the command of the agent {problem}", hint=hint)
+    client = configured.get(name) or BUILT_IN.get(name) or _recognize(name)
+    priced = configured.get(client.name)
+    if client.price is None and priced is not None and priced.price is not None:
+        return replace(client, price=priced.price)
+    return client
 
 
 def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
@@ -770,18 +699,14 @@ def _client(name: str, table: Table) -> Client:
     known = BUILT_IN.get(name)
     if command is None and "command" not in table.values and known is None:
         table.complain(f"{table.label} has no command", hint='add command = "COMMAND"')
-    usual = replace(_recognized(command), name=name) if command else known or Client(name, "")
+    usual = replace(_recognize(command), name=name) if command else known or Client(name, "")
     resume = table.text("resume", usual.resume, one_line=True)
     if resume is not None and SESSION not in resume:
         hint = f'write it where the id belongs, as in resume = "--resume {SESSION}"'
         table.complain(f"resume of {table.label} has no {SESSION}", "resume", hint=hint)
-    return replace(
-        usual,
-        prompt=table.choice("prompt", PROMPTS, usual.prompt),
-        format=table.choice("format", FORMATS, usual.format),
-        resume=resume,
-        price=_price(table),
-    )
+    prompt = table.choice("prompt", PROMPTS, usual.prompt)
+    output = table.choice("format", FORMATS, usual.format)
+    return replace(usual, prompt=prompt, format=output, resume=resume, price=_price(table))
 
 
 def _price(table: Table) -> Price | None:
@@ -791,17 +716,16 @@ def _price(table: Table) -> Price | None:
     prices.only(_PRICES)
     for key in _PRICES[:2]:
         if key not in prices.values:
-            prices.complain(
-                f"{prices.label} has no {key}", hint=f"add {key} = USD, for a million tokens"
-            )
-    amounts = {
-        key: prices.number(key, 0.0, 0.0, _MOST_USD) for key in _PRICES if key in prices.values
-    }
-    return Price(amounts.get("input", 0.0), amounts.get("output", 0.0), amounts.get("cached_input"))
+            hint = f"add {key} = USD, for a million tokens"
+            prices.complain(f"{prices.label} has no {key}", hint=hint)
+    amounts = dict.fromkeys(_PRICES[:2], 0.0)
+    for key in prices.values.keys() & set(_PRICES):
+        amounts[key] = prices.number(key, 0.0, 0.0, _MOST_USD)
+    return Price(**amounts)
 
 
-def _recognized(command: str) -> Client:
-    words = _words(command)
+def _recognize(command: str) -> Client:
+    words = _split_words(command)
     name = os.path.basename(words[0]) if words else ""
     if name == NAME:
         return Client(name, command, ARGUMENT if words[-1] in _MESSAGE else STDIN, NAME)
@@ -811,7 +735,7 @@ def _recognized(command: str) -> Client:
     return replace(known, command=command)
 
 
-def _words(command: str) -> list[str]:
+def _split_words(command: str) -> list[str]:
     # Returns [] for more than one call of one program.
     if "\n" in command:
         return []

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from gitckpt.durable.command import process_tree, supervisor
 from gitckpt.durable.command.process_tree import Process
+from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import BusyError
 from gitckpt.model.values import dataclass
 from gitckpt.store.leases.leases import FENCE_VARIABLE, RUN_VARIABLE
@@ -23,12 +24,12 @@ REPOSITORY_VARIABLE = "CKPT_REPOSITORY"
 
 # Set for supervisors only: the driver's process, from `process_tree.own_name`.
 WATCHDOG_VARIABLE = "CKPT_WATCHDOG"
-
+_VARIABLES = (RUN_VARIABLE, FENCE_VARIABLE, REPOSITORY_VARIABLE, WATCHDOG_VARIABLE)
 _PAUSE = 0.01
 _WATCHDOG_WAIT = supervisor.GRACE + 0.5
 _GRACE = 2.0
 _DYING = 3.0
-_NAMED = 5
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,8 @@ class EnvTag:
 
 
 class _Leftovers(NamedTuple):
-    # `supervisors` holds only those whose driver is dead.
     tools: list[Process]
-    supervisors: list[Process]
+    supervisors: list[Process]  # only those whose driver is dead
 
 
 def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
@@ -70,85 +70,80 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
     Returns:
         Descriptions of the ended processes.
     """
-    known: dict[int, str] = {}
-    leftovers = _scan(tag, known, older=older)
+    scanner = _Scanner(tag, older=older)
+    leftovers = scanner.scan()
     ended = [process_tree.describe(process) for process in leftovers.tools]
     if leftovers.supervisors:
         # Let supervisors end their tools: many programs stop cleaning up at a second SIGTERM.
-        leftovers = _wait(tag, known, _WATCHDOG_WAIT, older=older)
+        leftovers = scanner.wait(_WATCHDOG_WAIT)
     if any(leftovers):
         for process in leftovers.tools:
             process_tree.send_signal(process, signal.SIGTERM)
         for process in (*leftovers.tools, *leftovers.supervisors):
             process_tree.send_signal(process, signal.SIGCONT)
-        leftovers = _wait(tag, known, _GRACE, older=older)
+        leftovers = scanner.wait(_GRACE)
     deadline = time.monotonic() + _DYING
     while any(leftovers):
         if time.monotonic() > deadline:
-            raise cannot_end(
-                leftovers.tools or leftovers.supervisors
-            )  # a supervisor ends after its tools
+            raise cannot_end(leftovers.tools or leftovers.supervisors)
         for process in leftovers.tools:
             process_tree.send_signal(process, signal.SIGKILL)
         time.sleep(_PAUSE)
-        leftovers = _scan(tag, known, older=older)
+        leftovers = scanner.scan()
     return ended
 
 
 def cannot_end(processes: Sequence[Process]) -> BusyError:
-    more = " and others" if len(processes) > _NAMED else ""
-    names = ", ".join(process_tree.describe(process) for process in processes[:_NAMED]) + more
-    numbers = " ".join(str(process.pid) for process in processes[:_NAMED])
-    message = f"what a phase started cannot be ended, and would write into the files of the next attempt: process {names}"
+    names = first_of([process_tree.describe(process) for process in processes], _SHOWN)
+    numbers = " ".join(str(process.pid) for process in processes[:_SHOWN])
     return BusyError(
-        message,
-        hint=f"end it as the user that it belongs to: sudo kill -9 {numbers}; then: git ckpt resume",
+        f"cannot end what an earlier attempt started, and it may still write files: {names}",
+        hint=f"end it as its user: sudo kill -9 {numbers}; then: git ckpt resume",
     )
 
 
-def _wait(tag: EnvTag, known: dict[int, str], seconds: float, *, older: bool) -> _Leftovers:
-    deadline = time.monotonic() + seconds
-    while any(leftovers := _scan(tag, known, older=older)) and time.monotonic() < deadline:
-        time.sleep(_PAUSE)
-    return leftovers
+class _Scanner:
+    def __init__(self, tag: EnvTag, *, older: bool) -> None:
+        self._tag = tag
+        self._older = older
+        # Pid and start of tools: an untagged process may lose the parent by which it was found.
+        self._seen: dict[int, str] = {}
 
+    def wait(self, seconds: float) -> _Leftovers:
+        deadline = time.monotonic() + seconds
+        while any(leftovers := self.scan()) and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+        return leftovers
 
-def _scan(tag: EnvTag, known: dict[int, str], *, older: bool) -> _Leftovers:
-    # `known` holds pid and start of tools found before: an untagged process may have lost the
-    # parent by which it was found.
-    tagged = process_tree.with_variable(REPOSITORY_VARIABLE)
-    if not tagged and not known:
-        return _Leftovers([], [])
-    processes = process_tree.table()
-    repository = tag.repository
-    tools = {
-        pid for pid, start in known.items() if pid in processes and processes[pid].start == start
-    }
-    drivers: dict[int, str] = {}
-    for process in (processes[pid] for pid in tagged & processes.keys()):
-        found = process_tree.variables(
-            process, (RUN_VARIABLE, FENCE_VARIABLE, REPOSITORY_VARIABLE, WATCHDOG_VARIABLE)
-        )
-        if found.get(REPOSITORY_VARIABLE) == repository and _is_meant(found, tag, older=older):
-            if WATCHDOG_VARIABLE in found:
-                drivers[process.pid] = found[WATCHDOG_VARIABLE]
-            else:
-                tools.add(process.pid)
-    tools |= {
-        process.pid for process in process_tree.descendants(tools | drivers.keys(), processes)
-    }
-    tools -= drivers.keys() | process_tree.ancestors(os.getpid(), processes)
-    known.update((pid, processes[pid].start) for pid in tools)
-    waiting = [
-        pid for pid, driver in drivers.items() if not process_tree.is_running(driver, processes)
-    ]
-    return _Leftovers(
-        [processes[pid] for pid in sorted(tools)], [processes[pid] for pid in sorted(waiting)]
-    )
+    def scan(self) -> _Leftovers:
+        tagged = process_tree.with_variable(REPOSITORY_VARIABLE)
+        if not tagged and not self._seen:
+            return _Leftovers([], [])
+        processes = process_tree.table()
+        repository = self._tag.repository
+        seen = self._seen.items()
+        tools = {pid for pid, start in seen if pid in processes and processes[pid].start == start}
+        drivers: dict[int, str] = {}
+        for pid in tagged & processes.keys():
+            variables = process_tree.variables(processes[pid], _VARIABLES)
+            if variables.get(REPOSITORY_VARIABLE) == repository and self._is_meant(variables):
+                if WATCHDOG_VARIABLE in variables:
+                    drivers[pid] = variables[WATCHDOG_VARIABLE]
+                else:
+                    tools.add(pid)
+        children = process_tree.descendants(tools | drivers.keys(), processes)
+        tools |= {process.pid for process in children}
+        tools -= drivers.keys() | process_tree.ancestors(os.getpid(), processes)
+        self._seen.update((pid, processes[pid].start) for pid in tools)
+        orphans = {
+            pid for pid, name in drivers.items() if not process_tree.is_running(name, processes)
+        }
+        return _Leftovers(*([processes[pid] for pid in sorted(pids)] for pids in (tools, orphans)))
 
-
-def _is_meant(variables: Mapping[str, str], tag: EnvTag, *, older: bool) -> bool:
-    token = variables.get(FENCE_VARIABLE, "")
-    if variables.get(RUN_VARIABLE) != tag.run or not (token.isascii() and token.isdigit()):
-        return False
-    return int(token) < tag.token if older else int(token) == tag.token
+    def _is_meant(self, variables: Mapping[str, str]) -> bool:
+        token = variables.get(FENCE_VARIABLE, "")
+        if variables.get(RUN_VARIABLE) != self._tag.run or not (
+            token.isascii() and token.isdigit()
+        ):
+            return False
+        return int(token) < self._tag.token if self._older else int(token) == self._tag.token

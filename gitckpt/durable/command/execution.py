@@ -14,31 +14,23 @@ import time
 from collections.abc import Callable, Mapping
 
 from gitckpt.durable.command import env_tag, process_tree
-from gitckpt.durable.command.watchdog import Gone, Watchdog, drain
+from gitckpt.durable.command.watchdog import SupervisorEnded, Watchdog, drain
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 EXIT = "exit"
 TIMEOUT = "timeout"
 IDLE_TIMEOUT = "idle timeout"
 DEADLINE = "deadline"
-
 TAIL_BYTES = 16 * 1024
-
 _SHOWN = 200
 _LAST_LINES = 8
 _ERRORS = ("error:", "fatal:")
-
 _CHUNK = 65536
 _TICK = 1.0
 _LONG_IDLE = 2.0
-_LINGER = (
-    0.1  # in `… > >(tee log)`, tee ends a moment after the shell and needs time to read everything
-)
+# In `… > >(tee log)`, tee ends a moment after the shell and needs time to read everything.
+_LINGER = 0.1
 _LEFTOVER_GRACE = 0.5
 _DYING = 3.0
 
@@ -57,10 +49,8 @@ def last_line(tail: str) -> str:
     If advice follows an error, as with git, it is the line with the error. At most 200 characters.
     """
     lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
-    line = next(
-        (line for line in reversed(lines) if line.lower().startswith(_ERRORS)),
-        lines[-1] if lines else "",
-    )
+    errors = [line for line in lines if line.lower().startswith(_ERRORS)]
+    line = next(reversed(errors or lines), "")
     return f": {line[:_SHOWN]}" if line else ""
 
 
@@ -98,28 +88,26 @@ def run_command(
             start if no command ran for 2 s.
         idles: returns, after `output`, whether the last output counts as silence.
     """
-    if not os.path.isdir(directory) or not os.access(directory, os.X_OK):
-        state = "cannot be entered" if os.path.isdir(directory) else "is not there"
-        raise WorktreeError(
-            f"cannot run a command in {directory}: it {state}",
-            hint="open the worktree again: git ckpt resume",
-        )
+    if not os.access(directory, os.X_OK):
+        problem = "permission denied" if os.path.isdir(directory) else "it does not exist"
+        hint = "open the worktree again: git ckpt resume"
+        raise WorktreeError(f"cannot run a command in {directory}: {problem}", hint=hint)
     if tick is not None and watchdog.idle_seconds > _LONG_IDLE:
         tick(0.0)  # this process may have been stopped and the run taken over
     running = None
     try:
         began = time.monotonic()
         watchdog.launch(command, directory, env)
-        running = _Running(watchdog, output, tick, idles, began)
+        running = _RunningCommand(watchdog, output, tick, idles, began)
         ended_by = running.wait(patience)
         code = running.settle() if ended_by == EXIT else running.end(patience.grace)
-    except Gone:
-        _end_without(watchdog)
+    except SupervisorEnded:
+        raise _clean_up(watchdog) from None
     except BaseException:
         try:
             running.abort(patience.grace) if running is not None else watchdog.abandon()
-        except Gone:
-            _end_without(watchdog)
+        except SupervisorEnded:
+            raise _clean_up(watchdog) from None
         raise
     return Ending(code, ended_by, running.tail.text(), running.seconds)
 
@@ -127,31 +115,25 @@ def run_command(
 class Tail:
     def __init__(self) -> None:
         self._kept = bytearray()
-        self._cut = False
 
     def add(self, chunk: bytes) -> None:
         self._kept += chunk
         if len(self._kept) > 4 * TAIL_BYTES:
-            self._cut_to(TAIL_BYTES + 1)  # the extra byte shows whether the tail starts a line
+            del self._kept[: -TAIL_BYTES - 1]
 
     def text(self) -> str:
-        if len(self._kept) > TAIL_BYTES:
-            self._cut_to(TAIL_BYTES + 1)
-        if not self._cut:
-            return self._kept.decode("utf-8", "replace")
-        start = self._kept.find(b"\n") + 1
-        if start in (0, len(self._kept)):
-            start = 1  # one long line; drop a split character
-            while start < 4 and self._kept[start] & 0xC0 == 0x80:
-                start += 1
-        return self._kept[start:].decode("utf-8", "replace")
-
-    def _cut_to(self, size: int) -> None:
-        del self._kept[:-size]
-        self._cut = True
+        tail = self._kept[-TAIL_BYTES - 1 :]  # the extra byte shows whether the tail starts a line
+        if len(tail) > TAIL_BYTES:
+            start = tail.find(b"\n") + 1
+            if start in (0, len(tail)):
+                start = 1  # one long line; drop a split character
+                while start < 4 and tail[start] & 0xC0 == 0x80:
+                    start += 1
+            tail = tail[start:]
+        return tail.decode("utf-8", "replace")
 
 
-class _Running:
+class _RunningCommand:
     def __init__(
         self,
         watchdog: Watchdog,
@@ -170,7 +152,7 @@ class _Running:
         self._is_alone = False
         self._is_given_up = False
         self._kill_at: float | None = None
-        self._started, self._heard = began, time.monotonic()
+        self._started, self._last_output = began, time.monotonic()
         self._next_tick = self._started + _TICK
         self._poll = select.poll()
         for fd in (watchdog.output, watchdog.reports):
@@ -189,7 +171,7 @@ class _Running:
                 return limit
 
     def settle(self) -> int:
-        self._outlast(time.monotonic() + _LINGER)
+        self._wait_alone(time.monotonic() + _LINGER)
         return self.end(_LEFTOVER_GRACE)
 
     def end(self, grace: float) -> int:
@@ -198,7 +180,7 @@ class _Running:
             if not self._is_alone:
                 self._watchdog.send(signal.SIGTERM)
                 self._watchdog.send(signal.SIGCONT)  # a stopped process handles no other signal
-        self._outlast(self._kill_at)
+        self._wait_alone(self._kill_at)
         code = self._kill()
         self._add_output(drain(self._watchdog.output))
         return code
@@ -216,13 +198,11 @@ class _Running:
     def _limit(self, patience: Timeouts) -> tuple[float, str]:
         limits = (
             (self._started, patience.timeout, TIMEOUT),
-            (self._heard, patience.idle_timeout, IDLE_TIMEOUT),
+            (self._last_output, patience.idle_timeout, IDLE_TIMEOUT),
             (self._started, patience.left, DEADLINE),
         )
-        return min(
-            ((since + seconds, name) for since, seconds, name in limits if seconds is not None),
-            default=(math.inf, EXIT),
-        )
+        moments = [(since + limit, name) for since, limit, name in limits if limit is not None]
+        return min(moments, default=(math.inf, EXIT))
 
     def _step(self, until: float) -> None:
         now = time.monotonic()
@@ -230,7 +210,6 @@ class _Running:
             self._next_tick = now + _TICK
             if self._tick:
                 self._tick(now - self._started)
-            self._watchdog.wake()
         pause = min(until, self._next_tick) - time.monotonic()
         ready = [fd for fd, _ in self._poll.poll(max(math.ceil(pause * 1000), 0))]
         if self._watchdog.output in ready:
@@ -239,7 +218,7 @@ class _Running:
             self._read_reports()
 
     def _read_reports(self) -> None:
-        for report in self._watchdog.hear():
+        for report in self._watchdog.read_reports():
             word, _, code = report.partition(" ")
             if word == "ended":
                 self._code = int(code)
@@ -258,39 +237,35 @@ class _Running:
                 self._output = None  # a second exception would cut the grace short
                 raise
         if self._idles is None or not self._idles():
-            self._heard = time.monotonic()
+            self._last_output = time.monotonic()
 
-    def _outlast(self, until: float) -> None:
+    def _wait_alone(self, until: float) -> None:
         while not self._is_alone and time.monotonic() < until:
             self._step(until)
 
     def _kill(self) -> int:
         if not self._is_alone:
             self._watchdog.kill()
-            self._outlast(time.monotonic() + _DYING)
+            self._wait_alone(time.monotonic() + _DYING)
         if not self._is_alone:
-            raise self._stuck()
+            raise self._give_up()
         assert self._code is not None
         return self._code
 
-    def _stuck(self) -> CkptError:
+    def _give_up(self) -> CkptError:
         # The supervisor goes on trying.
         self._is_given_up = True
         pid = self._watchdog.pid
         remaining = process_tree.descendants({pid}, process_tree.table())
         self._watchdog.close()
-        return env_tag.cannot_end(remaining) if remaining else _no_answer(pid)
+        if remaining:
+            return env_tag.cannot_end(remaining)
+        problem = f"the watchdog of the command does not answer: process {pid}"
+        return BusyError(problem, hint=f"end it: kill -9 {pid}; then: git ckpt resume")
 
 
-def _no_answer(pid: int) -> BusyError:
-    hint = f"see what it waits for: ps -o pid,stat,wchan -p {pid}; end it: kill -9 {pid}; then: git ckpt resume"
-    return BusyError(f"the watchdog of the command does not answer: process {pid}", hint=hint)
-
-
-def _end_without(watchdog: Watchdog) -> NoReturn:
+def _clean_up(watchdog: Watchdog) -> CkptError:
     watchdog.close()
     env_tag.end_leftovers(watchdog.tag, older=False)
-    hint = "see what kills processes, the system perhaps when memory runs out: dmesg; then: git ckpt resume"
-    raise CkptError(
-        "the watchdog of the command was killed, and the command ended with it", hint=hint
-    ) from None
+    problem = "the watchdog of the command was killed, and the command ended with it"
+    return CkptError(problem, hint="look for the cause: dmesg; then: git ckpt resume")

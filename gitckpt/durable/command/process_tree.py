@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Collection, Iterable, Mapping
 else:
-    import _signal as signal  # `signal` makes enumerations of its names, a third of the supervisor's start
+    import _signal as signal  # importing `signal` is a third of the supervisor's start
 
 _SELF = "/proc/self/stat"
 _SHOWN = 60
@@ -32,9 +32,7 @@ class Process:
     __slots__ = ("group", "line", "parent", "pid", "start")
 
     def __init__(self, pid: int, parent: int, group: int, start: str, line: str = "") -> None:
-        self.pid = pid
-        self.parent = parent
-        self.group = group
+        self.pid, self.parent, self.group = pid, parent, group
         self.start = start  # only for comparison
         self.line = line  # command and environment from ps(1); "" with /proc
 
@@ -80,14 +78,14 @@ def descendants(roots: Collection[int], processes: Mapping[int, Process]) -> lis
     children: dict[int, list[Process]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
-    found: dict[int, Process] = {}
+    members: dict[int, Process] = {}
     parents = list(roots)
     for parent in parents:  # grows in the loop
         for child in children.get(parent, ()):
-            if child.pid not in found and child.pid not in roots:
-                found[child.pid] = child
+            if child.pid not in members and child.pid not in roots:
+                members[child.pid] = child
                 parents.append(child.pid)
-    return list(found.values())
+    return list(members.values())
 
 
 def ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
@@ -106,33 +104,36 @@ def holders(path: str) -> list[Process]:
         processes = table() if os.path.exists(_SELF) else {}
     except OSError:
         return []
-    found = []
+    processes.pop(os.getpid(), None)
+    holding = []
     for pid, process in sorted(processes.items()):
+        fds = f"/proc/{pid}/fd"
         try:
-            is_open = any(
-                os.path.samestat(os.stat(f"/proc/{pid}/fd/{fd}"), wanted)
-                for fd in os.listdir(f"/proc/{pid}/fd")
-            )
+            files = os.listdir(fds)
+            is_open = any(os.path.samestat(os.stat(f"{fds}/{fd}"), wanted) for fd in files)
         except OSError:
             continue  # it has ended, or belongs to another user
-        if is_open and pid != os.getpid():
-            found.append(process)
-    return found
+        if is_open:
+            holding.append(process)
+    return holding
 
 
 def variables(process: Process, names: Iterable[str]) -> dict[str, str]:
     """Return the named variables that a process started with; {} if unreadable."""
-    if process.line:
-        words = process.line.split(" ")
-    else:
-        try:
-            with open(f"/proc/{process.pid}/environ", "rb") as file:
-                words = os.fsdecode(file.read()).split("\0")
-        except OSError:
-            return {}
+    words = process.line.split(" ")
+    if not process.line:
+        words = _read_text(f"/proc/{process.pid}/environ").split("\0")
     wanted = frozenset(names)
     pairs = (word.partition("=") for word in words)
     return {name: value for name, equals, value in pairs if equals and name in wanted}
+
+
+def _read_text(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read())
+    except OSError:
+        return ""  # the process has ended, or belongs to another user
 
 
 def send_signal(process: Process, number: int) -> bool:
@@ -163,16 +164,9 @@ def send_signal(process: Process, number: int) -> bool:
 
 
 def describe(process: Process) -> str:
-    line = process.line
-    if not line:
-        try:
-            with open(f"/proc/{process.pid}/cmdline", "rb") as file:
-                line = os.fsdecode(file.read())
-        except OSError:
-            pass  # it has ended
-    words = " ".join(
-        "".join(character if character.isprintable() else " " for character in line).split()
-    )
+    line = process.line or _read_text(f"/proc/{process.pid}/cmdline")
+    text = "".join(character if character.isprintable() else " " for character in line)
+    words = " ".join(text.split())
     return f"{process.pid} ({words[:_SHOWN]})" if words else str(process.pid)
 
 
@@ -186,17 +180,16 @@ def works_in(program: str, directory: str) -> bool | None:
         return None
     top = os.path.realpath(directory)
     for number in filter(str.isdigit, os.listdir("/proc")):
+        head, _, rest = _read_text(f"/proc/{number}/stat").rpartition(")")
+        name = head.partition("(")[2]
+        if name != program and not name.startswith(f"{program}-"):
+            continue
         try:
-            with open(f"/proc/{number}/stat", encoding="utf-8", errors="replace") as file:
-                head, _, rest = file.read().rpartition(")")
-            name = head.partition("(")[2]
-            is_meant = (name == program or name.startswith(f"{program}-")) and int(
-                rest.split()[1]
-            ) != os.getpid()
-            path = os.readlink(f"/proc/{number}/cwd") if is_meant else ""
+            path = os.readlink(f"/proc/{number}/cwd")
         except OSError:
             continue  # it has ended, or belongs to another user
-        if path == top or path.startswith(top + os.sep):
+        is_inside = path == top or path.startswith(top + os.sep)
+        if is_inside and int(rest.split()[1]) != os.getpid():
             return True
     return False
 
@@ -264,9 +257,8 @@ class ProcessTree:
             except (ProcessLookupError, PermissionError):
                 pass
         for process in self.members():
-            if (
-                not self._has_leader or process.group != self._leader
-            ):  # many programs stop cleaning up at a second SIGTERM
+            # Many programs stop cleaning up at a second SIGTERM.
+            if not self._has_leader or process.group != self._leader:
                 send_signal(process, number)
 
     def reap(self) -> list[tuple[int, int]]:
@@ -288,19 +280,18 @@ class ProcessTree:
             self._has_leader = self._has_leader and pid != self._leader
 
     def _is_member(self, process: Process) -> bool:
-        if self._known.get(process.pid) == process.start or (
-            self._leader and process.group == self._leader
-        ):
-            return True  # a known process may have lost its parent since
+        if self._known.get(process.pid) == process.start:
+            return True  # it may have lost its parent since
+        if self._leader and process.group == self._leader:
+            return True
         return bool(self._tag) and variables(process, self._tag) == self._tag
 
 
 def _read(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = (
-                file.read().rpartition(b")")[2].split()
-            )  # proc(5): the name in parentheses may contain anything
+            # proc(5): the name in parentheses may contain anything
+            fields = file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     if len(fields) < 20 or fields[0].decode() in _ENDED:
@@ -316,9 +307,8 @@ def _from_ps() -> dict[int, Process]:
     processes = {}
     for line in child.communicate().out.decode("utf-8", "surrogateescape").splitlines():
         words = line.split(None, 9)
-        if len(words) == 10 and words[3][0] not in _ENDED and int(words[0]) != child.pid:
-            pid = int(words[0])
-            processes[pid] = Process(
-                pid, int(words[1]), int(words[2]), " ".join(words[4:9]), words[9]
-            )
+        if len(words) < 10 or words[3][0] in _ENDED or int(words[0]) == child.pid:
+            continue
+        pid, parent, group = map(int, words[:3])
+        processes[pid] = Process(pid, parent, group, " ".join(words[4:9]), words[9])
     return processes

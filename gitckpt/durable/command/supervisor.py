@@ -27,18 +27,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterable
-    from typing import NoReturn
+    from typing import Any, NoReturn
 else:
     import _signal as signal  # as in `process_tree`
 
 # File descriptors. Commands share OUTPUT and ERRORS; SHOWN is the driver's end of OUTPUT.
 ORDERS, OUTPUT, ERRORS, REPORTS, SHOWN = range(5)
-
 SHELL = "/bin/sh"
-# Seconds from SIGTERM to SIGKILL after the driver's death.
-GRACE = 0.5
+GRACE = 0.5  # seconds from SIGTERM to SIGKILL after the driver's death
 
-_BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command.supervisor import main; main(sys.argv[2:])"
+_BOOTSTRAP = (
+    "import sys; sys.path.insert(0, sys.argv[1]);"
+    " from gitckpt.durable.command.supervisor import main; main(sys.argv[2:])"
+)
 _PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _CHUNK = 65536
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -69,7 +70,7 @@ class Supervisor:
         self._tree = tree
         self._orders = b""
         self._shell = 0
-        self._is_at_work = False
+        self._is_running = False
         self._has_signaled = False
         self._is_driver_dead = False
         self._kill_at: float | None = None
@@ -81,11 +82,10 @@ class Supervisor:
 
     def serve(self) -> None:
         """Run until the driver is dead and no descendant is left."""
-        while self._is_at_work or not self._is_driver_dead:
+        while self._is_running or not self._is_driver_dead:
             pause = self._pause_now()
-            ready = [
-                fd for fd, _ in self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
-            ]
+            events = self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
+            ready = [fd for fd, _ in events]
             if ORDERS in ready:
                 self._read_orders()
             if SHOWN in ready:
@@ -94,7 +94,7 @@ class Supervisor:
                 if pid == self._shell:
                     self._shell = 0
                     self._report(f"ended {os.waitstatus_to_exitcode(status)}")
-            if self._is_at_work:
+            if self._is_running:
                 self._check_descendants()
 
     def _pause_now(self) -> float | None:
@@ -103,11 +103,11 @@ class Supervisor:
         if self._kill_at is not None:
             return self._kill_at - now if self._kill_at > now else self._pause
         # Orphans that are not adopted end without a signal: poll.
-        return _PAUSE if self._is_at_work and not self._shell else None
+        return _PAUSE if self._is_running and not self._shell else None
 
     def _check_descendants(self) -> None:
         if not self._shell and self._tree.is_empty:
-            self._is_at_work, self._kill_at = False, None
+            self._is_running, self._kill_at = False, None
             self._report("alone")
         elif self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._tree.send_signal(signal.SIGKILL)
@@ -118,21 +118,17 @@ class Supervisor:
             while chunk := os.read(ORDERS, _CHUNK):
                 self._orders += chunk
         except BlockingIOError:
-            self._obey()
+            self._run_orders()
             return
         self._poll.unregister(ORDERS)  # pending orders are obsolete
-        self._poll.register(
-            SHOWN, select.POLLIN
-        )  # else SIGPIPE would kill commands that print during cleanup
+        # Read the output, else SIGPIPE would kill commands that print during cleanup.
+        self._poll.register(SHOWN, select.POLLIN)
         self._is_driver_dead = True
-        if self._is_at_work:
-            self._end()
-
-    def _end(self) -> None:
-        if not self._has_signaled:
-            self._signal(signal.SIGTERM)
-            self._signal(signal.SIGCONT)
-        self._kill_by(time.monotonic() + GRACE)
+        if self._is_running:
+            if not self._has_signaled:
+                self._signal(signal.SIGTERM)
+                self._signal(signal.SIGCONT)
+            self._kill_by(time.monotonic() + GRACE)
 
     def _signal(self, number: int) -> None:
         self._has_signaled = True
@@ -141,7 +137,7 @@ class Supervisor:
     def _kill_by(self, moment: float) -> None:
         self._kill_at = moment if self._kill_at is None else min(moment, self._kill_at)
 
-    def _obey(self) -> None:
+    def _run_orders(self) -> None:
         while b"\n" in self._orders:
             line, _, rest = self._orders.partition(b"\n")
             word, _, number = line.partition(b" ")
@@ -151,32 +147,28 @@ class Supervisor:
             self._orders = rest[size:]
             if word == b"start":
                 self._start(*rest[:size].split(b"\0"))
-            elif word == b"signal" and self._is_at_work:
+            elif word == b"signal" and self._is_running:
                 self._signal(int(number))
-            elif word == b"kill" and self._is_at_work:
+            elif word == b"kill" and self._is_running:
                 self._kill_by(0)
 
     def _start(self, command: bytes, directory: bytes, *variables: bytes) -> None:
         env = dict(variable.split(b"=", 1) for variable in variables)
         actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
-        where = "directory"
+        argv = [os.fsencode(SHELL), b"-c", command]
+        options: dict[str, Any] = {"setpgroup": 0, "setsigdef": _RESET, "setsigmask": []}
+        place = "directory"
         try:
             os.chdir(directory)
-            where = "command"
-            argv = [os.fsencode(SHELL), b"-c", command]
-            self._shell = os.posix_spawn(
-                SHELL, argv, env, file_actions=actions, setpgroup=0, setsigdef=_RESET, setsigmask=[]
-            )
-        except (OSError, ValueError) as error:
-            code, text = (
-                (error.errno, error.strerror) if isinstance(error, OSError) else (0, str(error))
-            )
-            self._report(f"error {where} {code} {text}")
+            place = "command"
+            self._shell = os.posix_spawn(SHELL, argv, env, file_actions=actions, **options)
+        except OSError as error:
+            self._report(f"error {place} {error.errno} {error.strerror}")
             return
         finally:
             os.chdir("/")
         self._tree.begin(self._shell)
-        self._is_at_work, self._has_signaled, self._kill_at, self._pause = True, False, None, _PAUSE
+        self._is_running, self._has_signaled, self._kill_at, self._pause = True, False, None, _PAUSE
         self._report(f"started {self._shell}")
 
     @staticmethod

@@ -6,7 +6,6 @@ next attempt. So the parent of all commands is a process that waits for the driv
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -21,17 +20,15 @@ from gitckpt.model.errors import CkptError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
-    from typing import NoReturn, Self
+    from typing import Any, Self
 
 _CHUNK = 65536
 _FIRST_FREE = 5
 _DYING = 3.0
-_TICK = 1000
 _DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
-class Gone(Exception):
+class SupervisorEnded(Exception):
     """The supervisor ended unexpectedly."""
 
 
@@ -47,7 +44,7 @@ class Watchdog:
         self.pid = 0  # of the supervisor
         self.output = self.reports = self._orders = -1
         self._unread = b""
-        self._woken_at = time.monotonic()
+        self._used_at = time.monotonic()
         self._is_busy = False
 
     def prepare(self) -> None:
@@ -63,17 +60,20 @@ class Watchdog:
             self.close()
 
     def launch(self, command: str, directory: str, env: Mapping[str, str]) -> None:
-        """Start a command in `/bin/sh` with `env` and the tag; may raise `Gone`."""
+        """Start a command in `/bin/sh` with the tag; may raise `SupervisorEnded`."""
         order = _start_order(command, directory, {**env, **self.tag.variables})
         self.prepare()
         drain(self.output)
         self._is_busy = True  # an interrupt may leave half an order or an unread report
         self._order(order)
-        word, *words = self._next_report().split(" ", 3)
+        while b"\n" not in self._unread:
+            self._receive()
+        line, _, self._unread = self._unread.partition(b"\n")
+        word, *words = line.decode(errors="replace").split(" ", 3)
         if word == "error":
             self._is_busy = False
-            where, code, text = words
-            _cannot_start(int(code), text, directory if where == "directory" else "")
+            place, code, text = words
+            raise _cannot_start(text, int(code), directory if place == "directory" else "")
 
     def send(self, number: int) -> None:
         self._order(b"signal %d\n" % number)
@@ -81,20 +81,13 @@ class Watchdog:
     def kill(self) -> None:
         self._order(b"kill\n")
 
-    def wake(self) -> None:
-        """Continue a supervisor that a command stopped by `kill -STOP $PPID`."""
-        self._woken_at = time.monotonic()
-        if self.pid:  # an unreaped child, so the number is not reused
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGCONT)
-
     @property
     def idle_seconds(self) -> float:
-        return time.monotonic() - self._woken_at
+        return time.monotonic() - self._used_at
 
-    def hear(self) -> list[str]:
-        """Return pending reports, `ended CODE` or `alone`; may raise `Gone`."""
-        if _is_readable(self.reports, 0):
+    def read_reports(self) -> list[str]:
+        """Return pending reports, `ended CODE` or `alone`; may raise `SupervisorEnded`."""
+        if _is_readable(self.reports):
             self._receive()
         *lines, self._unread = self._unread.split(b"\n")
         self._is_busy = self._is_busy and b"alone" not in lines
@@ -107,7 +100,6 @@ class Watchdog:
                 os.close(fd)
         self._orders = self.output = self.reports = -1
         self._unread, self._is_busy = b"", False
-        self.wake()
         until, pause = time.monotonic() + supervisor.GRACE + _DYING, 0.001
         while not self._has_ended() and time.monotonic() < until:
             time.sleep(pause)
@@ -117,12 +109,7 @@ class Watchdog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _has_ended(self) -> bool:
@@ -134,77 +121,59 @@ class Watchdog:
         return not self.pid
 
     def _order(self, order: bytes) -> None:
-        self.wake()
+        self._used_at = time.monotonic()
         view = memoryview(order)
         try:
             while view and self._orders >= 0:
                 view = view[os.write(self._orders, view) :]
         except BrokenPipeError:
-            raise Gone from None
+            raise SupervisorEnded from None
         if view:
-            raise Gone
-
-    def _next_report(self) -> str:
-        while b"\n" not in self._unread:
-            if _is_readable(self.reports, _TICK):
-                self._receive()
-            else:
-                self.wake()
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line.decode(errors="replace")
+            raise SupervisorEnded
 
     def _receive(self) -> None:
+        self._used_at = time.monotonic()
         chunk = os.read(self.reports, _CHUNK) if self.reports >= 0 else b""
         if not chunk:
-            raise Gone
+            raise SupervisorEnded
         self._unread += chunk
 
     def _start(self) -> None:
-        theirs_orders, orders = _make_pipe()
-        output, theirs_output = _make_pipe()
-        reports, theirs_reports = _make_pipe()
-        theirs = (theirs_orders, theirs_output, theirs_output, theirs_reports, output)
-        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)]
+        child_orders, orders = _make_pipe()
+        output, child_output = _make_pipe()
+        reports, child_reports = _make_pipe()
+        fds = (child_orders, child_output, child_output, child_reports, output)
+        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(fds)]
         tag = self.tag.variables
         env = {**os.environ, **tag, WATCHDOG_VARIABLE: process_tree.own_name()}
         argv = supervisor.arguments(tag)
+        # A new group: Ctrl-C is for the driver. The driver's session: ssh asks on its terminal.
+        options: dict[str, Any] = {"setpgroup": 0, "setsigdef": _DEFAULT, "setsigmask": []}
         try:
-            # A group of its own: Ctrl-C is for the driver. The driver's session: ssh asks on its terminal.
-            self.pid = os.posix_spawn(
-                argv[0],
-                argv,
-                env,
-                file_actions=actions,
-                setpgroup=0,
-                setsigdef=_DEFAULT,
-                setsigmask=[],
-            )
+            self.pid = os.posix_spawn(argv[0], argv, env, file_actions=actions, **options)
         except OSError as error:
             for fd in (orders, output, reports):
                 os.close(fd)
-            message = (
+            problem = (
                 f"cannot start the watchdog of a command, {argv[0] or 'Python'}: {error.strerror}"
             )
-            raise CkptError(message, hint="see what runs: ps") from None
+            raise CkptError(problem, hint="look for too many processes: ps") from None
         finally:
-            for fd in (theirs_orders, theirs_output, theirs_reports):
+            for fd in (child_orders, child_output, child_reports):
                 os.close(fd)
         self._orders, self.output, self.reports = orders, output, reports
 
 
-def _is_readable(fd: int, milliseconds: float | None) -> bool:
+def _is_readable(fd: int) -> bool:
     poll = select.poll()  # `select` refuses file descriptors above 1023
     poll.register(fd, select.POLLIN)
-    return bool(poll.poll(milliseconds))
+    return bool(poll.poll(0))
 
 
 def drain(fd: int) -> bytes:
     """Return the content of a pipe whose writers have ended."""
     data = b""
-    while _is_readable(fd, 0):
-        chunk = os.read(fd, _CHUNK)
-        if not chunk:
-            break
+    while _is_readable(fd) and (chunk := os.read(fd, _CHUNK)):
         data += chunk
     return data
 
@@ -212,48 +181,37 @@ def drain(fd: int) -> bytes:
 def _make_pipe() -> tuple[int, int]:
     # With closed standard streams, a pipe would get their numbers, and be overwritten in a child
     # that gets it as a stream: use numbers above those of the supervisor.
-    fds = os.pipe()
-    reading, writing = (
-        fd if fd >= _FIRST_FREE else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
-        for fd in fds
-    )
-    for fd in {*fds} - {reading, writing}:
+    pipe = os.pipe()
+    reading, writing = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for fd in pipe)
+    for fd in pipe:
         os.close(fd)
     return reading, writing
 
 
 def _start_order(command: str, directory: str, env: Mapping[str, str]) -> bytes:
     # The supervisor has another current directory, so the path must be absolute.
-    parts = [
-        command,
-        directory if os.path.isabs(directory) else os.path.join(os.getcwd(), directory),
-    ]
+    parts = [command, os.path.join(os.getcwd(), directory)]
     parts += [f"{name}={value}" for name, value in env.items() if name not in ("PWD", "OLDPWD")]
     if any("\0" in part for part in parts):
-        _cannot_start(0, "embedded null byte")
+        raise _cannot_start("embedded null byte")
     if any("=" in name or not name for name in env):
-        _cannot_start(0, "illegal environment variable name")
+        raise _cannot_start("illegal environment variable name")
     try:
         order = b"\0".join(map(os.fsencode, parts))
     except UnicodeEncodeError as error:
-        _cannot_start(0, str(error))
+        raise _cannot_start(str(error)) from None
     return b"start %d\n%b" % (len(order), order)
 
 
-def _cannot_start(code: int, text: str, directory: str = "") -> NoReturn:
+def _cannot_start(text: str, code: int = 0, directory: str = "") -> CkptError:
+    problem = f"cannot start the command: {text}"
     if directory:
-        raise CkptError(
-            f"cannot run a command in {directory}: {text}",
-            hint="open the worktree again: git ckpt resume",
-        )
-    if not code:
-        raise CkptError(
-            f"cannot start the command: {text}",
-            hint="take that out of the command or its environment",
-        )
-    hint = (
-        "put the command into a script, and call that"
-        if code == errno.E2BIG
-        else "see what runs already: ps"
-    )
-    raise CkptError(f"cannot start the command: {text}", hint=hint)
+        problem = f"cannot run a command in {directory}: {text}"
+        hint = "open the worktree again: git ckpt resume"
+    elif not code:
+        hint = "remove that from the command or its environment"
+    elif code == errno.E2BIG:
+        hint = "put the command into a script, and call that"
+    else:
+        hint = "look for too many processes: ps"
+    return CkptError(problem, hint=hint)

@@ -51,39 +51,36 @@ class Graph:
         """Return a step by name or alias, whatever its case, hyphens and spaces; or None."""
         if not isinstance(text, str):
             return None
-        names = {folded(step.name): step for step in (*self.steps, END)}
-        target = {folded(alias): target for alias, target in self.aliases.items()}.get(
-            folded(text), text
-        )
-        return names.get(folded(target))
+        steps = {folded(step.name): step for step in (*self.steps, END)}
+        targets = {folded(alias): target for alias, target in self.aliases.items()}
+        return steps.get(folded(targets.get(folded(text), text)))
 
     def step(self, text: str) -> StepDefinition:
         """Return a step as `find` does; raise UsageError if there is none."""
-        found = self.find(text)
-        if found is not None:
-            return found
-        names = {
-            folded(name): name for name in (*(step.name for step in self.steps), *self.aliases)
-        }
+        step = self.find(text)
+        if step is not None:
+            return step
+        steps = [step.name for step in self.steps]
+        names = {folded(name): name for name in (*steps, *self.aliases)}
         close = closest(folded(text), names)
-        known = ", ".join(step.name for step in self.steps)
-        hint = (
-            f"did you mean {names[close]}? The steps: {known}" if close else f"the steps: {known}"
-        )
+        hint = f"the steps: {', '.join(steps)}"
+        if close:
+            hint = f"did you mean {names[close]}? The steps: {', '.join(steps)}"
         raise UsageError(f"{self.name} has no step {text!r}", hint=hint)
 
     def after(self, step: StepDefinition, records: Mapping[str, object]) -> StepDefinition:
         """Return the step after one that passed or was skipped; `records` by step name."""
-        here = records.get(step.name)
-        following = self._named(step.on_pass)
+        record = records.get(step.name)
+        following = self._find_step(step.on_pass)
         while following.only_if is not None:
-            own = records.get(following.name)
-            if _is_true(here, following.only_if) or _is_true(own, "required"):
+            if _is_true(record, following.only_if) or _is_true(
+                records.get(following.name), "required"
+            ):
                 break
-            following = self._named(following.on_pass)
+            following = self._find_step(following.on_pass)
         return following
 
-    def _named(self, name: str) -> StepDefinition:
+    def _find_step(self, name: str) -> StepDefinition:
         return next((step for step in self.steps if step.name == name), END)
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 TRACK = "{track}"  # placeholder for the track name
 _LARGEST = 16 * 1024 * 1024
+_STATE_KEYS = ("loop_state", "track_id")
+_SEE_MIRROR = "see mirror in gitckpt.toml"
 
 
 def problem(pattern: str) -> str | None:
@@ -47,9 +49,7 @@ def problem(pattern: str) -> str | None:
         return "must lead to a file of the worktree, without .., .git and .ckpt"
     if not pattern.endswith(".json"):
         return "must end in .json"
-    return (
-        None if TRACK in pattern else f"must have {TRACK} in it, or all tracks would share a file"
-    )
+    return None if TRACK in pattern else f"must contain {TRACK}, or all tracks would share a file"
 
 
 def _is_in_worktree(path: str) -> bool:
@@ -65,116 +65,82 @@ def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str
     `repository` is opened in the worktree; `pattern` has passed `problem`.
     """
     track = state.get("track_id")
+    # Check the final path: with a track name inserted, it may differ from its pattern.
     name = pattern.replace(TRACK, track) if isinstance(track, str) else ""
-    if (
-        not isinstance(track, str)
-        or not track.strip(".")
-        or "/" in track
-        or not _is_in_worktree(name)
-    ):
-        raise CkptError(
-            f"the state is not mirrored: {track!r:.60} is no name of a file",
-            hint="name the track: --track add-login",
-        )
-    # The check covers the final path: with a track name inserted, it may differ from its pattern.
+    is_file_name = isinstance(track, str) and bool(track.strip(".")) and "/" not in track
+    if not is_file_name or not _is_in_worktree(name):
+        problem = f"the state is not mirrored: {track!r:.60} is not a file name"
+        raise CkptError(problem, hint="name the track: --track add-login")
     top = repository.worktree or ""
-    place = os.path.join(top, *name.split("/"))
-    data = (
-        json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False).encode(
-            "utf-8", "surrogatepass"
-        )
-        + b"\n"
-    )
+    path = os.path.join(top, *name.split("/"))
+    text = json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False) + "\n"
     try:
-        _make(top, os.path.dirname(name))
-        _require_its_own(place, name, track)
-        administration.write_file(repository, place, data)
+        _make_directories(top, os.path.dirname(name))
+        _require_own_file(path, name, str(track))
+        administration.write_file(repository, path, text.encode("utf-8", "surrogatepass"))
     except OSError as error:
-        raise CkptError(
-            f"{name} is not written: {error.strerror}", hint="see mirror in gitckpt.toml"
-        ) from None
+        raise CkptError(f"{name} is not written: {error.strerror}", hint=_SEE_MIRROR) from None
     return name
 
 
-def _make(top: str, directory: str) -> None:
+def _make_directories(top: str, directory: str) -> None:
     path = top
     for part in directory.split("/") if directory else ():
         path = os.path.join(path, part)
         if os.path.islink(path):
-            raise CkptError(
-                f"{path} is a link: nothing is written through it",
-                hint="see mirror in gitckpt.toml",
-            )
+            raise CkptError(f"gitckpt does not write through the link {path}", hint=_SEE_MIRROR)
         if not os.path.isdir(path):
             os.mkdir(path)
 
 
-def _require_its_own(place: str, name: str, track: str) -> None:
-    if not os.path.lexists(place):
+def _require_own_file(path: str, name: str, track: str) -> None:
+    if not os.path.lexists(path):
         return
     try:
-        present = json.loads(regular.content(place, _LARGEST, follow=False))
+        present = json.loads(regular.content(path, _LARGEST, follow=False))
     except (ValueError, RecursionError):
         present = None
     # Only overwrite a file that holds the state of the same track.
-    is_own = (
-        isinstance(present, dict)
-        and present.get("track_id", track) == track
-        and ("loop_state" in present or "track_id" in present)
-    )
-    if not is_own:
-        raise CkptError(
-            f"{name} is not written: what is there is not of the track {track}",
-            hint="move it away, or change mirror in gitckpt.toml",
-        )
+    is_state = isinstance(present, dict) and not present.keys().isdisjoint(_STATE_KEYS)
+    if is_state and present.get("track_id", track) == track:
+        return
+    problem = f"{name} is not written: the file there does not belong to the track {track}"
+    raise CkptError(problem, hint="move it away, or change mirror in gitckpt.toml")
 
 
 # Step graphs by name.
 
 SUPERPOWERS = "superpowers"  # the default graph
-
 _GRAPH_KEYS = ("description", "mirror", "steps", "aliases", "max_fix_cycles", "max_iterations")
-_STEP_KEYS = (
-    "name",
-    "on_pass",
-    "on_fail",
-    "agent",
-    "optional",
-    "only_if",
-    "tasks",
-    "fix_cycle",
-    "version_key",
-)
+_STEP_KEYS: tuple[str, ...] = ("name", "on_pass", "on_fail", "agent", "optional")
+_STEP_KEYS += ("only_if", "tasks", "fix_cycle", "version_key")
 # Not allowed as step names: the end, statuses and the names of other checkpoints.
 _RESERVED = (COMPLETE, *STATUSES, *phase.NOT_PHASES)
-
 _PRESET = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 
 def read(path: str, name: str) -> Graph:
     """Return a step graph from a file, which may be missing, or the preset of that name."""
-    return _named(name, text_of(path), path)
+    return _select(name, text_of(path), path)
 
 
 def read_head(repository: Repository, name: str) -> Graph:
     """Return a step graph from the file in HEAD, as `read` does."""
-    return _named(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
+    return _select(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
 
 
-def _named(name: str, text: str, path: str) -> Graph:
-    found = parse(text, path)
-    if name not in found and name == SUPERPOWERS:
+def _select(name: str, text: str, path: str) -> Graph:
+    graphs = parse(text, path)
+    if name in graphs:
+        return graphs[name]
+    if name == SUPERPOWERS:
         return preset()
-    if name in found:
-        return found[name]
-    known = list(dict.fromkeys((*found, SUPERPOWERS)))
-    close = closest(name, known)
-    hint = (
-        f"did you mean {close}?"
-        if close
-        else f"there are: {', '.join(known)}; others go into {os.path.basename(path)}"
-    )
-    raise NotFoundError(f"no steps go by {name!r}", hint=hint)
+    names = list(dict.fromkeys((*graphs, SUPERPOWERS)))
+    close = closest(name, names)
+    hint = f"there are: {', '.join(names)}; others go into {os.path.basename(path)}"
+    if close:
+        hint = f"did you mean {close}?"
+    raise NotFoundError(f"there are no steps named {name!r}", hint=hint)
 
 
 @functools.cache
@@ -196,37 +162,29 @@ def parse(text: str, path: str) -> dict[str, Graph]:
 def _graph(name: str, table: Table) -> Graph:
     table.only(_GRAPH_KEYS)
     mirror = table.text("mirror", one_line=True)
-    wrong = problem(mirror) if mirror is not None else None
-    if wrong is not None:
-        table.complain(
-            f"mirror of {table.label} {wrong}",
-            "mirror",
-            hint='such as "conductor/tracks/{track}/metadata.json"',
-        )
-    if (
-        name == SUPERPOWERS
-        and mirror is not None
-        and set(table.values) <= {"mirror", "description"}
-    ):
+    mistake = problem(mirror) if mirror is not None else None
+    if mistake is not None:
+        hint = 'such as "conductor/tracks/{track}/metadata.json"'
+        table.complain(f"mirror of {table.label} {mistake}", "mirror", hint=hint)
+    if name == SUPERPOWERS and mirror is not None and {*table.values} <= {"mirror", "description"}:
         return replace(preset(), mirror=mirror)  # with the preset's steps
     tables = table.tables("steps", "step")
     if not tables:
-        table.complain(
-            f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]] with a name"
-        )
+        hint = f"add [[steps.{name}.steps]] with a name"
+        table.complain(f"{table.label} has no steps", "steps", hint=hint)
     names = [each.name(_RESERVED) for each in tables]
-    needed = [
+    required = [
         name
         for name, each in zip(names, tables, strict=True)
         if each.values.get("optional") is not True
     ]
     steps = tuple(
-        _step(each, names, next((n for n in needed if n not in names[: i + 1]), COMPLETE))
+        _step(each, names, next((n for n in required if n not in names[: i + 1]), COMPLETE))
         for i, each in enumerate(tables)
     )
     aliases = table.strings("aliases", f"aliases of {table.label}")
-    _names_differ(table, tables, names, aliases)
-    _ends(table, tables, steps)
+    _check_names(table, tables, names, aliases)
+    _check_ends(table, tables, steps)
     return Graph(
         name=name,
         steps=steps,
@@ -241,16 +199,14 @@ def _graph(name: str, table: Table) -> Graph:
 def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
     # `following` is the default for on_pass.
     table.only(_STEP_KEYS)
+    targets = (*names, COMPLETE)
     for key in ("on_pass", "on_fail"):
         target = table.text(key)
-        if target is not None and target not in names and target != COMPLETE:
-            close = closest(target, (*names, COMPLETE))
-            hint = (
-                f"did you mean {close}?" if close else f"there are: {', '.join((*names, COMPLETE))}"
-            )
-            table.complain(
-                f"{key} of {table.label} names {target!r}, which is no step", key, hint=hint
-            )
+        if target is not None and target not in targets:
+            close = closest(target, targets)
+            hint = f"did you mean {close}?" if close else f"there are: {', '.join(targets)}"
+            problem = f"{key} of {table.label} names {target!r}, which is not a step"
+            table.complain(problem, key, hint=hint)
     return StepDefinition(
         name=str(table.values.get("name", "")),
         on_pass=table.text("on_pass") or following,
@@ -264,61 +220,45 @@ def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
     )
 
 
-def _names_differ(
+def _check_names(
     graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]
 ) -> None:
-    taken: dict[str, str] = {folded(word): word for word in (COMPLETE, NOT_STARTED)}
+    reserved = {folded(word): word for word in (COMPLETE, NOT_STARTED)}
+    taken = dict(reserved)
     for table, name in zip(tables, names, strict=True):
-        if (
-            name
-            and folded(name) in taken
-            and folded(name) != folded(COMPLETE)
-            and folded(name) != folded(NOT_STARTED)
-        ):
-            table.complain(
-                f"the step name {name!r} cannot be told from {taken[folded(name)]!r}", "name"
-            )
-        taken.setdefault(folded(name), name)
+        key = folded(name)
+        if name and key in taken and key not in reserved:
+            table.complain(f"the step name {name!r} cannot be told from {taken[key]!r}", "name")
+        taken.setdefault(key, name)
     for alias, target in aliases.items():
-        if folded(alias) in taken:
-            graph.complain(
-                f"the alias {alias!r} cannot be told from {taken[folded(alias)]!r}",
-                "aliases",
-                alias,
-            )
-        taken.setdefault(folded(alias), alias)
+        key = folded(alias)
+        if key in taken:
+            problem = f"the alias {alias!r} cannot be told from {taken[key]!r}"
+            graph.complain(problem, "aliases", alias)
+        taken.setdefault(key, alias)
         if target not in names and target != COMPLETE:
-            graph.complain(
-                f"the alias {alias!r} names {target!r}, which is no step", "aliases", alias
-            )
+            problem = f"the alias {alias!r} names {target!r}, which is not a step"
+            graph.complain(problem, "aliases", alias)
 
 
-def _ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]) -> None:
+def _check_ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]) -> None:
     """Report circles, unreachable steps, and fix cycles without on_fail."""
     by_name = {step.name: step for step in steps}
     if steps and all(step.optional for step in steps):
         graph.complain(f"every step of {graph.label} is optional", "steps")
     entered = {step.on_pass for step in steps} | {step.on_fail for step in steps}
-    first = next((step.name for step in steps if not step.optional), "")
+    entered.add(next((step.name for step in steps if not step.optional), ""))
     for table, step in zip(tables, steps, strict=True):
-        walked = [step.name]
-        while by_name.get(walked[-1]) is not None and by_name[walked[-1]].on_pass not in walked:
-            walked.append(by_name[walked[-1]].on_pass)
-        closes = walked[-1] in by_name and by_name[walked[-1]].on_pass == step.name
-        if closes and step.name == next(each.name for each in steps if each.name in walked):
-            table.complain(
-                f"steps pass in a circle: {' → '.join([*walked, step.name])}",
-                "on_pass",
-                hint=f"one must lead to {COMPLETE}",
-            )
-        if step.name and step.name not in entered and step.name != first and not step.optional:
-            table.complain(
-                f"nothing leads to {table.label}",
-                hint="name it in on_pass or on_fail of another step, or make it optional",
-            )
+        path = [step.name]
+        while path[-1] in by_name and by_name[path[-1]].on_pass not in path:
+            path.append(by_name[path[-1]].on_pass)
+        closes = path[-1] in by_name and by_name[path[-1]].on_pass == step.name
+        if closes and step.name == next(each.name for each in steps if each.name in path):
+            problem = f"steps pass in a circle: {' → '.join([*path, step.name])}"
+            table.complain(problem, "on_pass", hint=f"one must lead to {COMPLETE}")
+        if step.name and step.name not in entered and not step.optional:
+            hint = "name it in on_pass or on_fail of another step, or make it optional"
+            table.complain(f"nothing leads to {table.label}", hint=hint)
         if step.counts_cycles and step.on_fail is None:
-            table.complain(
-                f"fix_cycle of {table.label} needs on_fail",
-                "fix_cycle",
-                hint="name the step that mends what failed",
-            )
+            hint = "name the step that repairs the failure"
+            table.complain(f"fix_cycle of {table.label} needs on_fail", "fix_cycle", hint=hint)

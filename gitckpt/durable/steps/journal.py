@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
 
 TRACK = "track_id"  # key of the state: the track of the run
-
 _LOCK, _MIRROR_LOCK, _PATIENCE = "track.lock", "mirror.lock", 10.0
 # Maximum length of a checkpoint message, in characters; the state keeps the full notes.
 _MESSAGE = 300
@@ -69,19 +68,15 @@ def place(
         return ReportPlace(owner.run, track)
     if track is not None:
         return ReportPlace(run_about(store, track), track, by_track=True)
-    raise UsageError(
-        "it is not said which run",
-        hint="name it: --run RUN, or --track NAME, which starts one; or go to its worktree; git ckpt runs lists them",
-    )
+    hint = "name it: --run RUN, or --track NAME to start one; list them: git ckpt runs"
+    raise UsageError("no run is named", hint=hint)
 
 
-def read(store: Checkpoints, where: ReportPlace) -> Checkpoint:
-    if where.run is None:
-        raise NotFoundError(
-            f"no run is about the track {where.track}",
-            hint=f"begin: git ckpt step start STEP --track {shell_word(str(where.track))}",
-        )
-    return store.heads.catch_up(where.run)
+def read(store: Checkpoints, place: ReportPlace) -> Checkpoint:
+    if place.run is not None:
+        return store.heads.catch_up(place.run)
+    hint = f"begin: git ckpt step start STEP --track {shell_word(str(place.track))}"
+    raise NotFoundError(f"no run has the track {place.track}", hint=hint)
 
 
 def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = None) -> Graph:
@@ -89,14 +84,12 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = 
 
     `wanted` is the graph that the caller names; it must agree with that of the state.
     """
-    own = _graph_name(state)
-    if own is not None and wanted is not None and own != wanted:
-        raise UsageError(
-            f"the run has the steps of {own}, not those of {wanted}",
-            hint="leave out --graph, or start another run",
-        )
+    recorded = _graph_name(state)
+    if recorded is not None and wanted not in (None, recorded):
+        problem = f"the run has the steps of {recorded}, not those of {wanted}"
+        raise UsageError(problem, hint="leave out --graph, or start another run")
     top = store.repository.worktree or main_worktree(store.repository) or ""
-    name = own or wanted or graph_file.SUPERPOWERS
+    name = recorded or wanted or graph_file.SUPERPOWERS
     try:
         return graph_file.read(os.path.join(top, settings.FILE), name)
     except UsageError as error:
@@ -113,9 +106,14 @@ def home(store: Checkpoints, run: str) -> str | None:
     return ownership.of_runs(store.repository).get(run, store.repository.worktree)
 
 
+def _home_repository(store: Checkpoints, run: str) -> Repository | None:
+    path = ownership.of_runs(store.repository).get(run)
+    return administration.seen_from(store.repository, path) if path is not None else None
+
+
 def report(
     store: Checkpoints,
-    where: ReportPlace,
+    place: ReportPlace,
     said: StepReport,
     *,
     graph: str | None = None,
@@ -133,53 +131,45 @@ def report(
             nothing.
     """
     if checkpoint_id is not None:
-        before = _recorded(store, where, said, checkpoint_id)
+        before = _find_recorded(store, place, said, checkpoint_id)
         if before is not None:
             return before
         said = replace(said, checkpoint_id=checkpoint_id)
-    if where.run is not None and not _begins_anew(store, where, said):
-        return _extend(store, where.run, where.track, said, graph, files=files)
-    assert where.track is not None
+    if place.run is not None and not _starts_run(store, place, said):
+        return _extend(store, place.run, place.track, said, graph, files=files)
+    assert place.track is not None
     with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
-        again = replace(
-            where, run=run_about(store, where.track)
-        )  # another process may have started the run
-        if again.run is not None and not _begins_anew(store, again, said):
-            return _extend(store, again.run, where.track, said, graph, files=files)
+        # Another process may have started the run.
+        place = replace(place, run=run_about(store, place.track))
+        if place.run is not None and not _starts_run(store, place, said):
+            return _extend(store, place.run, place.track, said, graph, files=files)
         steps = graph_of(store, {}, graph)
-        made = _Writer(store, steps, said, where.track).write(files=files, start=where.track)
+        made = _write(store, steps, said, place.track, files=files, start=place.track)
     return Reported(made, steps, is_new=True)
 
 
-def _recorded(
-    store: Checkpoints, where: ReportPlace, said: StepReport, checkpoint_id: str
+def _find_recorded(
+    store: Checkpoints, place: ReportPlace, said: StepReport, checkpoint_id: str
 ) -> Reported | None:
     """Return the earlier result for a checkpoint id; None if the id is new."""
     if not ids.is_id(checkpoint_id):
-        raise UsageError(
-            f"{checkpoint_id!r:.60} is no UUID of version 4", hint="make one: uuidgen --random"
-        )
+        problem = f"{checkpoint_id!r:.60} is not a UUID version 4"
+        raise UsageError(problem, hint="make one: uuidgen --random")
     if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is None:
         return None
-    found = store.read_own(checkpoint_id)
-    steps = graph_of(store, found.state)
+    made = store.read_own(checkpoint_id)
+    steps = graph_of(store, made.state)
     label = f"{steps.step(said.step).name}-{record.LABELS[said.action]}"
-    if (
-        found.run is None
-        or found.trigger != STEP
-        or found.label != label
-        or (found.run != where.run and not where.by_track)
-    ):
-        raise UsageError(
-            f"checkpoint {checkpoint_id} is about something else: {found.label}",
-            hint="give each report an id of its own",
-        )
+    is_same = made.trigger == STEP and made.label == label
+    is_same = is_same and (made.run == place.run or place.by_track)
+    if made.run is None or not is_same:
+        problem = f"checkpoint {checkpoint_id} belongs to another report: {made.label}"
+        raise UsageError(problem, hint="give each report an id of its own")
     # The first call may have been killed before it moved the run's head or wrote the mirror.
-    store.heads.move_up(found.run)
-    path = ownership.of_runs(store.repository).get(found.run)
-    home_repository = administration.seen_from(store.repository, path) if path is not None else None
-    _write_mirror(store, home_repository or store.repository, steps, found.run)
-    return Reported(found, steps, is_new=False)
+    store.heads.move_up(made.run)
+    home_repository = _home_repository(store, made.run) or store.repository
+    _write_mirror(store, home_repository, steps, made.run)
+    return Reported(made, steps, is_new=False)
 
 
 def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
@@ -208,132 +198,109 @@ def _extend(
 ) -> Reported:
     newest = store.heads.read(run)
     steps = graph_of(store, newest.state, graph)
-    path = ownership.of_runs(store.repository).get(run)
-    worktree = administration.seen_from(store.repository, path) if path is not None else None
+    worktree = _home_repository(store, run)
     if worktree is None and newest.pipeline is not None:
         # The run's worktree is gone, and resume recreates it from the newest checkpoint: record the
         # run's commit, not the one that is checked out here.
         if files:
-            raise UsageError(
-                f"the worktree of run {run} is gone",
-                hint=f"make it again: git ckpt resume {run} --no-run",
-            )
-        return Reported(
-            _Writer(store, steps, said, track).write(run=run, base=newest.git_sha),
-            steps,
-            is_new=False,
-        )
-    if worktree is None or os.path.realpath(worktree.git_dir) == os.path.realpath(
-        store.repository.git_dir
-    ):
-        return Reported(
-            _Writer(store, steps, said, track).write(run=run, files=files), steps, is_new=False
-        )
-    with store.seen_from(worktree, "plumbing") as inside:
-        return Reported(
-            _Writer(inside, steps, said, track).write(run=run, files=files), steps, is_new=False
-        )
+            hint = f"make it again: git ckpt resume {run} --no-run"
+            raise UsageError(f"the worktree of run {run} is gone", hint=hint)
+        made = _write(store, steps, said, track, run=run, base=newest.git_sha)
+    elif worktree is None or os.path.samefile(worktree.git_dir, store.repository.git_dir):
+        made = _write(store, steps, said, track, run=run, files=files)
+    else:
+        with store.seen_from(worktree, "plumbing") as inside:
+            made = _write(inside, steps, said, track, run=run, files=files)
+    return Reported(made, steps, is_new=False)
 
 
-class _Writer:
-    def __init__(
-        self, store: Checkpoints, graph: Graph, said: StepReport, track: str | None
-    ) -> None:
-        self._store = store
-        self._graph = graph
-        self._said = said
-        self._track = track
-        self._step = graph.step(said.step).name
+def _write(
+    store: Checkpoints,
+    graph: Graph,
+    said: StepReport,
+    track: str | None,
+    *,
+    files: bool = False,
+    run: str | None = None,
+    start: str | None = None,
+    base: str | None = None,
+) -> Checkpoint:
+    """Write to a run or as the first checkpoint of one; arguments as `Store.record`."""
+    step = graph.step(said.step).name
+    at = times.to_text(store.clock())
 
-    def write(
-        self,
-        *,
-        files: bool = False,
-        run: str | None = None,
-        start: str | None = None,
-        base: str | None = None,
-    ) -> Checkpoint:
-        """Write to a run or as the first checkpoint of one; arguments as `Store.record`."""
-        self._at = times.to_text(self._store.clock())
-        notes = " ".join((self._said.notes or "").split())
-        message = ": ".join(filter(None, ["reset" if self._said.action == RESET else "", notes]))
-        label = f"{self._step}-{record.LABELS[self._said.action]}"
-        how: dict[str, Any] = {
-            "run": run,
-            "start": start,
-            "guard": self._store.leases.bound(run) if run is not None else None,
-            "change": self._change,
-            "progress_of": self._progress,
-            "trigger": STEP,
-            "agent": self._said.agent,
-            "message": (message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…") or None,
-            "errors": [str(self._said.notes)] if self._said.action == FAIL else [],
-            **({"id": self._said.checkpoint_id} if self._said.checkpoint_id is not None else {}),
-        }
-        # An agent waits for this call: a capture that takes too long is left out.
-        limits = self._store.rules.limits
-        made = (
-            self._store.save(label, limits=limits().automatic(), **how)
-            if files
-            else self._store.record(label, base=base, **how)
-        )
-        _write_mirror(self._store, self._store.repository, self._graph, str(made.run))
-        return made
-
-    def _change(self, before: dict[str, Any]) -> dict[str, Any]:
-        known = (
-            {**before, TRACK: self._track}
-            if self._track is not None and TRACK not in before
-            else before
-        )
-        own = _graph_name(known) or self._graph.name
-        if own != self._graph.name:
-            raise UsageError(f"the run has the steps of {own} by now", hint="run the command again")
-        after = machine.applied(self._graph, known, self._said, self._at)
-        if self._graph.name != graph_file.SUPERPOWERS:
+    def change(state: dict[str, Any]) -> dict[str, Any]:
+        if track is not None and TRACK not in state:
+            state = {**state, TRACK: track}
+        name = _graph_name(state) or graph.name
+        if name != graph.name:
+            raise UsageError(f"the run has the steps of {name} now", hint="run the command again")
+        after = machine.applied(graph, state, said, at)
+        if graph.name != graph_file.SUPERPOWERS:
             # First: in TOML a key cannot follow the tables of its table.
-            after[machine.LOOP] = {"graph": self._graph.name} | after[machine.LOOP]
+            after[machine.LOOP] = {"graph": graph.name} | after[machine.LOOP]
         return after
 
-    def _progress(self, state: Mapping[str, Any]) -> Progress | None:
-        return record.progress_of(machine.record_of(self._graph, state, self._step))
+    notes = " ".join((said.notes or "").split())
+    message = ": ".join(filter(None, ["reset" if said.action == RESET else "", notes]))
+    values: dict[str, Any] = {
+        "run": run,
+        "start": start,
+        "guard": store.leases.bound(run) if run is not None else None,
+        "change": change,
+        "progress_of": lambda state: record.progress_of(machine.record_of(graph, state, step)),
+        "trigger": STEP,
+        "agent": said.agent,
+        "message": (message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…") or None,
+        "errors": [str(said.notes)] if said.action == FAIL else [],
+    }
+    if said.checkpoint_id is not None:
+        values["id"] = said.checkpoint_id
+    label = f"{step}-{record.LABELS[said.action]}"
+    if files:
+        # An agent waits for this call: a capture that takes too long is left out.
+        made = store.save(label, limits=store.rules.limits().automatic(), **values)
+    else:
+        made = store.record(label, base=base, **values)
+    _write_mirror(store, store.repository, graph, str(made.run))
+    return made
 
 
-def _begins_anew(store: Checkpoints, where: ReportPlace, said: StepReport) -> bool:
-    return where.run is None or (
-        where.by_track and said.action == START and _is_over(store, where.run)
-    )
+def _starts_run(store: Checkpoints, place: ReportPlace, said: StepReport) -> bool:
+    if place.run is None:
+        return True
+    return place.by_track and said.action == START and _is_over(store, place.run)
 
 
 def _graph_name(state: Mapping[str, Any]) -> str | None:
     loop = state.get(machine.LOOP)
-    said = loop.get("graph") if isinstance(loop, Mapping) else None
-    return said if isinstance(said, str) else graph_file.SUPERPOWERS if loop else None
+    name = loop.get("graph") if isinstance(loop, Mapping) else None
+    return name if isinstance(name, str) else graph_file.SUPERPOWERS if loop else None
 
 
 def _is_over(store: Checkpoints, run: str) -> bool:
     newest = store.heads.read(run)
-    return (
-        newest.label == ref_names.RUN_COMPLETE
-        or machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
-    )
+    if newest.label == ref_names.RUN_COMPLETE:
+        return True
+    return machine.position(graph_of(store, newest.state), newest.state).step == COMPLETE
 
 
 def run_about(store: Checkpoints, track: str) -> str | None:
     """Return the newest open run of a track, or else the newest one; or None."""
     if not track.strip() or not track.isprintable():
-        raise UsageError(
-            f"{track!r} is no name of a track", hint="write it on one line: --track add-login"
-        )
+        hint = "write it on one line: --track add-login"
+        raise UsageError(f"{track!r} is not a track name", hint=hint)
     slug = ids.slug(track)
-    found: list[str] = []
+    newest = None
     for run in sorted(store.index.runs(), reverse=True):
-        name = run[16:]  # behind the timestamp
-        if name != slug and not (name.startswith(f"{slug}-") and name[len(slug) + 1 :].isdigit()):
+        name, number = run[16:], run[16:].removeprefix(f"{slug}-")  # behind the timestamp
+        if name != slug and not number.isdigit():
             continue
         if store.heads.is_ours(run) and store.heads.read(run).state.get(TRACK) == track:
-            found.append(run)
-    return next((run for run in found if not _is_over(store, run)), found[0] if found else None)
+            newest = newest or run
+            if not _is_over(store, run):
+                return run
+    return newest
 
 
 # History: all reports of a run, read from its checkpoints.
@@ -357,32 +324,28 @@ class StepEvent:
 
 
 def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
-    entries = [
-        entry
-        for entry in reversed(heads.chain(store.index, store.repository, run))
-        if entry.trigger == STEP
+    chain = reversed(heads.chain(store.index, store.repository, run))
+    entries = [entry for entry in chain if entry.trigger == STEP]
+    contents = store.objects.read([entry.oid for entry in entries])
+    return [
+        _event(codec.decode_header(content[1], ref_names.CHECKPOINTS + entry.id))
+        for entry, content in zip(entries, contents, strict=True)
+        if content is not None
     ]
-    found = []
-    for entry, content in zip(
-        entries, store.objects.read([entry.oid for entry in entries]), strict=True
-    ):
-        if content is None:
-            continue
-        checkpoint = codec.decode_header(content[1], ref_names.CHECKPOINTS + entry.id)
-        step, status = phase.split(checkpoint.label)
-        found.append(
-            StepEvent(
-                checkpoint=checkpoint.id,
-                sequence=checkpoint.sequence or 0,
-                timestamp=checkpoint.timestamp,
-                step=step,
-                status=status,
-                agent=checkpoint.agent,
-                message=checkpoint.message,
-                errors=checkpoint.errors,
-                git_sha=checkpoint.git_sha,
-                has_files=checkpoint.worktree is not None,
-                progress=checkpoint.progress,
-            )
-        )
-    return found
+
+
+def _event(checkpoint: Checkpoint) -> StepEvent:
+    step, status = phase.split(checkpoint.label)
+    return StepEvent(
+        checkpoint=checkpoint.id,
+        sequence=checkpoint.sequence or 0,
+        timestamp=checkpoint.timestamp,
+        step=step,
+        status=status,
+        agent=checkpoint.agent,
+        message=checkpoint.message,
+        errors=checkpoint.errors,
+        git_sha=checkpoint.git_sha,
+        has_files=checkpoint.worktree is not None,
+        progress=checkpoint.progress,
+    )

@@ -23,39 +23,21 @@ if TYPE_CHECKING:
 
 # Statuses as superpowers writes them, and the spellings of people and models.
 
-NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED = (
-    "NOT_STARTED",
-    "IN_PROGRESS",
-    "PASSED",
-    "FAILED",
-    "BLOCKED",
-    "SKIPPED",
-)
+NOT_STARTED, IN_PROGRESS, PASSED = "NOT_STARTED", "IN_PROGRESS", "PASSED"
+FAILED, BLOCKED, SKIPPED = "FAILED", "BLOCKED", "SKIPPED"
 STATUSES = (NOT_STARTED, IN_PROGRESS, PASSED, FAILED, BLOCKED, SKIPPED)
-# The statuses of a blocker.
-ACTIVE, RESOLVED = "ACTIVE", "RESOLVED"
+ACTIVE, RESOLVED = "ACTIVE", "RESOLVED"  # the statuses of a blocker
+VERDICT_PASS, VERDICT_FAIL = "PASS", "FAIL"  # the verdicts of a reviewing step
 
-# The verdicts of a reviewing step.
-VERDICT_PASS, VERDICT_FAIL = "PASS", "FAIL"
-
-_ALSO = {
-    "PASS": PASSED,
-    "COMPLETE": PASSED,
-    "COMPLETED": PASSED,
-    "DONE": PASSED,
-    "PASSED_WITH_WARNINGS": PASSED,
-    "COMPLETED_WITH_WARNINGS": PASSED,
-    "FAIL": FAILED,
-    "PARTIAL_FAIL": FAILED,
-    "ESCALATE": BLOCKED,
-    "ACTIVE": IN_PROGRESS,
-    "STARTED": IN_PROGRESS,
-    "BOARD_REVIEW": IN_PROGRESS,
-    "NEW": NOT_STARTED,
-    "PENDING": NOT_STARTED,
-    "PLANNED": NOT_STARTED,
-    "SKIP": SKIPPED,
+_SPELLINGS = {
+    PASSED: "PASS COMPLETE COMPLETED DONE PASSED_WITH_WARNINGS COMPLETED_WITH_WARNINGS",
+    FAILED: "FAIL PARTIAL_FAIL",
+    BLOCKED: "ESCALATE",
+    IN_PROGRESS: "ACTIVE STARTED BOARD_REVIEW",
+    NOT_STARTED: "NEW PENDING PLANNED",
+    SKIPPED: "SKIP",
 }
+_BY_SPELLING = {word: status for status, words in _SPELLINGS.items() for word in words.split()}
 _TASK = re.compile(
     r"(?:task\s+(\d+(?:\.\d+)*[a-z]?)|(\d+(?:\.\d+)+[a-z]?))(?=$|[\s:.)])"
     r"|(\d+[a-z]?)(?=$|[:)]|\.(?:\s|$))",  # "3 retries" begins with no number of a task
@@ -64,30 +46,23 @@ _TASK = re.compile(
 
 
 def status_of(value: object) -> str | None:
-    """Return the status that a word means, one of `STATUSES`; None if it means none."""
+    """Return the status that a word means, one of `STATUSES`, or None."""
     if not isinstance(value, str):
         return None
     word = re.sub(r"[\s-]+", "_", value.strip()).upper()
-    return word if word in STATUSES else _ALSO.get(word)
+    return word if word in STATUSES else _BY_SPELLING.get(word)
 
 
 def task_id(text: str) -> str | None:
     """Return the number at the start of a task, such as "2.3" of "Task 2.3: Log in"."""
-    found = _TASK.match(text.strip())
-    return next(group.lower() for group in found.groups() if group) if found else None
+    match = _TASK.match(text.strip())
+    return next(group.lower() for group in match.groups() if group) if match else None
 
 
 # Reports and records.
 
-START, PROGRESS, PASS, FAIL, BLOCK, SKIP, RESET = (
-    "start",
-    "progress",
-    "pass",
-    "fail",
-    "block",
-    "skip",
-    "reset",
-)
+START, PROGRESS, RESET = "start", "progress", "reset"
+PASS, FAIL, BLOCK, SKIP = "pass", "fail", "block", "skip"
 # Record key: tasks that were done before the first one was reported by name.
 BEFORE = "tasks_before"
 
@@ -104,19 +79,10 @@ LABELS = {
 
 ENDS = {PASS: PASSED, FAIL: FAILED, BLOCK: BLOCKED, SKIP: SKIPPED}
 # Record keys that have a parameter or that the protocol maintains.
-OWN = (
-    "status",
-    "started_at",
-    "completed_at",
-    "last_updated",
-    "agent",
-    "notes",
-    "progress",
-    "output_files",
-    "tasks",
-    "verdict",
-)
+OWN: tuple[str, ...] = ("status", "started_at", "completed_at", "last_updated", "agent", "notes")
+OWN += ("progress", "output_files", "tasks", "verdict")
 
+_COUNTS = ("current_phase", "total_phases", "tasks_completed", "tasks_total")
 _MAX = 2**63
 
 
@@ -146,60 +112,43 @@ class StepReport:
     def __post_init__(self) -> None:
         for name in ("action", "step", "subject"):
             require_text(name, getattr(self, name))
-        for name in (
-            "agent",
-            "notes",
-            "task",
-            "task_status",
-            "worker",
-            "verdict",
-            "commit",
-            "checkpoint_id",
-        ):
+        for name in ("agent", "notes", "task", "task_status"):
             require_text(name, getattr(self, name), may_be_none=True)
-        for name in ("tasks_completed", "tasks_total", "current_phase", "total_phases"):
+        for name in ("worker", "verdict", "commit", "checkpoint_id"):
+            require_text(name, getattr(self, name), may_be_none=True)
+        for name in _COUNTS:
             require_number(name, getattr(self, name), may_be_none=True)
         object.__setattr__(self, "outputs", strings("outputs", self.outputs))
         require("force", self.force, bool, "True or False")
         require("values", self.values, Mapping, "a map of names to values")
         if self.action not in LABELS:
-            raise UsageError(
-                f"{self.action!r} is nothing that is reported of a step",
-                hint=f"it is one of {', '.join(LABELS)}",
-            )
+            hint = f"it is one of {', '.join(LABELS)}"
+            raise UsageError(f"{self.action!r} is not an action of a step", hint=hint)
 
 
 def require_sound(report: StepReport, step: StepDefinition) -> None:
     """Raise UsageError if a report is incomplete or contradicts itself."""
-    if report.action in (FAIL, BLOCK) and not (report.notes or "").strip():
-        what = "what went wrong" if report.action == FAIL else "what has to be settled"
-        raise UsageError(
-            f"{step.name} cannot {report.action} without notes", hint=f'say {what}: --notes "…"'
-        )
-    wanted = {PASS: VERDICT_PASS, FAIL: VERDICT_FAIL}.get(report.action)
-    if report.verdict is not None and report.verdict not in (VERDICT_PASS, VERDICT_FAIL):
-        raise UsageError(
-            f"{report.verdict!r} is no verdict",
-            hint="a verdict is PASS or FAIL; others go into --set",
-        )
-    if report.verdict is not None and wanted is not None and report.verdict != wanted:
-        raise UsageError(
-            f"the verdict {report.verdict} contradicts {report.action}",
-            hint=f"leave it out, or say {wanted}",
-        )
+    action, verdict = report.action, report.verdict
+    if action in (FAIL, BLOCK) and not (report.notes or "").strip():
+        what = "what went wrong" if action == FAIL else "what has to be settled"
+        problem = f"{step.name} cannot {action} without notes"
+        raise UsageError(problem, hint=f'say {what}: --notes "…"')
+    if verdict not in (None, VERDICT_PASS, VERDICT_FAIL):
+        hint = "a verdict is PASS or FAIL; others go into --set"
+        raise UsageError(f"{verdict!r} is not a verdict", hint=hint)
+    wanted = {PASS: VERDICT_PASS, FAIL: VERDICT_FAIL}.get(action)
+    if verdict is not None and wanted not in (None, verdict):
+        hint = f"leave it out, or say {wanted}"
+        raise UsageError(f"the verdict {verdict} contradicts {action}", hint=hint)
     if report.task_status is not None and report.task_status not in STATUSES:
-        raise UsageError(
-            f"{report.task_status!r} is no status of a task",
-            hint=f"a status is one of {', '.join(STATUSES)}",
-        )
+        hint = f"a status is one of {', '.join(STATUSES)}"
+        raise UsageError(f"{report.task_status!r} is not a task status", hint=hint)
     if report.task is None and (report.task_status is not None or report.worker is not None):
-        raise UsageError("it is not said which task", hint="name it: --task 2.3")
+        raise UsageError("no task is named", hint="name it: --task 2.3")
     for key in report.values:
         if key in OWN or not key.strip() or not key.isprintable():
-            raise UsageError(
-                f"{key!r} cannot be set",
-                hint=f"these have options of their own, or are kept by gitckpt: {', '.join(OWN)}",
-            )
+            hint = f"these have options of their own, or are kept by gitckpt: {', '.join(OWN)}"
+            raise UsageError(f"{key!r} cannot be set", hint=hint)
 
 
 def merged(
@@ -209,10 +158,9 @@ def merged(
     new = {**record, **report.values}
     new["agent"] = report.agent or new.get("agent") or step.agent or "unknown"
     new["progress"] = _progress(new.get("progress"), report)
-    files = new.get("output_files")
-    known = list(files) if isinstance(files, list) else []
-    new["output_files"] = known + [
-        name for name in dict.fromkeys(report.outputs) if name not in known
+    files = _as_list(new.get("output_files"))
+    new["output_files"] = files + [
+        name for name in dict.fromkeys(report.outputs) if name not in files
     ]
     new["notes"] = report.notes if report.notes is not None else new.get("notes") or ""
     if step.on_fail is not None and report.action in (PASS, FAIL):
@@ -222,7 +170,7 @@ def merged(
     if report.commit is not None:
         _add_commit(new, step, report)
     if report.task is not None:
-        _add_task(new, report, at)
+        _add_task(new, report.task, report, at)
         if new.get("tasks") and not record.get("tasks"):
             _keep_counts(new, record, report)
     _count(new, step)
@@ -230,30 +178,28 @@ def merged(
     return new
 
 
+def _as_list(value: object) -> list[Any]:
+    return list(value) if isinstance(value, list) else []
+
+
+def _as_dict(value: object) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
 def progress_of(record: Mapping[str, Any]) -> Progress | None:
     """Return the progress in a record; drop values of a wrong type."""
-    said = record.get("progress")
-    if not isinstance(said, Mapping):
-        return None
-    counts: dict[str, Any] = {
-        key: _whole(said.get(key))
-        for key in ("current_phase", "total_phases", "tasks_completed", "tasks_total")
-    }
-    task = said.get("current_task")
-    found = Progress(**counts, current_task=task if isinstance(task, str) and task else None)
-    return found if found != Progress() else None
+    values = _as_dict(record.get("progress"))
+    counts: dict[str, Any] = {key: _as_count(values.get(key)) for key in _COUNTS}
+    task = values.get("current_task")
+    progress = Progress(**counts, current_task=task if isinstance(task, str) and task else None)
+    return progress if progress != Progress() else None
 
 
-def _progress(said: object, report: StepReport) -> dict[str, Any]:
-    new = dict(said) if isinstance(said, Mapping) else {}
-    told = {
-        "current_phase": report.current_phase,
-        "total_phases": report.total_phases,
-        "current_task": report.task,
-        "tasks_completed": report.tasks_completed,
-        "tasks_total": report.tasks_total,
-    }
-    return new | {key: value for key, value in told.items() if value is not None}
+def _progress(before: object, report: StepReport) -> dict[str, Any]:
+    values: dict[str, Any] = {"current_phase": report.current_phase}
+    values |= {"total_phases": report.total_phases, "current_task": report.task}
+    values |= {"tasks_completed": report.tasks_completed, "tasks_total": report.tasks_total}
+    return _as_dict(before) | {key: value for key, value in values.items() if value is not None}
 
 
 def _add_commit(record: dict[str, Any], step: StepDefinition, report: StepReport) -> None:
@@ -261,45 +207,36 @@ def _add_commit(record: dict[str, Any], step: StepDefinition, report: StepReport
         record["commit_sha"] = report.commit
         return
     record["last_commit"] = report.commit
-    commits = record.get("commits")
-    known = list(commits) if isinstance(commits, list) else []
-    if not any(isinstance(each, Mapping) and each.get("sha") == report.commit for each in known):
-        known.append({"sha": report.commit, "message": report.subject, "task": report.task})
-    record["commits"] = known
+    commits = _as_list(record.get("commits"))
+    if not any(_as_dict(commit).get("sha") == report.commit for commit in commits):
+        commits.append({"sha": report.commit, "message": report.subject, "task": report.task})
+    record["commits"] = commits
 
 
-def _add_task(record: dict[str, Any], report: StepReport, at: str) -> None:
+def _add_task(record: dict[str, Any], text: str, report: StepReport, at: str) -> None:
     # Free text without a number is a task only if the report says more about it.
-    assert report.task is not None
-    number = task_id(report.task)
+    number = task_id(text)
     if number is None and report.task_status is None and report.worker is None:
         return
-    name = number or report.task
-    tasks = record.get("tasks")
-    known = dict(tasks) if isinstance(tasks, Mapping) else {}
-    before = known.get(name)
-    task = (
-        dict(before)
-        if isinstance(before, Mapping)
-        else {"status": NOT_STARTED, "started_at": at, "completed_at": None}
-    )
+    name = number or text
+    tasks = _as_dict(record.get("tasks"))
+    new = {"status": NOT_STARTED, "started_at": at, "completed_at": None}
+    before = tasks.get(name)
+    task = dict(before) if isinstance(before, Mapping) else new
     task["status"] = report.task_status or IN_PROGRESS
     task["completed_at"] = None if task["status"] in (NOT_STARTED, IN_PROGRESS) else at
-    told = {"worker": report.worker, "notes": report.notes, "commit": report.commit}
-    task |= {key: value for key, value in told.items() if value is not None} | {"last_updated": at}
-    record["tasks"] = known | {name: task}
+    values = {"worker": report.worker, "notes": report.notes, "commit": report.commit}
+    task |= {key: value for key, value in values.items() if value is not None}
+    record["tasks"] = tasks | {name: task | {"last_updated": at}}
     if task["status"] == PASSED:
         record["last_task"] = f"Task {number}" if number else name
 
 
 def _keep_counts(new: dict[str, Any], record: Mapping[str, Any], report: StepReport) -> None:
     """Keep counts reported before the first named task, which `tasks` lacks."""
-    said = record.get("progress")
-    known = said if isinstance(said, Mapping) else {}
-    done, total = (
-        _whole(known.get(key)) or _whole(record.get(key))
-        for key in ("tasks_completed", "tasks_total")
-    )
+    values = _as_dict(record.get("progress"))
+    keys = ("tasks_completed", "tasks_total")
+    done, total = (_as_count(values.get(key)) or _as_count(record.get(key)) for key in keys)
     if report.tasks_completed is not None:  # with this one, if it is done
         done = report.tasks_completed - (report.task_status == PASSED)
     if done and done > 0:
@@ -310,24 +247,20 @@ def _keep_counts(new: dict[str, Any], record: Mapping[str, Any], report: StepRep
 
 def _count(record: dict[str, Any], step: StepDefinition) -> None:
     # The table of tasks has precedence: no single worker knows all tasks.
-    tasks, progress = record.get("tasks"), record["progress"]
-    if isinstance(tasks, Mapping) and tasks:
-        before = _whole(record.get(BEFORE)) or 0
-        done = before + sum(
-            isinstance(task, Mapping) and task.get("status") == PASSED for task in tasks.values()
-        )
-        total = _whole(progress.get("tasks_total")) or 0
-        progress["tasks_total"] = max(total, len(tasks), min(done, total) if total else done)
-        progress["tasks_completed"] = min(
-            done, progress["tasks_total"]
-        )  # a task that was counted before may be reported again
+    tasks, progress = _as_dict(record.get("tasks")), record["progress"]
+    if tasks:
+        statuses = [_as_dict(task).get("status") for task in tasks.values()]
+        done = (_as_count(record.get(BEFORE)) or 0) + statuses.count(PASSED)
+        total = _as_count(progress.get("tasks_total")) or 0
+        total = max(total, len(tasks), min(done, total) if total else done)
+        # A task that was counted before may be reported again.
+        progress |= {"tasks_total": total, "tasks_completed": min(done, total)}
     if step.has_tasks:
-        record |= {
-            key: progress[key] for key in ("tasks_completed", "tasks_total") if key in progress
-        }
+        counts = ("tasks_completed", "tasks_total")
+        record |= {key: progress[key] for key in counts if key in progress}
 
 
-def _whole(value: object) -> int | None:
+def _as_count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < _MAX else None
 
 
@@ -335,7 +268,6 @@ def _whole(value: object) -> int | None:
 
 # The marks in the brackets: pending, in progress, done, blocked.
 OPEN, STARTED, DONE, STUCK = " ", "~", "x", "!"
-
 _BOX = re.compile(r"(?P<indent>[ \t]*)(?:[-*+]|\d+[.)])[ \t]+\[(?P<mark>.)\][ \t]*(?P<text>.*)")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?P<text>Task[ \t]+\d.*)", re.IGNORECASE)
 _FENCE = re.compile(r"[ \t]*(```+|~~~+)")
@@ -365,7 +297,7 @@ def tasks(text: str) -> list[PlanTask]:
     A task is an item with brackets; an unnumbered item indented below it is part of it. A heading
     `### Task 2.3: …` is a task, too: unnumbered items are its steps, and it is done when all are.
     """
-    found: list[PlanTask] = []
+    entries: list[PlanTask] = []
     indent, heading, fence = -1, -1, ""
     for number, line in enumerate(text.splitlines(), 1):
         mark = _FENCE.match(line)
@@ -376,19 +308,20 @@ def tasks(text: str) -> list[PlanTask]:
         title = _HEADING.match(line)
         box = _BOX.match(line)
         if title is not None:
-            found.append(_task(title["text"], "", number))
-            indent, heading = -1, len(found) - 1
+            entries.append(_parse_task(title["text"], "", number))
+            indent, heading = -1, len(entries) - 1
         elif line.startswith("#"):
             indent, heading = -1, -1
         elif box is not None:
-            here = len(box["indent"].expandtabs(4))
-            task = _task(box["text"], box["mark"].lower(), number)
+            depth = len(box["indent"].expandtabs(4))
+            task = _parse_task(box["text"], box["mark"].lower(), number)
             if task.id is None and heading >= 0:
-                found[heading] = replace(found[heading], mark=_both(found[heading].mark, task.mark))
-            elif task.id is not None or indent < 0 or here <= indent:
-                found.append(task)
-                indent, heading = here, -1
-    return [task for task in found if task.mark]
+                joined = _join_marks(entries[heading].mark, task.mark)
+                entries[heading] = replace(entries[heading], mark=joined)
+            elif task.id is not None or indent < 0 or depth <= indent:
+                entries.append(task)
+                indent, heading = depth, -1
+    return [task for task in entries if task.mark]
 
 
 def first_open(plan: Sequence[PlanTask]) -> PlanTask | None:
@@ -400,14 +333,14 @@ def open_after(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
     return first_open(plan[at + 1 :])
 
 
-def _task(text: str, mark: str, line: int) -> PlanTask:
-    title, comments = _without_comments(text)
+def _parse_task(text: str, mark: str, line: int) -> PlanTask:
+    title, comments = _split_comments(text)
     commit = comments[0] if comments and _OID.fullmatch(comments[0]) else None
     title = title.replace("**", "").replace("`", "").strip()
     return PlanTask(task_id(title), title, mark, line, commit)
 
 
-def _without_comments(text: str) -> tuple[str, list[str]]:
+def _split_comments(text: str) -> tuple[str, list[str]]:
     parts, comments, end = [], [], 0
     while (start := text.find("<!--", end)) >= 0 and (close := text.find("-->", start + 4)) >= 0:
         parts.append(text[end:start])
@@ -416,7 +349,7 @@ def _without_comments(text: str) -> tuple[str, list[str]]:
     return "".join([*parts, text[end:]]), comments
 
 
-def _both(before: str, mark: str) -> str:
+def _join_marks(before: str, mark: str) -> str:
     if before in ("", mark):
         return mark
     return STUCK if STUCK in (before, mark) else STARTED

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gitckpt.durable.steps import journal, machine, report
-from gitckpt.durable.steps import machine as next_step
 from gitckpt.durable.steps.graph import Graph
 from gitckpt.durable.steps.report import StepReport
 from gitckpt.model.arguments import require, require_text
@@ -30,16 +29,16 @@ _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed",
 
 def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
     """Return the names of required steps, optional ones that were done, and unknown ones."""
-    here = machine.position(graph, state)
-    own = [
+    current = machine.position(graph, state).step
+    names = [
         step.name
         for step in graph.steps
         if not (step.optional or step.only_if)
-        or step.name == here.step
+        or step.name == current
         or machine.record_of(graph, state, step.name)
     ]
     others = machine.loop_of(state).get("checkpoints") or {}
-    return own + [name for name in others if graph.find(name) is None]
+    return names + [name for name in others if graph.find(name) is None]
 
 
 def status_of(here: StepPosition, name: str, record: Mapping[str, Any]) -> str:
@@ -51,7 +50,11 @@ def document(
 ) -> dict[str, Any]:
     state = newest.state
     here, loop = machine.position(graph, state), machine.loop_of(state)
-    found: dict[str, Any] = {
+    steps = []
+    for name in dict.fromkeys((*(step.name for step in graph.steps), *shown(graph, state))):
+        record = dict(machine.record_of(graph, state, name))
+        steps.append({"step": name, "status": status_of(here, name, record), "record": record})
+    content: dict[str, Any] = {
         "run": newest.run,
         "graph": graph.name,
         "step": here.step,
@@ -61,25 +64,19 @@ def document(
         "iterations": loop.get("iterations", 0),
         "max_iterations": graph.max_iterations,
         "blockers": list(state.get(machine.BLOCKERS) or []),
-        "steps": [],
+        "steps": steps,
     }
-    for name in dict.fromkeys((*(step.name for step in graph.steps), *shown(graph, state))):
-        record = dict(machine.record_of(graph, state, name))
-        found["steps"].append(
-            {"step": name, "status": status_of(here, name, record), "record": record}
-        )
-    return found | ({"history": [_event(event) for event in events]} if events is not None else {})
+    if events is not None:
+        content["history"] = [_event(event) for event in events]
+    return content
 
 
 def _event(event: StepEvent) -> dict[str, Any]:
+    plain = {name: getattr(event, name) for name in event.__slots__}
     progress = event.progress or Progress()
-    plain = {
-        name: getattr(event, name) for name in event.__slots__ if name not in ("errors", "progress")
-    }
-    return plain | {
-        "errors": list(event.errors),
-        "progress": {name: getattr(progress, name) for name in _PROGRESS},
-    }
+    plain["errors"] = list(event.errors)
+    plain["progress"] = {name: getattr(progress, name) for name in _PROGRESS}
+    return plain
 
 
 # The public API.
@@ -99,8 +96,8 @@ class Steps:
 
     def __init__(self, store: Store, *, run: str | None = None, track: str | None = None) -> None:
         self._store = inside(store)
-        for name, said in (("run", run), ("track", track)):
-            require_text(name, said, may_be_none=True)
+        require_text("run", run, may_be_none=True)
+        require_text("track", track, may_be_none=True)
         self._place = journal.place(self._store, run=run, track=track)
 
     @staticmethod
@@ -128,26 +125,23 @@ class Steps:
 
         Raises:
             UsageError: an argument is invalid, or the report is incomplete or contradicts itself.
-            OutOfOrder: the run is at another step.
-            StepsBlocked: the run is blocked.
+            OutOfOrder, StepsBlocked: the run is at another step, or blocked.
             NotFoundError: unknown step, rev or graph.
             LeaseLost: another process drives the run now.
         """
         require("said", said, StepReport, "a StepReport")
-        for name, text in (("graph", graph), ("checkpoint_id", checkpoint_id)):
-            require_text(name, text, may_be_none=True)
+        require_text("graph", graph, may_be_none=True)
+        require_text("checkpoint_id", checkpoint_id, may_be_none=True)
         repository = self._store.repository
-        oid, subject = _commit(repository, said.commit) if said.commit is not None else (None, "")
-        said = replace(
-            said,
-            task_status=said.task_status.strip().upper().replace("-", "_")
-            if said.task_status is not None
-            else None,
-            verdict=said.verdict.strip().upper() if said.verdict is not None else None,
-            outputs=tuple(_from_top(repository, file) for file in said.outputs),
-            commit=oid,
-            subject=subject,
+        oid, subject = (
+            _read_commit(repository, said.commit) if said.commit is not None else (None, "")
         )
+        outputs = tuple(_from_top(repository, file) for file in said.outputs)
+        said = replace(said, outputs=outputs, commit=oid, subject=subject)
+        if said.task_status is not None:
+            said = replace(said, task_status=said.task_status.strip().upper().replace("-", "_"))
+        if said.verdict is not None:
+            said = replace(said, verdict=said.verdict.strip().upper())
         done = journal.report(
             self._store, self._place, said, graph=graph, files=files, checkpoint_id=checkpoint_id
         )
@@ -185,20 +179,17 @@ class Steps:
                 track's.
             resume_from: the number of a task that overrides plan and records.
 
-        Raises:
-            StepsBlocked: the run is blocked.
-            NotFoundError: unknown file or task.
-            UsageError: an argument is invalid, the step has no tasks, or the plan is unreadable.
+        Raises StepsBlocked, NotFoundError (file or task) or UsageError (the step has no tasks).
         """
-        for name, text in (("plan", plan), ("resume_from", resume_from)):
-            require_text(name, text, may_be_none=True)
+        require_text("plan", plan, may_be_none=True)
+        require_text("resume_from", resume_from, may_be_none=True)
         newest = self.newest()
         graph = journal.graph_of(self._store, newest.state)
         top = journal.home(self._store, str(newest.run))
-        return next_step.next_of(graph, newest.state, top, path=plan, resume_from=resume_from)
+        return machine.next_of(graph, newest.state, top, path=plan, resume_from=resume_from)
 
 
-def _commit(repository: Repository, rev: str) -> tuple[str, str]:
+def _read_commit(repository: Repository, rev: str) -> tuple[str, str]:
     oid = repository.commit(rev)
     subject = repository.git.run("log", "-1", "--no-show-signature", "--format=%s", oid).out
     return oid, subject.decode("utf-8", "replace").removesuffix("\n")
@@ -209,7 +200,6 @@ def _from_top(repository: Repository, file: str) -> str:
     if top is None:
         return file
     directory, name = os.path.split(os.path.abspath(file))
-    relative = os.path.relpath(
-        os.path.join(os.path.realpath(directory), name), os.path.realpath(top)
-    )
+    path = os.path.join(os.path.realpath(directory), name)
+    relative = os.path.relpath(path, os.path.realpath(top))
     return file if relative.startswith("..") else relative

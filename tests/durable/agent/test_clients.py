@@ -101,7 +101,7 @@ def test_command_shows_its_client(command: str, name: str, kind: str, resume: st
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"), [("", "is empty"), (" \n", "is empty"), ("a\0b", "has a NUL in it")]
+    ("text", "problem"), [("", "is empty"), (" \n", "is empty"), ("a\0b", "contains a NUL byte")]
 )
 def test_what_is_no_command(text: str, problem: str) -> None:
     with pytest.raises(UsageError) as error:

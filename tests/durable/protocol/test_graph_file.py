@@ -129,11 +129,11 @@ def test_no_graphs(text: str) -> None:
         (steps('name = "a"\nonpass = "a"'), ["4: unknown key 'onpass' in step 'a'"]),
         (
             steps('name = "a"\non_pass = "b"'),
-            ["4: on_pass of step 'a' names 'b', which is no step"],
+            ["4: on_pass of step 'a' names 'b', which is not a step"],
         ),
         (
             steps('name = "a"\non_fail = "b"'),
-            ["4: on_fail of step 'a' names 'b', which is no step"],
+            ["4: on_fail of step 'a' names 'b', which is not a step"],
         ),
         (
             steps('name = "a"\noptional = 1'),
@@ -156,7 +156,7 @@ def test_no_graphs(text: str) -> None:
         ),
         (
             steps('name = "a"', top='aliases = { b = "c" }\n'),
-            ["2: the alias 'b' names 'c', which is no step"],
+            ["2: the alias 'b' names 'c', which is not a step"],
         ),
         (
             steps('name = "a"', top='aliases = { A = "a" }\n'),
@@ -182,7 +182,7 @@ def test_all_mistakes_are_told_at_once_with_hints() -> None:
     )
     assert caught.value.candidates == [
         "gitckpt.toml:4: unknown key 'on_pas' in step 'a' (did you mean on_pass?)",
-        "gitckpt.toml:7: on_fail of step 'b' names 'B', which is no step (there are: a, b, COMPLETE)",
+        "gitckpt.toml:7: on_fail of step 'b' names 'B', which is not a step (there are: a, b, COMPLETE)",
         "gitckpt.toml:8: the name of steps '' is empty",
         "gitckpt.toml:8: steps '' has no steps (add [[steps..steps]] with a name)",
     ]
@@ -196,7 +196,7 @@ def test_by_name(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
         graph_file.read(str(file), "revue")
     assert (caught.value.message, caught.value.hint) == (
-        "no steps go by 'revue'",
+        "there are no steps named 'revue'",
         "did you mean review?",
     )
     file.write_text(steps('name = "own"').replace("steps.a", "steps.superpowers"))

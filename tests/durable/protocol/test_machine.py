@@ -243,7 +243,7 @@ def test_sup_05_after_fifty_iterations_it_is_blocked() -> None:
         assert loop.here == ("PLAN", "NOT_STARTED")
         loop("start", "PLAN")("pass", "PLAN")("start", "EVALUATE_PLAN")("fail", "EVALUATE_PLAN")
     assert loop.position == machine.StepPosition(
-        "PLAN", "BLOCKED", reasons=("50 iterations were made, and no more are allowed",)
+        "PLAN", "BLOCKED", reasons=("the run reached the limit of 50 iterations",)
     )
     assert loop("reset", "PLAN")("start", "PLAN").loop["iterations"] == 1
 
@@ -252,7 +252,7 @@ def test_sup_05_one_step_that_begins_again_and_again_is_stopped_as_well() -> Non
     loop = Loop()
     for _ in range(50):
         loop("start", "PLAN")("fail", "PLAN")
-    with pytest.raises(StepsBlocked, match="50 iterations were made"):
+    with pytest.raises(StepsBlocked, match="limit of 50 iterations"):
         loop("start", "PLAN")
     assert loop("start", "PLAN", force=True).loop["iterations"] == 51
 
@@ -511,11 +511,11 @@ def test_a_step_that_the_graph_does_not_have_can_be_left() -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"verdict": "MAYBE"}, "'MAYBE' is no verdict"),
+        ({"verdict": "MAYBE"}, "'MAYBE' is not a verdict"),
         ({"verdict": "FAIL"}, "the verdict FAIL contradicts pass"),
-        ({"task_status": "PASSED"}, "it is not said which task"),
-        ({"worker": "a"}, "it is not said which task"),
-        ({"task": "1", "task_status": "GOOD"}, "'GOOD' is no status of a task"),
+        ({"task_status": "PASSED"}, "no task is named"),
+        ({"worker": "a"}, "no task is named"),
+        ({"task": "1", "task_status": "GOOD"}, "'GOOD' is not a task status"),
         ({"values": {"status": "PASSED"}}, "'status' cannot be set"),
         ({"values": {" ": 1}}, "' ' cannot be set"),
     ],
@@ -529,7 +529,7 @@ def test_contradictions(said: dict[str, Any], message: str) -> None:
 def test_complete_is_no_step_but_may_be_passed() -> None:
     for action in LABELS:
         if action != "pass":
-            with pytest.raises(UsageError, match="COMPLETE is where the steps end, not a step"):
+            with pytest.raises(UsageError, match="COMPLETE is the end of the steps, not a step"):
                 Loop()(action, "COMPLETE")
     with pytest.raises(OutOfOrder):
         Loop()("pass", "DONE")

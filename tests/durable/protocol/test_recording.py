@@ -267,7 +267,7 @@ class TestWhichRun:
             journal.place(inside(plain), run="2026", environ={})
 
     def test_none_said(self, plain: Store) -> None:
-        with pytest.raises(UsageError, match="it is not said which run"):
+        with pytest.raises(UsageError, match="no run is named"):
             journal.place(inside(plain), environ={})
 
     def test_tracks_with_one_slug_are_two_runs(self, plain: Store) -> None:
@@ -291,7 +291,7 @@ class TestWhichRun:
 
     @pytest.mark.parametrize("track", ["", " ", "a\nb", "\x1b[31m"])
     def test_a_track_is_one_line(self, plain: Store, track: str) -> None:
-        with pytest.raises(UsageError, match="is no name of a track"):
+        with pytest.raises(UsageError, match="is not a track name"):
             journal.place(inside(plain), track=track, environ={})
 
 
@@ -416,7 +416,7 @@ class TestStates:
     ) -> None:
         run = str(plain.record("manual-complete", state, start="r").run)
         before = main_checkout.refs()
-        with pytest.raises(UsageError, match=r"in the state of the run is no (table|list)"):
+        with pytest.raises(UsageError, match=r"in the state of the run is not a (table|list)"):
             report(plain, run, "start", "PLAN")
         assert main_checkout.refs() == before
 
@@ -444,7 +444,7 @@ class TestStates:
             ]
             == "COMPLETE"
         )
-        with pytest.raises(NotFoundError, match="no steps go by 'three'"):
+        with pytest.raises(NotFoundError, match="there are no steps named 'three'"):
             report(plain, None, "start", "a", track="new", graph="three")
 
     def test_a_refused_report_leaves_nothing(self, main_checkout: Checkout, plain: Store) -> None:

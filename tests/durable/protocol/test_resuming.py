@@ -210,7 +210,7 @@ class TestNext:
         failed = Loop()("fail", "PLAN", notes="no spec").state
         assert next_of(failed, top) == NextStep("PLAN", "FAILED", remarks=("PLAN failed: no spec",))
         unknown = {"loop_state": {"current_step": "ENRICH"}}
-        remark = "superpowers has no step ENRICH, at which the run is; to go on: git ckpt step reset STEP"
+        remark = "the run is at ENRICH, which is not a step of superpowers; to go on: git ckpt step reset STEP"
         assert next_of(unknown, top).remarks == (remark,)
         with pytest.raises(StepsBlocked, match="the run is blocked at PLAN: a key"):
             next_of(Loop()("block", "PLAN", notes="a key").state, top)
