@@ -203,10 +203,7 @@ def bring_back(
 
 
 def _text(
-    index: PrivateIndex,
-    planned: Exactness,
-    configured: Configured,
-    paths: Sequence[bytes],
+    index: PrivateIndex, planned: Exactness, configured: Configured, paths: Sequence[bytes]
 ) -> set[bytes]:
     # The files for which git converts line ends only; none where settings do not matter.
     if not (planned.line_ends or planned.is_unsure):

@@ -307,10 +307,7 @@ def left_out(repository: Repository, checkpoint: Checkpoint, paths: Sequence[byt
 
 
 def _is_missing(
-    repository: Repository,
-    checkpoint: Checkpoint,
-    entry: Omitted,
-    paths: Sequence[bytes],
+    repository: Repository, checkpoint: Checkpoint, entry: Omitted, paths: Sequence[bytes]
 ) -> bool:
     path = modules.unquoted(entry.path).rstrip(b"/")
     is_beside = checkpoint.run is not None and path.startswith(b"run/")  # a file of the run
@@ -398,13 +395,13 @@ def _take(store: Checkpoints, step: str, dry_run: bool, announce: Announce) -> R
     if target is None:
         raise undoing.nothing(stack, step, gone)
     checkpoint = store.read(target)
-    written = undoing.brought(store, stack, checkpoint)
+    written = undoing.written_by_newest(store, stack, checkpoint)
 
     def make() -> _Restore:
         return _Restore(store, checkpoint, (), written, step=step, undone=checkpoint.state)
 
     done = _run(make, dry_run=dry_run, announce=announce)[1]
-    cut_off = ["the step before this one was cut off"] if stack.is_open else []
+    cut_off = ["the step before this one was cut off"] if stack.open is not None else []
     return replace(done, remarks=[*undoing.skipped(gone), *cut_off, *done.remarks])
 
 
