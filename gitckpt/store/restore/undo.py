@@ -96,7 +96,7 @@ def read(store: Checkpoints) -> Stack:
 
 
 def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
-    """Return the checkpoint that "undo" or "redo" leads to, or None; and those that are gone."""
+    """Return the checkpoint that a step leads to, or None; and those that are gone."""
     gone: list[str] = []
     for name in reversed(stack.side(kind)):
         if _exists(store, stack, name):
@@ -243,14 +243,14 @@ def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> b
     return True
 
 
-def _is_same(store: Checkpoints, one: Checkpoint, other: Checkpoint) -> bool:
+def _is_same(store: Checkpoints, checkpoint: Checkpoint, other: Checkpoint) -> bool:
     """Return whether two checkpoints restore the same files, index and operation."""
-    if (one.git_sha, one.tree) == (other.git_sha, other.tree):
+    if (checkpoint.git_sha, checkpoint.tree) == (other.git_sha, other.tree):
         return True
     try:
-        return _trees(store, one) == _trees(store, other) and _rest(store, one) == _rest(
-            store, other
-        )
+        return _trees(store, checkpoint) == _trees(store, other) and _rest(
+            store, checkpoint
+        ) == _rest(store, other)
     except WorktreeError:
         return False
 
