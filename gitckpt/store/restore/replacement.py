@@ -130,17 +130,9 @@ def replace_files(
 ) -> list[bytes]:
     """Let git replace files; it checks all of them before it writes the first.
 
-    Args:
-        index: lists the files as they are.
-        before: the current tree of all files.
-        expected: the tree to restore.
-
-    Returns:
-        The files that stay unfiltered because a filter fails.
-
-    Raises:
-        GitError: git refused (see `is_out_of_date`) or could not write.
-        BusyError: a file has changed.
+    Returns the files that stay unfiltered because a filter fails. `index` lists the files as they
+    are, in the tree `before`. Raises `GitError` if git refuses (`is_out_of_date`) or cannot write,
+    and `BusyError` if a file has changed.
     """
     replace_them = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
 

@@ -32,8 +32,7 @@ def is_whole(
 ) -> bool:
     """Return whether the objects of a checkpoint's snapshot exist and are intact.
 
-    Until its ref is written, `gc --prune=now` can take them. Checks only what the linked commit
-    does not hold, and that the submodules have their checkpoints.
+    Until its ref is written, `gc --prune=now` can take them. The linked commit is not checked.
     """
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
@@ -48,11 +47,9 @@ def is_whole(
 def own_objects_wholeness(
     repository: Repository, tree: str, commit: str, parts: Parts = lambda _commit, _files: None
 ) -> set[str] | None:
-    """Return the objects that the commit does not hold; None if some are unreadable.
+    """Return the objects that the commit does not hold; None if unreadable.
 
-    Args:
-        parts: returns the objects that the tree of all files adds to the commit, perhaps more;
-            None if unknown.
+    `parts` returns the objects that the tree of all files adds, perhaps more; None if unknown.
     """
     base = manifest.base_tree(repository, commit)
     try:
@@ -96,10 +93,6 @@ def recorded(
     parts: Parts = lambda _commit, _files: None,
 ) -> Checkpoint:
     """Return a checkpoint whose snapshot is whole, after several attempts if needed.
-
-    Args:
-        attempt: captures the worktree and records a checkpoint.
-        remove: removes checkpoints by id.
 
     Raises:
         BusyError: HEAD moved each time, or objects of the snapshot vanished twice.
@@ -153,8 +146,7 @@ def failure(
 ) -> CkptError | None:
     """Return None once a checkpoint's snapshot can be read, else the error to raise.
 
-    Damaged objects are written again from the files, or moved aside for the next capture; `say`
-    gets a sentence about each.
+    Damaged objects are written again from files, or moved aside for the next capture.
     """
     if is_whole(repository, checkpoint, parts):
         return None

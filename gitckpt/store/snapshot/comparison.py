@@ -32,15 +32,12 @@ def compare(
     gone: Collection[bytes] | None = None,
     stays: Callable[[bytes], bool] = lambda _: False,
 ) -> list[str]:
-    """Describe how a worktree differs from a snapshot.
-
-    Leaves out the contents of submodules, and what a sparse checkout skips.
+    """Describe how a worktree differs from a snapshot, except in submodules.
 
     Args:
         with_operation: whether the operation in progress was restored as well.
         gone: the deleted paths if the worktree was not empty before: other files that were
             ignored until now may stay.
-        stays: returns whether a path is passed over.
     """
     head = objects.head()[0]
     with PrivateIndex(repository) as index:

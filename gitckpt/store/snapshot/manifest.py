@@ -356,7 +356,7 @@ class _Reader:
                 raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=VERIFY)
             size += len(blob[1])
             if blob[0] == OVERSIZED or size > most:
-                message = f"the snapshot has lists of more than {most:,} bytes: with {oid}"
+                message = f"the snapshot keeps more than {most:,} bytes in lists: with {oid}"
                 raise UnsoundSnapshot(message, hint=bounds.HINT)
             contents.append(blob[1])
         return contents

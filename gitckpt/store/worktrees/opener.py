@@ -60,14 +60,8 @@ class OpenResult:
 class OpenRequest:
     """What `carry_out` opens.
 
-    Attributes:
-        path: absolute path of its top.
-        in_run: whether it is the worktree of the run, and not of this one checkpoint.
-        branch: the branch to be on; None for a detached HEAD.
-        limits: for the comparison at the end.
-        is_of_other_commit: whether another commit stands in: no operation comes back.
-        rescue: called before git forgets a worktree whose directory is gone, with that and its
-            path; records what is in no checkpoint.
+    `rescue` is called before git forgets a worktree whose directory is gone, with that and its
+    path; it records what is in no checkpoint. If another commit stands in, no operation comes back.
     """
 
     checkpoint: Checkpoint
