@@ -620,7 +620,7 @@ class Store:
         """
         from gitckpt.store.restore import undo
 
-        return undo.read(self._checkpoints).is_open
+        return undo.read(self._checkpoints).open is not None
 
     def diff(
         self,

@@ -581,14 +581,16 @@ class TestSteps:
             0,
             "change  README\n",
             (
-                "warning: the checkpoint of a step is gone (removed, expired, or replaced by a fetch): SHORT; this goes further\n"
+                "warning: skipped steps whose checkpoints are gone (removed, expired, or replaced by a fetch): SHORT\n"
                 "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
         assert ((checkout.path / "README").read_text(), len(made)) == ("typed since\n", 2)
 
     def test_nothing_further(self, ckpt: Ckpt, checkout: Checkout, made: list[str]) -> None:
-        nothing = "error: nothing was taken back since the newest restore\nhint: see the steps: git ckpt undo --list\n"
+        nothing = (
+            "error: no undo follows the newest restore\nhint: see the steps: git ckpt undo --list\n"
+        )
         assert ckpt("redo", at=checkout) == Outcome(12, "", nothing)
         ckpt("undo", at=checkout)
         ckpt("undo", at=checkout)
@@ -686,7 +688,7 @@ class TestRefused:
             assert said(ckpt(*words, at=checkout)) == (
                 12,
                 "",
-                "error: nothing was restored in this worktree\nhint: see what there is to go back to: git ckpt list\n",
+                "error: nothing was restored in this worktree\nhint: see other checkpoints: git ckpt list\n",
             )
 
     def test_a_bare_repository(

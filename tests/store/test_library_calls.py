@@ -159,7 +159,7 @@ def test_a_current_directory_that_is_gone_is_in_nobodys_way(
         names = plain.diff(made, paths=["README"], options=["--name-only"])
         with pytest.raises(
             WorktreeError,
-            match=r"^there is nowhere, as the current directory does not exist any more$",
+            match=r"^cannot find there: the current directory was deleted$",
         ):
             plain.resume(made, "there")
     finally:

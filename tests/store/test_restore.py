@@ -410,7 +410,7 @@ class TestUndo:
             restorer.undo(inside(plain))
         assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
             "nothing was restored in this worktree",
-            "see what there is to go back to: git ckpt list",
+            "see other checkpoints: git ckpt list",
             12,
         )
         assert main_checkout.fingerprint() == before

@@ -21,9 +21,7 @@ def test_untracked_files_stay(store: Store, checkout: Checkout) -> None:
         ("change", b"README"),
         ("delete", b"added"),
     ]
-    assert done.remarks == [
-        "untracked, and nobody looked for such files when the checkpoint was made, so they stay: new/notes"
-    ]
+    assert done.remarks == ["untracked files stay, as the checkpoint does not list such: new/notes"]
     assert checkout.git("status", "--porcelain", "--untracked-files=all") == "?? new/notes"
     assert store.restore(made).changes == []
     store.undo()

@@ -188,13 +188,10 @@ class TestWhere:
         store = make_store(tmp_path / "bare")
         made = store.record("a-complete", {})
         error = refused(store, made)
-        assert (
-            error.message
-            == f"{tmp_path / 'bare'} is bare: there is no worktree to put another one beside"
-        )
+        assert error.message == f"no place for worktrees: {tmp_path / 'bare'} is bare"
         assert (
             error.hint
-            == "say where they shall be: git config ckpt.worktreeDir DIR; where one shall be: git ckpt resume --into DIR"
+            == "choose one: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
         )
         opened = resume(inside(store), made, str(tmp_path / "here"))
         assert (Path(opened.path) / "README").read_text() == "hello\n"

@@ -251,7 +251,7 @@ REFUSALS = {
     "a worktree of another repository": (
         situation(state(ASKED, other="/q/.git"), asked=ASKED),
         f"{ASKED} is a worktree of another repository: /q/.git",
-        f"make one of this repository elsewhere: git ckpt resume {RUN} --into DIR",
+        f"choose another place: git ckpt resume {RUN} --into DIR",
     ),
     "its .git is gone": (
         situation(PathState(HERE, HERE, exists=True), registrations=(registration(),)),

@@ -124,7 +124,7 @@ def test_a_run_does_not_go_on_unasked_without_one_that_was_lost(
         "worktree", "remove", "--force", "--force", run.path
     )  # with its repositories of submodules
     with pytest.raises(
-        WorktreeError, match="the submodule lib did not come back: no repository of it is here"
+        WorktreeError, match="the submodule lib did not come back: no repository of it has"
     ) as raised:
         Run.resume(plain, run.id)
     assert (

@@ -107,7 +107,7 @@ def test_one_that_is_gone_is_named(plain: Store, lib: Checkout) -> None:
     made = plain.save("a-complete", {})
     lib.git("update-ref", "-d", f"{CHECKPOINTS}/{named(made)[0]}")
     opened = resume(inside(plain), made)
-    reason = f"no repository of it is here that has the checkpoint {named(made)[0]}"
+    reason = f"no repository of it has the checkpoint {named(made)[0]}"
     (remark,) = opened.remarks
     first = f"the submodule lib did not come back: {reason}; in this worktree: git submodule update --init --recursive -- lib; "
     assert remark.startswith(
@@ -206,7 +206,7 @@ def test_what_is_told_of_one_within_another_names_its_place(
     inner.git("update-ref", "-d", f"{CHECKPOINTS}/{found}")
     (remark,) = resume(inside(plain), made).remarks
     assert remark.startswith(
-        f"the submodule lib/inner did not come back: no repository of it is here that has the checkpoint {found}; "
+        f"the submodule lib/inner did not come back: no repository of it has the checkpoint {found}; "
     )
     assert "; after cd lib: git submodule update --init --recursive -- inner; fetch it " in remark
     assert remark.endswith(f"; then git ckpt restore {named(made)[0][:8]}")

@@ -91,7 +91,7 @@ class TestBackAndForth:
         with pytest.raises(NotFoundError) as caught:
             three.store.redo()
         assert (caught.value.message, caught.value.hint) == (
-            "nothing was taken back since the newest restore",
+            "no undo follows the newest restore",
             "see the steps: git ckpt undo --list",
         )
         assert three.steps() == (["one", "first"], [])
@@ -187,7 +187,7 @@ class TestGone:
         assert three.steps() == (["first"], [])
         done = three.store.undo()
         assert done.remarks == [
-            f"the checkpoint of a step is gone (removed, expired, or replaced by a fetch): {gone[:8]}; this goes further"
+            f"skipped steps whose checkpoints are gone (removed, expired, or replaced by a fetch): {gone[:8]}"
         ]
         assert three.file.read_text() == "first"
         assert three.redo() == "two"
@@ -199,7 +199,7 @@ class TestGone:
             three.store.undo()
         assert (caught.value.message, caught.value.hint) == (
             "the checkpoints of the steps further back are gone: removed, expired, or replaced by a fetch",
-            "see what there is to go back to: git ckpt list",
+            "see other checkpoints: git ckpt list",
         )
         assert three.steps() == ([], [])
 

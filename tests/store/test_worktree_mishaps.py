@@ -278,10 +278,7 @@ class TestCopied:
         with pytest.raises(WorktreeError) as caught:
             resume(inside(store), made, path)
         assert caught.value.message == f"{path} is a worktree of {sentence}"
-        assert (
-            caught.value.hint
-            == f"make one of this repository elsewhere: git ckpt resume {made.run} --into DIR"
-        )
+        assert caught.value.hint == f"choose another place: git ckpt resume {made.run} --into DIR"
         found = store.verify().findings[0]
         assert (found.code, found.object, found.sentence) == (
             "worktree-moved",
@@ -303,7 +300,9 @@ class TestForgotten:
         (here.path / "new").unlink()
         here.write("newer", "precious\n")
         shutil.rmtree(main_checkout.path / ".git/worktrees" / str(made.run))
-        said = "git had forgotten it; its files are as they were, and what is staged is as the checkpoint has it"
+        said = (
+            "git had forgotten it; its files are unchanged, and what is staged is the checkpoint's"
+        )
         assert resume(inside(plain), made) == OpenResult(
             str(here.path), made=False, remarks=(said,)
         )

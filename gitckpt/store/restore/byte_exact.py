@@ -53,17 +53,9 @@ def plan(
     differing: Iterable[Difference],
     is_within: Callable[[bytes], bool],
 ) -> Exactness:
-    """Plan which files need their bytes written or checked.
-
-    Args:
-        repository: seen from the worktree.
-        found: contents of the worktree; its `conversion` holds the current settings.
-        wanted: contents of the snapshot.
-        differing: files that git writes or deletes.
-        is_within: tells whether a path is part of the restore.
-    """
+    """Plan which files need their bytes written or checked; `differing` is up to git."""
     before, after = manifest.raw_of(repository, found), manifest.raw_of(repository, wanted)
-    touched = {one.path: one.status != "D" for one in differing}
+    touched = {entry.path: entry.status != "D" for entry in differing}
     made = Exactness(is_within=is_within)
     if any(os.path.basename(path) == attributes.FILE for path in touched):
         made.touched = touched.keys()
@@ -89,9 +81,8 @@ def plan(
             made.alike[path] = before[path]
     if before:
         blobs = manifest.regular_files(repository, wanted.files)
-        apart = after.keys() | touched.keys()
-        alike = {path: oid for path, oid in before.items() if path in blobs and path not in apart}
-        alike = {path: oid for path, oid in alike.items() if is_within(path)}
+        others = (blobs.keys() & before.keys()) - after.keys() - touched.keys()
+        alike = {path: before[path] for path in others if is_within(path)}
         made.alike |= _changed_since(repository, made, alike, blobs)
     return made
 
@@ -126,6 +117,14 @@ def _changed_since(
     return {path: oid for path, oid in alike.items() if path not in planned.same}
 
 
+def changed(what: str) -> BusyError:
+    """Return the error for files that changed during the restore."""
+    return BusyError(
+        f"a file changed while it was to be replaced: {what}",
+        hint="look at git status, then run the command again",
+    )
+
+
 def missing(repository: Repository, planned: Exactness) -> list[tuple[bytes, str]]:
     """Return path and oid of each raw file whose blob is missing."""
     return [
@@ -136,28 +135,17 @@ def missing(repository: Repository, planned: Exactness) -> list[tuple[bytes, str
 def prepare(
     index: PrivateIndex, planned: Exactness, configured: Configured, expected: str
 ) -> Mapping[bytes, str]:
-    """Check that no file of `planned.alike` has changed, before git writes.
+    """Raise `BusyError` if a file of `planned.alike` has changed, before git writes.
 
-    Returns:
-        Oids of regular files by path, for `bring_back`.
-
-    Raises:
-        BusyError: a file has changed.
+    Returns oids of regular files by path, for `bring_back`.
     """
     repository = index.repository
     has_any = planned.alike or planned.raw or planned.coming or planned.touched is not None
     blobs = manifest.regular_files(repository, expected) if has_any else {}
-    changed = []
-    for path, data in zip(
-        planned.alike, raw_files.bytes_of(repository, planned.alike), strict=True
-    ):
-        if data is None or object_id("blob", data, repository.object_format) != planned.alike[path]:
-            changed.append(os.fsdecode(path))
-    if changed:
-        raise BusyError(
-            f"a file changed while it was to be replaced: {first_of(changed)}",
-            hint="look at git status, then run the command again",
-        )
+    current = _oids_here(repository, planned.alike)
+    names = [os.fsdecode(path) for path, oid in planned.alike.items() if current.get(path) != oid]
+    if names:
+        raise changed(first_of(names))
     if planned.touched is not None:
         planned.converted = _converted(index, planned, configured, blobs)
     return blobs
@@ -168,12 +156,7 @@ def bring_back(
 ) -> None:
     """Write the captured bytes after git has written what differs.
 
-    Args:
-        index: private, lists the files as git has written them.
-        blobs: what `prepare` returned.
-
-    Raises:
-        WorktreeError: an object is missing, or a file cannot be written.
+    `index` lists the files as git has written them; `blobs` is what `prepare` returned.
     """
     plain = planned.alike.keys() - planned.raw.keys()
     if planned.touched is not None:
@@ -203,10 +186,7 @@ def bring_back(
 
 
 def _text(
-    index: PrivateIndex,
-    planned: Exactness,
-    configured: Configured,
-    paths: Sequence[bytes],
+    index: PrivateIndex, planned: Exactness, configured: Configured, paths: Sequence[bytes]
 ) -> set[bytes]:
     # The files for which git converts line ends only; none where settings do not matter.
     if not (planned.line_ends or planned.is_unsure):

@@ -25,7 +25,8 @@ from gitckpt.git.worktree.administration import failing_filters, filters_off
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import BusyError, WorktreeError
-from gitckpt.store.restore.plan import is_within
+from gitckpt.store.restore import byte_exact
+from gitckpt.store.restore.plan import is_file, is_within
 from gitckpt.store.snapshot import comparison, manifest
 
 TYPE_CHECKING = False
@@ -36,15 +37,9 @@ if TYPE_CHECKING:
 # Seconds; git compares timestamps in whole seconds.
 _LATER = 2.0
 
+_ADD = ("update-index", "--add", "--replace", "-z", "--stdin")
+
 _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
-
-
-def changed(what: str) -> BusyError:
-    """Return the error for files that changed during the restore."""
-    return BusyError(
-        f"a file changed while it was to be replaced: {what}",
-        hint="look at git status, then run the command again",
-    )
 
 
 def is_out_of_date(error: GitError) -> bool:
@@ -53,32 +48,18 @@ def is_out_of_date(error: GitError) -> bool:
 
 
 def list_files(index: PrivateIndex, captured: Captured) -> None:
-    """Add the captured files to the index if the capture left that out.
-
-    Args:
-        index: private, in which they were captured.
-
-    Raises:
-        BusyError: a file has changed.
-    """
+    """Add the captured files to the index if the capture left that out."""
     if not captured.unlisted:
         return
     top = os.fsencode(index.repository.worktree or "")
-    there = [path for path in captured.unlisted if _is_file(top, path)]
-    index.update("--force-remove", sorted(set(captured.unlisted).difference(there)))
-    index.git(
-        "update-index",
-        "--add",
-        "--replace",
-        "-z",
-        "--stdin",
-        data=b"".join(path + b"\0" for path in there),
-    )
+    present_files = [path for path in captured.unlisted if is_file(top, path)]
+    index.update("--force-remove", sorted(set(captured.unlisted).difference(present_files)))
+    index.git(*_ADD, data=b"".join(path + b"\0" for path in present_files))
     now = index.write_tree()
     if now != captured.files:
-        changed = [str(one) for one in diff.differences(index.repository, captured.files, now)]
+        names = [str(change) for change in diff.differences(index.repository, captured.files, now)]
         raise BusyError(
-            f"files changed while they were looked at: {first_of(changed)}",
+            f"files changed while they were looked at: {first_of(names)}",
             hint="run the command again",
         )
 
@@ -91,14 +72,12 @@ def in_place_of_files(
     A capture takes such a tracked file from the index, as if it existed.
     """
     top = os.fsencode(repository.worktree or "")
-    found = [
-        path
-        for path in (modules.unquoted(entry.path) for entry in omitted)
-        if is_within(path, paths)
+    named = (modules.unquoted(entry.path) for entry in omitted)
+    special = [
+        path for path in named if is_within(path, paths) and _is_special(os.path.join(top, path))
     ]
-    found = [path for path in found if _is_special(os.path.join(top, path))]
-    there = present(repository, tree, found)
-    return [path for path in found if any(is_within(one, [path]) for one in there)]
+    files = present(repository, tree, special)
+    return [path for path in special if any(is_within(file, [path]) for file in files)]
 
 
 def _is_special(path: bytes) -> bool:
@@ -113,14 +92,7 @@ def take_out(index: PrivateIndex, absent: Collection[bytes], wanted: str) -> str
     """Remove entries without a file, so that git writes the missing files.
 
     Attributes that are not wanted stay until git removes them: other files depend on them.
-
-    Args:
-        index: lists the files as they are, and the entries in `absent`.
-        absent: paths of entries without a file.
-        wanted: the tree to restore.
-
-    Returns:
-        The tree of the files that exist.
+    Returns the tree of the files that exist.
     """
     rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
     later = set(rules) - present(index.repository, wanted, rules)
@@ -136,21 +108,14 @@ def take_out(index: PrivateIndex, absent: Collection[bytes], wanted: str) -> str
 def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
     """Remove files that git cannot convert and therefore would not replace.
 
-    The safety checkpoint holds them.
-
-    Args:
-        index: has entries for them, which are removed as well.
-        files: oids of their bytes, by path.
-
-    Raises:
-        BusyError: a file has changed.
+    The safety checkpoint holds them. `files` has the oids of their bytes by path.
     """
     if not files:
         return
     repository = index.repository
     differing = raw_files.differing(repository, files)
     if differing:
-        raise changed(first_of([os.fsdecode(path) for path in differing]))
+        raise byte_exact.changed(first_of([os.fsdecode(path) for path in differing]))
     for path in files:
         with (
             contextlib.suppress(FileNotFoundError),
@@ -165,17 +130,9 @@ def replace_files(
 ) -> list[bytes]:
     """Let git replace files; it checks all of them before it writes the first.
 
-    Args:
-        index: lists the files as they are.
-        before: the current tree of all files.
-        expected: the tree to restore.
-
-    Returns:
-        The files that stay unfiltered because a filter fails.
-
-    Raises:
-        GitError: git refused (see `is_out_of_date`) or could not write.
-        BusyError: a file has changed.
+    Returns the files that stay unfiltered because a filter fails. `index` lists the files as they
+    are, in the tree `before`. Raises `GitError` if git refuses (`is_out_of_date`) or cannot write,
+    and `BusyError` if a file has changed.
     """
     replace_them = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
 
@@ -188,8 +145,10 @@ def replace_files(
             index.refresh()  # a file that was only touched has not changed
             index.git(*options, *replace_them)
 
-    coming = {one.path: one.new for one in files if one.status != "D"}
-    again = functools.partial(_take_note, index, [one.path for one in files], before, expected)
+    coming = {change.path: change.new for change in files if change.status != "D"}
+    again = functools.partial(
+        _take_note, index, [change.path for change in files], before, expected
+    )
     written, left = unfiltered.write(index.repository, lambda: coming, attempt, again)
     if written:
         unfiltered.settle(index, written, left)
@@ -204,11 +163,12 @@ def pending(
     if not held:
         return {}
     nothing = empty_tree(repository.object_format)
-    there = {(one.path, one.new) for one in diff.differences(repository, nothing, wanted, paths)}
+    entries = diff.differences(repository, nothing, wanted, paths)
+    files = {(entry.path, entry.new) for entry in entries}
     return {
-        path: each
-        for path, each in held.items()
-        if path not in touched and (path, each[0]) in there
+        path: state
+        for path, state in held.items()
+        if path not in touched and (path, state[0]) in files
     }
 
 
@@ -226,15 +186,16 @@ def _take_note(index: PrivateIndex, paths: Collection[bytes], before: str, expec
     # Lists the files in the index as they are now.
     repository = index.repository
     top = os.fsencode(repository.worktree or "")
-    there = [path for path in paths if _is_file(top, path)]
-    index.update("--force-remove", set(paths).difference(there))
-    _read(index, there, expected)
+    files = [path for path in paths if is_file(top, path)]
+    index.update("--force-remove", set(paths).difference(files))
+    _read(index, files, expected)
     now = index.write_tree()
-    new = [one for one in diff.differences(repository, before, now) if one.status != "D"]
-    missed = {one.path: one for one in diff.differences(repository, expected, now)}
-    changed = comparison.unexpected(
-        repository, [missed[one.path] for one in new if one.path in missed], None, {}
-    )
+    differing = diff.differences(repository, before, now)
+    new = {entry.path for entry in differing if entry.status != "D"}
+    missed = [
+        change for change in diff.differences(repository, expected, now) if change.path in new
+    ]
+    changed = comparison.unexpected(repository, missed, None, {})
     if changed:
         raise BusyError(
             f"files changed while they were replaced: {first_of(changed)}",
@@ -248,30 +209,16 @@ def _take_note(index: PrivateIndex, paths: Collection[bytes], before: str, expec
 
 def _read(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
     # A file behind a failing filter is read only if it is as git stores it; else its entry stays.
-    words = ("update-index", "--add", "--replace", "-z", "--stdin")
     try:
-        index.git(*words, data=b"".join(path + b"\0" for path in paths))
+        index.git(*_ADD, data=b"".join(path + b"\0" for path in paths))
         return
     except GitError as error:
         failing = failing_filters(index.repository, error)
         if not failing:
             raise
     coming = manifest.regular_files(index.repository, expected)
-    behind = unfiltered.behind(
-        index.repository, {path: coming.get(path, "") for path in paths}, failing
-    )
-    index.git(
-        *filters_off(failing),
-        *words,
-        data=b"".join(path + b"\0" for path in paths if path not in behind),
-    )
+    oids = {path: coming.get(path, "") for path in paths}
+    behind = unfiltered.behind(index.repository, oids, failing)
+    others = b"".join(path + b"\0" for path in paths if path not in behind)
+    index.git(*filters_off(failing), *_ADD, data=others)
     unfiltered.accept(index, unfiltered.still(index.repository, behind))
-
-
-def _is_file(top: bytes, path: bytes) -> bool:
-    whole = os.path.join(top, path)
-    parts = path.split(b"/")
-    above = (os.path.join(top, *parts[:count]) for count in range(1, len(parts)))
-    return (os.path.isfile(whole) or os.path.islink(whole)) and not any(
-        os.path.islink(parent) for parent in above
-    )

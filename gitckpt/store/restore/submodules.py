@@ -1,7 +1,7 @@
-"""Submodules brought back by a restore, each by one of its own in its repository.
+"""Restore the submodules of a checkpoint; remove those that a restore checked out.
 
-Their files come back as those of any worktree. HEAD of a submodule, other than that of the worktree around it, goes back as well: the
-safety checkpoint of the worktree around it keeps the commit that it leaves.
+Each submodule is restored from its own checkpoint in its own repository. HEAD of a submodule
+moves; the safety checkpoint of the outer worktree keeps the commit that it leaves.
 """
 
 from __future__ import annotations
@@ -33,25 +33,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# Submodules that a restore has checked out, and that go again when it is taken back; their repositories stay where git keeps them.
+# Remove submodules when the restore that checked them out is undone. Git keeps the repositories.
 
 
-KEY = "submodules"
-"""In the state of a safety checkpoint: what the restore is to check out, with what is said of it by `before`."""
+# In the state of a safety checkpoint: submodules to check out, with `_state_before` by path.
+_KEY = "submodules"
 
 
-class _Stays(CkptError):
-    """A submodule has something that no checkpoint holds, or is not as it was captured."""
+class _NotRemovable(CkptError):
+    """A submodule has files that no checkpoint holds, or it changed since its capture."""
 
 
-def before(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any]:
-    """Returns what is to be known of a submodule that is about to be checked out: its HEAD, and how many directories are missing.
-
-    Args:
-        store: of the worktree around it.
-        kept: its repository.
-        top: where it is to be.
-    """
+def _state_before(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any]:
+    """Record a submodule's HEAD and missing parent directories before checkout."""
     missing = 0
     while not os.path.lexists(top):
         top, missing = os.path.dirname(top), missing + 1
@@ -61,16 +55,9 @@ def before(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any]:
 
 
 class SubmoduleRemoval:
-    """The submodules that go.
+    """Remove the submodules that a restore checked out when it is undone.
 
-    Args:
-        store: of the worktree around them.
-        undone: the state of the safety checkpoint whose restore is taken back; empty for a restore.
-        stay: the submodules that are to be there.
-        limits: of captures.
-
-    Attributes:
-        remarks: which of them stay, and why.
+    `undone` is the state of the safety checkpoint whose restore is undone; empty for a restore.
     """
 
     def __init__(
@@ -78,202 +65,165 @@ class SubmoduleRemoval:
     ) -> None:
         self._store = store
         self._limits = limits
-        said = undone.get(KEY, {})
-        known = (
-            {modules.unquoted(str(text)): was for text, was in said.items()}
-            if isinstance(said, dict)
-            else {}
-        )
-        self._known = {
-            path: was
-            for path, was in known.items()
-            if path not in set(stay) and isinstance(was, dict)
+        states = undone.get(_KEY, {})
+        recorded = states.items() if isinstance(states, dict) else ()
+        known = {modules.unquoted(str(text)): state for text, state in recorded}
+        kept = set(stay)
+        self._states = {
+            path: state
+            for path, state in sorted(known.items())
+            if path not in kept and isinstance(state, dict)
         }
         self.remarks: list[str] = []
 
-    def look(self) -> list[PathChange]:
-        """Returns what would be done."""
-        return [PathChange(DELETE, path) for path in sorted(self._known) if self._is_there(path)]
+    def plan(self) -> list[PathChange]:
+        """Return the submodules to remove, as changes."""
+        return [PathChange(DELETE, path) for path in self._states if self._exists(path)]
 
-    def take(self, safety: Checkpoint) -> None:
-        """Takes them away.
-
-        Args:
-            safety: the checkpoint of what is there.
-        """
+    def apply(self, safety: Checkpoint) -> None:
+        """Remove the submodules that the safety checkpoint holds."""
+        files = safety.worktree
         held = (
-            {modules.unquoted(one.path): one for one in safety.worktree.submodules}
-            if safety.worktree is not None
+            {modules.unquoted(submodule.path): submodule for submodule in files.submodules}
+            if files
             else {}
         )
-        for path, was in sorted(self._known.items()):
-            if not self._is_there(path):
+        for path, state in self._states.items():
+            if not self._exists(path):
                 continue
             try:
                 if path not in held:
-                    raise _Stays("no checkpoint holds it")
-                self._take(path, held[path], was)
+                    raise _NotRemovable("no checkpoint holds it")
+                self._remove(path, held[path], state)
             except (CkptError, OSError) as error:
-                why = error.message if isinstance(error, CkptError) else f"{error.strerror}"
-                self.remarks.append(f"the submodule {path.decode('utf-8', 'replace')} stays: {why}")
+                why = error.message if isinstance(error, CkptError) else error.strerror
+                self.remarks.append(f"the submodule {_text(path)} stays: {why}")
 
-    def _is_there(self, path: bytes) -> bool:
-        there = modules.seen_from(self._store.repository, path)
-        if there is None:
+    def _exists(self, path: bytes) -> bool:
+        submodule = modules.seen_from(self._store.repository, path)
+        if submodule is None:
             return False
-        there.close()
+        submodule.close()
         return True
 
-    def _take(self, path: bytes, one: Submodule, was: Mapping[str, Any]) -> None:
-        there = modules.seen_from(self._store.repository, path)
-        if there is None:
+    def _remove(self, path: bytes, held: Submodule, state: Mapping[str, Any]) -> None:
+        submodule = modules.seen_from(self._store.repository, path)
+        if submodule is None:
             return
-        mounted = mounts.reason(there.worktree or "")
+        mounted = mounts.reason(submodule.worktree or "")
         if mounted is not None:
-            raise _Stays(mounted)
-        top = os.fsencode(there.worktree or "")
-        with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
-            checkpoint = inner.read_own(one.checkpoint)
-            files = sorted(os.path.relpath(each, top) for each in self._files(inner, checkpoint))
+            raise _NotRemovable(mounted)
+        top = os.fsencode(submodule.worktree or "")
+        with contextlib.closing(self._store.seen_from(submodule, "plumbing")) as inner:
+            files = self._files(inner, inner.read_own(held.checkpoint))
             directories = _directories(top)
-            _point_head(inner, str(was.get("head", "")), str(was.get("branch", "")))
-        ends = [
-            name for name in files if os.path.basename(name) == b".git"
-        ]  # what says whose they are goes last
-        for name in [
-            *(name for name in files if name not in ends),
-            *sorted(ends, key=len, reverse=True),
-        ]:
-            os.unlink(os.path.join(top, name))
+            _point_head(inner, str(state.get("head", "")), str(state.get("branch", "")))
+        # `.git` files go last, inner ones first: after a kill they tell whose files are left.
+        files.sort(key=lambda file: (os.path.basename(file) == b".git", -len(file)))
+        for file in files:
+            os.unlink(file)
         for directory in sorted(directories, key=len, reverse=True):
             os.rmdir(directory)
-        missing = was.get("missing", 0)
+        missing = state.get("missing", 0)
         for _ in range(missing if isinstance(missing, int) else 0):
             os.rmdir(top)
             top = os.path.dirname(top)
 
     def _files(self, inner: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
-        """Returns all files of a submodule, those of submodules within it too, each of which a checkpoint holds.
+        """Return a submodule's files, with nested ones, as absolute paths.
 
-        Raises:
-            _Stays: one of them is in no checkpoint.
+        Raises `_NotRemovable` if a file is in no checkpoint.
         """
         repository = inner.repository
         top = os.fsencode(repository.worktree or "")
         if not os.path.isfile(os.path.join(top, b".git")):
-            raise _Stays("its repository is in it")
-        found = checkpoint.worktree
-        if found is None or found.degraded or found.omitted or found.converted:
-            raise _Stays("its checkpoint leaves something out")
+            raise _NotRemovable("its repository is in it")
+        captured = checkpoint.worktree
+        if captured is None or captured.degraded or captured.omitted or captured.converted:
+            raise _NotRemovable("its checkpoint leaves something out")
         now = inner.capture(self._limits)
-        if (inner.objects.head()[0], now.tree, now.dirty) != (
-            checkpoint.git_sha,
-            found.tree,
-            found.dirty,
-        ):
-            raise _Stays("it has changed meanwhile")
-        held = {
-            path
-            for path, mode, _ in leaves(repository, manifest.files_of(repository, checkpoint))
-            if mode != GITLINK
-        } | {b".git"}
+        state = inner.objects.head()[0], now.tree, now.dirty
+        if state != (checkpoint.git_sha, captured.tree, captured.dirty):
+            raise _NotRemovable("it has changed meanwhile")
+        tree = leaves(repository, manifest.files_of(repository, checkpoint))
+        held = {path for path, mode, _ in tree if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
-        within: list[bytes] = []
-        for one in found.submodules:
-            path = modules.unquoted(one.path)
-            there = modules.seen_from(repository, path)
-            if there is None:
-                raise _Stays("it has changed meanwhile")
-            with contextlib.closing(inner.seen_from(there, "plumbing")) as nested:
-                files += self._files(nested, nested.read(one.checkpoint))
-            within.append(os.path.join(top, path))
-        for parent, names, others in os.walk(top):
-            names[:] = [name for name in names if os.path.join(parent, name) not in within]
-            links = [name for name in names if os.path.islink(os.path.join(parent, name))]
-            for name in [*others, *links]:
-                whole = os.path.join(parent, name)
-                if os.path.relpath(whole, top) not in held:
-                    raise _Stays(
-                        f"no checkpoint holds {os.path.relpath(whole, top).decode('utf-8', 'replace')} in it"
-                    )
-                files.append(whole)
+        nested: set[bytes] = set()
+        for submodule in captured.submodules:
+            path = modules.unquoted(submodule.path)
+            nested_repository = modules.seen_from(repository, path)
+            if nested_repository is None:
+                raise _NotRemovable("it has changed meanwhile")
+            with contextlib.closing(inner.seen_from(nested_repository, "plumbing")) as innermost:
+                files += self._files(innermost, innermost.read(submodule.checkpoint))
+            nested.add(os.path.join(top, path))
+        for parent, directories, names in os.walk(top):
+            whole = {name: os.path.join(parent, name) for name in directories}
+            directories[:] = [name for name in directories if whole[name] not in nested]
+            links = [name for name in directories if os.path.islink(whole[name])]
+            for name in [*names, *links]:
+                file = os.path.join(parent, name)
+                path = os.path.relpath(file, top)
+                if path not in held:
+                    raise _NotRemovable(f"no checkpoint holds {_text(path)} in it")
+                files.append(file)
         return files
 
 
 def _directories(top: bytes) -> list[bytes]:
-    return [
-        os.path.join(parent, name)
-        for parent, names, _ in os.walk(top)
-        for name in names
-        if not os.path.islink(os.path.join(parent, name))
-    ]
+    below = (os.path.join(parent, name) for parent, names, _ in os.walk(top) for name in names)
+    return [path for path in below if not os.path.islink(path)]
 
 
 def _point_head(inner: Checkpoints, head: str, branch: str) -> None:
-    """Points HEAD to where it was; the checkpoint that was made keeps the commit that it leaves."""
-    now: Sequence[str | None] = inner.objects.head()
-    if (
-        not head
-        or (now[0], now[1] or "") == (head, branch)
-        or inner.repository.cat_file.info(f"{head}^{{commit}}") is None
-    ):
+    # The checkpoint of the submodule keeps the commit that HEAD leaves.
+    commit, current = inner.objects.head()
+    repository = inner.repository
+    if not head or (commit, current or "") == (head, branch) or not _has_commit(repository, head):
         return
-    is_there = bool(branch) and inner.repository.tip_of(branch) == head
-    inner.repository.point_head(
-        BRANCHES + branch if is_there else head,
-        f"checkout: moving to {branch if is_there else head}",
+    is_on_branch = bool(branch) and repository.tip_of(branch) == head
+    target = branch if is_on_branch else head
+    repository.point_head(
+        BRANCHES + branch if is_on_branch else head, f"checkout: moving to {target}"
     )
 
 
-# Submodules brought back by a restore, each by one of its own in its repository.
+def _has_commit(repository: Repository, commit: str) -> bool:
+    return repository.cat_file.info(f"{commit}^{{commit}}") is not None
 
 
+# Restore submodules.
+
+
+# Begins advice to follow inside of a submodule.
 _INSIDE = "after cd "
-"""Begins advice that is for a submodule."""
-
-_UNDO = "git ckpt undo"
 
 
 class _Incomplete(WorktreeError):
-    """Submodules did not come back; all else did.
-
-    Args:
-        failures: what is said of each.
-        advice: what helps with the first of them; "" where nothing does.
-        is_changed: whether anything came back; where all else was there already, there is nothing of this to undo.
-    """
+    """Submodules did not come back; all else did, or was in place (`is_changed`)."""
 
     def __init__(self, failures: Sequence[str], advice: str, *, is_changed: bool) -> None:
-        again = (
-            "then, back here, run the command again"
-            if advice.startswith(_INSIDE)
-            else "then run the command again"
-        )
-        then = f"{advice}; {again}" if advice else ""
+        then = "then, back here," if advice.startswith(_INSIDE) else "then"
+        hint = f"{advice}; {then} run the command again" if advice else ""
         if is_changed:
-            then = f"{then}, or go back: {_UNDO}" if then else f"to go back: {_UNDO}"
-        what = "all else came back" if is_changed else "all else is as it was captured"
-        super().__init__(
-            f"{what}, but not every submodule: {'; '.join(failures)}", hint=then or None
-        )
+            back = "go back: git ckpt undo"
+            hint = f"{hint}, or {back}" if hint else f"to {back}"
+        rest = "all else came back" if is_changed else "all else is as it was captured"
+        message = f"{rest}, but not every submodule: {'; '.join(failures)}"
+        super().__init__(message, hint=hint or None)
         self.advice = advice
 
 
 def advice_of(error: CkptError) -> str | None:
-    """Returns what helps where all but submodules came back, "" where nothing does; None where an error says something else."""
+    """Return the advice if a restore failed for submodules only, else None."""
     return error.advice if isinstance(error, _Incomplete) else None
 
 
 @dataclass(frozen=True, slots=True)
 class SubmoduleRestoreResult:
-    """What became of one submodule, or would.
+    """The result of the restore of one submodule, or of its dry run.
 
-    Attributes:
-        changes: path by path, relative to the top of the submodule.
-        remarks: what else the person should know.
-        is_due: whether there is anything to do.
-        failures: submodules within it that would not come back, where it is only looked at.
-        advice: what helps with the first of them; "" where nothing does.
+    `failures` are nested submodules that do not come back; `advice` helps with the first.
     """
 
     changes: Sequence[PathChange]
@@ -283,311 +233,262 @@ class SubmoduleRestoreResult:
     advice: str = ""
 
 
+# Restores a checkpoint in the submodule's own repository; the last argument asks for a dry run.
 Restore = Callable[[Checkpoints, Checkpoint, bool], SubmoduleRestoreResult]
-"""Restores a checkpoint in its own repository, or, where the last argument says so, only tells what it would do."""
 
 
 class Submodules:
-    """The submodules that a checkpoint names, and that are to come back.
+    """The submodules of a checkpoint that a restore brings back.
 
-    Args:
-        store: of the worktree around them.
-        checkpoint: names them.
-        paths: files and directories to which the restore is restricted; none for all.
-        restore: restores in one of them.
+    `moved` are paths from which renamed submodules go back to their captured ones.
     """
 
     def __init__(
         self, store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes], restore: Restore
     ) -> None:
         self._store = store
+        self._repository = store.repository
         self._checkpoint = checkpoint
         self._restore = restore
         self._paths = paths
         named = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
         self._wanted = {
-            path: one for one in named if is_within(path := modules.unquoted(one.path), paths)
+            path: submodule
+            for submodule in named
+            if is_within(path := modules.unquoted(submodule.path), paths)
         }
+        self._states: dict[str, dict[str, Any]] = {}
         self.changes: list[PathChange] = []
         self.remarks: list[str] = []
         self.failures: list[str] = []
         self.advice = ""
         self.moved: set[bytes] = set()
-        """Paths from which submodules that were renamed since go back to theirs."""
-
-        self.made: dict[str, dict[str, Any]] = {}
-        """Those that are to be checked out, as `departure.KEY` knows them; after `look`."""
 
     @property
     def state(self) -> dict[str, Any]:
-        """For the safety checkpoint: what `undo` has to know, after `look`."""
-        return {KEY: self.made} if self.made else {}
+        """Return what `undo` needs, for the safety checkpoint; complete after `plan`."""
+        return {_KEY: self._states} if self._states else {}
 
     @property
     def paths(self) -> frozenset[bytes]:
-        """Where they are."""
         return frozenset(self._wanted)
 
-    def look(self) -> bool:
-        """Tells whether there is anything to do, and notes what would be done.
-
-        Raises:
-            WorktreeError: something is in the way; nothing was changed.
-        """
-        due = False
-        for path, one in self._wanted.items():
+    def plan(self) -> bool:
+        """Fill `changes` with what would be done; return whether there is anything to do."""
+        is_due = False
+        for path, submodule in self._wanted.items():
             try:
-                due |= self._each(path, one, dry_run=True)
+                is_due |= self._bring_back(path, submodule, dry_run=True)
             except CkptError as error:
-                raise error.but(hint=_there(path, error.hint) or None) from None
-        return due
+                raise error.but(hint=_from_outside(path, error.hint) or None) from None
+        return is_due
 
-    def bring_back(self) -> None:
-        """Brings them back; those that cannot be are noted in `failures`, and do not keep the others from it."""
+    def apply(self) -> None:
+        """Restore the submodules; note the failed ones in `failures` and go on."""
         self.changes, self.remarks, self.failures = [], [], []
-        for path, one in self._wanted.items():
+        for path, submodule in self._wanted.items():
             try:
-                self._each(path, one, dry_run=False)
+                self._bring_back(path, submodule, dry_run=False)
             except CkptError as error:
                 advice = error.advice if isinstance(error, _Incomplete) else error.hint
-                self._fail(path, error.message, _there(path, advice))
+                self._fail(path, error.message, _from_outside(path, advice))
 
     def require_all(self, *, is_changed: bool = True) -> None:
-        """Raises `_Incomplete` where some of them did not come back; `is_changed` as there."""
+        """Raise an error if submodules failed."""
         if self.failures:
             raise _Incomplete(self.failures, self.advice, is_changed=is_changed)
 
     def _fail(self, path: bytes, reason: str, advice: str) -> None:
-        """Notes that a submodule does not come back, and, of the first one, what helps."""
         if not self.failures:
             self.advice = advice
         self.failures.append(f"{_text(path)}: {reason}")
 
-    def _each(self, path: bytes, one: Submodule, *, dry_run: bool) -> bool:
-        with self._opened(path, one, dry_run=dry_run) as inner:
+    def _bring_back(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> bool:
+        with self._opened(path, submodule, dry_run=dry_run) as inner:
             if inner is None:
-                return self._is_to_be_made(path)
-            checkpoint = inner.read_own(one.checkpoint)
-            moves = self._move(inner, path, checkpoint, dry_run=dry_run)
+                return any(change.path == path for change in self.changes)
+            checkpoint = inner.read_own(submodule.checkpoint)
+            is_moved = self._move_head(inner, path, checkpoint, dry_run=dry_run)
             done = self._restore(inner, checkpoint, dry_run)
         self.changes += [
             PathChange(change.kind, path + b"/" + change.path) for change in done.changes
         ]
         self.remarks += [f"in the submodule {_text(path)}: {remark}" for remark in done.remarks]
         if done.failures:
-            self._fail(path, "; ".join(done.failures), _there(path, done.advice))
-        return done.is_due or moves
-
-    def _fail_to_make(self, path: bytes, checkpoint: str, *, is_free: bool, is_held: bool) -> None:
-        """Notes why a submodule that is not there cannot be made. Args: whether its place is free, and a repository has the checkpoint."""
-        twin = (
-            modules.beside(self._store.repository, ref_names.CHECKPOINTS + checkpoint)
-            if is_free and not is_held
-            else None
-        )
-        if is_held:
-            self._fail(
-                path,
-                f"no submodule in the files, and not to be made for the checkpoint {checkpoint}",
-                "",
-            )
-        elif twin is not None:
-            twin.close()
-            self._fail(
-                path,
-                f"its repository {twin.git_dir} is that of another worktree",
-                f"bring it here: {submodules.way_to_make(path)}",
-            )
-        elif is_free:
-            advice = f"{submodules.way_to_make(path)}; {submodules.way_to_fetch(path, checkpoint)}"
-            self._fail(
-                path, f"no repository of it is here that has the checkpoint {checkpoint}", advice
-            )
-        else:
-            self._fail(
-                path,
-                f"something else is in its place, and not the checkpoint {checkpoint}",
-                f"move it away: {shell_word(_text(path))}",
-            )
-
-    def _is_to_be_made(self, path: bytes) -> bool:
-        return any(change.path == path for change in self.changes)
+            self._fail(path, "; ".join(done.failures), _from_outside(path, done.advice))
+        return done.is_due or is_moved
 
     @contextlib.contextmanager
     def _opened(
-        self, path: bytes, one: Submodule, *, dry_run: bool
+        self, path: bytes, submodule: Submodule, *, dry_run: bool
     ) -> Iterator[Checkpoints | None]:
-        """Yields the checkpoints of a submodule, as seen from its worktree; None where it is not there, or not yet."""
-        repository = self._store.repository
-        ref = ref_names.CHECKPOINTS + one.checkpoint
-        there = modules.seen_from(repository, path)
-        if there is not None and not modules.has(there, ref):
-            kept = modules.holding(repository, path, ref) or modules.beside(repository, ref)
-            if kept is not None and not modules.is_copy(repository, there, one.git_sha):
-                kept.close()
-                there.close()
-                self._fail(
-                    path,
-                    "another repository is in its place",
-                    f"move it away: {shell_word(_text(path))}",
-                )
-                yield None
-                return
-            if kept is None or dry_run:
-                there.close()
-                if kept is None:
-                    self._fail(
-                        path,
-                        f"no repository of it has the checkpoint {one.checkpoint}",
-                        submodules.way_to_fetch(path, one.checkpoint),
-                    )
-                else:
-                    kept.close()
-                    self.changes.append(PathChange(CHANGE, path))
-                yield None
-                return
-            with contextlib.closing(kept):  # it was captured in another worktree
-                submodules.bring_all(self._store, kept, there)
-        if there is None:
-            there = self._made_anew(path, one, dry_run=dry_run)
-            if there is None:
-                yield None
-                return
-            with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
-                if (
-                    inner.objects.head()[0] != one.git_sha
-                ):  # no checkpoint of the worktree around it keeps where it was
-                    message = message_of(f"before it came back at {_text(path)}")
-                    inner.record(
-                        ref_names.SAFETY_COMPLETE,
-                        {"path": _text(path)},
-                        trigger=SAFETY,
-                        message=message,
-                    )
-                yield inner
-                return
-        if not dry_run:
-            self._claim(path, there)
-        with contextlib.closing(self._store.seen_from(there, "plumbing")) as inner:
+        """Yield the checkpoints of a submodule; None if it is not checked out, or not yet."""
+        repository = modules.seen_from(self._repository, path)
+        is_present = repository is not None
+        if repository is None:
+            repository = self._check_out(path, submodule, dry_run=dry_run)
+        elif not self._has_checkpoint(path, submodule, repository, dry_run=dry_run):
+            repository.close()
+            repository = None
+        elif not dry_run:
+            self._claim(path, repository)
+        if repository is None:
+            yield None
+            return
+        with contextlib.closing(self._store.seen_from(repository, "plumbing")) as inner:
+            if not is_present and inner.objects.head()[0] != submodule.git_sha:
+                # No checkpoint of the outer worktree keeps the commit of this HEAD.
+                message = message_of(f"before it came back at {_text(path)}")
+                state = {"path": _text(path)}
+                inner.record(ref_names.SAFETY_COMPLETE, state, trigger=SAFETY, message=message)
             yield inner
 
-    def _claim(self, path: bytes, there: Repository) -> None:
-        """Has git find the files of a submodule here, where it was checked out elsewhere since."""
-        repository = self._store.repository
-        other = modules.checked_out_at(repository, there)
-        is_gone = other is None and modules.is_lost(there)
-        if is_gone or (other not in (None, path) and other not in self._wanted):
-            modules.claim(there, os.path.join(repository.worktree or "", os.fsdecode(path)))
+    def _has_checkpoint(
+        self, path: bytes, submodule: Submodule, repository: Repository, *, dry_run: bool
+    ) -> bool:
+        """Fetch the checkpoint of a submodule if it was captured in another worktree."""
+        ref = ref_names.CHECKPOINTS + submodule.checkpoint
+        if modules.has(repository, ref):
+            return True
+        kept = modules.holding(self._repository, path, ref) or modules.beside(self._repository, ref)
+        if kept is None:
+            self._fail_without_repository(path, submodule.checkpoint)
+            return False
+        with contextlib.closing(kept):
+            if not modules.is_copy(self._repository, repository, submodule.git_sha):
+                self._fail(path, "another repository is in its place", _move_away(path))
+                return False
+            if dry_run:
+                self.changes.append(PathChange(CHANGE, path))
+                return False
+            submodules.bring_all(self._store, kept, repository)
+        return True
 
-    def _made_anew(self, path: bytes, one: Submodule, *, dry_run: bool) -> Repository | None:
-        """Check a submodule out, without files, or move it back to where it was.
+    def _fail_without_repository(self, path: bytes, checkpoint: str, first: str = "") -> None:
+        advice = first + submodules.way_to_fetch(path, checkpoint)
+        self._fail(path, f"no repository of it has the checkpoint {checkpoint}", advice)
 
-        Returns:
-            Its repository; None where it is only noted what would be done, or why that fails.
+    def _claim(self, path: bytes, submodule: Repository) -> None:
+        """Point a submodule's `core.worktree` here if it was checked out elsewhere since."""
+        other = modules.checked_out_at(self._repository, submodule)
+        is_lost = other is None and modules.is_lost(submodule)
+        if is_lost or (other not in (None, path) and other not in self._wanted):
+            top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
+            modules.claim(submodule, top)
+
+    def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:
+        """Check a submodule out without files, or move it back to its captured path.
+
+        Returns None in a dry run, or if it fails.
         """
-        repository = self._store.repository
-        ref = ref_names.CHECKPOINTS + one.checkpoint
+        repository = self._repository
         top = modules.place(repository, path)
         is_free = top is not None and (
             not os.path.lexists(top) or (os.path.isdir(top) and not os.listdir(top))
         )
+        ref = ref_names.CHECKPOINTS + submodule.checkpoint
         kept = modules.holding(repository, path, ref) if is_free else None
         if kept is None or top is None or not self._is_submodule(path):
-            self._fail_to_make(path, one.checkpoint, is_free=is_free, is_held=kept is not None)
+            self._fail_to_check_out(
+                path, submodule.checkpoint, is_free=is_free, has_kept=kept is not None
+            )
             return None
         with contextlib.closing(kept):
             other = modules.checked_out_at(repository, kept)
             if other is not None and not self._may_move(other):
                 self._fail_to_move(path, other)
                 return None
-            there = None
+            checked_out = None
             if other is not None:
                 self.moved.add(other)
-                there = None if dry_run else modules.move(repository, kept, other, top)
+                self.changes.append(PathChange(DELETE, other))
             elif dry_run:
-                self.made[one.path] = before(self._store, kept, top)
-            else:
-                there = modules.attach(kept, top)
-        if there is None and not dry_run:
-            self._fail(
-                path,
-                f"its repository {kept.git_dir} is in use elsewhere",
-                f"bring it here: {submodules.way_to_make(path)}",
-            )
+                self._states[submodule.path] = _state_before(self._store, kept, top)
+            if not dry_run and other is not None:
+                checked_out = modules.move(repository, kept, other, top)
+            elif not dry_run:
+                checked_out = modules.attach(kept, top)
+        if checked_out is None and not dry_run:
+            advice = f"bring it here: {submodules.way_to_make(path)}"
+            self._fail(path, f"its repository {kept.git_dir} is in use elsewhere", advice)
             return None
         self.changes.append(PathChange(ADD, path))
-        if other is not None:
-            self.changes.append(PathChange(DELETE, other))
-        return there
+        return checked_out
+
+    def _fail_to_check_out(
+        self, path: bytes, checkpoint: str, *, is_free: bool, has_kept: bool
+    ) -> None:
+        way = submodules.way_to_make(path)
+        if has_kept:
+            self._fail(path, "no submodule in the files of the checkpoint", "")
+        elif not is_free:
+            self._fail(path, "something else is in its place", _move_away(path))
+        elif other := modules.beside(self._repository, ref_names.CHECKPOINTS + checkpoint):
+            other.close()
+            reason = f"its repository {other.git_dir} is that of another worktree"
+            self._fail(path, reason, f"bring it here: {way}")
+        else:
+            self._fail_without_repository(path, checkpoint, f"{way}; ")
 
     def _may_move(self, other: bytes) -> bool:
-        """Tell whether a submodule may go from where it is: its content is captured, and the checkpoint has none there."""
-        return (
-            is_within(other, self._paths)
-            and other not in self._wanted
-            and not self._is_submodule(other)
-        )
+        """Return whether a submodule may leave a path: captured, and not wanted there."""
+        is_wanted = other in self._wanted or self._is_submodule(other)
+        return is_within(other, self._paths) and not is_wanted
 
     def _fail_to_move(self, path: bytes, other: bytes) -> None:
-        """Note that a submodule does not come back, as it is checked out at another path."""
-        short = self._checkpoint.id[: ids.SHORT]
-        both = " ".join(shell_word(_text(each)) for each in (path, other))
-        advice = (
-            f"restore both: git ckpt restore {short} -- {both}"
-            if self._paths
-            else f"move it away: {shell_word(_text(other))}"
-        )
+        advice = _move_away(other)
+        if self._paths:
+            both = f"{shell_word(_text(path))} {shell_word(_text(other))}"
+            short = self._checkpoint.id[: ids.SHORT]
+            advice = f"restore both: git ckpt restore {short} -- {both}"
         self._fail(path, f"its repository is checked out at {_text(other)}", advice)
 
     def _is_submodule(self, path: bytes) -> bool:
-        """Tells whether the files of the checkpoint have a submodule at a path: its document may have been fetched."""
-        return modules.is_submodule(
-            self._store.repository,
-            manifest.files_of(self._store.repository, self._checkpoint),
-            path,
-        )
+        # The document of a fetched checkpoint may name any path.
+        tree = manifest.files_of(self._repository, self._checkpoint)
+        return modules.is_submodule(self._repository, tree, path)
 
-    def _move(
+    def _move_head(
         self, inner: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool
     ) -> bool:
-        """Moves HEAD to the commit that was captured, on the branch that it was on if that is there; tells whether it has to."""
+        """Move HEAD to the captured commit, on the captured branch if that is still there."""
         head, commit = inner.objects.head()[0], checkpoint.git_sha
         if head == commit or not commit:
             return False
-        if inner.repository.cat_file.info(f"{commit}^{{commit}}") is None:
+        if not _has_commit(inner.repository, commit):
             raise WorktreeError(
                 f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule",
                 hint=manifest.VERIFY,
             )
-        branch = (
-            BRANCHES + checkpoint.branch
-            if checkpoint.branch is not None and _is_free(inner, checkpoint)
-            else None
-        )
-        how = f"on {checkpoint.branch}" if branch is not None else "detached"
+        branch = checkpoint.branch if _is_branch_free(inner, checkpoint) else None
+        how = f"on {branch}" if branch else "detached"
+        old = head[:10] or "an unborn branch"
         self.remarks.append(
-            f"HEAD of the submodule {_text(path)} goes from {head[:10] or 'an unborn branch'} to {commit[:10]}, {how}"
+            f"HEAD of the submodule {_text(path)} goes from {old} to {commit[:10]}, {how}"
         )
         if not dry_run:
-            said = f"checkout: moving from {head or 'an unborn branch'} to {checkpoint.branch if branch else commit}"
-            inner.repository.point_head(branch or commit, said)
+            message = f"checkout: moving from {head or 'an unborn branch'} to {branch or commit}"
+            inner.repository.point_head(BRANCHES + branch if branch else commit, message)
         return True
 
 
-def _is_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Tells whether the branch that a checkpoint was on still points to its commit, and no other worktree has it."""
-    if inner.repository.tip_of(str(checkpoint.branch)) != checkpoint.git_sha:
+def _is_branch_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
+    """Return whether the branch is at its commit and no other worktree is on it."""
+    branch = checkpoint.branch
+    if branch is None or inner.repository.tip_of(branch) != checkpoint.git_sha:
         return False
-    ref = f"{BRANCHES}{checkpoint.branch}"
     return not any(
-        administration.content(os.path.join(git_dir, "HEAD")) == f"ref: {ref}"
+        administration.content(os.path.join(git_dir, "HEAD")) == f"ref: {BRANCHES}{branch}"
         for git_dir, _ in administration.registered(inner.repository)
     )
 
 
-def _there(path: bytes, advice: str | None) -> str:
-    """Returns advice that is given in a submodule, for somebody outside of it."""
+def _from_outside(path: bytes, advice: str | None) -> str:
     return f"{_INSIDE}{shell_word(_text(path))}: {advice}" if advice else ""
+
+
+def _move_away(path: bytes) -> str:
+    return f"move it away: {shell_word(_text(path))}"
 
 
 def _text(path: bytes) -> str:

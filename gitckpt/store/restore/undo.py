@@ -1,9 +1,8 @@
-"""The steps that `undo` and `redo` walk: a small file in the worktree's administrative directory lists their safety checkpoints.
+"""Keep the stack of steps that `undo` and `redo` take in a worktree.
 
-A step is there from before its first file is replaced. One that never came to its end is open: both its sides stay within reach, and
-what it has left half done is no step. The file may be lost: then all safety checkpoints of this worktree that were written here count as
-steps back. Those that were fetched are of a worktree elsewhere, and of those with its name some may be of one that was removed since.
-Each checkpoint is noted with the oid of its document: a fetch can replace what is behind an id.
+A file in the worktree's git directory lists safety checkpoints, each with the oid of its
+document: a fetch can replace what is behind an id. A step is noted before its first file is
+replaced. If the file is lost, all safety checkpoints that were written in this worktree count.
 """
 
 from __future__ import annotations
@@ -42,9 +41,10 @@ if TYPE_CHECKING:
 
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
 _GONE = "removed, expired, or replaced by a fetch"
+# From this many steps on, those whose checkpoints are gone are dropped.
 _MANY = 100
+# Seconds to wait for other processes that change the stack; they take milliseconds.
 _PATIENCE = 10.0
-"""How long others who change the steps are waited for, in seconds; they take milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,329 +62,259 @@ class UndoStep:
 
 @dataclass(slots=True)
 class Stack:
-    """The steps of a worktree; each list ends with the one that is taken first.
+    """The steps of a worktree; each list ends with the next one to take."""
 
-    Attributes:
-        undo: ids of the checkpoints that lead back.
-        redo: ids of those that lead forward again.
-        here: the one that the newest step brought back; None where that was a restore, or never came to its end.
-        open: the one that was recorded for a step that never came to its end; None where there is none.
-        oids: by id, the document that each of them was recorded with.
-    """
-
-    undo: list[str]
+    undo: list[str]  # ids of checkpoints
     redo: list[str]
+    # What the newest undo or redo restored; None after a restore or an interrupted step.
     here: str | None = None
+    # The safety checkpoint of the interrupted step.
     open: str | None = None
+    # Oids of the documents by id.
     oids: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the newest step never came to its end."""
-        return self.open is not None
-
     def side(self, kind: str) -> list[str]:
-        """Returns the checkpoints that "undo" or "redo" leads to."""
+        """Return the checkpoints that "undo" or "redo" leads to."""
         return self.redo if kind == REDO else self.undo
 
 
 def read(store: Checkpoints) -> Stack:
-    """Returns the steps of the store's worktree, those included whose checkpoints are gone."""
-    found = _read(store.repository)
-    if found is not None:
-        return found
-    here, made = (
-        local_checkpoints.name_of(store.repository),
-        local_checkpoints.made_at(store.repository),
-    )
+    """Return the steps of the worktree, even if their checkpoints are gone."""
+    stack = _read(store.repository)
+    if stack is not None:
+        return stack
+    here = local_checkpoints.name_of(store.repository)
+    made = local_checkpoints.made_at(store.repository)
+    safeties = [entry for entry in store.list() if entry.trigger == SAFETY]
+    roster = Roster.read(store.repository, [entry.id for entry in safeties])
     undo = {}
-    for entry in _safeties(store):
+    for entry in filter(roster.is_ours, reversed(safeties)):
         state = store.read(entry.id).state
         if (state.get("worktree"), state.get("made", made)) == (here, made):
             undo[entry.id] = entry.oid
     return Stack(list(undo), [], oids=undo)
 
 
-def _safeties(store: Checkpoints) -> list[CheckpointInfo]:
-    """Returns the safety checkpoints that were written here, the oldest first."""
-    found = [entry for entry in store.list() if entry.trigger == SAFETY]
-    known = Roster.read(store.repository, [entry.id for entry in found])
-    return [entry for entry in reversed(found) if known.is_ours(entry)]
-
-
 def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
-    """Return the checkpoint that a step leads to, or None; and those that are gone.
-
-    Args:
-        store: of the worktree.
-        stack: its steps.
-        kind: "undo" or "redo".
-    """
+    """Return the checkpoint that a step leads to, or None; and those that are gone."""
     gone: list[str] = []
-    for each in reversed(stack.side(kind)):
-        if _is_there(store, stack, each):
-            return each, gone
-        gone.append(each)
+    for name in reversed(stack.side(kind)):
+        if _exists(store, stack, name):
+            return name, gone
+        gone.append(name)
     return None, gone
 
 
 def nothing(stack: Stack, kind: str, gone: Sequence[str]) -> NotFoundError:
-    """Returns the error that there is no step to take; the arguments are those of `next_step`, and what that returned."""
-    others = "see what there is to go back to: git ckpt list"
+    """Return the error for a step that does not exist; `gone` comes from `next_step`."""
+    others = "see other checkpoints: git ckpt list"
     if gone:
         where = "back" if kind == UNDO else "forward"
-        return NotFoundError(
-            f"the checkpoints of the steps further {where} are gone: {_GONE}", hint=others
-        )
+        message = f"the checkpoints of the steps further {where} are gone: {_GONE}"
+        return NotFoundError(message, hint=others)
     if kind == REDO:
-        return NotFoundError(
-            "nothing was taken back since the newest restore",
-            hint="see the steps: git ckpt undo --list",
-        )
+        message, hint = "no undo follows the newest restore", "see the steps: git ckpt undo --list"
+        return NotFoundError(message, hint=hint)
     if stack.redo:
-        return NotFoundError(
-            "there is nothing further back", hint="go forward again: git ckpt redo"
-        )
+        message, hint = "there is nothing further back", "go forward again: git ckpt redo"
+        return NotFoundError(message, hint=hint)
     return NotFoundError("nothing was restored in this worktree", hint=others)
 
 
-def brought(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]:
-    """Returns the files that the newest step wrote, and that the checkpoint lacks which is to be brought back."""
-    brought, named = (
-        (stack.here, [])
-        if stack.here
-        else (wanted.state.get("before"), wanted.state.get("paths", []))
-    )
+def written_by_newest(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]:
+    """Return the files that the newest step wrote and the wanted checkpoint lacks."""
+    newest, names = stack.here, []
+    if newest is None:
+        newest, names = wanted.state.get("before"), wanted.state.get("paths", [])
     try:
-        newest = store.read_own(str(brought))
+        written = store.read_own(str(newest))
     except (NotFoundError, WorktreeError):
-        return []  # it was removed or replaced meanwhile: those that are ignored by now stay
-    before, after = (_contents(store, checkpoint).files for checkpoint in (wanted, newest))
-    paths = [path if isinstance(path, bytes) else str(path).encode() for path in named]
-    return [
-        one.path
-        for one in diff.differences(store.repository, before, after, paths)
-        if one.status == "A"
-    ]
+        return []  # removed or replaced meanwhile: files that are ignored now stay
+    before, after = (_contents(store, checkpoint).files for checkpoint in (wanted, written))
+    paths = [name if isinstance(name, bytes) else str(name).encode() for name in names]
+    differing = diff.differences(store.repository, before, after, paths)
+    return [entry.path for entry in differing if entry.status == "A"]
 
 
 def steps(store: Checkpoints) -> list[UndoStep]:
-    """Returns the steps that can be taken in the store's worktree: those back, then those forward, each time the next one first."""
+    """Return the steps that can be taken: back, then forward, the next one first."""
     stack = read(store)
-    entries = {entry.id: entry for entry in store.list(Query(ids=[*stack.undo, *stack.redo]))}
-    there = {name: entry for name, entry in entries.items() if stack.oids.get(name) == entry.oid}
+    listed = store.list(Query(ids=[*stack.undo, *stack.redo]))
+    entries = {entry.id: entry for entry in listed if stack.oids.get(entry.id) == entry.oid}
     return [
-        UndoStep(kind, there[each])
+        UndoStep(kind, entries[name])
         for kind in (UNDO, REDO)
-        for each in reversed(stack.side(kind))
-        if each in there
+        for name in reversed(stack.side(kind))
+        if name in entries
     ]
 
 
-def begin(store: Checkpoints, kind: str, made: Checkpoint) -> None:
-    """Notes that a step begins.
-
-    Args:
-        store: of the worktree.
-        kind: "restore", "undo" or "redo".
-        made: the safety checkpoint that was recorded for it.
-    """
-    with _alone(store.repository):
+def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
+    """Record that a restore, undo or redo begins, with its safety checkpoint."""
+    with _locked(store.repository):
         stack = read(store)
-        sides = (_trimmed(store, stack, side) for side in (stack.undo, stack.redo))
-        undo, redo = ([each for each in side if each != made.id] for side in sides)
-        good = (
-            stack.open if stack.open is not None and _is_there(store, stack, stack.open) else None
+        undo, redo = (
+            [
+                name
+                for name in side
+                if name != safety.id and (len(side) <= _MANY or _exists(store, stack, name))
+            ]
+            for side in (stack.undo, stack.redo)
         )
-        is_half = good is not None and _is_half_done(store, made, good)
+        interrupted = stack.open
+        if interrupted is not None and not _exists(store, stack, interrupted):
+            interrupted = None
+        is_half_done = interrupted is not None and _is_half_done(store, safety, interrupted)
         if kind == RESTORE:
-            undo += [good] if good is not None and good in redo else []
+            undo += [interrupted] if interrupted is not None and interrupted in redo else []
             redo = []
-        if not is_half:
+        if not is_half_done:
             ahead = redo if kind == UNDO else undo
-            if (
-                stack.here is not None
-                and _is_there(store, stack, stack.here)
-                and not _is_same(store, store.read(stack.here), made)
-            ):
-                ahead.append(stack.here)  # it was edited since: both are states that were there
-            ahead.append(made.id)
-        oids = {**stack.oids, made.id: _oid_of(store, made.id)}
-        _write(store.repository, Stack(undo, redo, open=good if is_half else made.id, oids=oids))
+            here = stack.here if stack.here and _exists(store, stack, stack.here) else None
+            if here is not None and not _is_same(store, store.read(here), safety):
+                ahead.append(here)  # files were edited since: both states can be wanted
+            ahead.append(safety.id)
+        noted = Roster.read(store.repository, [safety.id]).oid(safety.id)
+        oid = noted or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
+        now = interrupted if is_half_done else safety.id
+        _write(store.repository, Stack(undo, redo, open=now, oids={**stack.oids, safety.id: oid}))
 
 
 def finish(store: Checkpoints, kind: str, target: str) -> None:
-    """Notes that a step has come to its end, or that nothing was to be done for it.
-
-    Args:
-        store: of the worktree.
-        kind: "restore", "undo" or "redo".
-        target: id of the checkpoint that was brought back.
-    """
-    with _alone(store.repository):
+    """Record that a step to the checkpoint `target` is complete."""
+    with _locked(store.repository):
         stack = read(store)
         if kind == RESTORE:
-            if stack.is_open:
+            if stack.open is not None:
                 _write(store.repository, Stack(stack.undo, stack.redo, oids=stack.oids))
             return
-        here, ahead = stack.side(kind), stack.redo if kind == UNDO else stack.undo
-        if stack.here not in (None, target):
-            ahead.append(str(stack.here))
-        del here[here.index(target) if target in here else len(here) :]
+        side, ahead = stack.side(kind), stack.redo if kind == UNDO else stack.undo
+        if stack.here is not None and stack.here != target:
+            ahead.append(stack.here)
+        del side[side.index(target) if target in side else len(side) :]
         _write(store.repository, Stack(stack.undo, stack.redo, here=target, oids=stack.oids))
 
 
 def way_back(kind: str) -> str:
-    """Returns the command that takes a step back."""
+    """Return the command that reverts a step."""
     return "git ckpt redo" if kind == UNDO else "git ckpt undo"
 
 
 @contextlib.contextmanager
 def offered(kind: str) -> Iterator[None]:
-    """A context in which files are replaced: whoever deletes the private index meanwhile leaves some of them half-way, perhaps."""
+    """Add the command that reverts the step to an error about a deleted private index."""
     try:
         yield
     except IndexGone as error:
-        raise error.but(
-            hint=f"{error.hint}, or go back to what was there before: {way_back(kind)}"
-        ) from None
+        hint = f"{error.hint}, or go back to what was there before: {way_back(kind)}"
+        raise error.but(hint=hint) from None
 
 
 def skipped(gone: Sequence[str]) -> list[str]:
-    """Returns what is said of checkpoints that are gone, and whose steps are skipped for it."""
+    """Return a remark on the skipped steps whose checkpoints are gone."""
     if not gone:
         return []
-    what = (
-        "the checkpoint of a step is"
-        if len(gone) == 1
-        else f"the checkpoints of {len(gone)} steps are"
-    )
-    return [
-        f"{what} gone ({_GONE}): {', '.join(each[: ids.SHORT] for each in gone)}; this goes further"
-    ]
+    names = ", ".join(name[: ids.SHORT] for name in gone)
+    return [f"skipped steps whose checkpoints are gone ({_GONE}): {names}"]
 
 
-def _trimmed(store: Checkpoints, stack: Stack, side: list[str]) -> list[str]:
-    """Returns the steps of a side: where they are many, without those whose checkpoints are gone."""
-    return side if len(side) <= _MANY else [each for each in side if _is_there(store, stack, each)]
-
-
-def _is_there(store: Checkpoints, stack: Stack, checkpoint: str) -> bool:
-    """Tell whether a checkpoint is there with the document it was recorded with."""
+def _exists(store: Checkpoints, stack: Stack, checkpoint: str) -> bool:
+    # With the document it was recorded with.
     oid = stack.oids.get(checkpoint)
     return oid is not None and store.refs.read(ref_names.CHECKPOINTS + checkpoint) == oid
 
 
-def _oid_of(store: Checkpoints, checkpoint: str) -> str:
-    """Return the oid of the document of a checkpoint that was recorded just now."""
-    noted = Roster.read(store.repository, [checkpoint]).oid(checkpoint)
-    return noted or store.refs.read(ref_names.CHECKPOINTS + checkpoint) or ""
-
-
-def _is_half_done(store: Checkpoints, made: Checkpoint, good: str) -> bool:
-    """Tells whether a worktree has nothing but what a step that was cut off found there, and what it was to bring."""
+def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> bool:
+    """Return whether each path is as before an interrupted step, or as after it."""
     try:
-        before = store.read(good)
+        before = store.read(interrupted)
         after = store.read_own(str(before.state.get("before")))
         sides = [_trees(store, before), _trees(store, after)]
     except (NotFoundError, InvalidCheckpoint, WorktreeError):
-        return False  # nobody can tell: then it counts as a state that was there
-    now = _trees(store, made)
-    for place in (0, 1):  # files, then what is staged
-        own = (
-            {one.path for one in diff.differences(store.repository, side[place], now[place])}
+        return False  # unknown: then it counts as a state of its own
+    now = _trees(store, safety)
+    for part in (0, 1):  # files, then what is staged
+        before_paths, after_paths = (
+            {entry.path for entry in diff.differences(store.repository, side[part], now[part])}
             for side in sides
         )
-        if set.intersection(*own):
+        if before_paths & after_paths:
             return False
     return True
 
 
-def _is_same(store: Checkpoints, one: Checkpoint, other: Checkpoint) -> bool:
-    """Tells whether two checkpoints bring the same files, index and operation back, whatever commits they are linked to."""
-    if (one.git_sha, one.tree) == (other.git_sha, other.tree):
+def _is_same(store: Checkpoints, checkpoint: Checkpoint, other: Checkpoint) -> bool:
+    """Return whether two checkpoints restore the same files, index and operation."""
+    if (checkpoint.git_sha, checkpoint.tree) == (other.git_sha, other.tree):
         return True
     try:
-        return _trees(store, one) == _trees(store, other) and _rest(store, one) == _rest(
-            store, other
-        )
+        return _trees(store, checkpoint) == _trees(store, other) and _rest(
+            store, checkpoint
+        ) == _rest(store, other)
     except WorktreeError:
         return False
 
 
 def _trees(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str]:
-    """Returns the trees of a checkpoint's files and of the entries of its index that are not in conflict."""
-    found = _contents(store, checkpoint)
-    return found.files, comparison.merged_tree(store.repository, found, checkpoint.git_sha)
+    # Of the files, and of the index entries that are not in conflict.
+    contents = _contents(store, checkpoint)
+    staged = comparison.merged_tree(store.repository, contents, checkpoint.git_sha)
+    return contents.files, staged
 
 
 def _rest(store: Checkpoints, checkpoint: Checkpoint) -> tuple[object, ...]:
-    found = _contents(store, checkpoint)
-    return (
-        {stage: tree for stage, tree in found.index.items() if stage},
-        found.flags,
-        found.operation,
-        found.sparse,
-    )
+    contents = _contents(store, checkpoint)
+    conflicts = {stage: tree for stage, tree in contents.index.items() if stage}
+    return conflicts, contents.flags, contents.operation, contents.sparse
 
 
 def _contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
     return manifest.contents_of(checkpoint, store.repository, store.objects)
 
 
-def _alone(repository: Repository) -> Lock:
-    """Returns a lock for the time in which the file is read and written; who does not get it goes on without."""
+def _locked(repository: Repository) -> Lock:
+    # Without the lock after `_PATIENCE`, the step goes on all the same.
     return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
 
 def _read(repository: Repository) -> Stack | None:
-    """Returns what the file says; None where it is lost, or says something else."""
+    """Return the stack in the file; None if the file is lost or invalid."""
     try:
         with open(_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
-            said = json.load(file)
-        undo, redo, here, is_open, oids = (
-            said[key] for key in ("undo", "redo", "here", "open", "oids")
-        )
+            document = json.load(file)
+        stack = Stack(*(document[key] for key in ("undo", "redo", "here", "open", "oids")))
+        if not all(ids.is_id(name) for name in [*stack.undo, *stack.redo]):
+            return None
+        if not all(isinstance(oid, str) for oid in stack.oids.values()):
+            return None
     except OSError as error:
-        if error.errno in (ENOENT, EISDIR, ELOOP):  # none of ours
+        if error.errno in (ENOENT, EISDIR, ELOOP):  # not written by gitckpt
             return None
         raise
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    if not (
-        isinstance(undo, list)
-        and isinstance(redo, list)
-        and all(ids.is_id(each) for each in [*undo, *redo])
-    ):
+    if not (isinstance(stack.undo, list) and isinstance(stack.redo, list)):
         return None
-    if not isinstance(oids, dict) or not all(isinstance(oid, str) for oid in oids.values()):
-        return None
-    here, is_open = (
-        each if isinstance(each, str) and ids.is_id(each) else None for each in (here, is_open)
+    stack.here, stack.open = (
+        name if isinstance(name, str) and ids.is_id(name) else None
+        for name in (stack.here, stack.open)
     )
-    return Stack(undo, redo, here, is_open, oids)
+    return stack
 
 
 def _write(repository: Repository, stack: Stack) -> None:
     path = _path(repository)
-    named = {*stack.undo, *stack.redo, stack.here, stack.open}
-    oids = {name: oid for name, oid in stack.oids.items() if name in named}
-    said = {
-        "undo": stack.undo,
-        "redo": stack.redo,
-        "here": stack.here,
-        "open": stack.open,
-        "oids": oids,
-    }
+    names = {*stack.undo, *stack.redo, stack.here, stack.open}
+    stack.oids = {name: oid for name, oid in stack.oids.items() if name in names}
+    document = {key: getattr(stack, key) for key in ("undo", "redo", "here", "open", "oids")}
     try:
-        atomic.write_own(path, json.dumps(said).encode(), flushed=True)
+        atomic.write_own(path, json.dumps(document).encode(), flushed=True)
     except OSError as error:
-        hint = (
-            f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}"
-            if error.errno == EISDIR
-            else None
-        )
-        raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
+        old = shell_word(f"{path}.old")
+        hint = f"move it out of the way: mv {shell_word(path)} {old}"
+        raise WorktreeError(
+            f"cannot write {path}: {error.strerror}", hint=hint if error.errno == EISDIR else None
+        ) from None
     fsync.flush([repository.git_dir])
 
 

@@ -32,30 +32,24 @@ def is_whole(
 ) -> bool:
     """Return whether the objects of a checkpoint's snapshot exist and are intact.
 
-    Until its ref is written, `gc --prune=now` can take them. Checks only what the linked commit
-    does not hold, and that the submodules have their checkpoints.
+    Until its ref is written, `gc --prune=now` can take them. The linked commit is not checked.
     """
-    for one in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
-        if not modules.is_held(
-            repository, modules.unquoted(one.path), ref_names.CHECKPOINTS + one.checkpoint
-        ):
+    for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
+        ref = ref_names.CHECKPOINTS + submodule.checkpoint
+        if not modules.is_held(repository, modules.unquoted(submodule.path), ref):
             return False  # another process removed the checkpoint meanwhile
-    own = (
-        own_objects_wholeness(repository, checkpoint.tree, checkpoint.git_sha, parts)
-        if checkpoint.tree is not None
-        else set()
-    )
+    if checkpoint.tree is None:
+        return True
+    own = own_objects_wholeness(repository, checkpoint.tree, checkpoint.git_sha, parts)
     return own is not None and not damage.unreadable(repository, list(own))
 
 
 def own_objects_wholeness(
     repository: Repository, tree: str, commit: str, parts: Parts = lambda _commit, _files: None
 ) -> set[str] | None:
-    """Return the objects that the commit does not hold; None if some are unreadable.
+    """Return the objects that the commit does not hold; None if unreadable.
 
-    Args:
-        parts: returns the objects that the tree of all files adds to the commit, perhaps more;
-            None if unknown.
+    `parts` returns the objects that the tree of all files adds, perhaps more; None if unknown.
     """
     base = manifest.base_tree(repository, commit)
     try:
@@ -72,11 +66,8 @@ def _parts(
         if name == b"files" and (found := known(oid)) is not None:
             yield from found
         elif mode == DIRECTORY:
-            for part in (
-                [each for _, each in _entries(repository, oid).values()]
-                if name == b"index"
-                else [oid]
-            ):
+            stages = [tree for _, tree in _entries(repository, oid).values()]
+            for part in stages if name == b"index" else [oid]:
                 yield part
                 yield from diff.own(repository, base, part)
 
@@ -103,10 +94,6 @@ def recorded(
 ) -> Checkpoint:
     """Return a checkpoint whose snapshot is whole, after several attempts if needed.
 
-    Args:
-        attempt: captures the worktree and records a checkpoint.
-        remove: removes checkpoints by id.
-
     Raises:
         BusyError: HEAD moved each time, or objects of the snapshot vanished twice.
         WorktreeError: an object is damaged, and no file has its content.
@@ -132,9 +119,7 @@ def recorded(
             if error.oid in unreadable or not capture.make_way(repository, objects, error.oid):
                 raise
             unreadable.add(error.oid)
-            say(
-                f"the object {error.oid} was damaged, and is written again; its file is in {repository.private_dir}/damaged"
-            )
+            say(capture.moved_aside(repository, error.oid))
             continue
         found = failure(repository, objects, checkpoint, say, parts)
         if found is None:
@@ -148,7 +133,7 @@ def recorded(
 
 
 def own_objects(repository: Repository, tree: str, commit: str, parts: Parts) -> list[str]:
-    """Return the objects that a snapshot adds to its commit; none if some are unreadable."""
+    """Return the objects that a snapshot adds to its commit; none if unreadable."""
     return sorted(own_objects_wholeness(repository, tree, commit, parts) or ())
 
 
@@ -161,8 +146,7 @@ def failure(
 ) -> CkptError | None:
     """Return None once a checkpoint's snapshot can be read, else the error to raise.
 
-    Damaged objects are written again from the files, or moved aside for the next capture; `say`
-    gets a sentence about each.
+    Damaged objects are written again from files, or moved aside for the next capture.
     """
     if is_whole(repository, checkpoint, parts):
         return None

@@ -1,4 +1,4 @@
-"""Capture the files of a worktree as a tree: committed, staged, changed, untracked, half merged.
+"""Capture the files of a worktree as a tree.
 
 Git turns files into blobs (filters, eol and LFS apply) through a private copy of the index:
 first git lists what differs, then only that is read. The user's index, HEAD, refs and stash are
@@ -18,6 +18,7 @@ from gitckpt.git.objects.encoding import (
     EXECUTABLE,
     FILE,
     GITLINK,
+    Entries,
     MalformedTree,
     decode_tree,
     object_id,
@@ -103,13 +104,8 @@ def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) 
         with index:
             return capture_in(index, objects, commit, limits)
     except DeadlinePassed:
-        return Captured(
-            Worktree(
-                dirty=True,
-                degraded=f"capturing the files took more than {limits.timeout:g} seconds",
-            ),
-            "",
-        )
+        reason = f"capturing the files took more than {limits.timeout:g} seconds"
+        return Captured(Worktree(dirty=True, degraded=reason), "")
 
 
 def capture_in(
@@ -202,54 +198,52 @@ class _Capture:
         raw = manifest.write_raw(self._repository, self._objects, inexact.raw | self._as_is)
         directories, modes = self._layout(seen, files)
         self._omitted += [*self._nested(seen), *seen.submodules.values(), *seen.passed_over]
-        by_path = {entry.path: entry for entry in self._omitted}  # the last reason is the best
-        omitted = tuple(entry for _, entry in sorted(by_path.items()))
         is_flagged = any(flag != manifest.SKIPPED or settings is None for flag in seen.flags)
         dirty = bool(stages or is_flagged or under_way or files != base)
-        converted = tuple(sorted(self._converted))
         outside = attributes.settings(self._repository, rules.configured) if rules else b""
         is_plain = settings is None and raw is None and not (outside or directories or modes)
-        if is_plain and not dirty:
-            found = Worktree(dirty=False, omitted=omitted, converted=converted)  # no files read
-            captured = Captured(
-                found, files, seen.submodules.keys(), inexact.left, is_as_stored=rules is None
-            )
-            return replace(captured, unheld=self._unheld, apart=seen.apart)
-        content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw)
-        content.conversion = outside
-        content.directories, content.modes = directories, modes
+        made = Worktree(dirty=False)  # the commit has the files
+        if dirty or not is_plain:
+            content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw)
+            content.conversion = outside
+            content.directories, content.modes = directories, modes
+            made = self._written(content, under_way, dirty=dirty)
+        by_path = {entry.path: entry for entry in self._omitted}  # the last reason is the best
+        made = replace(
+            made,
+            omitted=tuple(entry for _, entry in sorted(by_path.items())),
+            converted=tuple(sorted(self._converted)),
+        )
+        captured = Captured(
+            made,
+            files,
+            seen.submodules.keys(),
+            inexact.left,
+            as_is=self._as_is,
+            unheld=self._unheld,
+            apart=seen.apart,
+            is_as_stored=rules is None,
+        )
+        if self._writer is None:
+            return captured
+        return replace(captured, parts=self._writer.oids, unlisted=[*self._read, *seen.deleted])
+
+    def _written(
+        self, content: manifest.Contents, under_way: str | None, *, dirty: bool
+    ) -> Worktree:
+        """Write the tree of the snapshot; leave out an operation that is too large."""
         needed = None
         if under_way:
             content.operation = operation.collect(self._repository)
             if bounds.is_too_much(content.operation):
-                self._omitted.append(
-                    Omitted(
-                        ".git", f"what git keeps of the {under_way} in progress: {bounds.OPERATION}"
-                    )
-                )
-                omitted, under_way, content.operation = (*omitted, self._omitted[-1]), None, {}
+                reason = f"the state of the {under_way} in progress: {bounds.OPERATION}"
+                self._omitted.append(Omitted(".git", reason))
+                under_way, content.operation = None, {}
             needed = operation.holder_of(
                 self._repository, self._objects, content.operation, self._commit
             )
         tree = manifest.write(self._repository, self._objects, content)
-        found = Worktree(
-            dirty,
-            tree,
-            under_way,
-            needed,
-            omitted=omitted,
-            converted=converted,
-            suspects=self._suspects(files),
-        )
-        captured = Captured(
-            found, files, seen.submodules.keys(), left=inexact.left, is_as_stored=rules is None
-        )
-        captured = replace(captured, as_is=self._as_is, unheld=self._unheld, apart=seen.apart)
-        if self._writer is not None:
-            captured = replace(
-                captured, parts=self._writer.oids, unlisted=[*self._read, *seen.deleted]
-            )
-        return captured
+        return Worktree(dirty, tree, under_way, needed, suspects=self._suspects(content.files))
 
     def _survey(self) -> tuple[Survey, bytes | None]:
         """Return what the worktree holds, and the settings of a sparse checkout."""
@@ -259,9 +253,8 @@ class _Capture:
             if isinstance(error, DeadlinePassed) or not is_corrupt(error):
                 raise
             self._index.rebuild(self._commit)
-            self._omitted.append(
-                Omitted(".git/index", "git cannot read it, so what was staged is not known")
-            )
+            reason = "git cannot read it, so what was staged is not known"
+            self._omitted.append(Omitted(".git/index", reason))
             seen, settings = self._look()
         if seen.commit != self._commit:
             raise moved()
@@ -281,22 +274,18 @@ class _Capture:
         lead = set(seen.leading) - {os.path.dirname(path) for path in seen.deleted}
         others = set(seen.directories) - lead - {os.path.dirname(path) for path in self._read}
         directories = dir_modes.empty(self._repository, self._top, others, files)
-        modes = dir_modes.narrowed_directories(seen.modes) | dir_modes.narrowed_files(
-            self._top, self._read
-        )
-        if len(directories) > dir_modes.MOST:
-            self._omit(
-                directories[dir_modes.MOST],
-                f"without files, as are {len(directories) - dir_modes.MOST - 1} more: {dir_modes.MOST} are kept",
-            )
-        if len(modes) > dir_modes.MOST:
-            first = sorted(modes)[dir_modes.MOST]
-            self._omit(
-                first,
-                f"its mode, as those of {len(modes) - dir_modes.MOST - 1} more: {dir_modes.MOST} are kept",
-            )
+        modes = dir_modes.narrowed_directories(seen.modes)
+        modes |= dir_modes.narrowed_files(self._top, self._read)
+        most = dir_modes.MOST
+        if len(directories) > most:
+            more = len(directories) - most - 1
+            self._omit(directories[most], f"without files, as are {more} more: {most} are kept")
+        if len(modes) > most:
+            first = sorted(modes)[most]
+            more = len(modes) - most - 1
+            self._omit(first, f"its mode, as those of {more} more: {most} are kept")
             modes = {path: mode for path, mode in modes.items() if path < first}
-        return directories[: dir_modes.MOST], modes
+        return directories[:most], modes
 
     def _index_trees(self, seen: Survey) -> Mapping[int, str]:
         if not seen.conflicts:
@@ -327,42 +316,25 @@ class _Capture:
             return plain
         removed_rules = {path for path in gone if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these, or not drop their stages.
-        apart = {
-            path
-            for path in gone - removed_rules
-            if self._is_behind_link(path) or self._is_directory(path)
-        }
+        apart = set(filter(self._is_misplaced, gone - removed_rules))
         self._index.update("--force-remove", sorted(apart))
         held = unfiltered.held(self._repository)
         unfiltered.accept(self._index, {path: held[path] for path in wanted if path in held})
-        self._add(
-            [
-                *sorted(gone - removed_rules - apart),
-                *(path for path in wanted if path not in gone and path not in held),
-            ]
-        )
+        others = [path for path in wanted if path not in gone and path not in held]
+        self._add([*sorted(gone - removed_rules - apart), *others])
         ours = _ours(seen)
-        self._index.put(
-            b"%s %s 0\t%s" % (*ours[path], path) for path in sorted(self._unread & ours.keys())
-        )
+        unread = sorted(self._unread & ours.keys())
+        self._index.put(b"%s %s 0\t%s" % (*ours[path], path) for path in unread)
         # Last: their filters must apply to the other files, lest a secret is stored in plain text.
         self._index.update("--force-remove", sorted(removed_rules))
         return self._index.write_tree()
 
     def _plain_tree(self, seen: Survey, base: str, gone: set[bytes]) -> str | None:
         """Return the tree of all files if it can be built without git, else None."""
-        is_special = (
-            seen.is_staged
-            or seen.conflicts
-            or seen.flags
-            or self._index.is_rebuilt
-            or not self._commit
-        )
-        if (
-            is_special
-            or len(self._read) >= _MANY
-            or not self._limits.conversions(self._repository).takes_as_is
-        ):
+        is_special = seen.is_staged or seen.conflicts or seen.flags or not self._commit
+        if is_special or self._index.is_rebuilt or len(self._read) >= _MANY:
+            return None
+        if not self._limits.conversions(self._repository).takes_as_is:
             return None
         from gitckpt.git.contents import unfiltered
         from gitckpt.git.contents.plain_files import TreeWriter
@@ -376,58 +348,51 @@ class _Capture:
         return tree
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
-        """Return the untracked paths to capture, and the ignored ones that settings include."""
+        """Return the untracked and ignored paths to capture."""
+        included = set(self._also)
+        if self._limits.include:
+            words = ("ls-files", "--others", "--ignored", "-z", *self._limits.include_options)
+            listed = self._index.git(*words).split(b"\0")[:-1]
+            included |= {path for path in listed if not path.endswith(b"/")}
         included = {
             path
-            for path in self._also
-            if not self._is_directory(path) and not self._is_behind_link(path)
+            for path in included
+            if not modules.lies_in(path, self._apart)
+            and not (path in self._also and self._is_misplaced(path))
         }
-        if self._limits.include:
-            patterns = [option for pattern in self._limits.include for option in ("-x", pattern)]
-            listed = self._index.git("ls-files", "--others", "--ignored", "-z", *patterns).split(
-                b"\0"
-            )[:-1]
-            included |= {path for path in listed if not path.endswith(b"/")}
-        included = {path for path in included if not modules.lies_in(path, self._apart)}
         self._named |= included
         accepted = []
         for path in dict.fromkeys([*untracked, *sorted(included)]):
-            whole = os.path.join(self._top, path)
-            reason = (
-                None
-                if path in self._also
-                else self._limits.reason_to_omit(whole, included=path in included)
-            )
+            reason = None
+            if path not in self._also:
+                whole = os.path.join(self._top, path)
+                reason = self._limits.reason_to_omit(whole, included=path in included)
             if reason is None:
                 accepted.append(path)
             else:
-                self._omitted.append(Omitted(quoted(path), reason[0], reason[1]))
+                self._omitted.append(Omitted(quoted(path), *reason))
         return self._within_total(accepted)
 
     def _within_total(self, untracked: list[bytes]) -> list[bytes]:
         most = self._limits.max_total_size
         if most is None:
             return untracked
-        sizes = {
-            path: _size(os.path.join(self._top, path))
-            for path in untracked
-            if path not in self._also
-        }
+        others = [path for path in untracked if path not in self._also]
+        sizes = {path: _size(os.path.join(self._top, path)) for path in others}
         excess = set(self._limits.excess(sizes))
-        reason = f"an automatic checkpoint takes {size_text(most)} of untracked files, the smallest first"
+        limit = f"{size_text(most)} of untracked files"
+        reason = f"an automatic checkpoint takes {limit}, the smallest first"
         self._omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(excess)]
         return [path for path in untracked if path not in excess]
 
-    def _is_directory(self, path: bytes) -> bool:
+    def _is_misplaced(self, path: bytes) -> bool:
+        """Return whether a path is a directory or behind a link, where git sees no file."""
         whole = os.path.join(self._top, path)
-        return os.path.isdir(whole) and not os.path.islink(whole)
-
-    def _is_behind_link(self, path: bytes) -> bool:
-        parent = os.path.dirname(path)
-        while parent:
-            if os.path.islink(os.path.join(self._top, parent)):
+        if os.path.isdir(whole) and not os.path.islink(whole):
+            return True
+        while path := os.path.dirname(path):
+            if os.path.islink(os.path.join(self._top, path)):
                 return True
-            parent = os.path.dirname(parent)
         return False
 
     def _add(self, paths: list[bytes]) -> None:
@@ -451,30 +416,29 @@ class _Capture:
     ) -> None:
         from gitckpt.git.contents import refusal
 
-        found = refusal.read_in(self._index, paths, settings, environment)
-        self._converted += map(quoted, found.converted)
-        for refused in found.refused:
-            self._take_refused(refused)
+        result = refusal.read_in(self._index, paths, settings, environment)
+        self._converted += map(quoted, result.converted)
+        for refused in result.refused:
+            reason, may_be_held = self._reason(refused)
+            if not (may_be_held and self._hold_as_is(refused.path)):
+                self._omit(refused.path, reason)
 
-    def _take_refused(self, refused: Refused) -> None:
+    def _reason(self, refused: Refused) -> tuple[str, bool]:
+        """Return why git refuses a file, and whether its bytes may be held instead."""
         from gitckpt.git.contents import refusal
 
-        path, reason = refused.path, f"git cannot store it: {refused.cause}"
-        may_be_held = not refused.is_name
+        path, driver = refused.path, refused.driver
         if refused.is_name:
-            reason = refused.cause
-        elif refused.driver and path in self._tracked:
-            oid = self._staged.get(path, b"").decode("ascii")
-            if oid.strip("0") and refusal.filter_works(self._index, path, oid):
-                reason = f"filter {refused.driver} refuses it"
-                may_be_held = self._keeps(path) and self._limits.looks_secret(path) is None
-            else:
-                reason = f"filter {refused.driver} does not work: {refused.cause}"
-                may_be_held = False
-        elif refused.driver:
-            may_be_held = False
-        if not (may_be_held and self._hold_as_is(path)):
-            self._omit(path, reason)
+            return refused.cause, False
+        if not driver:
+            return f"git cannot store it: {refused.cause}", True
+        if path not in self._tracked:
+            return f"git cannot store it: {refused.cause}", False
+        oid = self._staged.get(path, b"").decode("ascii")
+        if oid.strip("0") and refusal.filter_works(self._index, path, oid):
+            may_be_held = self._keeps(path) and self._limits.looks_secret(path) is None
+            return f"filter {driver} refuses it", may_be_held
+        return f"filter {driver} does not work: {refused.cause}", False
 
     def _hold_as_is(self, path: bytes) -> bool:
         (data,) = raw_files.bytes_of(self._repository, [path])
@@ -482,9 +446,8 @@ class _Capture:
             return False
         (oid,) = self._objects.write([("blob", data)], flushed=False)
         is_executable = os.lstat(os.path.join(self._top, path)).st_mode & 0o100
-        self._index.put(
-            [b"%s %s 0\t%s" % (EXECUTABLE if is_executable else FILE, oid.encode("ascii"), path)]
-        )
+        mode = EXECUTABLE if is_executable else FILE
+        self._index.put([b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)])
         self._as_is[path] = oid
         return True
 
@@ -504,16 +467,15 @@ class _Capture:
         )
 
     def _inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
-        """Return the files that git would write differently, and those not kept as they are."""
+        """Return the files that git would write differently."""
         if rules is None and not conversion.are_there(self._repository):
             return conversion.Converted()
         terms = self._limits.terms(self._named, self._also)
-        found = conversion.Conversions(self._index, self._objects, rules, terms).look(
-            self._unread | self._as_is.keys()
-        )
-        behind = {quoted(path) for path in found.required}.intersection(self._converted)
-        self._converted = sorted({*map(quoted, found.left), *behind})
-        return found
+        conversions = conversion.Conversions(self._index, self._objects, rules, terms)
+        converted = conversions.look(self._unread | self._as_is.keys())
+        behind = {quoted(path) for path in converted.required}.intersection(self._converted)
+        self._converted = sorted({*map(quoted, converted.left), *behind})
+        return converted
 
     def _omit(self, path: bytes, reason: str) -> None:
         self._unread.add(path)
@@ -527,9 +489,8 @@ class _Capture:
         from gitckpt.store import secrets
 
         stored = self._writer.contents if self._writer is not None else None
-        return secrets.look(
-            self._index, files, [path for path in self._read if path not in self._unread], stored
-        )
+        paths = [path for path in self._read if path not in self._unread]
+        return secrets.look(self._index, files, paths, stored)
 
     def _nested(self, seen: Survey) -> list[Omitted]:
         reason = "a repository of its own: its files stay in it"
@@ -548,10 +509,13 @@ def _size(path: bytes) -> int:
 
 def _ours(seen: Survey) -> dict[bytes, tuple[bytes, bytes]]:
     """Return mode and oid of our side of each conflict; else theirs, else the base."""
-    entries = [
-        entry.partition(b"\t") for stage in (1, 3, 2) for entry in seen.conflicts.get(stage, ())
-    ]
-    return {path: (mode, oid) for about, _, path in entries for mode, oid in [about.split(b" ")]}
+    sides = {}
+    for stage in (1, 3, 2):
+        for entry in seen.conflicts.get(stage, ()):
+            about, _, path = entry.partition(b"\t")
+            mode, oid = about.split(b" ")
+            sides[path] = mode, oid
+    return sides
 
 
 # Damaged objects of a snapshot are written again while the worktree has the files.
@@ -562,10 +526,10 @@ _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree pa
 def write_again(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> tuple[list[str], CkptError | None]:
-    """Write damaged blobs again from files; move damaged trees aside for the next capture.
+    """Write damaged blobs again from files; move damaged trees aside.
 
-    Returns:
-        A sentence for each such object, and an error that names one whose content is nowhere.
+    The next capture writes these. Returns a sentence for each object, and an error that names one
+    whose content is nowhere.
     """
     messages = []
     error: CkptError | None = None
@@ -573,22 +537,26 @@ def write_again(
         source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
         if source is not None:
             messages.append(
-                f"the object {oid} was missing or damaged, and was written again from {quoted(source)}"
+                f"the object {oid} was missing or damaged, and was written again "
+                f"from {quoted(source)}"
             )
         elif not paths and not is_committed and damage.move_aside(repository, oid):
-            messages.append(
-                f"the object {oid} was damaged, and is written again; its file is in {repository.private_dir}/damaged"
-            )
+            messages.append(moved_aside(repository, oid))
         else:
-            error = _nowhere(oid, paths)
+            error = _lost(oid, paths)
     return messages, error
+
+
+def moved_aside(repository: Repository, oid: str) -> str:
+    place = f"{repository.private_dir}/damaged"
+    return f"the object {oid} was damaged, and is written again; its file is in {place}"
 
 
 def make_way(repository: Repository, objects: Objects, oid: str) -> bool:
     """Move a damaged object aside for a capture to write, unless HEAD has it."""
-    return oid not in _listed(
-        objects, manifest.base_tree(repository, "HEAD"), repository.object_format, set()
-    ) and damage.move_aside(repository, oid)
+    head = manifest.base_tree(repository, "HEAD")
+    is_committed = oid in _listed(objects, head, repository.object_format, set())
+    return not is_committed and damage.move_aside(repository, oid)
 
 
 def _damaged(
@@ -602,39 +570,31 @@ def _damaged(
         return {}
     broken: set[str] = set()
     own = _listed(objects, checkpoint.tree, repository.object_format, broken)
-    committed = _listed(
-        objects,
-        manifest.base_tree(repository, checkpoint.git_sha),
-        repository.object_format,
-        broken,
-    )
+    base = manifest.base_tree(repository, checkpoint.git_sha)
+    committed = _listed(objects, base, repository.object_format, broken)
     suspects = sorted(broken.union(own.keys() - committed.keys()))
-    return {
-        oid: (own.get(oid, []), oid in committed) for oid in damage.unreadable(repository, suspects)
-    }
+    unreadable = damage.unreadable(repository, suspects)
+    return {oid: (own.get(oid, []), oid in committed) for oid in unreadable}
 
 
 def _listed(
     objects: Objects, root: str, object_format: str, broken: set[str]
 ) -> dict[str, list[bytes]]:
-    """Return the objects of a tree, blobs with their paths; add unreadable trees to `broken`."""
+    """Return objects of a tree, blobs with paths; add unreadable trees to `broken`."""
     listed: dict[str, list[bytes]] = {}
     level: dict[str, bytes] = {root: b""}
     while level:
         below: dict[str, bytes] = {}
         for (oid, path), entry in zip(level.items(), objects.read(list(level), None), strict=True):
             listed[oid] = []
+            entries: Entries = {}
             try:
-                entries = (
-                    decode_tree(entry[1], object_format)
-                    if entry is not None and entry[0] == "tree"
-                    else None
-                )
+                if entry is None or entry[0] != "tree":
+                    raise MalformedTree("it is missing")
+                entries = decode_tree(entry[1], object_format)
             except MalformedTree:
-                entries = None
-            if entries is None:
                 broken.add(oid)
-            for name, (mode, child) in (entries or {}).items():
+            for name, (mode, child) in entries.items():
                 inner = b"/".join([path, name]) if path else name
                 if mode == DIRECTORY:
                     below.setdefault(child, inner)
@@ -670,9 +630,11 @@ def _read(path: bytes) -> bytes:
         return file.read()
 
 
-def _nowhere(oid: str, paths: list[bytes]) -> WorktreeError:
-    where = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
+def _lost(oid: str, paths: list[bytes]) -> WorktreeError:
+    names = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
+    of_paths = f" of {names}" if names else ""
     return WorktreeError(
-        f"the object {oid}{f' of {where}' if where else ''} is missing or damaged, and no file has its content",
-        hint="if it was staged, stage it again: git add; else fetch it from a clone, see how: git ckpt verify --contents",
+        f"the object {oid}{of_paths} is missing or damaged, and no file has its content",
+        hint="if it was staged, stage it again: git add; "
+        "else fetch it from a clone, see how: git ckpt verify --contents",
     )

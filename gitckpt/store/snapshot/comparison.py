@@ -32,64 +32,51 @@ def compare(
     gone: Collection[bytes] | None = None,
     stays: Callable[[bytes], bool] = lambda _: False,
 ) -> list[str]:
-    """Describe how a worktree differs from a snapshot.
-
-    Leaves out the contents of submodules, and what a sparse checkout skips.
+    """Describe how a worktree differs from a snapshot, except in submodules.
 
     Args:
-        commit: the commit the snapshot is linked to; "" for none.
         with_operation: whether the operation in progress was restored as well.
         gone: the deleted paths if the worktree was not empty before: other files that were
             ignored until now may stay.
-        stays: returns whether a path is passed over.
     """
     head = objects.head()[0]
     with PrivateIndex(repository) as index:
         index.look_ahead()
         merged = merged_tree(repository, wanted, commit)
-        untracked = [
-            one.path
-            for one in diff.differences(repository, merged, wanted.files)
-            if one.status == "A"
-        ]
+        additions = diff.differences(repository, merged, wanted.files)
+        untracked = [entry.path for entry in additions if entry.status == "A"]
         unlimited = replace(limits, timeout=float("inf"))
         captured = capture.capture_in(
             index, objects, head, unlimited, untracked, keeps=lambda _: True
         )
     found = manifest.read(repository, objects, captured.worktree.tree, head)
     differing = [
-        one
-        for one in diff.differences(repository, wanted.files, captured.files)
-        if not _is_displaced(repository, wanted, one)
+        entry
+        for entry in diff.differences(repository, wanted.files, captured.files)
+        if not stays(entry.path) and not _is_displaced(repository, wanted, entry)
     ]
-    differing = [one for one in differing if not stays(one.path)]
-    raw = {
-        path: oid for path, oid in manifest.raw_of(repository, wanted).items() if not stays(path)
-    }
-    said = unexpected(repository, differing, gone, raw)
+    raw = manifest.raw_of(repository, wanted).items()
+    raw_files_wanted = {path: oid for path, oid in raw if not stays(path)}
+    names = unexpected(repository, differing, gone, raw_files_wanted)
     if merged != merged_tree(repository, found, head):
-        said.append("what is staged")
-    said += [
-        f"stage {stage} of the index"
-        for stage in (1, 2, 3)
-        if wanted.index.get(stage) != found.index.get(stage)
-    ]
+        names.append("what is staged")
+    for stage in (1, 2, 3):
+        if wanted.index.get(stage) != found.index.get(stage):
+            names.append(f"stage {stage} of the index")
     if _flags(wanted) != _flags(found):
-        said.append("flags of the index")
+        names.append("flags of the index")
     if with_operation and wanted.operation != found.operation:
-        names = sorted(wanted.operation.keys() ^ found.operation.keys()) or ["content"]
-        said.append(f"the operation in progress ({', '.join(names)})")
-    return said + unshaped(repository, wanted.directories, wanted.modes)
+        files = sorted(wanted.operation.keys() ^ found.operation.keys()) or ["content"]
+        names.append(f"the operation in progress ({', '.join(files)})")
+    return names + unshaped(repository, wanted.directories, wanted.modes)
 
 
-def _is_displaced(repository: Repository, wanted: Contents, one: Difference) -> bool:
+def _is_displaced(repository: Repository, wanted: Contents, change: Difference) -> bool:
     # git takes the skip mark off where a directory is, such as one with ignored files.
-    is_away = (
-        wanted.sparse is not None
-        and one.status == "D"
-        and one.path in wanted.flags.get(SKIPPED, ())
-    )
-    return is_away and os.path.isdir(os.path.join(os.fsencode(repository.worktree or ""), one.path))
+    if wanted.sparse is None or change.status != "D":
+        return False
+    whole = os.path.join(os.fsencode(repository.worktree or ""), change.path)
+    return change.path in wanted.flags.get(SKIPPED, ()) and os.path.isdir(whole)
 
 
 def unshaped(
@@ -107,37 +94,33 @@ def unexpected(
 ) -> list[str]:
     """Describe the differences between the wanted and the found files that are wrong.
 
-    Args:
-        gone: as for `compare`.
-        raw: oids of the files that are wanted byte for byte, by path.
+    `raw` has the oids of the files that are wanted byte for byte; `gone` is as for `compare`.
     """
     wrong = [
-        one
-        for one in differing
-        if not one.is_submodule and (one.status != "A" or gone is None or one.path in gone)
+        entry
+        for entry in differing
+        if not entry.is_submodule and (entry.status != "A" or gone is None or entry.path in gone)
     ]
-    otherwise = set(raw_files.differing(repository, raw))
-    said = [
-        str(one)
-        for one in wrong
-        if one.path not in raw.keys() - otherwise and not _is_as_git_writes_it(repository, one)
+    differing_raw = set(raw_files.differing(repository, raw))
+    same_raw = raw.keys() - differing_raw
+    names = [
+        str(entry)
+        for entry in wrong
+        if entry.path not in same_raw and not _is_as_git_writes_it(repository, entry)
     ]
-    return said + [
-        f"M {path.decode('utf-8', 'replace')}"
-        for path in sorted(otherwise - {one.path for one in wrong})
-    ]
+    others = sorted(differing_raw - {entry.path for entry in wrong})
+    return names + [f"M {path.decode('utf-8', 'replace')}" for path in others]
 
 
-def _is_as_git_writes_it(repository: Repository, one: Difference) -> bool:
+def _is_as_git_writes_it(repository: Repository, change: Difference) -> bool:
     # The file may be right though git would store it otherwise: attributes came after it.
-    if one.status != "M" or one.old_mode != one.new_mode or one.new_mode == LINK:
+    if change.status != "M" or change.old_mode != change.new_mode or change.new_mode == LINK:
         return False
-    with open(os.path.join(os.fsencode(repository.worktree or ""), one.path), "rb") as file:
-        found = file.read()
-    written = repository.git.run(
-        "cat-file", "--filters", f"--path={os.fsdecode(one.path)}", one.old, ok=(0, 128)
-    )
-    return written.code == 0 and written.out == found
+    with open(os.path.join(os.fsencode(repository.worktree or ""), change.path), "rb") as file:
+        content = file.read()
+    words = ("cat-file", "--filters", f"--path={os.fsdecode(change.path)}", change.old)
+    written = repository.git.run(*words, ok=(0, 128))
+    return written.code == 0 and written.out == content
 
 
 def comparable(
@@ -149,10 +132,7 @@ def comparable(
     """Return two trees that differ where the files of two snapshots differ.
 
     They hold what git stores. Files that differ only in what git does not store are whole in them.
-
-    Args:
-        before: tree of a snapshot (None if its commit has the files), and commit ("" for none).
-        after: the same of the other one.
+    Each side is the tree of a snapshot, or None, and its commit ("" for none).
     """
     sides = [
         Contents(
@@ -164,11 +144,8 @@ def comparable(
     if sides[0].raw == sides[1].raw:
         return old, new
     stored = [manifest.regular_files(repository, tree) for tree in (old, new)]
-    paths = [
-        path
-        for path in manifest.differing_raw(repository, *sides)
-        if stored[0].get(path) == stored[1].get(path)
-    ]
+    differing = manifest.differing_raw(repository, *sides)
+    paths = [path for path in differing if stored[0].get(path) == stored[1].get(path)]
     made = []
     with PrivateIndex(repository) as index:
         for side, (snapshot, _) in zip(sides, (before, after), strict=True):
@@ -178,9 +155,8 @@ def comparable(
             options = attributes.line_end_options(manifest.conversion_of(repository, snapshot))
             written = conversion.written_by_git(index, wanted, is_filtered=False, options=options)
             oids = objects.write([("blob", data or b"") for data in written], flushed=False)
-            whole = dict(zip(as_git, oids, strict=True)) | {
-                path: raw[path] for path in paths if path in raw
-            }
+            whole = dict(zip(as_git, oids, strict=True))
+            whole |= {path: raw[path] for path in paths if path in raw}
             index.git("read-tree", side.files)
             index.put(
                 b"%s %s 0\t%s" % (mode, whole[path].encode(), path)
@@ -197,6 +173,5 @@ def merged_tree(repository: Repository, found: Contents, commit: str) -> str:
 
 
 def _flags(found: Contents) -> dict[str, set[bytes]]:
-    return {
-        flag: set(paths) for flag, paths in found.flags.items() if flag not in (SKIPPED, ABSENT)
-    }
+    flags = found.flags.items()
+    return {flag: set(paths) for flag, paths in flags if flag not in (SKIPPED, ABSENT)}

@@ -1,4 +1,4 @@
-"""What a snapshot leaves out, and how long it may take: the table `[snapshot]` of the settings."""
+"""Decide what a snapshot leaves out: the table `[snapshot]` of the settings."""
 
 from __future__ import annotations
 
@@ -27,21 +27,12 @@ _AUTOMATIC = 500 * MB  # all untracked files of a hook, an autosave or an agent'
 
 MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
 
-_DATA = (
-    "yml",
-    "yaml",
-    "json",
-    "toml",
-    "ini",
-    "env",
-    "xml",
-    "properties",
-    "txt",
-    "conf",
-    "cfg",
-    "enc",
-    "bak",
-)
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_DATA = _split("yml yaml json toml ini env xml properties txt conf cfg enc bak")
 
 # Names of untracked files that look like secrets; one with a slash includes directories. From the
 # manuals of the clients, the templates of github/gitignore, and the paths that gitleaks,
@@ -49,160 +40,81 @@ _DATA = (
 # secrets: work left out is lost, and a secret in a captured file is reported by its content.
 SECRETS = (
     # what coding agents log in with: their manuals, and what they write
-    *(".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json"),
-    *(".gemini/mcp-oauth-tokens*.json", ".qwen/oauth_creds.json", ".config/github-copilot/*.json"),
-    *("opencode/auth.json", "opencode/mcp-auth.json", "crush/crush.json", ".factory/auth.json"),
-    *(".kimi/credentials/*", "huggingface/token", ".huggingface/token"),
-    # environments and settings: the templates of github/gitignore, Rails, Django, Terraform, Ansible
-    *(".env*", "*.env", ".flaskenv", "secret", "secrets", "*.secret", "*.secrets", "master.key"),
-    *(
-        "*.tfstate",
-        "*.tfstate.*",
-        "*.tfvars",
-        "*.tfvars.json",
-        ".terraformrc",
-        "terraform.rc",
-        ".vault_pass*",
-        ".vault-token",
-        "*.agekey",
+    *_split(
+        """
+        .claude/.credentials.json .claude.json .codex/auth.json .gemini/oauth_creds.json
+        .gemini/mcp-oauth-tokens*.json .qwen/oauth_creds.json .config/github-copilot/*.json
+        opencode/auth.json opencode/mcp-auth.json crush/crush.json .factory/auth.json
+        .kimi/credentials/* huggingface/token .huggingface/token
+        """
+    ),
+    # environments and settings: templates of github/gitignore, Rails, Django, Terraform, Ansible
+    *_split(
+        """
+        .env* *.env .flaskenv secret secrets *.secret *.secrets master.key *.tfstate *.tfstate.*
+        *.tfvars *.tfvars.json .terraformrc terraform.rc .vault_pass* .vault-token *.agekey
+        """
     ),
     *(
         f"{name}.{data}"
-        for name in ("secret", "secrets", "*-secret", "*-secrets", "*_secret", "*_secrets")
+        for name in _split("secret secrets *-secret *-secrets *_secret *_secrets")
         for data in _DATA
     ),
     *(
         f"{name}.{data}"
-        for name in ("creds", "password", "passwords", "*-credentials", "*_credentials")
+        for name in _split("creds password passwords *-credentials *_credentials")
         for data in _DATA
     ),
     # keys, and certificates with keys: gitleaks, detect-secrets, gitrob
-    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*"),
-    *("*.pem", "*.key", "*.p12", "*.pfx", "*.p8", "*.pkcs12", "*.pk8", "*.jks", "*.keystore"),
-    *("*.bks", "*.ppk", "*.asc"),
-    *(
-        "*.kdb",
-        "*.kdbx",
-        "*.ovpn",
-        "*.keychain",
-        "*.keychain-db",
-        "*.agilekeychain",
-        "*.opvault",
-        "*.psafe3",
-        "otr.private_key",
+    *_split(
+        """
+        id_rsa* id_dsa* id_ecdsa* id_ed25519* id_xmss* *.pem *.key *.p12 *.pfx *.p8 *.pkcs12
+        *.pk8 *.jks *.keystore *.bks *.ppk *.asc *.kdb *.kdbx *.ovpn *.keychain *.keychain-db
+        *.agilekeychain *.opvault *.psafe3 otr.private_key ssh_host_*_key *_rsa *_dsa *_ecdsa
+        *_ed25519 secring.* *.jwk *.jwks *.cscfg *.publishsettings wallet.dat *.wallet
+        key.properties keystore.properties sops/age/keys.txt
+        """
     ),
-    *(
-        "ssh_host_*_key",
-        "*_rsa",
-        "*_dsa",
-        "*_ecdsa",
-        "*_ed25519",
-        "secring.*",
-        "*.jwk",
-        "*.jwks",
-        "*.cscfg",
-        "*.publishsettings",
-    ),
-    *("wallet.dat", "*.wallet", "key.properties", "keystore.properties", "sops/age/keys.txt"),
     # what clients keep to log in: their manuals
-    *(
-        "credentials*",
-        ".netrc",
-        "_netrc",
-        ".git-credentials",
-        ".npmrc",
-        ".pypirc",
-        ".pgpass",
-        "pgpass.conf",
-        ".my.cnf",
-        ".mylogin.cnf",
+    *_split(
+        """
+        credentials* .netrc _netrc .git-credentials .npmrc .pypirc .pgpass pgpass.conf .my.cnf
+        .mylogin.cnf .htpasswd htpasswd .dockercfg .dockerconfigjson kubeconfig kubeconfig.*
+        *.kubeconfig .s3cfg .boto .aws/* .azure/* .kube/config .docker/config.json
+        .config/gh/hosts.yml .config/gcloud/* .ssh/* .gnupg/* service-account*.json
+        service_account*.json serviceaccount*.json client_secret*.json gha-creds-*.json
+        application_default_credentials.json *firebase-adminsdk*.json .tugboat
+        .composer/auth.json .m2/settings.xml settings-security.xml .remote-sync.json
+        sftp-config.json sftp.json .ftpconfig filezilla.xml recentservers.xml .esmtprc .msmtprc
+        .fetchmailrc .muttrc rclone.conf .yarnrc.yml kaggle.json .databrickscfg .snowsql/config
+        .oci/* .config/glab-cli/* .config/doctl/* .config/stripe/* .config/netlify/* .config/hub
+        .config/configstore/* .wrangler/config/* .fly/config.yml ngrok/ngrok.yml
+        containers/auth.json com.vercel.cli/auth.json oauth_creds*.json wg[0-9]*.conf
+        token*.json *_token.json *-token.json cookies cookies.* .auth/*
+        """
     ),
-    *(
-        ".htpasswd",
-        "htpasswd",
-        ".dockercfg",
-        ".dockerconfigjson",
-        "kubeconfig",
-        "kubeconfig.*",
-        "*.kubeconfig",
-        ".s3cfg",
-        ".boto",
-    ),
-    *(
-        ".aws/*",
-        ".azure/*",
-        ".kube/config",
-        ".docker/config.json",
-        ".config/gh/hosts.yml",
-        ".config/gcloud/*",
-        ".ssh/*",
-        ".gnupg/*",
-    ),
-    *(
-        "service-account*.json",
-        "service_account*.json",
-        "serviceaccount*.json",
-        "client_secret*.json",
-        "gha-creds-*.json",
-    ),
-    *(
-        "application_default_credentials.json",
-        "*firebase-adminsdk*.json",
-        ".tugboat",
-        ".composer/auth.json",
-        ".m2/settings.xml",
-    ),
-    *(
-        "settings-security.xml",
-        ".remote-sync.json",
-        "sftp-config.json",
-        "sftp.json",
-        ".ftpconfig",
-        "filezilla.xml",
-        "recentservers.xml",
-    ),
-    *(".esmtprc", ".msmtprc", ".fetchmailrc", ".muttrc"),
-    *("rclone.conf", ".yarnrc.yml", "kaggle.json", ".databrickscfg", ".snowsql/config", ".oci/*"),
-    *(".config/glab-cli/*", ".config/doctl/*", ".config/stripe/*", ".config/netlify/*"),
-    *(
-        ".config/hub",
-        ".config/configstore/*",
-        ".wrangler/config/*",
-        ".fly/config.yml",
-        "ngrok/ngrok.yml",
-    ),
-    *("containers/auth.json", "com.vercel.cli/auth.json", "oauth_creds*.json", "wg[0-9]*.conf"),
-    *("token*.json", "*_token.json", "*-token.json", "cookies", "cookies.*", ".auth/*"),
     # what was typed, with passwords in it: shells, and clients of databases
-    *(
-        ".bash_history",
-        ".zsh_history",
-        ".sh_history",
-        ".ash_history",
-        "fish_history",
-        ".psql_history",
-        ".mysql_history",
-    ),
-    *(
-        ".sqlite_history",
-        ".rediscli_history",
-        ".dbshell",
-        ".irb_history",
-        ".python_history",
-        ".node_repl_history",
+    *_split(
+        """
+        .bash_history .zsh_history .sh_history .ash_history fish_history .psql_history
+        .mysql_history .sqlite_history .rediscli_history .dbshell .irb_history .python_history
+        .node_repl_history
+        """
     ),
 )
 
 # Endings of source code and documents. Names that begin with `.env` are secrets all the same.
 _SOURCES = frozenset(
-    """
-    adoc asm astro awk bash bat c cc cjs clj cljc cljs cmake cmd cpp cs css cts cu cxx dart
-    ejs elm erb erl ex exs f90 fish fs fsx go gql gradle graphql groovy h handlebars hbs hcl
-    hh hpp hrl hs htm html hxx ipynb java jl js jsx kt kts less lhs liquid lua m md mdx mjs ml
-    mli mm mts nim nix org php phtml pl pm proto ps1 psm1 pug py pyi pyx r rake rb rkt rs rst
-    sass scala scm scss sh sol sql styl sv svelte swift t tcl tex tf thrift ts tsx v vb vhd
-    vhdl vue xhtml zig zsh
-    """.split()  # noqa: SIM905 - a list of them takes a line for each
+    _split(
+        """
+        adoc asm astro awk bash bat c cc cjs clj cljc cljs cmake cmd cpp cs css cts cu cxx dart
+        ejs elm erb erl ex exs f90 fish fs fsx go gql gradle graphql groovy h handlebars hbs hcl
+        hh hpp hrl hs htm html hxx ipynb java jl js jsx kt kts less lhs liquid lua m md mdx mjs
+        ml mli mm mts nim nix org php phtml pl pm proto ps1 psm1 pug py pyi pyx r rake rb rkt rs
+        rst sass scala scm scss sh sol sql styl sv svelte swift t tcl tex tf thrift ts tsx v vb
+        vhd vhdl vue xhtml zig zsh
+        """
+    )
 )
 
 # Names among `SECRETS` that are made to be shown: forms to fill in, public keys.
@@ -242,17 +154,22 @@ class Limits:
         return replace(self, max_total_size=_AUTOMATIC)
 
     def excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
-        """Return the largest files to leave out because all, with their sizes, are too large."""
-        left = sum(sizes.values()) - (self.max_total_size or 0)
-        if self.max_total_size is None or left <= 0:
+        """Return the largest files to leave out so that the others fit."""
+        if self.max_total_size is None:
             return []
-        found = []
+        excess = sum(sizes.values()) - self.max_total_size
+        omitted = []
         for path in sorted(sizes, key=lambda path: (-sizes[path], path)):
-            if left <= 0:
+            if excess <= 0:
                 break
-            left -= sizes[path]
-            found.append(path)
-        return found
+            excess -= sizes[path]
+            omitted.append(path)
+        return omitted
+
+    @property
+    def include_options(self) -> list[str]:
+        """Return the options of `git ls-files --ignored` for `include`."""
+        return [option for pattern in self.include for option in ("-x", pattern)]
 
     def deadline(self) -> float | None:
         """Return the deadline of a snapshot that begins now, by `time.monotonic`."""
@@ -267,12 +184,9 @@ class Limits:
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None  # it is gone, or a directory above it is a file by now
-        if (
-            self.max_file_size is not None
-            and stat.S_ISREG(status.st_mode)
-            and status.st_size > self.max_file_size
-        ):
-            return f"larger than {size_text(self.max_file_size)}", status.st_size
+        most = self.max_file_size
+        if most is not None and stat.S_ISREG(status.st_mode) and status.st_size > most:
+            return f"larger than {size_text(most)}", status.st_size
         return None
 
     def conversions(self, repository: Repository) -> Configured:
@@ -299,19 +213,16 @@ class Limits:
     def looks_secret(self, path: bytes) -> str | None:
         """Return the pattern of `secrets` that the name of a file matches, or None."""
         *above, name = os.fsdecode(path).lower().split("/")
-        if _is_source(name) and self.secrets == SECRETS:
+        is_default = self.secrets == SECRETS
+        if is_default and _is_source(name):
             return None
-        found = self._secret(above, name)
-        if (
-            found is not None
-            and self.secrets == SECRETS
-            and any(fnmatch.fnmatchcase(name, form) for form in _FORMS)
-        ):
+        pattern = self._matching(above, name)
+        if is_default and pattern and any(fnmatch.fnmatchcase(name, form) for form in _FORMS):
             return None
-        return found
+        return pattern
 
-    def _secret(self, above: Sequence[str], name: str) -> str | None:
-        names, endings, rest = _sorted(self.secrets)
+    def _matching(self, above: Sequence[str], name: str) -> str | None:
+        names, endings, rest = _by_kind(self.secrets)
         for pattern, depth, whole in names.get(name, ()):
             if not depth or "/".join([*above[-depth:], name]) == whole:
                 return pattern
@@ -319,13 +230,10 @@ class Limits:
         if dot >= 0 and name[dot:] in endings:
             return endings[name[dot:]]
         for pattern, depth, first, last in rest:
-            there = "/".join([*above[-depth:], name]) if depth else name
+            path = "/".join([*above[-depth:], name]) if depth else name
             # First the ends: `fnmatch` compiles each pattern, which takes 4 ms for all of them.
-            if (
-                there.startswith(first)
-                and there.endswith(last)
-                and fnmatch.fnmatchcase(there, pattern.lower())
-            ):
+            has_ends = path.startswith(first) and path.endswith(last)
+            if has_ends and fnmatch.fnmatchcase(path, pattern.lower()):
                 return pattern
         return None
 
@@ -338,7 +246,7 @@ _SPECIAL = re.compile(r"[*?[\]]")
 
 
 @functools.lru_cache(maxsize=8)
-def _sorted(
+def _by_kind(
     patterns: tuple[str, ...],
 ) -> tuple[dict[str, list[tuple[str, int, str]]], dict[str, str], list[tuple[str, int, str, str]]]:
     """Return patterns by name, by ending, and others; each with its number of slashes."""
@@ -379,7 +287,11 @@ def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | 
     tag = _listed(repository, os.path.relpath(real, top)).get(real)
     if tag == b"H":
         return None
-    is_included = _is_included(repository, limits, real, top)
+    is_included = False
+    if limits.include:
+        words = ("ls-files", "--others", "--ignored", "-z", *limits.include_options)
+        listing = repository.git.run(*words).out.split(b"\0")
+        is_included = os.fsencode(os.path.relpath(real, top)) in listing
     if tag is None and not is_included:
         return IGNORED
     reason = limits.reason_to_omit(os.fsencode(real), included=is_included)
@@ -387,16 +299,17 @@ def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | 
 
 
 def below(repository: Repository, limits: Limits, directory: str) -> set[str] | None:
-    """Return the absolute paths below a directory that a snapshot would capture, or None."""
+    """Return the absolute paths that a snapshot would capture below a directory."""
     top = os.path.realpath(repository.worktree or os.devnull)
     if directory != top and not directory.startswith(f"{top}/"):
         return None
     listed = _listed(repository, os.path.relpath(directory, top))
-    return {path for path, tag in listed.items() if tag == b"H" or not _omits(limits, path)} or None
-
-
-def _omits(limits: Limits, path: str) -> bool:
-    return limits.reason_to_omit(os.fsencode(path), included=False) is not None
+    paths = {
+        path
+        for path, tag in listed.items()
+        if tag == b"H" or limits.reason_to_omit(os.fsencode(path), included=False) is None
+    }
+    return paths or None
 
 
 def _listed(repository: Repository, relative: str) -> dict[str, bytes]:
@@ -406,11 +319,3 @@ def _listed(repository: Repository, relative: str) -> dict[str, bytes]:
     listing = repository.git.run("--literal-pathspecs", *words, ok=(0, 128)).out
     entries = (entry.split(b" ", 1) for entry in listing.split(b"\0")[:-1])
     return {f"{top}/{os.fsdecode(path)}": b"?" if tag == b"?" else b"H" for tag, path in entries}
-
-
-def _is_included(repository: Repository, limits: Limits, real: str, top: str) -> bool:
-    if not limits.include:
-        return False
-    patterns = [option for pattern in limits.include for option in ("-x", pattern)]
-    listing = repository.git.run("ls-files", "--others", "--ignored", "-z", *patterns).out
-    return os.fsencode(os.path.relpath(real, top)) in listing.split(b"\0")

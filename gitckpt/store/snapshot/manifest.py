@@ -1,10 +1,10 @@
-"""Read and write the tree of a snapshot (`docs/format.md`). What is read may have been fetched."""
+"""Read and write the tree of a snapshot (`docs/format.md`), which may be fetched."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-worktree", "absent"
 RAW, CONVERSION = b"raw", b"conversion"  # entries of a snapshot's tree
+_STAGES = (b"0", b"1", b"2", b"3")
 
 # Flags of intent-to-add entries whose modes are not those of a plain file.
 INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK, "repository": intent.REPOSITORY}
@@ -91,13 +92,11 @@ class Contents:
 
 
 def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
-    """Return the flags of intent-to-add entries as paths by flag; `intended` has their modes."""
-    found = {INTENT: sorted(intended)}
-    found |= {
-        flag: sorted(path for path, mode in intended.items() if mode == its)
-        for flag, its in INTENDED.items()
-    }
-    return {flag: paths for flag, paths in found.items() if paths}
+    """Return intent-to-add entries (modes by path) as paths by flag."""
+    flags = {INTENT: sorted(intended)}
+    for flag, flag_mode in INTENDED.items():
+        flags[flag] = sorted(path for path, mode in intended.items() if mode == flag_mode)
+    return {flag: paths for flag, paths in flags.items() if paths}
 
 
 def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
@@ -110,17 +109,15 @@ def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
 def with_commit(
     repository: Repository, checkpoint: Checkpoint, head: str | None
 ) -> tuple[Checkpoint, str | None]:
-    """Return a checkpoint that can be restored although its commit is gone, and a remark.
+    """Return a checkpoint that can be restored although its commit is gone.
 
     The commit that `git filter-repo` put in its place stands in, else HEAD. It decides what is
-    staged. The operation in progress is left out, as it is about commits that are gone.
+    staged. The operation in progress is left out, as it is about commits that are gone. Also
+    returns a remark for the user; None if the commit exists.
 
     Args:
         head: the commit of HEAD, "" for none; None if HEAD must not stand in, as no person looks
             at the worktree before work continues.
-
-    Returns:
-        The checkpoint, and a remark for the user; None if the commit exists.
 
     Raises:
         WorktreeError: its commit is missing, and nothing can stand in.
@@ -136,20 +133,21 @@ def with_commit(
     if files is not None:
         files = replace(files, operation=None, operation_commit=None)
     if is_there:
-        said = f"commit {commit[:10]} was rewritten: taken to be {new[:10]}"
-        said += "" if checkpoint.tree is not None else ", whose files these are"
-        return replace(checkpoint, git_sha=new, worktree=files), said
-    said = f"commit {commit[:10]} is gone: the files are those of the checkpoint, and what is staged is as HEAD has it"
-    return replace(checkpoint, git_sha=head or "", worktree=files), said
+        remark = f"commit {commit[:10]} was rewritten: taken to be {new[:10]}"
+        remark += "" if checkpoint.tree is not None else ", whose files these are"
+        return replace(checkpoint, git_sha=new, worktree=files), remark
+    remark = f"commit {commit[:10]} is gone: the files are those of the checkpoint"
+    remark += ", and what is staged is as HEAD has it"
+    return replace(checkpoint, git_sha=head or "", worktree=files), remark
 
 
 def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
-    """Return the tree of a checkpoint's files: its snapshot, or that of the linked commit."""
+    """Return the tree of a checkpoint's files."""
     return tree_of_files(repository, checkpoint.tree, checkpoint.git_sha)
 
 
 def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> str:
-    """Return the tree of the files of a snapshot; without one, of a commit ("" for none)."""
+    """Return the tree of the files of a snapshot, or of a commit ("" for none)."""
     if snapshot is None and not commit:
         return empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
@@ -163,66 +161,66 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
 def write(repository: Repository, objects: Objects, content: Contents) -> str:
     """Write the tree of a snapshot and return its oid; the caller flushes it."""
     pending: list[tuple[str, bytes]] = []
-
-    def put(kind: str, data: bytes) -> str:
-        pending.append((kind, data))
-        return object_id(kind, data, repository.object_format)
-
-    def put_directory(files: Mapping[str, bytes]) -> str:
-        entries: Entries = {}
-        below: dict[str, dict[str, bytes]] = {}
-        for name, data in files.items():
-            first, slash, rest = name.partition("/")
-            if slash:
-                below.setdefault(first, {})[rest] = data
-            else:
-                entries[os.fsencode(name)] = (FILE, put("blob", data))
-        for name, inner in below.items():
-            entries[os.fsencode(name)] = (DIRECTORY, put_directory(inner))
-        return put("tree", encode_tree(entries))
-
     whole: Entries = {b"files": (DIRECTORY, content.files)}
+
+    def put_blob(data: bytes) -> str:
+        pending.append(("blob", data))
+        return object_id("blob", data, repository.object_format)
+
+    def add_records(name: bytes, records: Iterable[bytes]) -> None:
+        data = b"".join(record + b"\0" for record in records)
+        if data:
+            whole[name] = (FILE, put_blob(data))
+
     if content.index:
-        stages: Entries = {
-            str(stage).encode(): (DIRECTORY, tree) for stage, tree in content.index.items()
-        }
-        whole[b"index"] = (DIRECTORY, put("tree", encode_tree(stages)))
-    if content.flags:
-        records = (
-            b"%s %s\0" % (flag.encode(), path)
-            for flag, paths in content.flags.items()
-            for path in paths
-        )
-        whole[b"flags"] = (FILE, put("blob", b"".join(records)))
+        stages = {str(stage).encode(): (DIRECTORY, tree) for stage, tree in content.index.items()}
+        whole[b"index"] = (DIRECTORY, _put_tree(repository, stages, pending))
+    flags = content.flags.items()
+    add_records(
+        b"flags", (b"%s %s" % (flag.encode(), path) for flag, paths in flags for path in paths)
+    )
     if content.operation:
-        whole[b"operation"] = (DIRECTORY, put_directory(content.operation))
+        files = {os.fsencode(name): put_blob(data) for name, data in content.operation.items()}
+        whole[b"operation"] = (DIRECTORY, _put_files(repository, files, pending))
         merged = content.operation.get("AUTO_MERGE", b"").decode("ascii", "replace").strip()
         if merged:
             whole[b"auto-merge"] = (DIRECTORY, merged)  # a gc may take it: git does not protect it
     if content.sparse is not None:
-        whole[b"sparse"] = (FILE, put("blob", content.sparse))
+        whole[b"sparse"] = (FILE, put_blob(content.sparse))
     if content.raw is not None:
         whole[RAW] = (DIRECTORY, content.raw)
     if content.conversion:
-        whole[CONVERSION] = (FILE, put("blob", content.conversion))
-    if content.directories:
-        whole[b"directories"] = (
-            FILE,
-            put("blob", b"".join(path + b"\0" for path in content.directories)),
-        )
-    if content.modes:
-        whole[b"modes"] = (
-            FILE,
-            put(
-                "blob",
-                b"".join(
-                    b"%03o %s\0" % (mode, path) for path, mode in sorted(content.modes.items())
-                ),
-            ),
-        )
-    tree = put("tree", encode_tree(whole))
+        whole[CONVERSION] = (FILE, put_blob(content.conversion))
+    add_records(b"directories", content.directories)
+    add_records(
+        b"modes", (b"%03o %s" % (mode, path) for path, mode in sorted(content.modes.items()))
+    )
+    tree = _put_tree(repository, whole, pending)
     objects.write(pending, flushed=False)
     return tree
+
+
+def _put_tree(repository: Repository, entries: Entries, pending: list[tuple[str, bytes]]) -> str:
+    data = encode_tree(entries)
+    pending.append(("tree", data))
+    return object_id("tree", data, repository.object_format)
+
+
+def _put_files(
+    repository: Repository, files: Mapping[bytes, str], pending: list[tuple[str, bytes]]
+) -> str:
+    """Add the trees for files (oids by path) to `pending`; return the oid of the top."""
+    entries: Entries = {}
+    below: dict[bytes, dict[bytes, str]] = {}
+    for path, oid in files.items():
+        first, slash, rest = path.partition(b"/")
+        if slash:
+            below.setdefault(first, {})[rest] = oid
+        else:
+            entries[first] = (FILE, oid)
+    for name, inner in below.items():
+        entries[name] = (DIRECTORY, _put_files(repository, inner, pending))
+    return _put_tree(repository, entries, pending)
 
 
 def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
@@ -243,60 +241,38 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
     parts = reader.entries(tree)
     bounds.require_shape(parts, tree)
     stages = reader.entries(parts[b"index"][1]) if b"index" in parts else {}
+
+    def blob(name: bytes) -> bytes:
+        return reader.blob(parts[name][1]) if name in parts else b""
+
     flags: dict[str, list[bytes]] = {}
-    for record in reader.blob(parts[b"flags"][1]).split(b"\0")[:-1] if b"flags" in parts else ():
+    for record in blob(b"flags").split(b"\0")[:-1]:
         flag, _, path = record.partition(b" ")
         flags.setdefault(flag.decode("utf-8", "replace"), []).append(path)
-    modes = (
-        record.partition(b" ")
-        for record in (
-            reader.blob(parts[b"modes"][1]).split(b"\0")[:-1] if b"modes" in parts else ()
-        )
-    )
+    modes = {}
+    for record in blob(b"modes").split(b"\0")[:-1]:
+        mode, _, path = record.partition(b" ")
+        if re.fullmatch(rb"[0-7]{1,6}", mode):
+            modes[path] = int(mode, 8) & 0o777
     return Contents(
         files=parts[b"files"][1],
-        index={
-            int(stage): oid
-            for stage, (_, oid) in stages.items()
-            if stage in (b"0", b"1", b"2", b"3")
-        },
+        index={int(stage): oid for stage, (_, oid) in stages.items() if stage in _STAGES},
         flags=flags,
         operation=reader.files_below(parts[b"operation"][1]) if b"operation" in parts else {},
-        sparse=reader.blob(parts[b"sparse"][1]) if b"sparse" in parts else None,
+        sparse=blob(b"sparse") if b"sparse" in parts else None,
         raw=parts[RAW][1] if RAW in parts else None,
-        conversion=reader.blob(parts[CONVERSION][1]) if CONVERSION in parts else b"",
-        directories=reader.blob(parts[b"directories"][1]).split(b"\0")[:-1]
-        if b"directories" in parts
-        else [],
-        modes={
-            path: int(mode, 8) & 0o777
-            for mode, _, path in modes
-            if re.fullmatch(rb"[0-7]{1,6}", mode)
-        },
+        conversion=blob(CONVERSION),
+        directories=blob(b"directories").split(b"\0")[:-1],
+        modes=modes,
     )
 
 
 def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]) -> str | None:
-    """Write the tree of files kept byte for byte (oids by path); None if there are none."""
-    pending: list[tuple[str, bytes]] = []
-
-    def put(files: Mapping[bytes, str]) -> str:
-        entries: Entries = {}
-        below: dict[bytes, dict[bytes, str]] = {}
-        for path, oid in files.items():
-            first, slash, rest = path.partition(b"/")
-            if slash:
-                below.setdefault(first, {})[rest] = oid
-            else:
-                entries[first] = (FILE, oid)
-        entries |= {name: (DIRECTORY, put(inner)) for name, inner in below.items()}
-        data = encode_tree(entries)
-        pending.append(("tree", data))
-        return object_id("tree", data, repository.object_format)
-
+    """Write the tree of files kept byte for byte (oids by path), if there are any."""
     if not raw:
         return None
-    tree = put(raw)
+    pending: list[tuple[str, bytes]] = []
+    tree = _put_files(repository, raw, pending)
     objects.write(pending, flushed=False)
     return tree
 
@@ -305,17 +281,15 @@ def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
     """Return oids of the files to restore byte for byte; skips those not in `files`."""
     if contents.raw is None:
         return {}
-    found = {}
+    raw = {}
     known = regular_files(repository, contents.files)
     for path, mode, oid in _leaves(repository, contents.raw):
         if mode not in FILES:
-            raise WorktreeError(
-                f"the snapshot keeps {path!r} byte for byte, which is no file",
-                hint="it was not made by gitckpt",
-            )
+            message = f"the snapshot keeps {path!r} byte for byte, which is no file"
+            raise WorktreeError(message, hint="it was not made by gitckpt")
         if path in known:
-            found[path] = oid
-    return found
+            raw[path] = oid
+    return raw
 
 
 def raw_tree(repository: Repository, tree: str | None) -> str | None:
@@ -333,9 +307,9 @@ def conversion_of(repository: Repository, tree: str | None) -> bytes:
 
 def differing_raw(repository: Repository, before: Contents, after: Contents) -> list[bytes]:
     """Return the paths at which two snapshots keep different bytes."""
-    old, new = (
-        {} if before.raw == after.raw else raw_of(repository, each) for each in (before, after)
-    )
+    if before.raw == after.raw:
+        return []
+    old, new = raw_of(repository, before), raw_of(repository, after)
     return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
 
 
@@ -377,16 +351,14 @@ class _Reader:
     def _blobs(self, oids: Sequence[str], most: int) -> list[bytes]:
         contents: list[bytes] = []
         size = 0
-        for oid, found in zip(oids, self._objects.read(oids, most), strict=True):
-            if found is None or found[0] not in ("blob", OVERSIZED):
+        for oid, blob in zip(oids, self._objects.read(oids, most), strict=True):
+            if blob is None or blob[0] not in ("blob", OVERSIZED):
                 raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=VERIFY)
-            size += len(found[1])
-            if found[0] == OVERSIZED or size > most:
-                raise UnsoundSnapshot(
-                    f"the snapshot keeps more than {most:,} bytes of what is read as a whole: with {oid}",
-                    hint=bounds.HINT,
-                )
-            contents.append(found[1])
+            size += len(blob[1])
+            if blob[0] == OVERSIZED or size > most:
+                message = f"the snapshot keeps more than {most:,} bytes in lists: with {oid}"
+                raise UnsoundSnapshot(message, hint=bounds.HINT)
+            contents.append(blob[1])
         return contents
 
     def files_below(self, top: str) -> dict[str, bytes]:
@@ -398,10 +370,8 @@ class _Reader:
                 entries = self.entries(tree)
                 count += len(entries)
                 if count > budget.OPERATION.count or depth > budget.OPERATION.depth:
-                    raise UnsoundSnapshot(
-                        f"the operation {top} of the snapshot has {bounds.OPERATION}",
-                        hint=bounds.HINT,
-                    )
+                    message = f"the operation {top} of the snapshot has {bounds.OPERATION}"
+                    raise UnsoundSnapshot(message, hint=bounds.HINT)
                 for name, (mode, oid) in entries.items():
                     path = prefix + os.fsdecode(name)
                     if mode == DIRECTORY:
@@ -445,9 +415,7 @@ def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
     """Return the content of a file of a checkpoint.
 
-    Args:
-        path: from the top of the worktree.
-        beside: whether it is a file that the run keeps beside the worktree.
+    `beside` tells whether it is a file that the run keeps beside the worktree.
 
     Raises:
         NotFoundError: there is no such file.
@@ -457,19 +425,15 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
         bounds.require(repository, checkpoint.tree, "")
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
     else:
-        files = files_of(repository, checkpoint)
-        raw = raw_tree(
-            repository, checkpoint.tree
-        )  # raw files come first: they hold the bytes of the file
-        trees = [files] if raw is None else [raw, files]
+        raw = raw_tree(repository, checkpoint.tree)  # first: it holds the bytes of the file
+        trees = [tree for tree in (raw, files_of(repository, checkpoint)) if tree is not None]
     for tree in trees:
         oid = _blob(repository, tree, path)
         if oid is not None:
             blob = next(repository.cat_file.contents([oid]))
             if blob is None:
-                raise WorktreeError(
-                    f"{oid}, the content of {os.fsdecode(path)}, is missing", hint=VERIFY
-                )
+                message = f"{oid}, the content of {os.fsdecode(path)}, is missing"
+                raise WorktreeError(message, hint=VERIFY)
             return blob[2]
     where = "beside its worktree" if beside else "among its files"
     raise NotFoundError(
@@ -481,10 +445,9 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
 def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
     if not stays_within(path) or repository.cat_file.info(tree) is None:
         return None
-    found = diff.leaf(
-        repository, tree, path
-    )  # `cat-file` reads a name per line, and a path may contain newlines
-    return found[2] if found is not None and found[1] not in (DIRECTORY, GITLINK) else None
+    # `cat-file` reads a name per line, and a path may contain newlines.
+    entry = diff.leaf(repository, tree, path)
+    return entry[2] if entry is not None and entry[1] not in (DIRECTORY, GITLINK) else None
 
 
 def turn_into(
@@ -492,15 +455,16 @@ def turn_into(
 ) -> None:
     """Turn an index that lists the files of a worktree into the index of a snapshot.
 
-    Keeps what git knows of unchanged files, so that it need not read them again. `listed` is the
-    tree of the present entries, if known.
+    Keeps stat data of unchanged files. `listed` is the tree of the present entries, if known.
     """
     merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or merged is None:
         index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
     else:  # half the time, as few entries differ
         differing = diff.differences(index.repository, listed, merged)
-        index.put(one.line for one in sorted(differing, key=lambda one: one.status != "D"))
+        index.put(
+            change.line for change in sorted(differing, key=lambda change: change.status != "D")
+        )
     index.put(conflicts(index.repository, contents))
     add_in_intent(index, contents, contents.flags.get(INTENT, ()))
     for flag in (ASSUMED, SKIPPED):
@@ -509,14 +473,12 @@ def turn_into(
 
 def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
     """Return the entries in conflict, as lines for `PrivateIndex.put`."""
-    lines: list[bytes] = []
-    for stage in (1, 2, 3):
-        tree = contents.index.get(stage)
-        found = leaves(repository, tree) if tree else ()
-        lines += [
-            b"%s %s %d\t%s" % (mode, oid.encode("ascii"), stage, path) for path, mode, oid in found
-        ]
-    return lines
+    return [
+        b"%s %s %d\t%s" % (mode, oid.encode("ascii"), stage, path)
+        for stage in (1, 2, 3)
+        if (tree := contents.index.get(stage))
+        for path, mode, oid in leaves(repository, tree)
+    ]
 
 
 def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[bytes]) -> None:
@@ -528,13 +490,12 @@ def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[byt
 def change_flag(
     index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]
 ) -> None:
-    """Set or clear a flag of entries; skip paths that are not in the index or in conflict.
+    """Set or clear a flag of entries: "assume-unchanged" or "skip-worktree".
 
-    Args:
-        flag: "assume-unchanged" or "skip-worktree"; intent-to-add is not a flag that can change.
+    Skips paths that are not in the index or in conflict.
     """
-    listed = (
-        {path for path, _, _, stage, _ in index.entries() if stage == 0} if gets or loses else set()
-    )
+    if not gets and not loses:
+        return
+    listed = {path for path, _, _, stage, _ in index.entries() if stage == 0}
     for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):
         index.update(option, sorted(set(paths).intersection(listed)))

@@ -1,4 +1,4 @@
-"""Survey a worktree: `git status`, the flags of the index, and what git passes over silently."""
+"""Survey a worktree: git status, index flags, and files that git passes over."""
 
 from __future__ import annotations
 
@@ -51,11 +51,10 @@ class Scan:
         self.apart: Collection[bytes] = ()
 
     def look(self, directories: Iterable[bytes]) -> None:
-        """Look into directories not ignored; those above them are among them, or came before."""
+        """Look into directories that are not ignored, parents first."""
         for directory in sorted(directories):
-            is_inside = (
-                not directory or os.path.dirname(directory) in self.seen
-            )  # not behind a link
+            # Not behind a link.
+            is_inside = not directory or os.path.dirname(directory) in self.seen
             if is_inside and directory not in self.seen:
                 self._look(directory)
 
@@ -64,11 +63,11 @@ class Scan:
         while self._unknown:
             new = sorted((self._unknown - self.seen).difference(self.apart))
             others = [path for path in new if os.path.lexists(self._join(path, b".git"))]
-            there = sorted(set(new).difference(others))
+            plain = sorted(set(new).difference(others))
             self.repositories += others
             self._unknown.clear()
-            ignored = self._ignored(there)  # with a slash, a directory's own rules would decide
-            self.look(path for path in there if path not in ignored)
+            ignored = self._ignored(plain)  # with a slash, a directory's own rules would decide
+            self.look(path for path in plain if path not in ignored)
         ignored = self._ignored([path for path, _ in self._special])
         self.found += [(path, reason) for path, reason in self._special if path not in ignored]
         self._special.clear()
@@ -95,10 +94,8 @@ class Scan:
     def _ignored(self, paths: list[bytes]) -> set[bytes]:
         if not paths:
             return set()
-        out = self._index.git(
-            "check-ignore", "--no-index", "-z", "--stdin", data=b"\0".join(paths), ok=(0, 1)
-        )
-        return set(out.split(b"\0"))
+        words = ("check-ignore", "--no-index", "-z", "--stdin")
+        return set(self._index.git(*words, data=b"\0".join(paths), ok=(0, 1)).split(b"\0"))
 
     def _join(self, *parts: bytes) -> bytes:
         return os.path.join(self._top, *parts)
@@ -136,7 +133,7 @@ _GONE = b"000000"
 
 @dataclass(slots=True)
 class Survey:
-    """What a worktree holds. Paths are relative to its top, directories end in a slash."""
+    """What a worktree holds. Paths are relative; directories end in a slash."""
 
     commit: str = ""  # what HEAD pointed to; "" on an unborn branch
     is_staged: bool = False  # whether the index differs from the commit
@@ -184,14 +181,13 @@ class Surveyor:
                 child.kill_group()
 
     def finish(self, *, is_sparse: bool) -> Survey:
-        """Wait for git and return what the worktree holds; git flags entries if `is_sparse`."""
+        """Wait for git and return what the worktree holds."""
         found = Survey()
         tracked = self._tracked(found, is_sparse=is_sparse)
         found.apart = modules.own_directories(self._index.repository)
         scan = Scan(self._index)
-        scan.look(
-            path for path in tracked if not modules.lies_in(path, found.apart)
-        )  # while git looks at the files
+        # While git looks at the files.
+        scan.look(path for path in tracked if not modules.lies_in(path, found.apart))
         _read_status(self._status_out(), found)
         _set_apart(self._index, found, tracked)
         scan.apart = found.apart
@@ -220,24 +216,22 @@ class Surveyor:
         return self._index.finish(self._status)
 
     def _finished(self) -> bytes:
-        left = TRIES
+        remaining = TRIES
         while True:
             try:
                 return self._index.finish(self._status)
             except GitError as error:
-                left -= 1  # a file changed while git read it: ask again
-                if not left or not met_change(error):
+                remaining -= 1  # a file changed while git read it: ask again
+                if not remaining or not met_change(error):
                     raise
             self._index.unlock()
             self._status = self._index.look()
 
     def _tracked(self, found: Survey, *, is_sparse: bool) -> Collection[bytes]:
         """Return the directories that lead to tracked files; note the flags of the index."""
-        paths = (
-            _read_flags(self._index.finish(self._listing), found)
-            if self._listing is not None
-            else []
-        )
+        paths = []
+        if self._listing is not None:
+            paths = _read_flags(self._index.finish(self._listing), found)
         if _look_again(self._index, found, is_sparse=is_sparse):
             status, self._status = self._status, self._index.look()
             status.kill_group()
@@ -255,7 +249,7 @@ def _read_flags(listing: bytes, found: Survey) -> list[bytes]:
 
 
 def _look_again(index: PrivateIndex, found: Survey, *, is_sparse: bool) -> bool:
-    """Clear flags in the private index so that git looks at these files; return if any."""
+    """Clear index flags so that git looks at these files; return if there are any."""
     assumed, skipped = found.flags.get(ASSUMED, []), found.flags.get(SKIPPED, [])
     if is_sparse:
         skipped = []  # git itself clears the flag if there is a file
@@ -276,7 +270,7 @@ def leading_to(paths: Iterable[bytes]) -> set[bytes]:
 
 
 def _read_status(out: bytes, found: Survey) -> None:
-    """Read `git status --porcelain=v2 -z` (git-status(1), "Porcelain Format Version 2")."""
+    """Read `git status --porcelain=v2 -z` (git-status(1))."""
     for record in out.split(b"\0"):
         kind = record[:1]
         if kind == b"1":
@@ -306,21 +300,17 @@ def _read_status(out: bytes, found: Survey) -> None:
 
 def _set_apart(index: PrivateIndex, found: Survey, tracked: Collection[bytes]) -> None:
     own = found.apart  # git's own directories; bare repositories without tracked files follow
-    found.changed, found.deleted = (
-        [path for path in paths if not modules.lies_in(path, own)]
-        for paths in (found.changed, found.deleted)
-    )
-    others = [path for path in found.untracked if not modules.lies_in(path, own)]
-    bare = [
-        path
-        for path in modules.bare_above(os.fsencode(index.repository.worktree or ""), others)
-        if path not in tracked
-    ]
+
+    def without(paths: list[bytes], directories: Collection[bytes]) -> list[bytes]:
+        return [path for path in paths if not modules.lies_in(path, directories)]
+
+    found.changed, found.deleted = without(found.changed, own), without(found.deleted, own)
+    others = without(found.untracked, own)
+    bare = modules.bare_above(os.fsencode(index.repository.worktree or ""), others)
+    bare = [path for path in bare if path not in tracked]
     outermost = [path for path in bare if not modules.lies_in(os.path.dirname(path), bare)]
-    found.untracked = [path for path in others if not modules.lies_in(path, outermost)]
-    found.nested = [path for path in found.nested if not modules.lies_in(path, own)] + [
-        path + b"/" for path in outermost
-    ]
+    found.untracked = without(others, outermost)
+    found.nested = [*without(found.nested, own), *(path + b"/" for path in outermost)]
     found.apart = [*own, *outermost]
 
 
@@ -343,11 +333,8 @@ def _read_changed(found: Survey, xy: bytes, submodule: bytes, mode: bytes, path:
 def _read_intended(index: PrivateIndex, found: Survey) -> None:
     # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
     empty = intent.placeholder(index.repository.object_format) if found.vanished else b""
-    candidates = [
-        *found.flags.get(INTENT, ()),
-        *(path for path, oid in found.vanished.items() if oid == empty),
-    ]
-    intended = intent.intended(index, candidates)
+    vanished = [path for path, oid in found.vanished.items() if oid == empty]
+    intended = intent.intended(index, [*found.flags.get(INTENT, ()), *vanished])
     found.flags.update(flags_of(intended))
     intent.forget_trees(index, sorted(intended))
 
@@ -355,41 +342,35 @@ def _read_intended(index: PrivateIndex, found: Survey) -> None:
 def _read_submodules(
     index: PrivateIndex, found: Survey, repositories: Collection[bytes], bare: Collection[bytes]
 ) -> None:
-    """Note each submodule that is checked out, with its commit, in `.gitmodules` or not.
+    """Note the commit of each submodule that is checked out.
 
-    Args:
-        repositories: directories that are the top of one.
-        bare: directories in which git sees nothing. It passes over what is in the place of a
-            submodule that is not checked out.
+    `repositories` are tops of repositories. In the directories `bare` git sees nothing: it passes
+    over what is in the place of a submodule that is not checked out.
     """
     top = os.fsencode(index.repository.worktree or "")
     changed = found.submodules
     found.submodules = {}
-    if (
-        not changed
-        and not bare
-        and not {path + b"/" for path in repositories}.difference(found.nested)
-    ):
+    others = {path + b"/" for path in repositories}.difference(found.nested)
+    if not changed and not bare and not others:
         return
     for path, _, staged, _, _ in index.entries(GITLINK):
-        if not os.path.lexists(os.path.join(top, path, b".git")):
-            if path in bare and any(leaves for _, _, leaves in os.walk(os.path.join(top, path))):
+        whole = os.path.join(top, path)
+        if not os.path.lexists(os.path.join(whole, b".git")):
+            if path in bare and any(leaves for _, _, leaves in os.walk(whole)):
                 found.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
             continue
         dirty = path in changed and bool(changed[path].dirty)
-        oid = modules.head_of(os.path.join(top, path)) if path in changed else staged
-        reason = (
-            "a submodule with uncommitted changes: its files stay in it"
-            if dirty
-            else "a submodule: its files stay in it"
-        )
+        oid = modules.head_of(whole) if path in changed else staged
+        reason = f"a submodule{' with uncommitted changes' if dirty else ''}: its files stay in it"
         found.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
 
 
-def _bare(scan: Scan, leading: Collection[bytes], told: Collection[bytes]) -> set[bytes]:
-    """Return directories next to tracked files (`leading`) that hold no untracked ones (`told`)."""
+def _bare(scan: Scan, leading: Collection[bytes], untracked: Collection[bytes]) -> set[bytes]:
+    """Return directories next to tracked files that hold no untracked files."""
     return {
-        path
-        for path in scan.seen
-        if path not in leading and path not in told and path.rpartition(b"/")[0] in leading
+        directory
+        for directory in scan.seen
+        if directory not in leading
+        and directory not in untracked
+        and directory.rpartition(b"/")[0] in leading
     }

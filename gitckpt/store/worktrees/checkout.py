@@ -1,4 +1,4 @@
-"""Fill a new worktree with a snapshot: sparse settings, files, index, operation in progress."""
+"""Fill a new worktree with a snapshot."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ from gitckpt.store.snapshot.manifest import SKIPPED, Contents
 def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
     """Fill an empty worktree with a snapshot.
 
-    Returns:
-        The files that are there only as git stores them, because a filter fails.
-
-    Raises:
-        WorktreeError: git refuses a path in it, or an object is missing.
+    Returns the files that are there only as git stores them, because a filter fails.
     """
     try:
         _share_keys(made)
@@ -44,14 +40,8 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
             if held:
                 unfiltered.forget(made, raw)
             if annex.is_used(made):
-                annex.populate(
-                    index,
-                    {
-                        path: oid
-                        for path, oid in blobs_of(made, contents.files).items()
-                        if path not in raw
-                    },
-                )
+                blobs = blobs_of(made, contents.files).items()
+                annex.populate(index, {path: oid for path, oid in blobs if path not in raw})
             manifest.turn_into(index, contents, commit, contents.files)
             index.install()
         operation.bring_back(made, contents.operation)
@@ -60,29 +50,23 @@ def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
         missing = graph.missing(made, contents.files, None)
         if missing:
             raise graph.unreachable(missing, is_promised=graph.promisor(made) is not None) from None
-        raise WorktreeError(
-            f"cannot bring back the files {contents.files}: {error.message}", hint=error.hint
-        ) from None
+        message = f"cannot restore the files {contents.files}: {error.message}"
+        raise WorktreeError(message, hint=error.hint) from None
 
 
 def _remove_absent(index: PrivateIndex, contents: Contents) -> None:
     # Skipped entries without a file, whatever the patterns of the sparse checkout.
     if not contents.away:
         return
-    written = {
-        path for path, *_, tag in index.entries() if tag == b"H"
-    }  # by git: others are unsafe
+    # Only paths that git has written: others are unsafe.
+    written = {path for path, *_, tag in index.entries() if tag == b"H"}
     for path in written.intersection(contents.away):
         whole = os.path.join(os.fsencode(index.repository.worktree or ""), path)
         (os.rmdir if stat.S_ISDIR(os.lstat(whole).st_mode) else os.unlink)(whole)  # a submodule
 
 
 def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:
-    """Fill an empty worktree with the files of HEAD; `options` are for git.
-
-    Returns:
-        The files that are there only as git stores them, because a filter fails.
-    """
+    """Fill an empty worktree with HEAD; return the unfiltered files, as `fill` does."""
 
     def attempt(more: list[str]) -> None:
         words = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
@@ -129,11 +113,11 @@ def _share_keys(made: Repository) -> None:
 def _write_beyond_patterns(
     index: PrivateIndex, skipped: set[bytes], options: Sequence[str]
 ) -> None:
-    """Write the files that a sparse checkout's patterns leave out, but that were there."""
-    there = [path for path, *_, tag in index.entries() if tag == b"S" and path not in skipped]
-    if there:
-        wanted = b"".join(path + b"\0" for path in there)
-        index.update("--no-skip-worktree", there)
+    """Write files that existed beyond a sparse checkout's patterns."""
+    paths = [path for path, *_, tag in index.entries() if tag == b"S" and path not in skipped]
+    if paths:
+        wanted = b"".join(path + b"\0" for path in paths)
+        index.update("--no-skip-worktree", paths)
         words = ("checkout-index", "--force", "--index", "-z", "--stdin")
         fetching = graph.on_purpose(index.repository)
         index.run(*options, *PARALLEL, *words, data=wanted, env=fetching)

@@ -1,4 +1,4 @@
-"""The run or checkpoint that a linked worktree was made for, and where new ones are made.
+"""Tell which run or checkpoint a linked worktree was made for.
 
 Users move or delete worktrees by hand, and git prunes what it keeps of them.
 """
@@ -14,15 +14,6 @@ from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
-from gitckpt.git.worktree.administration import (
-    content,
-    lock_reason,
-    moved_to,
-    named_by,
-    registered,
-    seen_from,
-    went_along,
-)
 from gitckpt.model import ids
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.ref_names import Owner
@@ -46,30 +37,34 @@ def owner(repository: Repository) -> Owner | None:
 
 
 def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
-    """Return path and checkpoint id of each worktree that was made from a given checkpoint."""
-    owners = ((path, owner_in(git_dir)) for git_dir, path in registered(repository))
+    """Return path and checkpoint of each worktree made from given checkpoints."""
+    owners = ((path, owner_in(git_dir)) for git_dir, path in administration.registered(repository))
     return [
-        (path, one.checkpoint)
-        for path, one in owners
-        if one is not None and one.run is None and one.checkpoint in checkpoint_ids
+        (path, owner.checkpoint)
+        for path, owner in owners
+        if owner is not None and owner.run is None and owner.checkpoint in checkpoint_ids
     ]
 
 
 def of_runs(repository: Repository) -> dict[str, str]:
     """Return the path of each run's worktree that is where git has it registered."""
     paths = {}
-    for git_dir, path in registered(repository):
+    for git_dir, path in administration.registered(repository):
         if is_being_made(path):  # another process is about to move it
             continue
-        there, named = owner_in(git_dir), named_by(path)
+        owner = owner_in(git_dir)
         if (
-            there is not None
-            and there.run is not None
-            and named is not None
-            and os.path.realpath(named) == os.path.realpath(git_dir)
+            owner is not None
+            and owner.run is not None
+            and is_same(administration.named_by(path), git_dir)
         ):
-            paths[there.run] = path
+            paths[owner.run] = path
     return paths
+
+
+def is_same(named: str | None, git_dir: str) -> bool:
+    """Return whether a git directory that a `.git` file names is a given one."""
+    return named is not None and os.path.realpath(named) == os.path.realpath(git_dir)
 
 
 def is_being_made(path: str) -> bool:
@@ -78,8 +73,8 @@ def is_being_made(path: str) -> bool:
 
 def checkpoints(repository: Repository) -> set[str]:
     """Return the checkpoints that worktrees, existing or not, were made from."""
-    owners = (owner_in(git_dir) for git_dir, _ in registered(repository))
-    return {one.checkpoint for one in owners if one is not None}
+    owners = (owner_in(git_dir) for git_dir, _ in administration.registered(repository))
+    return {owner.checkpoint for owner in owners if owner is not None}
 
 
 def write_owner(repository: Repository, owner: Owner) -> None:
@@ -95,22 +90,24 @@ def behind(repository: Repository) -> tuple[str, str] | None:
 
 
 def behind_in(git_dir: str) -> tuple[str, str] | None:
-    """Return where a worktree stands, and the adopted checkpoint; None if it is not behind."""
-    stands_at, _, adopted = content(os.path.join(git_dir, ref_names.BEHIND_FILE)).partition(" ")
+    """Return where a worktree stands, and the adopted checkpoint; None if equal."""
+    stands_at, _, adopted = administration.content(
+        os.path.join(git_dir, ref_names.BEHIND_FILE)
+    ).partition(" ")
     return (stands_at, adopted) if stands_at and adopted else None
 
 
 def note_behind(repository: Repository, run: str, checkpoint_id: str, adopted: str) -> None:
-    """Record that the worktrees of a run stand at a checkpoint, not at the adopted one."""
-    for git_dir, _ in registered(repository):  # also absent ones: `resume` may find them
-        one = owner_in(git_dir)
-        if one is not None and one.run == run:
+    """Record that the worktrees of a run do not stand at the adopted checkpoint."""
+    for git_dir, _ in administration.registered(
+        repository
+    ):  # also absent ones: `resume` may find them
+        owner = owner_in(git_dir)
+        if owner is not None and owner.run == run:
             before = behind_in(git_dir)
             stands_at = before[0] if before is not None else checkpoint_id
-            atomic.write(
-                os.path.join(git_dir, ref_names.BEHIND_FILE),
-                f"{stands_at} {adopted}\n".encode("ascii"),
-            )
+            file = os.path.join(git_dir, ref_names.BEHIND_FILE)
+            atomic.write(file, f"{stands_at} {adopted}\n".encode("ascii"))
 
 
 def forget_behind(repository: Repository) -> None:
@@ -119,28 +116,28 @@ def forget_behind(repository: Repository) -> None:
 
 
 def owner_at(repository: Repository, path: str) -> Owner | None:
-    there = seen_from(repository, path)
-    return owner(there) if there is not None else None
+    worktree = administration.seen_from(repository, path)
+    return owner(worktree) if worktree is not None else None
 
 
 def is_locked_by_us(git_dir: str) -> bool:
-    word, _, name = (lock_reason(git_dir) or "").partition(" ")
-    return word == LOCK_REASON and (ids.is_run_id(name) or ids.is_id(name))
+    prefix, _, name = (administration.lock_reason(git_dir) or "").partition(" ")
+    return prefix == LOCK_REASON and (ids.is_run_id(name) or ids.is_id(name))
 
 
 def is_locked_by_others(git_dir: str) -> bool:
-    return lock_reason(git_dir) is not None and not is_locked_by_us(git_dir)
+    return administration.lock_reason(git_dir) is not None and not is_locked_by_us(git_dir)
 
 
 def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
-    """Return whether a worktree's directory was deleted; a locked one may be on an absent disk."""
+    """Return whether a worktree's directory was deleted, not just unmounted."""
     if os.path.lexists(path) or is_locked_by_others(git_dir):
         return False
     # A new worktree is moved one directory up; git learns of it after that.
     above = os.path.dirname(os.path.dirname(path))
-    return moved_to(repository, git_dir, path, above) is None and not went_along(
-        repository, git_dir, path
-    )
+    return administration.moved_to(
+        repository, git_dir, path, above
+    ) is None and not administration.went_along(repository, git_dir, path)
 
 
 # Worktrees are made in a directory beside their final path, and moved there once they are complete.
@@ -152,11 +149,8 @@ def half_made(root: str) -> list[str]:
 
 
 def sweep(repository: Repository, root: str) -> None:
-    """Remove what killed processes left half made; a live process holds the lock of its own."""
-    for name in {
-        name.removesuffix(".lock") for name in names_in(root) if name.startswith(BEING_MADE)
-    }:
-        directory = os.path.join(root, name)
+    """Remove half-made worktrees of killed processes; live ones hold a lock."""
+    for directory in {path.removesuffix(".lock") for path in half_made(root)}:
         with Lock(f"{directory}.lock", 0) as is_left:
             if is_left:
                 _discard(repository, directory)
@@ -168,16 +162,16 @@ def abandoned(repository: Repository) -> list[str]:
     While git makes a worktree, its HEAD names no commit: after a kill at that moment every `git gc`
     fails until the worktree is gone.
     """
-    found = set()
-    for git_dir, place in administration.registered(repository):
-        directory = os.path.dirname(place)
-        if is_locked_by_us(git_dir) and is_being_made(place) and not _is_held(f"{directory}.lock"):
-            found.add(directory)
-    return sorted(found)
+    directories = {
+        os.path.dirname(path)
+        for git_dir, path in administration.registered(repository)
+        if is_locked_by_us(git_dir) and is_being_made(path)
+    }
+    return sorted(path for path in directories if not _is_held(f"{path}.lock"))
 
 
 def discard(repository: Repository, directory: str) -> bool:
-    """Remove a directory from `abandoned` and its registration unless a process holds it."""
+    """Remove a directory from `abandoned` unless a process holds it."""
     with Lock(f"{directory}.lock", 0) as is_left:
         if is_left or not os.path.isdir(os.path.dirname(directory)):
             _discard(repository, directory)
@@ -194,7 +188,7 @@ def _is_held(lock: str) -> bool:
 
 @contextlib.contextmanager
 def around(repository: Repository, path: str) -> Iterator[str]:
-    """Yield a path beside `path` to make a worktree at; remove what is left there at the end."""
+    """Yield a path beside `path` to make a worktree at; clean up at the end."""
     root, name = os.path.split(path)
     directory = os.path.join(root, f"{BEING_MADE}{os.urandom(4).hex()}")
     with Lock(f"{directory}.lock", 0):
@@ -207,13 +201,13 @@ def around(repository: Repository, path: str) -> Iterator[str]:
 def _discard(repository: Repository, directory: str) -> None:
     private_dirs.require(directory)
     real = os.path.realpath(directory) + os.sep
-    for git_dir, place in administration.registered(repository):
-        if not os.path.realpath(place).startswith(real):
+    for git_dir, path in administration.registered(repository):
+        if not os.path.realpath(path).startswith(real):
             continue
-        final = os.path.join(os.path.dirname(directory), os.path.basename(place))
-        there = administration.named_by(final)
-        if there is not None and os.path.realpath(there) == os.path.realpath(git_dir):
-            # The process was killed after the move.
+        final = os.path.join(os.path.dirname(directory), os.path.basename(path))
+        if is_same(
+            administration.named_by(final), git_dir
+        ):  # the process was killed after the move
             administration.repair(repository, final)
         else:
             with administration.turn(repository):

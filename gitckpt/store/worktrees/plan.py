@@ -100,14 +100,11 @@ def plan_resume(situation: Situation) -> ResumePlan:
     Raises:
         WorktreeError: the path is taken, the run's worktree is elsewhere, or a person has to look.
     """
-    mine = (
-        [each for each in situation.registrations if each.of_run]
-        if situation.wanted.run is not None
-        else []
-    )
-    forget = [each for each in mine if each.is_gone and not each.has_submodules]
-    known, remarks = _known(situation, mine)
-    relink = known is not None and known not in [each.path for each in mine if each.is_there]
+    is_run = situation.wanted.run is not None
+    of_run = [entry for entry in situation.registrations if is_run and entry.of_run]
+    forget = [entry for entry in of_run if entry.is_gone and not entry.has_submodules]
+    known, remarks = _known(situation, of_run)
+    relink = known is not None and known not in [entry.path for entry in of_run if entry.is_there]
     path = _chosen(situation, known)
     place = situation.places[path]
     if place.exists:
@@ -115,11 +112,12 @@ def plan_resume(situation: Situation) -> ResumePlan:
         relink = relink or action == USE
     else:
         moved = None
-        for each in situation.registrations:
-            if each.real == place.real and each.is_locked_by_us and each not in forget:
-                moved = moved or each.moved_to
+        for entry in situation.registrations:
+            if entry.real == place.real and entry.is_locked_by_us and entry not in forget:
+                moved = moved or entry.moved_to
                 if moved is None:
-                    forget.append(_forgettable(each, path))
+                    _require_forgettable(entry, path)
+                    forget.append(entry)
         action = USE if moved is not None else MAKE
         if moved is not None:
             path, relink, remarks = moved, True, [f"it was moved there from {path}"]
@@ -138,17 +136,18 @@ def plan_resume(situation: Situation) -> ResumePlan:
     )
 
 
-def _known(situation: Situation, mine: list[Registration]) -> tuple[str | None, list[str]]:
-    present = [each for each in mine if each.is_there]
+def _known(situation: Situation, of_run: list[Registration]) -> tuple[str | None, list[str]]:
+    """Return where the run's worktree is, or None; and remarks."""
+    present = [entry for entry in of_run if entry.is_there]
     if present:
         preferred = situation.asked or situation.default
         real = situation.places[preferred].real if preferred is not None else None
-        return next((each.path for each in present if each.real == real), present[-1].path), []
-    for each in mine:
-        if each.moved_to is not None and not each.is_gone:
-            return each.moved_to, [f"it was moved there from {each.path}"]
-        if each.left_at is not None and not each.is_gone:
-            return each.left_at, []
+        return next((entry.path for entry in present if entry.real == real), present[-1].path), []
+    for entry in of_run:
+        if entry.moved_to is not None and not entry.is_gone:
+            return entry.moved_to, [f"it was moved there from {entry.path}"]
+        if entry.left_at is not None and not entry.is_gone:
+            return entry.left_at, []
     return None, []
 
 
@@ -173,52 +172,43 @@ def _chosen(situation: Situation, known: str | None) -> str:
 def _existing(situation: Situation, place: PathState) -> str:
     wanted, path = situation.wanted, place.path
     name = wanted.run or wanted.checkpoint
-    is_forgotten = (
-        place.git_dir is not None
-        and not place.git_dir_exists
-        and not place.is_kept
-        and place.is_of_this_repository
-    )
-    if is_forgotten and os.path.basename(path) == name:
+    is_forgotten = place.git_dir is not None and not place.git_dir_exists and not place.is_kept
+    if is_forgotten and place.is_of_this_repository and os.path.basename(path) == name:
         return ADOPT
-    if place.owner is not None and (
-        place.owner.run == wanted.run if wanted.run else place.owner == wanted
-    ):
+    owner = place.owner
+    if owner is not None and (owner.run == wanted.run if wanted.run else owner == wanted):
         return USE
     if place.other is not None:
-        hint = (
-            f"make one of this repository elsewhere: git ckpt resume {shell_word(name)} --into DIR"
-        )
+        hint = f"choose another place: git ckpt resume {shell_word(name)} --into DIR"
         raise WorktreeError(f"{path} is a worktree of another repository: {place.other}", hint=hint)
     is_registered = any(
-        each.real == place.real and each.is_locked_by_us for each in situation.registrations
+        entry.real == place.real and entry.is_locked_by_us for entry in situation.registrations
     )
-    if place.owner is None and is_registered:
-        if place.git_dir is None:  # git does not remove such a worktree
-            away = f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}"
-            raise WorktreeError(
-                f"{path} is a worktree of gitckpt whose .git {'is no file any more' if place.has_dot_git else 'is gone'}",
-                hint=away
-                if place.has_dot_git
-                else f"to go on with its files: git worktree repair; or {away}",
-            )
-        raise WorktreeError(
-            f"{path} is a worktree of gitckpt that does not say what it was made for",
-            hint=f"save what you need of it, then: {place.removal}",
-        )
+    if owner is None and is_registered and place.git_dir is None:  # git does not remove it
+        hint = f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}"
+        if place.has_dot_git:
+            message = f"{path} is a worktree of gitckpt whose .git is no file any more"
+            raise WorktreeError(message, hint=hint)
+        hint = f"to go on with its files: git worktree repair; or {hint}"
+        raise WorktreeError(f"{path} is a worktree of gitckpt whose .git is gone", hint=hint)
+    if owner is None and is_registered:
+        message = f"{path} is a worktree of gitckpt that does not say what it was made for"
+        raise WorktreeError(message, hint=f"save what you need of it, then: {place.removal}")
     raise WorktreeError(
         f"{path} exists and is not the worktree of {name}",
         hint="move it out of the way, or choose another place: git ckpt resume --into DIR",
     )
 
 
-def _forgettable(gone: Registration, path: str) -> Registration:
+def _require_forgettable(gone: Registration, path: str) -> None:
     if gone.has_submodules:
+        remove = f"git worktree remove -f -f {shell_word(path)}"
         raise WorktreeError(
-            f"the directory {path} is gone, and {gone.git_dir} still holds repositories of its submodules",
-            hint=f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f {shell_word(path)}",
+            f"the directory {path} is gone, and {gone.git_dir} still holds repositories "
+            "of its submodules",
+            hint="if it was moved: git worktree repair NEW-PATH; "
+            f"if not, look there, then: {remove}",
         )
-    return gone
 
 
 def _branch(situation: Situation) -> tuple[str | None, str | None]:
@@ -226,16 +216,11 @@ def _branch(situation: Situation) -> tuple[str | None, str | None]:
     branch = situation.branch
     if branch is None or situation.wanted.run is None:
         return None, None
+    detached = f"HEAD is detached: the branch {branch.name} is"
     if branch.tip != situation.commit:
-        return (
-            None,
-            f"HEAD is detached: the branch {branch.name} is {'gone' if branch.tip is None else 'elsewhere by now'}",
-        )
+        return None, f"{detached} {'gone' if branch.tip is None else 'elsewhere by now'}"
     if not branch.is_free:
-        where = " and ".join(branch.used_in) or "another worktree"
+        places = " and ".join(branch.used_in) or "another worktree"
         behind = "stays behind there when the run commits or pushes"
-        return (
-            None,
-            f"HEAD is detached: the branch {branch.name} is checked out in {where}, and {behind}",
-        )
+        return None, f"{detached} checked out in {places}, and {behind}"
     return branch.name, None

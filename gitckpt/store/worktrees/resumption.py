@@ -35,67 +35,49 @@ if TYPE_CHECKING:
     from gitckpt.git.command import Git
     from gitckpt.git.objects.port import Objects
     from gitckpt.store.records.entry import CheckpointInfo
-    from gitckpt.store.snapshot.limits import Limits
-    from gitckpt.store.worktrees.plan import ResumePlan
 
 
 # What is left of a worktree whose directory is gone.
 
 
 def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
-    """Record what a worktree whose directory is gone had staged, or committed unreachably."""
-    there = Repository(git_dir, None, store.repository.object_format)
-    with store.seen_from(there, "plumbing") as leftover:
+    """Record what is only in a worktree whose directory is gone."""
+    gone = Repository(git_dir, None, store.repository.object_format)
+    with store.seen_from(gone, "plumbing") as leftover:
         commit = leftover.objects.head()[0]
-        found = _capture_index(there, leftover.objects, commit)
-        if found.dirty or (commit and not _is_reached(there, store.index.commits() or ())):
+        files = _capture_index(gone, leftover.objects, commit)
+        if files.dirty or (commit and not _is_reached(gone, store.index.commits() or ())):
             message = message_of(f"what was staged in {path}, which is gone")
             leftover.record(
-                ref_names.SAFETY_COMPLETE, worktree=found, trigger=RESCUE, message=message
+                ref_names.SAFETY_COMPLETE, worktree=files, trigger=RESCUE, message=message
             )
 
 
 def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
-    """Return whether a worktree whose directory is gone holds nothing to lose. Writes nothing.
+    """Return whether a worktree whose directory is gone holds nothing to lose.
 
     Besides what `record_leftover` records, these count, as no checkpoint would have them: commits
     only in the reflog of its HEAD or its ORIG_HEAD, its own refs, repositories of submodules.
-
-    Args:
-        there: the repository, seen from the worktree's git directory.
-        linked: the commits of checkpoints.
     """
     if there.operation() is not None or modules.has_own(there.git_dir):
         return False
     git = there.git
     try:
-        return _is_as_committed(git) and _is_reached(there, linked, _been_at(git))
+        return _is_as_committed(git) and _is_reached(there, linked, _past_heads(git))
     except GitError:  # unreadable: unknown
         return False
 
 
 def _is_as_committed(git: Git) -> bool:
     """Return whether nothing is staged and the worktree has no refs of its own."""
-    if (
-        git.run(
-            "diff-index",
-            "--cached",
-            "--quiet",
-            "--ita-visible-in-index",
-            "HEAD",
-            "--",
-            ok=(0, 1, 128),
-        ).code
-        != 0
-    ):
+    words = ("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--")
+    if git.run(*words, ok=(0, 1, 128)).code != 0:
         return False
-    return (
-        git.run("for-each-ref", "--count=1", *(space.rstrip("/") for space in OF_A_WORKTREE)).out
-        == b""
-    )
+    spaces = [space.rstrip("/") for space in OF_A_WORKTREE]
+    return git.run("for-each-ref", "--count=1", *spaces).out == b""
 
 
-def _been_at(git: Git) -> list[str]:
+def _past_heads(git: Git) -> list[str]:
     # Without reflogs (`core.logAllRefUpdates`), only ORIG_HEAD tells where HEAD was.
     before = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out.decode("ascii")
     return [*git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split(), *before.split()]
@@ -106,42 +88,27 @@ def _is_reached(repository: Repository, linked: Iterable[str], more: Iterable[st
 
     What `refs/keep` holds does not count: some of it goes within the hour.
     """
-    data = "".join(
-        [*(f"{commit}\n" for commit in more), *(f"^{commit}\n" for commit in linked)]
-    ).encode("ascii")
-    words = (
-        "rev-list",
-        "--max-count=1",
-        "--ignore-missing",
-        "--stdin",
-        "HEAD",
-        "--not",
-        "--branches",
-        "--tags",
-        "--remotes",
-    )
-    return repository.git.run(*words, data=data).out == b""
+    lines = [*(f"{commit}\n" for commit in more), *(f"^{commit}\n" for commit in linked)]
+    options = ("--max-count=1", "--ignore-missing", "--stdin")
+    words = ("rev-list", *options, "HEAD", "--not", "--branches", "--tags", "--remotes")
+    return repository.git.run(*words, data="".join(lines).encode("ascii")).out == b""
 
 
 def _capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
-    """Capture the index of a worktree whose directory is gone; its files are those of it."""
+    """Capture the index of a worktree whose directory is gone."""
     base = manifest.base_tree(repository, commit)
     under_way = repository.operation()
     empty = intent.placeholder(repository.object_format).decode("ascii")
     with PrivateIndex(repository) as index:
         staged: dict[int, list[bytes]] = {}
         entries = index.entries()
-        flags = manifest.flags_of(
-            intent.intended(
-                index, [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty, 0)]
-            )
-        )
+        candidates = [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty, 0)]
+        flags = manifest.flags_of(intent.intended(index, candidates))
         intended = set(flags.get(manifest.INTENT, ()))
         for path, mode, oid, stage, _ in entries:
             if path not in intended:
-                staged.setdefault(stage, []).append(
-                    b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)
-                )
+                line = b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)
+                staged.setdefault(stage, []).append(line)
         trees = {}
         for number, lines in sorted(staged.items()):
             index.git("read-tree", "--empty")
@@ -152,11 +119,9 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
         files = index.write_tree()
     if (not trees or trees == {0: base}) and not flags and not under_way:
         return Worktree(dirty=False)
-    found = Contents(
-        files, trees, flags, operation=operation.collect(repository) if under_way else {}
-    )
-    needed = operation.holder_of(repository, objects, found.operation, commit)
-    tree = manifest.write(repository, objects, found)
+    state = operation.collect(repository) if under_way else {}
+    needed = operation.holder_of(repository, objects, state, commit)
+    tree = manifest.write(repository, objects, Contents(files, trees, flags, operation=state))
     return Worktree(dirty=True, tree=tree, operation=under_way, operation_commit=needed)
 
 
@@ -188,98 +153,66 @@ def resume(
         try:
             directory = os.path.abspath(os.fspath(directory))
         except FileNotFoundError:
-            hint = "name it from the root: /…"
-            raise WorktreeError(
-                f"{directory} is nowhere, as the current directory does not exist any more",
-                hint=hint,
-            ) from None
+            message = f"cannot find {directory}: the current directory was deleted"
+            raise WorktreeError(message, hint="name it from the root: /…") from None
     repository = store.repository
     checkpoint, is_elsewhere = _from_here(store, checkpoint)
     checkpoint, stand_in = manifest.with_commit(
         repository, checkpoint, None if is_driven else store.objects.head()[0]
     )
-    said = store.rules.read()
-    newest = (
-        heads.newest(store.index, store.repository, checkpoint.run)
-        if checkpoint.run is not None
-        else None
-    )
+    limits = store.rules.read().limits
+    newest = None
+    if checkpoint.run is not None:
+        newest = heads.newest(store.index, repository, checkpoint.run)
     in_run = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
     wanted = Owner(checkpoint.id, checkpoint.run if in_run else None)
     opened = None
     while opened is None:  # again where another process made one meanwhile
         _require_own_places(repository, wanted, directory)
         todo = plan.plan_resume(_situation(store, checkpoint, wanted, directory))
-        if said.limits.submodules and todo.fills_submodules:
+        if limits.submodules and todo.fills_submodules:
             checkpoint = _with_submodules(store, checkpoint)
-        wish = _wish(
-            store,
+        request = OpenRequest(
             checkpoint,
-            todo,
-            said.limits,
-            in_run=in_run,
+            todo.path,
+            in_run,
+            todo.branch,
+            limits,
+            rescue=lambda gone, path: record_leftover(store, gone.git_dir, path),
             is_of_other_commit=stand_in is not None,
         )
-        opened = opener.carry_out(repository, store.objects, todo, wish)
-    lacking = submodules.finish(store, opened.path, checkpoint, said.limits)
+        opened = opener.carry_out(repository, store.objects, todo, request)
+    lacking = submodules.finish(store, opened.path, checkpoint, limits)
     if is_driven and lacking:
-        there = f"do that in {shell_word(opened.path)}"
         raise WorktreeError(
             "; ".join(lacking),
-            hint=f"{there}; then, or to go on without: git ckpt resume {checkpoint.run}",
+            hint=f"do that in {shell_word(opened.path)}; then, or to go on without: "
+            f"git ckpt resume {checkpoint.run}",
         )
-    made = (
-        (*todo.remarks_made, *(remark for remark in (is_elsewhere, stand_in) if remark))
-        if opened.made
-        else ()
-    )
-    return replace(
-        opened, remarks=(*todo.remarks, *opened.remarks, *made, *lacking), behind=todo.behind
-    )
+    remarks = [*todo.remarks, *opened.remarks]
+    if opened.made:
+        remarks += [*todo.remarks_made, *filter(None, (is_elsewhere, stand_in))]
+    return replace(opened, remarks=(*remarks, *lacking), behind=todo.behind)
 
 
 def _require_own_places(repository: Repository, wanted: Owner, directory: str | None) -> None:
-    """Refuse a place for worktrees behind a link; remove what killed processes left there."""
+    """Refuse places behind a link; remove what killed processes left there."""
     root = known_root(repository)
-    for place in (
-        directory,
-        os.path.join(root, wanted.run or wanted.checkpoint) if root is not None else None,
-    ):
+    default = os.path.join(root, wanted.run or wanted.checkpoint) if root is not None else None
+    for place in (directory, default):
         if place is not None:
             private_dirs.require(place)
             ownership.sweep(repository, os.path.dirname(place))
 
 
-def _wish(
-    store: Checkpoints,
-    checkpoint: Checkpoint,
-    todo: ResumePlan,
-    limits: Limits,
-    *,
-    in_run: bool,
-    is_of_other_commit: bool,
-) -> OpenRequest:
-    def rescue(there: Repository, path: str) -> None:
-        record_leftover(store, there.git_dir, path)
-
-    return OpenRequest(
-        checkpoint,
-        todo.path,
-        in_run=in_run,
-        branch=todo.branch,
-        limits=limits,
-        rescue=rescue,
-        is_of_other_commit=is_of_other_commit,
-    )
-
-
 def _is_of_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
     # Fetched checkpoints are only looked at until adopted; what was fetched may continue a run.
     run = str(newest.run)
-    ours = local_checkpoints.knows(store.repository, run, newest.oid) or newest.trigger.startswith(
-        IMPORT
-    )
-    return ours or run in ownership.of_runs(store.repository)  # the file of the chain may be lost
+    if newest.trigger.startswith(IMPORT):
+        return True
+    if local_checkpoints.knows(store.repository, run, newest.oid):
+        return True
+    return run in ownership.of_runs(store.repository)  # the file of the chain may be lost
 
 
 def _from_here(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:
@@ -287,7 +220,8 @@ def _from_here(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, 
     head = store.objects.head()[0]
     if checkpoint.imported is None or checkpoint.git_sha or not head:
         return checkpoint, None
-    remark = f"no commit that {checkpoint.imported.path} names is here: the worktree begins with {head[:10]}, which is checked out"
+    remark = f"no commit that {checkpoint.imported.path} names is here: the worktree begins with "
+    remark += f"{head[:10]}, which is checked out"
     return replace(checkpoint, git_sha=head, worktree=None), remark
 
 
@@ -296,14 +230,13 @@ def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     files = checkpoint.worktree or CLEAN
     if files.degraded or not modules.are_there(store.repository):
         return checkpoint
-    found = manifest.contents_of(checkpoint, store.repository, store.objects)
-    away = map(quoted, found.away)  # a sparse checkout may leave out submodules
-    more = keeper.of_tree(store, found.files, {*(one.path for one in files.submodules), *away})
-    return (
-        replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more)))
-        if more
-        else checkpoint
-    )
+    contents = manifest.contents_of(checkpoint, store.repository, store.objects)
+    away = map(quoted, contents.away)  # a sparse checkout may leave out submodules
+    known = {*(submodule.path for submodule in files.submodules), *away}
+    more = keeper.of_tree(store, contents.files, known)
+    if not more:
+        return checkpoint
+    return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more)))
 
 
 def _situation(
@@ -317,12 +250,9 @@ def _situation(
         _registration(repository, git_dir, path, wanted, likely)
         for git_dir, path in administration.registered(repository)
     ]
-    of_run = [each for each in registrations if each.of_run]
-    paths = [
-        directory,
-        default,
-        *(path for each in of_run for path in (each.path, each.moved_to, each.left_at)),
-    ]
+    paths = [directory, default]
+    for entry in registrations:
+        paths += [entry.path, entry.moved_to, entry.left_at] if entry.of_run else []
     places = {path: _place(repository, path) for path in paths if path is not None}
     is_found = all(places[path].exists for path in (directory, default) if path is not None)
     return Situation(
@@ -339,7 +269,7 @@ def _situation(
 
 
 def _root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
-    """Return where worktrees are made; or None, and message and hint why there is no place."""
+    """Return where worktrees are made; or None, with message and hint."""
     try:
         return opener.default_root(repository, settings.read(repository).worktree_dir), ("", None)
     except WorktreeError as error:
@@ -359,9 +289,7 @@ def _registration(
         path,
         real,
         of_run=of_run,
-        is_there=named is not None
-        and os.path.realpath(named) == os.path.realpath(git_dir)
-        and not ownership.is_being_made(path),
+        is_there=ownership.is_same(named, git_dir) and not ownership.is_being_made(path),
         is_gone=ownership.is_gone(repository, git_dir, path),
         is_locked_by_us=ownership.is_locked_by_us(git_dir),
         has_submodules=modules.has_own(git_dir),
@@ -379,9 +307,7 @@ def _place(repository: Repository, path: str) -> PathState:
     kept = os.path.join(administration.administration(repository), os.path.basename(git_dir or ""))
     is_kept = git_dir is not None and not exists and os.path.isdir(kept)
     owner = ownership.owner_in(kept) if is_kept else ownership.owner_at(repository, path)
-    stands_at = (
-        ownership.behind_in(kept if is_kept else git_dir or "") if owner is not None else None
-    )
+    behind = ownership.behind_in(kept if is_kept else git_dir or "") if owner is not None else None
     return PathState(
         path,
         real,
@@ -393,7 +319,7 @@ def _place(repository: Repository, path: str) -> PathState:
         is_of_this_repository=git_dir is not None and administration.is_ours(repository, git_dir),
         owner=owner,
         other=administration.elsewhere(repository, path) if owner is None else None,
-        behind=stands_at[0] if stands_at is not None else None,
+        behind=behind[0] if behind is not None else None,
         lacks_submodules=submodules.are_to_come(path),
         removal=mounts.way_to_remove(path) if owner is None else "",
     )
@@ -408,36 +334,30 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
     if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):
         return None
     ref = BRANCHES + checkpoint.branch
-    tip = store.repository.cat_file.info(ref)
+    info = store.repository.cat_file.info(ref)
+    tip = info[0] if info is not None else None
     is_free = opener.is_free(store.repository, ref)
     used_in = () if is_free else tuple(opener.worktrees_on(store.repository, ref))
-    return Branch(
-        checkpoint.branch, tip[0] if tip is not None else None, is_free=is_free, used_in=used_in
-    )
+    return Branch(checkpoint.branch, tip, is_free=is_free, used_in=used_in)
 
 
 def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
-    """Return where worktrees of runs are that were moved, or that git has forgotten, by run."""
-    found: dict[str, str] = {}
+    """Return where worktrees of runs are that were moved or that git forgot."""
+    moved: dict[str, str] = {}
     root = known_root(repository) or ""
     for git_dir, path in administration.registered(repository):
         owner = ownership.owner_in(git_dir)
         if owner is not None and owner.run is not None and owner.run in runs:
-            moved = administration.left_by(repository, git_dir, path) or administration.moved_to(
-                repository, git_dir, path, root
-            )
-            if moved is not None:
-                found[owner.run] = moved
-    for run in runs:
+            place = administration.left_by(repository, git_dir, path)
+            place = place or administration.moved_to(repository, git_dir, path, root)
+            if place is not None:
+                moved[owner.run] = place
+    for run in set(runs) - moved.keys():
         path = os.path.join(root, run)
-        named = administration.named_by(path) if run not in found else None
-        if (
-            named is not None
-            and administration.is_ours(repository, named)
-            and not os.path.isdir(named)
-        ):
-            found[run] = path
-    return found
+        named = administration.named_by(path)
+        if named and administration.is_ours(repository, named) and not os.path.isdir(named):
+            moved[run] = path
+    return moved
 
 
 def known_root(repository: Repository) -> str | None:

@@ -1,4 +1,4 @@
-"""Make the submodules of a worktree: each gets a copy of its repository, and its checkpoint's files.
+"""Make the submodules of a worktree: copy repositories, restore checkpoints.
 
 A copy, and no linked worktree of the submodule: `git submodule update` there writes
 `core.worktree` into the configuration that all worktrees share, and breaks the main one.
@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 
 
 def begin(made: Repository, checkpoint: Checkpoint) -> None:
-    """Note in a new worktree that its submodules are missing: `finish` resumes after a kill."""
+    """Note that submodules are missing, so that `finish` resumes after a kill."""
     if checkpoint.worktree is not None and checkpoint.worktree.submodules:
-        with open(
-            os.path.join(made.git_dir, ref_names.SUBMODULES_FILE), "w", encoding="ascii"
-        ) as file:
+        note = os.path.join(made.git_dir, ref_names.SUBMODULES_FILE)
+        with open(note, "w", encoding="ascii") as file:
             file.write(f"{checkpoint.id}\n")
 
 
@@ -66,149 +65,120 @@ def make(
     *,
     above: bytes = b"",
 ) -> list[str]:
-    """Make the submodules that a checkpoint names, nested ones included.
+    """Make the submodules that a checkpoint names; return a remark for each failed one.
 
     Args:
-        store: of any repository: its clock and its ids are used.
         around: where git keeps the repositories of the submodules.
         made: seen from the worktree.
         above: the path of that worktree if it is that of a submodule.
-
-    Returns:
-        A remark for each that did not come back.
     """
     remarks: list[str] = []
-    for one in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
-        path = modules.unquoted(one.path)
+    for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
+        path = modules.unquoted(submodule.path)
         try:
             if not modules.is_submodule(made, manifest.files_of(made, checkpoint), path):
                 raise WorktreeError("the files have no submodule there")
-            remarks += _make(store, around, made, one, limits, above=above)
+            remarks += _make(store, around, made, submodule, limits, above=above)
         except CkptError as error:
-            init, back = (
-                submodules.way_to_make(path),
-                f"git ckpt restore {checkpoint.id[: ids.SHORT]}",
-            )
-            here = f"after cd {shell_word(os.fsdecode(above))}" if above else "in this worktree"
+            init = submodules.way_to_make(path)
+            back = f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
+            place = f"after cd {shell_word(os.fsdecode(above))}" if above else "in this worktree"
             if isinstance(error, _Unknown):  # `init` first: a fetch needs the repository
-                cure = f"{here}: {init}; {error.hint}; then {back}"
+                cure = f"{place}: {init}; {error.hint}; then {back}"
             else:
-                cure = (f"{error.hint}; " if error.hint else "") + f"then, {here}: {init} && {back}"
-            remarks.append(
-                f"the submodule {os.fsdecode(os.path.join(above, path))} did not come back: {error.message}; {cure}"
-            )
+                first = f"{error.hint}; " if error.hint else ""
+                cure = f"{first}then, {place}: {init} && {back}"
+            name = os.fsdecode(os.path.join(above, path))
+            message = f"the submodule {name} did not come back: {error.message}"
+            remarks.append(f"{message}; {cure}")
     return remarks
 
 
 class _Unknown(WorktreeError):
-    """No repository here has the checkpoint of a submodule; the hint says how to fetch it."""
+    """No repository has the checkpoint of a submodule; the hint tells how to fetch it."""
 
 
 def _make(
     store: Checkpoints,
     around: Repository,
     made: Repository,
-    one: Submodule,
+    submodule: Submodule,
     limits: Limits,
     *,
     above: bytes,
 ) -> list[str]:
-    path, ref = modules.unquoted(one.path), ref_names.CHECKPOINTS + one.checkpoint
+    path, ref = modules.unquoted(submodule.path), ref_names.CHECKPOINTS + submodule.checkpoint
     top = modules.place(made, path)
     kept = modules.holding(around, path, ref) if top is not None else None
-    if kept is None or top is None:
-        reason = f"no repository of it is here that has the checkpoint {one.checkpoint}"
-        raise (
-            WorktreeError(reason)
-            if top is None
-            else _Unknown(reason, hint=submodules.way_to_fetch(path, one.checkpoint))
-        )
+    if kept is None:
+        message = f"no repository of it has the checkpoint {submodule.checkpoint}"
+        if top is None:
+            raise WorktreeError(message)
+        raise _Unknown(message, hint=submodules.way_to_fetch(path, submodule.checkpoint))
     with contextlib.closing(kept):
         try:
-            there = modules.seen_from(made, path) or _copied(around, kept, made, one)
+            repository = modules.seen_from(made, path) or _copied(around, kept, made, submodule)
         except GitError as error:  # git does not copy a repository with missing objects
+            message = f"its repository cannot be copied: {error.message}"
             hint = f"see what it lacks: git --git-dir={shell_word(kept.git_dir)} ckpt verify"
-            raise WorktreeError(
-                f"its repository cannot be copied: {error.message}", hint=hint
-            ) from None
-        if there is None:
+            raise WorktreeError(message, hint=hint) from None
+        if repository is None:
             raise WorktreeError("something is in its place")
-        with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
-            captured, remarks = inner.read_own(one.checkpoint), list[str]()
-            if not os.path.lexists(os.path.join(there.git_dir, "index")):
-                said = _fill(
-                    inner,
-                    captured,
-                    limits,
-                    is_own=local_checkpoints.is_captured_here(kept, captured.id),
-                )
-                remarks = [
-                    f"the submodule {os.fsdecode(os.path.join(above, path))}: {sentence}"
-                    for sentence in said
-                ]
-            return [
-                *remarks,
-                *make(store, kept, there, captured, limits, above=os.path.join(above, path)),
-            ]
+        with contextlib.closing(store.seen_from(repository, "plumbing")) as inner:
+            captured, remarks = inner.read_own(submodule.checkpoint), list[str]()
+            full_path = os.path.join(above, path)
+            if not os.path.lexists(os.path.join(repository.git_dir, "index")):
+                is_own = local_checkpoints.is_captured_here(kept, captured.id)
+                sentences = _fill(inner, captured, limits, is_own=is_own)
+                remarks = [f"the submodule {os.fsdecode(full_path)}: {text}" for text in sentences]
+            return remarks + make(store, kept, repository, captured, limits, above=full_path)
 
 
 def _copied(
-    around: Repository, kept: Repository, made: Repository, one: Submodule
+    around: Repository, kept: Repository, made: Repository, submodule: Submodule
 ) -> Repository | None:
-    """Return a copy of a submodule's repository at its path; None if the path is taken."""
-    path = modules.unquoted(one.path)
-    own = [space + one.checkpoint for space in (ref_names.CHECKPOINTS, *ref_names.HOLDERS)]
-    refs = [*(each for each in own if modules.has(kept, each)), f"{ref_names.KEEP}*"]
+    """Return a copy of a submodule's repository; None if its path is taken."""
+    path = modules.unquoted(submodule.path)
+    own = [space + submodule.checkpoint for space in (ref_names.CHECKPOINTS, *ref_names.HOLDERS)]
+    refs = [*(ref for ref in own if modules.has(kept, ref)), f"{ref_names.KEEP}*"]
     with contextlib.closing(modules.copied(around, kept, made, path, refs)) as copy:
-        local_checkpoints.copy(kept, copy, [one.checkpoint])
+        local_checkpoints.copy(kept, copy, [submodule.checkpoint])
         return modules.attach(copy, modules.place(made, path) or "")
 
 
 def _record_half_made(inner: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
-    # The files are overwritten next: fail unless this checkpoint has each of them.
-    there = inner.repository
-    top = os.fsencode(there.worktree or "")
-    found = inner.capture(limits)
-    held = {b".git"}
-    if not (found.degraded or found.omitted):
-        files = manifest.tree_of_files(there, found.tree, inner.objects.head()[0])
-        held.update(checkout.blobs_of(there, files))
-    names = (
-        os.path.relpath(os.path.join(parent, name), top)
-        for parent, _, leaves in os.walk(top)
-        for name in leaves
-    )
-    if not held.issuperset(names):
-        way = f"git -C {shell_word(there.worktree or '')} ckpt restore {captured.id[: ids.SHORT]}"
-        raise WorktreeError(f"it is half made: {way}")
-    message = f"before {captured.id[: ids.SHORT]} came back again"
+    # The files are overwritten next.
+    worktree = inner.repository.worktree or ""
+    files = inner.capture(limits)
+    if files.degraded or files.omitted:
+        back = f"git -C {shell_word(worktree)} ckpt restore {captured.id[: ids.SHORT]}"
+        raise WorktreeError(f"it is half made: {back}")
     inner.record(
         ref_names.SAFETY_COMPLETE,
-        {"path": there.worktree or ""},
-        worktree=found,
+        {"path": worktree},
+        worktree=files,
         trigger=SAFETY,
-        message=message,
+        message=f"before {captured.id[: ids.SHORT]} came back again",
     )
 
 
 def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits, *, is_own: bool) -> list[str]:
-    """Give a submodule without files the HEAD, files, index and operation of its checkpoint.
+    """Give a submodule without files the state of its checkpoint.
 
-    Args:
-        is_own: whether the checkpoint was captured here; else its operation is left out.
+    The operation in progress comes back if `is_own`: the checkpoint was captured here.
     """
-    there, commit = inner.repository, captured.git_sha
-    if os.listdir(there.worktree or "") != [".git"]:  # after a kill: any files may be there
+    repository, commit = inner.repository, captured.git_sha
+    if os.listdir(repository.worktree or "") != [".git"]:  # after a kill: any files may be there
         _record_half_made(inner, captured, limits)
-    if captured.branch is not None and there.tip_of(captured.branch) == commit:
-        there.point_head(BRANCHES + captured.branch)
+    if captured.branch is not None and repository.tip_of(captured.branch) == commit:
+        repository.point_head(BRANCHES + captured.branch)
     elif commit:
-        there.point_head(commit)
-    whole = manifest.contents_of(captured, there, inner.objects)
+        repository.point_head(commit)
+    whole = manifest.contents_of(captured, repository, inner.objects)
     is_left_out = bool(whole.operation) and not is_own
-    whole.operation = {} if is_left_out else operation.detached(there, whole.operation)
-    checkout.fill(there, whole, commit)
-    differing = comparison.compare(there, inner.objects, whole, commit, limits)
+    whole.operation = {} if is_left_out else operation.detached(repository, whole.operation)
+    checkout.fill(repository, whole, commit)
+    differing = comparison.compare(repository, inner.objects, whole, commit, limits)
     if differing:
         short = captured.id[: ids.SHORT]
         raise WorktreeError(
