@@ -527,7 +527,7 @@ class _Capture:
         from gitckpt.store import secrets
 
         stored = self._writer.contents if self._writer is not None else None
-        return secrets.look(
+        return secrets.find_suspects(
             self._index, files, [path for path in self._read if path not in self._unread], stored
         )
 
