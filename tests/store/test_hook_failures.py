@@ -43,7 +43,7 @@ class TestFailures:
             hooks.chmod(0o755)
         assert caught.value.message == f"cannot write {hooks}/post-commit: Permission denied"
         assert (
-            caught.value.hint == f"make it writable, and run the command again: chmod u+w {hooks}"
+            caught.value.hint == f"make it writable, then run the command again: chmod u+w {hooks}"
         )
         assert everything(main_checkout) == before
 
@@ -127,7 +127,7 @@ class TestFailures:
         with pytest.raises(UsageError) as caught:
             install(discover(str(main_checkout.path)), version=OLD, python="")
         assert (caught.value.message, caught.value.hint) == (
-            "there is no Python interpreter that the hooks could start",
+            "the hooks need a Python interpreter, and none is known",
             "run it as: python3 -m gitckpt init",
         )
 
