@@ -91,7 +91,7 @@ class TestConfigHooks:
         )
         assert (
             caught.value.hint
-            == "install a newer git, or choose another way: files, external or auto"
+            == "install a newer git, or choose another mode: files, external or auto"
         )
         assert everything(main_checkout) == before
 
