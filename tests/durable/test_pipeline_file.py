@@ -190,7 +190,7 @@ class TestReading:
         ] == ["lint"]
 
     def test_the_example_that_init_writes(self, file: File) -> None:
-        lines = settings.TEMPLATE[settings.TEMPLATE.index("# [pipelines.") :].splitlines()
+        lines = settings.template()[settings.template().index("# [pipelines.") :].splitlines()
         definition = file.read(
             "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines)
         )
@@ -324,7 +324,7 @@ class TestMistakes:
             ),
             (
                 "env.CKPT_RUN = '1'",
-                "CKPT_RUN in env of phase 'lint': gitckpt sets what begins with CKPT_ (take another name)",
+                "CKPT_RUN in env of phase 'lint': names with CKPT_ are gitckpt's own (choose another name)",
             ),
             ("env = 'A=1'", "env in phase 'lint' must be a table, not 'A=1'"),
         ],
