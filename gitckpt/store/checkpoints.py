@@ -21,7 +21,7 @@ from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints, notes
 from gitckpt.store.error_log import Listener
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import draft, ref_names
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Proposal, Recorder
@@ -346,7 +346,7 @@ class Checkpoints:
         if not ids.is_id(checkpoint_id):
             return False
         oid = self.refs.read(ref_names.CHECKPOINTS + checkpoint_id)
-        known = Roster.read(self.repository, [checkpoint_id])
+        known = LocalCheckpoints.read(self.repository, [checkpoint_id])
         return oid is not None and known.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:

@@ -300,7 +300,7 @@ class Store:
 
     def replaced(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, str]:
         """Return, by id, the original oid of each checkpoint that a fetch has replaced."""
-        from gitckpt.store.local_checkpoints import Roster
+        from gitckpt.store.local_checkpoints import LocalCheckpoints
         from gitckpt.store.records.entry import CheckpointInfo
 
         require("entries", entries, Iterable, "a list of entries")
@@ -308,7 +308,7 @@ class Store:
             entry.id: entry.oid
             for entry in instances("entries", entries, CheckpointInfo, "an Entry")
         }
-        return Roster.read(self._checkpoints.repository, oids).replaced(oids)
+        return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced(oids)
 
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None

@@ -20,7 +20,7 @@ from gitckpt.model.errors import CkptError
 from gitckpt.model.skip_invalid import fenced
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import Query
 from gitckpt.store.snapshot import assurance, manifest
@@ -201,7 +201,7 @@ def _known(
     wanted = (head[1], worktree.tree)
     linked = inner.list(Query(git_sha=head[0]))
     alike = [entry for entry in linked if (entry.branch, entry.tree) == wanted]
-    known_here = Roster.read(inner.repository, [entry.id for entry in alike])
+    known_here = LocalCheckpoints.read(inner.repository, [entry.id for entry in alike])
     for entry in alike:
         if entry.trigger == SUBMODULE and known_here.is_ours(entry):
             known = inner.read(entry.id)
@@ -246,7 +246,7 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
         return f"no repository of it has the checkpoint {checkpoint_id}"
     try:
         found = next(there.cat_file.contents([ref], budget.DOCUMENT.size))
-        known = Roster.read(there, [checkpoint_id])
+        known = LocalCheckpoints.read(there, [checkpoint_id])
         if found is not None and known.is_replaced(checkpoint_id, found[0]):
             return local_checkpoints.replaced(checkpoint_id).message
         checkpoint = codec.decode_header(

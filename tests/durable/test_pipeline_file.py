@@ -311,7 +311,7 @@ class TestMistakes:
             ('aliases = ["a", "a"]', "aliases names 'a' twice in phase 'lint'"),
             (
                 'skip_with = ["plan"]',
-                "skip_with of phase 'lint' names 'plan', which is no input (there is none)",
+                "skip_with of phase 'lint' names 'plan', which is no input (no input is defined)",
             ),
             ('use = "read plan"', "phase 'lint' has both run and use (keep one of them)"),
             (
@@ -415,7 +415,7 @@ class TestMistakes:
             ),
             (
                 "files = ['plan']",
-                "files of pipeline 'ci' names 'plan', which is no input (there is none)",
+                "files of pipeline 'ci' names 'plan', which is no input (no input is defined)",
             ),
             (
                 "files = [1]",

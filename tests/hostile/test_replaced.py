@@ -18,9 +18,7 @@ from tests.conftest import Checkout
 from tests.hostile.forger import LATE, Forger
 
 FORCED = ("+refs/checkpoints/*:refs/checkpoints/*", "+refs/ckpt/*:refs/ckpt/*")
-GONE = (
-    "error: checkpoint {} is not the one that was written here: a fetch has replaced its document\n"
-)
+GONE = "error: a fetch has replaced the document of checkpoint {}\n"
 
 
 def replace_all(victim: Checkout, place: Path, content: str = "evil\n") -> None:

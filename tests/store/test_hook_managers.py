@@ -288,7 +288,7 @@ class TestManagers:
         )
         repository = discover(str(main_checkout.path))
         assert standin.install(repository).mode == "external"
-        stays = f"{path} has lines of yours that call gitckpt, and stays; take them out"
+        stays = f"{path} stays: remove your own lines that call gitckpt"
         assert setup.uninstall(repository).advice == [stays]
         main_checkout.write(".pre-commit-config.yaml", "repos:\n")
         assert setup.uninstall(repository).advice == []

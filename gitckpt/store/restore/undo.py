@@ -25,7 +25,7 @@ from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store import local_checkpoints
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import Query
 from gitckpt.store.snapshot import comparison, manifest
@@ -108,7 +108,7 @@ def read(store: Checkpoints) -> Stack:
 def _safeties(store: Checkpoints) -> list[CheckpointInfo]:
     """Returns the safety checkpoints that were written here, the oldest first."""
     found = [entry for entry in store.list() if entry.trigger == SAFETY]
-    known = Roster.read(store.repository, [entry.id for entry in found])
+    known = LocalCheckpoints.read(store.repository, [entry.id for entry in found])
     return [entry for entry in reversed(found) if known.is_ours(entry)]
 
 
@@ -277,7 +277,7 @@ def _is_there(store: Checkpoints, stack: Stack, checkpoint: str) -> bool:
 
 def _oid_of(store: Checkpoints, checkpoint: str) -> str:
     """Return the oid of the document of a checkpoint that was recorded just now."""
-    noted = Roster.read(store.repository, [checkpoint]).oid(checkpoint)
+    noted = LocalCheckpoints.read(store.repository, [checkpoint]).oid(checkpoint)
     return noted or store.refs.read(ref_names.CHECKPOINTS + checkpoint) or ""
 
 
