@@ -1,11 +1,11 @@
-"""The public store: the checkpoints of a repository and all operations on them."""
+"""Offer all operations on the checkpoints of a repository, as the class `Store`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Collection, Iterable
-from types import NoneType, TracebackType
+from types import NoneType
 
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError, cure_of_promised
@@ -57,14 +57,13 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """The checkpoints of one repository; a context manager.
+    """Read and write the checkpoints of one repository; a context manager.
 
         with Store.open() as store:
             saved = store.save("plan-complete", {"step": 3})
             store.restore(saved.id)
 
-    Threads may share a store; calls that record or list take turns. Call `close` after the last of
-    them. A forked process opens its own store.
+    Threads may share a store, and close it after the last of them. A forked process opens its own.
 
     A checkpoint argument is a `Checkpoint` or a full id; an id raises the errors of `read`.
     `UsageError` also reports an argument of the wrong type.
@@ -90,11 +89,10 @@ class Store:
                 used for the current directory only: a hook has them for its own repository.
             adapter: "libgit2" is faster for many calls and takes 80 ms to import; "plumbing" runs
                 git; "auto" is libgit2 if it can open the repository.
-            listener: receives messages about unrequested actions and ignored settings, and the
-                progress of long operations.
+            listener: receives messages, and the progress of long operations.
 
         Raises:
-            RepositoryError: there is no repository, git refuses it, git is too old, or it is a bare
+            RepositoryError: there is no repository, git refuses it or is too old, or it is a bare
                 repository inside another worktree, which only `GIT_DIR` opens.
             UsageError: the adapter is unknown.
         """
@@ -102,21 +100,15 @@ class Store:
         require_text("adapter", adapter)
         require("listener", listener, (Listener, NoneType), "a Listener")
         place = os.fspath(path)
-        # With these variables, a program started by a hook would open the hook's repository instead.
-        repository = open_repository(
-            place, by_variables=not os.path.exists(place) or os.path.samefile(place, os.curdir)
-        )
+        # Otherwise a program started by a hook would open the repository of the hook.
+        is_current = not os.path.exists(place) or os.path.samefile(place, os.curdir)
+        repository = open_repository(place, by_variables=is_current)
         return cls(Checkpoints(repository, adapter=adapter, listener=listener))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -191,9 +183,9 @@ class Store:
         """
         checkpoints, guard = self._checkpoints, self._guard(details)
         if isinstance(base, str) and base != "":
-            # The running cat-file process checks a full oid. The oid of a tag must be peeled to a commit.
-            found = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
-            if found is None or found[1] != "commit":
+            # The running cat-file process checks a full oid; that of a tag must be peeled.
+            info = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
+            if info is None or info[1] != "commit":
                 base = checkpoints.repository.commit_or_unborn(base)
         return checkpoints.record(
             label, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details
@@ -270,14 +262,14 @@ class Store:
             NotFoundError: there is no such rev.
         """
         require_text("commit", commit)
+        inside = self._checkpoints
         try:
-            return self._checkpoints.links(
-                self._checkpoints.repository.commit(commit) if commit else ""
-            )
+            oid = inside.repository.commit(commit) if commit else ""
         except NotFoundError:
             if not ids.is_oid(commit):
                 raise
-            return self._checkpoints.links(commit)
+            oid = commit
+        return inside.links(oid)
 
     def changed_files(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, int]:
         """Return, by id, how many files differ from the linked commit.
@@ -288,11 +280,8 @@ class Store:
         from gitckpt.store.records.entry import CheckpointInfo
 
         require("entries", entries, Iterable, "a list of entries")
-        return finder.count(
-            self._checkpoints.repository,
-            self._checkpoints.index,
-            instances("entries", entries, CheckpointInfo, "an Entry"),
-        )
+        checked = instances("entries", entries, CheckpointInfo, "an Entry")
+        return finder.count(self._checkpoints.repository, self._checkpoints.index, checked)
 
     def problems(self) -> Sequence[Problem]:
         """List the refs below `refs/checkpoints/` that are not valid checkpoints."""
@@ -304,10 +293,8 @@ class Store:
         from gitckpt.store.records.entry import CheckpointInfo
 
         require("entries", entries, Iterable, "a list of entries")
-        oids = {
-            entry.id: entry.oid
-            for entry in instances("entries", entries, CheckpointInfo, "an Entry")
-        }
+        checked = instances("entries", entries, CheckpointInfo, "an Entry")
+        oids = {entry.id: entry.oid for entry in checked}
         return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced(oids)
 
     def resume(
@@ -336,11 +323,8 @@ class Store:
         """
         from gitckpt.store.worktrees import ownership
 
-        return dict(
-            ownership.made_from(
-                self._checkpoints.repository, strings("checkpoint_ids", checkpoint_ids)
-            )
-        )
+        names = strings("checkpoint_ids", checkpoint_ids)
+        return dict(ownership.made_from(self._checkpoints.repository, names))
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
         """List the checkpoints of commits that `git filter-repo` has rewritten.
@@ -457,8 +441,7 @@ class Store:
 
         A driver in another process of this machine gets SIGTERM: `git ckpt run` ends its phase and
         records it as failed; a program without a handler dies, and its run has crashed. A driver
-        elsewhere or in this process stops at its next `Run.check`, `Run.wait` or milestone; this
-        process is not waited for.
+        elsewhere or in this process stops at its next `Run.check`, `Run.wait` or milestone.
 
         Args:
             wait: seconds to wait for the end; 0 only asks, without a signal.
@@ -478,8 +461,7 @@ class Store:
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Take a run from a stalled driver, which can then write nothing more.
 
-        The next `Run.resume` ends what that driver had started. `Run.resume` with its own
-        `take_over` does both.
+        The next `Run.resume` ends the commands that the driver left; `take_over` there does both.
 
         Args:
             holder: who takes it over, shown to people.
@@ -550,9 +532,8 @@ class Store:
             index: whether to restore the index entries of `paths` too; without `paths` they always
                 are.
             dry_run: whether to only report the changes.
-            announce: called with warnings, one sentence each, before anything is changed: that
-                commit or branch differ from HEAD, or an operation is in progress (`apart` of the
-                result), and `remarks`. Not called without warnings.
+            announce: called with warnings, if any, before anything is changed: sentences about
+                another commit or branch, an operation in progress, and `remarks` of the result.
             trust: whether to restore a checkpoint whose document a fetch has replaced.
 
         Raises:
@@ -563,12 +544,10 @@ class Store:
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        names = _named(paths) if paths is not None else []
-        given = self._given(checkpoint)
         return restorer.restore(
             self._checkpoints,
-            given,
-            names,
+            self._given(checkpoint),
+            _named(paths) if paths is not None else [],
             index=index,
             dry_run=dry_run,
             announce=announce,
@@ -652,15 +631,12 @@ class Store:
         old, new = comparison.comparable(
             repository, self._checkpoints.objects, (first.tree, first.git_sha), here
         )
-        other = (
-            "among the files here that are captured"
-            if second is None
-            else f"in checkpoint {second.id[: ids.SHORT]}"
-        )
-        self._require_matches(
-            (old, new), paths, f"in checkpoint {first.id[: ids.SHORT]} or {other}"
-        )
-        return self._compared(old, new, paths, options)
+        other = "among the captured files here"
+        if second is not None:
+            other = f"in checkpoint {second.id[: ids.SHORT]}"
+        where = f"in checkpoint {first.id[: ids.SHORT]} or {other}"
+        self._require_matches((old, new), paths, where)
+        return self._compare(old, new, paths, options)
 
     def diff_commit(
         self,
@@ -678,7 +654,7 @@ class Store:
 
         repository, given = self._checkpoints.repository, self._given(checkpoint)
         base = manifest.tree_of_files(repository, None, given.git_sha)
-        return self._compared(base, manifest.files_of(repository, given), paths_of(paths), options)
+        return self._compare(base, manifest.files_of(repository, given), paths_of(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
         repository = self._checkpoints.repository
@@ -687,32 +663,28 @@ class Store:
         unmatched = [
             path
             for path in paths
-            if not any(self._compared(nothing, tree, [path], ["--name-only"]) for tree in trees)
+            if not any(self._compare(nothing, tree, [path], ["--name-only"]) for tree in trees)
         ]
         if unmatched:
             names = first_of([os.fsdecode(path) for path in unmatched])
-            hint = "paths count from the current directory; see which files differ: git ckpt diff ID --stat"
+            hint = "paths are relative to the current directory; see: git ckpt diff ID --stat"
             raise NotFoundError(f"no file {where} matches {names}", hint=hint)
 
-    def _compared(
-        self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]
-    ) -> bytes:
+    def _compare(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
         repository = self._checkpoints.repository
         try:
             place = ["-C", os.getcwd()] if repository.worktree else []
         except FileNotFoundError:  # deleted: paths are relative to the top
             place = []
         patterns = [os.fsdecode(path) for path in paths]
-        options = words("options", options)
+        command = [*place, "diff", "--no-color", *words("options", options), old, new, "--"]
         try:
-            return repository.git.run(
-                *place, "diff", "--no-color", *options, old, new, "--", *patterns
-            ).out
+            return repository.git.run(*command, *patterns).out
         except GitError as error:
             if cure_of_promised(error.stderr) is None:
                 raise
             raise WorktreeError(
-                "contents of files are missing here: this is a partial clone, and diff fetches nothing",
+                "contents of files are missing: diff fetches nothing into this partial clone",
                 hint=f"fetch them: git diff --numstat {old} {new}; then run the command again",
             ) from None
 
@@ -783,9 +755,9 @@ class Store:
         return jsonable.compare(dict(self._given(before).state), dict(self._given(after).state))
 
     def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
-        return (
-            checkpoint if isinstance(checkpoint, Checkpoint) else self._checkpoints.read(checkpoint)
-        )
+        if isinstance(checkpoint, Checkpoint):
+            return checkpoint
+        return self._checkpoints.read(checkpoint)
 
     # Upkeep
 
@@ -826,10 +798,11 @@ class Store:
         require("policy", policy, (Policy, NoneType), "a Policy")
         require_callable("progress", progress)
         inside = self._checkpoints
-        found = expiry.expire(inside, policy or self.policy(), dry_run=dry_run, progress=progress)
+        policy = policy or self.policy()
+        result = expiry.expire(inside, policy, dry_run=dry_run, progress=progress)
         if not dry_run:
             maintenance.pack(inside.repository)
-        return found
+        return result
 
     def settle(self, what: str) -> bool:
         """Settle a likely secret as harmless; return whether it was not settled before.
@@ -859,9 +832,9 @@ class Store:
         """
         from gitckpt.store.config import settings
 
-        found = settings.read(self._checkpoints.repository)
-        found.require_correct()
-        return found.loosened
+        current = settings.read(self._checkpoints.repository)
+        current.require_correct()
+        return current.loosened
 
     def allow(self, loosened: Loosening) -> None:
         """Allow what `loosened` returned in all worktrees of this clone, until it changes.
@@ -930,9 +903,8 @@ class Store:
             BusyError: another process was faster or holds a lock; the notes stay queued.
             GitError: git refused.
         """
-        return (
-            self._checkpoints.write_due_links() if only_if_due else self._checkpoints.write_links()
-        )
+        inside = self._checkpoints
+        return inside.write_due_links() if only_if_due else inside.write_links()
 
     def examine(self) -> Diagnosis:
         """Diagnose git, hooks, settings, locks and invalid refs, without changes."""
@@ -996,10 +968,10 @@ def _named(paths: Sequence[_Path]) -> list[bytes]:
     if not names:
         raise UsageError(
             "paths: the list is empty",
-            hint="leave it out to restore all files; to restore none, do not call restore",
+            hint="leave it out to restore all files",
         )
     if b"" in names:
-        raise UsageError("paths: one of them is empty", hint='name "." for all files')
+        raise UsageError("paths: a path is empty", hint='name "." for all files')
     return [b"" if name == b"." else name for name in names]  # git names the top ""
 
 
