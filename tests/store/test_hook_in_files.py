@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -302,28 +299,3 @@ class TestFiles:
             == f"post-commit: wrote {bare.path}/hooks/post-commit"
         )
         assert standin.inspect(repository) == []
-
-
-def test_what_a_killed_one_has_left_beside_hooks_goes_with_the_next(
-    main_checkout: Checkout, standin: StandIn
-) -> None:
-    hooks = hooks_of(main_checkout)
-    hooks.mkdir(exist_ok=True)
-    ended = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    left, held, foreign = (
-        hooks / name
-        for name in (
-            f".post-commit.gitckpt-{ended}-abcd1234",
-            f".x.gitckpt-{os.getpid()}-ab",
-            ".post-commit.x",
-        )
-    )
-    for path in (left, held, foreign):
-        path.write_text("half")
-    standin.install(discover(str(main_checkout.path)))
-    assert [path.exists() for path in (left, held, foreign)] == [False, True, True]

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
 import shlex
 import stat
 import sys
-import tempfile
 
-from gitckpt.git import fsync, leftovers
-from gitckpt.git.filesystem import names_in
+from gitckpt.git import fsync
+from gitckpt.git.files import atomic
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from contextlib import ExitStack
     from typing import NoReturn
 
 
@@ -56,7 +53,6 @@ _NEW_MODE = 0o755
 _BEGIN = b"# >>> gitckpt >>>"
 _END = b"# <<< gitckpt <<<"
 _MARKER = re.compile(rb"^(?:%s|%s)\r?$" % (_BEGIN, _END), re.MULTILINE)
-_STAGED = re.compile(r"\..+\.gitckpt-(\d+)-\w+")
 _CALL = 'sh @SCRIPT@ @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@" </dev/null'
 # Used in a file with nothing but the block, which `sh` runs: saves a process.
 _SOURCE = '(set -- @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@"; . @SCRIPT@) </dev/null'
@@ -214,12 +210,11 @@ def read(path: str) -> HookFile:
         _raise_refused("read", path, error)
 
 
-def make_directory(path: str, undo: ExitStack) -> None:
+def make_directory(path: str) -> None:
     try:
         os.makedirs(path)
     except OSError as error:
         _raise_refused("make the directory", path, error)
-    undo.callback(remove_directory, path)
 
 
 def remove_directory(path: str) -> bool:
@@ -231,67 +226,31 @@ def remove_directory(path: str) -> bool:
     return True
 
 
-def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
-    """Make all changes, or none; `undo` receives callbacks that revert them."""
-    directories = {os.path.dirname(change.file.path) for change in changes}
-    for directory in directories:
-        _remove_stale(directory)
-    staged: list[tuple[FileChange, str]] = []
-    path = ""
-    try:
-        for change in changes:
-            path = change.file.path
-            temporary = "" if change.data is None else _stage(path, change.data, change.mode)
-            staged.append((change, temporary))
-        for change, temporary in staged:
-            path = change.file.path
-            if temporary:
-                os.replace(temporary, path)
-            else:
+def apply(changes: Sequence[FileChange]) -> None:
+    """Write each changed file as a whole, and flush the directories."""
+    for change in changes:
+        path = change.file.path
+        try:
+            if change.data is None:
                 os.unlink(path)
-            undo.callback(_revert, change)
-        # The hooks directory may be new.
-        fsync.flush(directories | set(map(os.path.dirname, directories)))
-    except OSError as error:
-        _raise_refused("write", path, error)
-    finally:
-        for _, temporary in staged:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+            else:
+                _write(path, change.data, change.mode)
+        except OSError as error:
+            _raise_refused("write", path, error)
+    directories = {os.path.dirname(change.file.path) for change in changes}
+    # The hooks directory may be new.
+    fsync.flush(directories | set(map(os.path.dirname, directories)))
 
 
-def _revert(change: FileChange) -> None:
-    file = change.file
-    with contextlib.suppress(OSError):
-        if file.data is None:
-            os.unlink(file.path)
-        else:
-            os.replace(_stage(file.path, file.data, file.mode), file.path)
+def _write(path: str, data: bytes, mode: int) -> None:
+    def opener(scratch: str, flags: int) -> int:
+        fd = os.open(scratch, flags, mode)
+        os.fchmod(fd, mode)  # whatever the umask
+        return fd
 
-
-def _stage(path: str, data: bytes, mode: int) -> str:
-    fd, temporary = tempfile.mkstemp(
-        prefix=f".{os.path.basename(path)}.gitckpt-{os.getpid()}-", dir=os.path.dirname(path)
-    )
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            os.fchmod(fd, mode)
-            file.flush()
-            os.fsync(fd)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return temporary
-
-
-def _remove_stale(directory: str) -> None:
-    """Delete the temporary files of killed processes beside hooks."""
-    for name in names_in(directory):
-        match = _STAGED.fullmatch(name)
-        if match and not leftovers.is_alive(int(match[1])):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(directory, name))
+    directory, name = os.path.split(path)
+    scratch = os.path.join(directory, f".{name}.gitckpt-hook")
+    atomic.write_own(path, data, flushed=True, opener=opener, scratch=scratch)
 
 
 def _insert(data: bytes, block: bytes) -> bytes:
