@@ -139,8 +139,7 @@ class Store:
         Args:
             limits: by default the settings, without timeout.
 
-        Raises:
-            WorktreeError, UsageError: there is no worktree here, or git cannot read it.
+        Raises WorktreeError or UsageError if there is no worktree here, or git cannot read it.
         """
         return self._checkpoints.capture(_limits(limits))
 
@@ -258,8 +257,7 @@ class Store:
             commit: a rev; the full oid of a commit, even if it is gone; or "" for the checkpoints
                 before the first commit.
 
-        Raises:
-            NotFoundError: there is no such rev.
+        Raises NotFoundError if there is no such rev.
         """
         require_text("commit", commit)
         inside = self._checkpoints
@@ -362,8 +360,7 @@ class Store:
     def find_run(self, text: str) -> str:
         """Resolve a run id or a prefix of it.
 
-        Raises:
-            NotFoundError, AmbiguousError: no run matches, or several do.
+        Raises NotFoundError or AmbiguousError if no run matches, or several do.
         """
         from gitckpt.store.records import finder
 
@@ -373,8 +370,7 @@ class Store:
     def run_named(self, text: str) -> str | None:
         """Resolve a run id or prefix; None if the text, as for `find`, names no run.
 
-        Raises:
-            AmbiguousError: several checkpoints or runs match; the error lists them.
+        Raises AmbiguousError if several checkpoints or runs match; the error lists them.
         """
         from gitckpt.store.records import finder
 
@@ -429,8 +425,7 @@ class Store:
     def history(self, run: str) -> History:
         """Return one run, phase by phase.
 
-        Raises:
-            NotFoundError: there is no such run.
+        Raises NotFoundError if there is no such run.
         """
         from gitckpt.store.runs import summary
 
@@ -562,8 +557,7 @@ class Store:
         The present files are saved in a checkpoint first; `redo` restores them. Arguments and
         `WorktreeError` as for `restore`.
 
-        Raises:
-            NotFoundError: there is nothing to undo.
+        Raises NotFoundError if there is nothing to undo.
         """
         from gitckpt.store.restore import restorer
 
@@ -578,8 +572,7 @@ class Store:
         The present files are saved in a checkpoint first; `undo` restores them. Arguments and
         `WorktreeError` as for `restore`.
 
-        Raises:
-            NotFoundError: nothing was undone since the newest `restore`.
+        Raises NotFoundError if nothing was undone since the newest `restore`.
         """
         from gitckpt.store.restore import restorer
 
@@ -647,8 +640,7 @@ class Store:
     ) -> bytes:
         """Return git's diff between a checkpoint's linked commit and its files, as `diff`.
 
-        Raises:
-            WorktreeError: the commit or files are missing.
+        Raises WorktreeError if the commit or files are missing.
         """
         from gitckpt.store.snapshot import manifest
 
@@ -712,8 +704,7 @@ class Store:
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files that a run keeps beside its worktree: inputs and phase outputs.
 
-        Raises:
-            WorktreeError: there are too many to list.
+        Raises WorktreeError if there are too many to list.
         """
         from gitckpt.store.runs import run_files
 
@@ -728,8 +719,7 @@ class Store:
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
         """Return the parts of a snapshot that a git tree cannot represent.
 
-        Raises:
-            WorktreeError: an object is missing or damaged, or there are too many paths to list.
+        Raises WorktreeError if an object is missing or damaged, or there are too many paths.
         """
         from gitckpt.store.snapshot import manifest
 
@@ -827,8 +817,7 @@ class Store:
         Values of `git config ckpt.*` and of the calling program do not count: they are the user's
         own.
 
-        Raises:
-            UsageError: the settings have an error.
+        Raises UsageError if the settings have an error.
         """
         from gitckpt.store.config import settings
 
@@ -839,8 +828,7 @@ class Store:
     def allow(self, loosened: Loosening) -> None:
         """Allow what `loosened` returned in all worktrees of this clone, until it changes.
 
-        Raises:
-            CkptError: it cannot be saved.
+        Raises CkptError if it cannot be saved.
         """
         from gitckpt.store.config import settings
         from gitckpt.store.config.settings import Loosening
@@ -851,8 +839,7 @@ class Store:
     def disallow(self) -> bool:
         """Withdraw what `allow` allowed in this clone; return whether there was any.
 
-        Raises:
-            CkptError: it cannot be saved.
+        Raises CkptError if it cannot be saved.
         """
         from gitckpt.store.config import settings
 
@@ -875,8 +862,7 @@ class Store:
             only: full ids of checkpoints and runs to check, without the history of their commits.
             progress: called now and then with the number of objects read and their total.
 
-        Raises:
-            BusyError: a lock prevented the repair.
+        Raises BusyError if a lock prevented the repair.
         """
         from gitckpt.store.audit import verification
 
@@ -944,8 +930,7 @@ class Store:
         "recorded"; "missed" if the user must act first; "none" if no hooks were wanted; or "not
         installed".
 
-        Raises:
-            RepositoryError: a hook file cannot be read, or git is missing.
+        Raises RepositoryError if a hook file cannot be read, or git is missing.
         """
         from gitckpt.git.command import require_git
         from gitckpt.store.hooks import installation
@@ -955,8 +940,7 @@ class Store:
     def uninstall(self) -> Installation:
         """Remove what `install` added; checkpoints and foreign text in hooks stay.
 
-        Raises:
-            CkptError: a file or the configuration cannot be written.
+        Raises CkptError if a file or the configuration cannot be written.
         """
         from gitckpt.store import setup
 

@@ -47,21 +47,14 @@ _SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB}
 _SIZES |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 
+@dataclass(frozen=True, slots=True)
 class Key:
-    def __init__(
-        self,
-        setting: str,
-        read: Callable[[Table, str, Any], Any],
-        usual: Any,
-        tighter: Callable[[Any, Any], Any],
-        written: Callable[[Any], Any] = lambda value: value,
-    ) -> None:
-        self.setting = setting  # the git setting that overrides it
-        self.read = read  # from a table; returns the last argument if the key is missing
-        self.usual = usual  # the built-in value
-        # Returns the value that keeps longer or captures less, else the first.
-        self.tighter = tighter
-        self.written = written  # formats a value as in the file
+    setting: str  # the git setting that overrides it
+    read: Callable[[Table, str, Any], Any]  # returns the last argument if the key is missing
+    usual: Any  # the built-in value
+    # Returns the value that keeps longer or captures less, else the first.
+    tighter: Callable[[Any, Any], Any]
+    written: Callable[[Any], Any] = lambda value: value  # formats a value as in the file
 
 
 def own_keys(name: str, values: list[str]) -> object:
