@@ -91,10 +91,7 @@ class Store:
                 git; "auto" is libgit2 if it can open the repository.
             listener: receives messages, and the progress of long operations.
 
-        Raises:
-            RepositoryError: there is no repository, git refuses it or is too old, or it is a bare
-                repository inside another worktree, which only `GIT_DIR` opens.
-            UsageError: the adapter is unknown.
+        Raises RepositoryError if there is no repository, or git refuses it or is too old.
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
@@ -112,10 +109,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Write deferred notes, end processes and close files.
-
-        Notes that cannot be written are logged: they are derived data.
-        """
+        """Write deferred notes, end processes and close files; failures are logged."""
         self._checkpoints.close()
 
     @property
@@ -132,12 +126,9 @@ class Store:
         return owner.run if owner is not None else None
 
     def capture(self, limits: Limits | None = None) -> Worktree:
-        """Capture the files of the worktree, for `record`.
+        """Capture the files of the worktree, for `record`; by default without timeout.
 
         The result names what was left out, and is `degraded` after a timeout.
-
-        Args:
-            limits: by default the settings, without timeout.
 
         Raises WorktreeError or UsageError if there is no worktree here, or git cannot read it.
         """
@@ -157,15 +148,13 @@ class Store:
         """Record a checkpoint; when this returns, it is on disk.
 
         Args:
-            label: `{phase}-{status}`, such as "research-failed"; a phase alone is complete:
-                "add-login" means "add-login-complete".
+            label: `{phase}-{status}`, such as "research-failed"; "add-login" alone is complete.
             state: JSON values, bytes, dates and times by name; None keeps the state of the run's
                 newest checkpoint, which the result then lacks.
             worktree: what `capture` returned; None if the files are those of the linked commit.
             start: name of a run to start with this checkpoint, instead of `run`.
             key: unique key of that run, chosen by the caller; `run_of` finds the run by it.
-            base: rev or full oid of the commit to link, instead of HEAD; "" for none, as before the
-                first commit.
+            base: rev or full oid of the commit to link, instead of HEAD; "" for none.
             details: more keys of the document: `run` (id of the run to extend), `trigger`,
                 `message` (one line of at most 1,000 characters), `agent`, `errors`, `progress`,
                 `id` (a new UUID version 4, if the caller must know it in advance), `pipeline`,
@@ -174,8 +163,7 @@ class Store:
         Raises:
             UsageError: label or message is invalid, the id is taken, or a value is not allowed.
             StateError: the state cannot be stored losslessly; the error names the value's path.
-            NotFoundError: the run or rev does not exist.
-            RunExists: a run with that key exists; the error names it.
+            NotFoundError, RunExists: the run or rev does not exist; a run with that key does.
             LeaseLost: a phase of `run` started this program, and another driver has the run now.
             BusyError: a lock is held, or other writers were faster each time.
             CkptError: objects or refs could not be written; nothing was recorded.
@@ -221,9 +209,7 @@ class Store:
     def read(self, checkpoint_id: str) -> Checkpoint:
         """Return a checkpoint, given by its full id, with its state.
 
-        Raises:
-            NotFoundError: it does not exist.
-            InvalidCheckpoint: its ref does not point to a valid document.
+        Raises NotFoundError, or InvalidCheckpoint if its ref points to no valid document.
         """
         return self._checkpoints.read(checkpoint_id)
 
@@ -235,14 +221,11 @@ class Store:
         """Resolve a name to the id of a checkpoint.
 
         Args:
-            text: an id or a prefix of at least four characters; a run id or prefix (its newest
-                checkpoint); "latest" (the newest of this worktree or, in a run's worktree, of the
-                run); "latest:any" (the newest of the repository); or a rev (the newest checkpoint
-                linked to that commit, preferably of this worktree).
+            text: an id, a run id (its newest checkpoint), or a prefix of at least four characters;
+                "latest" (of this worktree or, in a run's worktree, of the run); "latest:any"
+                (of the repository); or a rev (the newest linked to it, preferably from here).
 
-        Raises:
-            NotFoundError: nothing matches; the hint names similar ids.
-            AmbiguousError: several ids match; the error lists them.
+        Raises NotFoundError, or AmbiguousError with the ids that match.
         """
         return self._checkpoints.find(text)
 
@@ -255,9 +238,7 @@ class Store:
 
         Args:
             commit: a rev; the full oid of a commit, even if it is gone; or "" for the checkpoints
-                before the first commit.
-
-        Raises NotFoundError if there is no such rev.
+                before the first commit. Raises NotFoundError if there is no such rev.
         """
         require_text("commit", commit)
         inside = self._checkpoints
@@ -300,15 +281,10 @@ class Store:
     ) -> OpenResult:
         """Return the worktree of a checkpoint, created with its files if missing.
 
-        To continue a run, use `Run.resume`.
+        To continue a run, use `Run.resume`. By default, the settings say where `directory` is,
+        and it is named after run or checkpoint.
 
-        Args:
-            directory: path of the worktree; by default named after run or checkpoint, where the
-                settings say.
-
-        Raises:
-            WorktreeError: the directory exists, something is missing, or the restored files differ
-                from the captured ones.
+        Raises WorktreeError if the directory exists, or files are missing or differ.
         """
         from gitckpt.store.worktrees import resumption
 
@@ -342,8 +318,7 @@ class Store:
 
         Raises:
             NotFoundError: an id is not a full id; nothing was removed.
-            BusyError: a ref moved, or a lock is held; some checkpoints may be gone, the others are
-                complete.
+            BusyError: a ref moved, or a lock is held; each checkpoint is gone or complete.
         """
         for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
             ids.require_id(checkpoint_id)
@@ -358,20 +333,14 @@ class Store:
     # Runs
 
     def find_run(self, text: str) -> str:
-        """Resolve a run id or a prefix of it.
-
-        Raises NotFoundError or AmbiguousError if no run matches, or several do.
-        """
+        """Resolve a run id or a prefix of it; NotFoundError or AmbiguousError."""
         from gitckpt.store.records import finder
 
         require_text("text", text)
         return finder.find_run(text, self._checkpoints.index)
 
     def run_named(self, text: str) -> str | None:
-        """Resolve a run id or prefix; None if the text, as for `find`, names no run.
-
-        Raises AmbiguousError if several checkpoints or runs match; the error lists them.
-        """
+        """Resolve a run id or prefix; None if the text names no run, or AmbiguousError."""
         from gitckpt.store.records import finder
 
         return finder.named_run(text, self._checkpoints.repository, self._checkpoints.index)
@@ -381,9 +350,7 @@ class Store:
 
         That includes one that a hook was still recording when the driver died.
 
-        Raises:
-            NotFoundError: there is no such run.
-            InvalidCheckpoint: the document is invalid.
+        Raises NotFoundError, or InvalidCheckpoint if the document is invalid.
         """
         return self._checkpoints.heads.catch_up(require_run_id(run))
 
@@ -415,18 +382,14 @@ class Store:
     def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
         """Return, by id, the other worktree that made each checkpoint or run.
 
-        Args:
-            names: full ids. Those that were fetched, or replaced by a fetch, have no worktree here.
+        Fetched ones, and those that a fetch has replaced, have no worktree here.
         """
         from gitckpt.store.runs import summary
 
         return summary.made_elsewhere(self._checkpoints, strings("names", names))
 
     def history(self, run: str) -> History:
-        """Return one run, phase by phase.
-
-        Raises NotFoundError if there is no such run.
-        """
+        """Return one run, phase by phase; NotFoundError if it does not exist."""
         from gitckpt.store.runs import summary
 
         return summary.read(self._checkpoints, run)
@@ -441,9 +404,7 @@ class Store:
         Args:
             wait: seconds to wait for the end; 0 only asks, without a signal.
 
-        Raises:
-            BusyError: the lease changed each time before it could be written.
-            CkptError: the driver was asked, but is stalled or has not stopped in time.
+        Raises CkptError if the driver is stalled or has not stopped in time.
         """
         from gitckpt.store.leases import cancellation
 
@@ -457,14 +418,9 @@ class Store:
         """Take a run from a stalled driver, which can then write nothing more.
 
         The next `Run.resume` ends the commands that the driver left; `take_over` there does both.
+        `holder` is shown to people.
 
-        Args:
-            holder: who takes it over, shown to people.
-
-        Raises:
-            NotFoundError: there is no such run.
-            LeaseHeld: a driver that is not stalled has it.
-            BusyError: the lease could not be written.
+        Raises NotFoundError, LeaseHeld if a driver that is not stalled has it, or BusyError.
         """
         require_text("holder", holder)
         inside = self._checkpoints
@@ -474,9 +430,7 @@ class Store:
     def run_of(self, key: str) -> str | None:
         """Return the run that was started with a key; None if it does not exist.
 
-        Raises:
-            UsageError: the key is blank or too long.
-            InvalidCheckpoint: the ref of the key is damaged.
+        Raises UsageError if the key is invalid, or InvalidCheckpoint if its ref is.
         """
         return self._checkpoints.claim(key).run()
 
@@ -495,8 +449,7 @@ class Store:
         """Remove a run with worktree, lease and files; return its number of checkpoints.
 
         Raises:
-            NotFoundError: there is no such run.
-            LeaseHeld: a live process drives it.
+            NotFoundError, LeaseHeld: there is no such run; a live process drives it.
             WorktreeError: its worktree has uncaptured changes or cannot be removed; the run stays.
             UsageError: an unfinished run refers to it; it stays.
             BusyError: as `remove`; the worktree may be gone already, call again for the rest.
@@ -524,8 +477,7 @@ class Store:
         Args:
             paths: restore only these, relative to the top of the worktree ("."); by default all
                 files with the index and an operation in progress.
-            index: whether to restore the index entries of `paths` too; without `paths` they always
-                are.
+            index: whether to restore the index entries of `paths` too.
             dry_run: whether to only report the changes.
             announce: called with warnings, if any, before anything is changed: sentences about
                 another commit or branch, an operation in progress, and `remarks` of the result.
@@ -554,10 +506,8 @@ class Store:
     ) -> RestoreResult:
         """Undo the newest `restore` in this worktree; repeat to undo earlier ones.
 
-        The present files are saved in a checkpoint first; `redo` restores them. Arguments and
-        `WorktreeError` as for `restore`.
-
-        Raises NotFoundError if there is nothing to undo.
+        The present files are saved in a checkpoint first; `redo` restores them. Raises
+        NotFoundError if there is nothing to undo; else as `restore`.
         """
         from gitckpt.store.restore import restorer
 
@@ -569,10 +519,8 @@ class Store:
     ) -> RestoreResult:
         """Redo the newest `undo` in this worktree; repeat to redo earlier ones.
 
-        The present files are saved in a checkpoint first; `undo` restores them. Arguments and
-        `WorktreeError` as for `restore`.
-
-        Raises NotFoundError if nothing was undone since the newest `restore`.
+        The present files are saved in a checkpoint first; `undo` restores them. Raises
+        NotFoundError if nothing was undone since the newest `restore`; else as `restore`.
         """
         from gitckpt.store.restore import restorer
 
@@ -609,9 +557,7 @@ class Store:
             paths: pathspecs, relative to the current directory in a worktree.
             options: more options of `git diff`, such as "--stat".
 
-        Raises:
-            NotFoundError: a path matches no file of either side.
-            WorktreeError: files are missing, or there is no worktree to compare with.
+        Raises NotFoundError if a path matches no file, or WorktreeError if files are missing.
         """
         from gitckpt.store.snapshot import comparison, manifest
 
@@ -638,10 +584,7 @@ class Store:
         paths: Sequence[_Path] = (),
         options: Sequence[str] = (),
     ) -> bytes:
-        """Return git's diff between a checkpoint's linked commit and its files, as `diff`.
-
-        Raises WorktreeError if the commit or files are missing.
-        """
+        """Return git's diff between a checkpoint's commit and its files, as `diff`."""
         from gitckpt.store.snapshot import manifest
 
         repository, given = self._checkpoints.repository, self._given(checkpoint)
@@ -681,18 +624,15 @@ class Store:
             ) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
-        """Return the content of a file of a checkpoint.
+        """Return the content of a file of a checkpoint; for a symbolic link, the target.
 
         It is the content as git stores it, or the raw bytes if git would change them on checkout.
-        For a symbolic link it is the target.
 
         Args:
             path: relative to the top of the worktree.
             beside: whether `path` is one of the run's files that `beside` lists.
 
-        Raises:
-            NotFoundError: the file does not exist.
-            WorktreeError: the files of the checkpoint are missing.
+        Raises NotFoundError if the file does not exist, or WorktreeError if files are missing.
         """
         from gitckpt.store.snapshot import manifest
 
@@ -702,16 +642,13 @@ class Store:
         )
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """List the files that a run keeps beside its worktree: inputs and phase outputs.
-
-        Raises WorktreeError if there are too many to list.
-        """
+        """List the files that a run keeps beside its worktree: inputs and phase outputs."""
         from gitckpt.store.runs import run_files
 
         return run_files.names(self._checkpoints.repository, self._given(checkpoint).tree)
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """List the files of `beside` in which likely secrets were masked; errors as there."""
+        """List the files of `beside` in which likely secrets were masked."""
         from gitckpt.store.runs import run_files
 
         return run_files.masked(self._checkpoints.repository, self._given(checkpoint).tree)
@@ -754,9 +691,8 @@ class Store:
     def policy(self) -> Policy:
         """Return the policy of `gitckpt.toml` and git's configuration, or the default.
 
-        Values of `gitckpt.toml` that loosen the default apply once they are allowed. To change a
-        value: `dataclasses.replace(store.policy(), keep_last=5)`. If the settings have an error,
-        the values that keep the most apply, and the listener is told.
+        To change a value: `dataclasses.replace(store.policy(), keep_last=5)`. If the settings have
+        an error, the values that keep the most apply, and the listener gets a message.
         """
         return self._checkpoints.rules.read().policy
 
@@ -770,17 +706,15 @@ class Store:
         """Remove the checkpoints and runs that the policy does not keep.
 
         A run is removed as a whole, with its worktree; it stays if the worktree has uncaptured
-        changes. A checkpoint that cannot be deleted, for example because its ref is locked, is
-        listed in `failed`; the others are removed.
+        changes. Checkpoints that cannot be deleted, for example because a ref is locked, are listed
+        in `failed`.
 
         Args:
             policy: by default that of the settings; see `policy`.
             dry_run: whether to decide only.
             progress: called now and then with a short text.
 
-        Raises:
-            BusyError: another process was faster or holds a lock; some checkpoints may be gone, the
-                others are complete.
+        Raises BusyError as `remove`.
         """
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
@@ -797,13 +731,9 @@ class Store:
     def settle(self, what: str) -> bool:
         """Settle a likely secret as harmless; return whether it was not settled before.
 
-        Args:
-            what: a digest from `worktree.suspects`, or the path of a file relative to the top of
-                the worktree.
+        `what` is a digest from `worktree.suspects`, or a path relative to the top of the worktree.
 
-        Raises:
-            UsageError: `what` is empty.
-            CkptError: it cannot be saved.
+        Raises UsageError if it is empty, or CkptError if it cannot be saved.
         """
         from gitckpt.store.secrets import Settled
 
@@ -814,8 +744,7 @@ class Store:
     def loosened(self) -> Loosening | None:
         """Return the defaults that `gitckpt.toml` of this worktree loosens, or None.
 
-        Values of `git config ckpt.*` and of the calling program do not count: they are the user's
-        own.
+        Values of `git config ckpt.*` and of the calling program do not count.
 
         Raises UsageError if the settings have an error.
         """
@@ -826,10 +755,7 @@ class Store:
         return current.loosened
 
     def allow(self, loosened: Loosening) -> None:
-        """Allow what `loosened` returned in all worktrees of this clone, until it changes.
-
-        Raises CkptError if it cannot be saved.
-        """
+        """Allow what `loosened` returned in all worktrees of this clone, until it changes."""
         from gitckpt.store.config import settings
         from gitckpt.store.config.settings import Loosening
 
@@ -837,10 +763,7 @@ class Store:
         settings.note(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
-        """Withdraw what `allow` allowed in this clone; return whether there was any.
-
-        Raises CkptError if it cannot be saved.
-        """
+        """Withdraw what `allow` allowed in this clone; return whether there was any."""
         from gitckpt.store.config import settings
 
         return settings.forget(self._checkpoints.repository)
@@ -885,9 +808,7 @@ class Store:
         Args:
             only_if_due: whether to write only after a minute without writing, and log failures.
 
-        Raises:
-            BusyError: another process was faster or holds a lock; the notes stay queued.
-            GitError: git refused.
+        Raises BusyError if another process holds a lock; the notes stay queued.
         """
         inside = self._checkpoints
         return inside.write_due_links() if only_if_due else inside.write_links()
@@ -913,9 +834,7 @@ class Store:
             hooks: how git calls gitckpt: "config", "files", "external" (the user adds the lines in
                 `advice`), "none", or "auto".
 
-        Raises:
-            UsageError: the mode is unknown; nothing was changed.
-            CkptError: a file or the configuration cannot be written.
+        Raises UsageError if the mode is unknown, or CkptError if a file cannot be written.
         """
         from gitckpt.store import setup
         from gitckpt.store.retention import maintenance
@@ -925,12 +844,9 @@ class Store:
         return done
 
     def outlook(self) -> str:
-        """Return whether the next commit will be recorded.
+        """Return "recorded", "missed", "none" or "not installed" for the next commit.
 
-        "recorded"; "missed" if the user must act first; "none" if no hooks were wanted; or "not
-        installed".
-
-        Raises RepositoryError if a hook file cannot be read, or git is missing.
+        "missed" means that the user must act first; "none" that no hooks were wanted.
         """
         from gitckpt.git.command import require_git
         from gitckpt.store.hooks import installation
@@ -938,10 +854,7 @@ class Store:
         return installation.outlook(self._checkpoints.repository, version=require_git())
 
     def uninstall(self) -> Installation:
-        """Remove what `install` added; checkpoints and foreign text in hooks stay.
-
-        Raises CkptError if a file or the configuration cannot be written.
-        """
+        """Remove what `install` added; checkpoints and foreign text in hooks stay."""
         from gitckpt.store import setup
 
         return setup.uninstall(self._checkpoints.repository)
