@@ -54,6 +54,9 @@ if TYPE_CHECKING:
         then: Successor | None
 
 
+# Arguments of `record` that are not keys of the document.
+_OPTIONS = ("start", "key", "guard", "change", "progress_of", "keeps", "then")
+
 _ONE_IN_256 = "00"  # Prefix of ids. Loose refs are counted on one record in 256.
 
 
@@ -279,7 +282,8 @@ class Checkpoints:
         from gitckpt.store.snapshot import assurance
 
         checked = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
-        draft.require_call(label, options, **checked)
+        details: Any = {name: value for name, value in options.items() if name not in _OPTIONS}
+        draft.require_call(label, details, **checked)
         then = options.get("then")
 
         def attempt() -> Checkpoint:
