@@ -86,7 +86,9 @@ def install(repository: Repository, mode: str) -> Installation:
     notes.prepare(repository)
     local_checkpoints.prepare(repository)
     done = installation.install(repository, version=version, mode=mode)
-    remotes = [f"{found.object} {found.sentence}: {found.cure}" for found in inspect(repository)]
+    remotes = [
+        f"{finding.object} {finding.sentence}: {finding.cure}" for finding in inspect(repository)
+    ]
     done = replace(done, advice=[*done.advice, *remotes])
     path = _file(repository)
     if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):

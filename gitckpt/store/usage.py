@@ -241,8 +241,8 @@ def measure(store: Checkpoints) -> Usage:
     root = resumption.known_root(repository) or ""
     worktrees = _worktrees(repository, root)
     paths = [path for path, _, _ in worktrees]
-    left = _leftovers(repository, {*map(os.path.dirname, paths), root})
-    measure = Measure([*left, *paths, *map(os.path.realpath, paths)])
+    leftovers = _leftovers(repository, {*map(os.path.dirname, paths), root})
+    measure = Measure([*leftovers, *paths, *map(os.path.realpath, paths)])
     statuses = _statuses(store, refs, {owner.run for _, _, owner in worktrees if owner})
     measured = [_measure_worktree(measure, *worktree, statuses) for worktree in worktrees]
     database = os.path.join(repository.private_dir, index.FILE)
@@ -258,8 +258,8 @@ def measure(store: Checkpoints) -> Usage:
         worktrees=sorted(measured, key=lambda worktree: (-worktree.bytes, worktree.path)),
         run_files=_sum(measure, [files_of_runs] if os.path.isdir(files_of_runs) else []),
         index=_sum(measure, index_files),
-        private=_sum(Measure([*left, *index_files]), [repository.private_dir]),
-        leftovers=_by_kind(left),
+        private=_sum(Measure([*leftovers, *index_files]), [repository.private_dir]),
+        leftovers=_by_kind(leftovers),
         loose=Amount(len(loose), sum(stored.size for stored in loose)),
         is_complete=is_complete,
     )
@@ -362,20 +362,22 @@ def _statuses(
 
 def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
     due = sweep.left_files(repository)
-    left = {path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)}
+    leftovers = {
+        path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)
+    }
     for root in roots:
-        left |= dict.fromkeys(ownership.half_made(root), (f"{ownership.BEING_MADE}*", False))
+        leftovers |= dict.fromkeys(ownership.half_made(root), (f"{ownership.BEING_MADE}*", False))
     # Where there is no worktree any more, only the note of a removal names its scaffold.
     for path in worktree.half_removed(repository):
         default = f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True
-        left[path] = (left.get(path, default)[0], True)
-    return left
+        leftovers[path] = (leftovers.get(path, default)[0], True)
+    return leftovers
 
 
-def _by_kind(left: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
+def _by_kind(leftovers: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
     measure = Measure()
     amounts: dict[str, list[int]] = {}
-    for path, (kind, is_due) in sorted(left.items()):
+    for path, (kind, is_due) in sorted(leftovers.items()):
         size = measure.of(path)[1]
         amount = amounts.get(kind, [0, 0, 0, 0])
         row = (1, size, int(is_due), size if is_due else 0)

@@ -104,10 +104,10 @@ class HookSettings:
     def drop(self, name: str, value: str | None = None) -> bool:
         """Remove a name, or one of its values; return whether it was there."""
         before = self.all(name)
-        dropped = [each for each in before if value in (None, each)]
+        dropped = [old for old in before if value in (None, old)]
         if dropped:
             config.unset(self._repository, name, value)
-            self._values[_canonical(name)] = [each for each in before if each not in dropped]
+            self._values[_canonical(name)] = [old for old in before if old not in dropped]
         return bool(dropped)
 
     def add_as_init(self, values: Sequence[tuple[str, str]]) -> list[str]:
