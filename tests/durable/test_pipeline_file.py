@@ -497,8 +497,8 @@ delay = "soon"
 """
         assert file.mistakes(text) == [
             "2: description in pipeline 'other' must be a string, not 3",
-            f"4: timeout in phase 'a': 'x' is not a duration ({AGES})",
-            "5: phase 2 has no name",
+            f"3: timeout in phase 'a': 'x' is not a duration ({AGES})",
+            "3: phase 2 has no name",
             "8: phase 'lint' has no command (add run = \"COMMAND\")",
             "11: attempts in retries of phase 'lint' must be a whole number from 0 on, not -1",
             f"12: delay in retries of phase 'lint': 'soon' is not a duration ({AGES})",
