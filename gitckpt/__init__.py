@@ -1,4 +1,4 @@
-"""A git-native checkpoint store: state, files and commit of a run, in refs of the repository itself.
+"""Save state, files and commit of a run as checkpoints in refs of the repository.
 
     from gitckpt import Store
 
@@ -9,7 +9,7 @@
     with Store.open() as store, Run.start(store, "add-login") as run:
         notes = run.phase("research", research, inputs={"question": "how?"})
 
-The names below are loaded when they are first used: the hook imports this package, and has no time for them.
+Names are loaded when they are first used: the hook imports this package and has no time for them.
 """
 
 __version__ = "0.2.0"
@@ -107,103 +107,69 @@ if TYPE_CHECKING:
     from gitckpt.store.usage import Usage as Usage
     from gitckpt.store.worktrees.opener import OpenResult as OpenResult
 
+_NAMES_BY_MODULE = {
+    "durable.driver.driver": "Observer",
+    "durable.driver.pipelines": "Outcome Pipelines Preview",
+    "durable.phases.review.cycle": (
+        "AgentFailed BudgetExceeded CommitRefused Diverged MaxCyclesReached ReviewFailed Struggling"
+    ),
+    "durable.progress": "Gauge gauges",
+    "durable.run.attempts": (
+        "AgentUnusable Cancelled Changed DeadlineReached PhaseBlocked PhaseDeferred "
+        "PhaseFailed PhaseOptions Retries"
+    ),
+    "durable.run.run": "Run",
+    "durable.steps.graph": "Graph",
+    "durable.steps.journal": "Reported StepEvent",
+    "durable.steps.machine": "NextStep OutOfOrder StepsBlocked",
+    "durable.steps.report": "StepReport",
+    "durable.steps.steps": "Steps",
+    "formats.exporter": "ExportResult Exporter",
+    "formats.importer": "ImportedFile Importer",
+    "git.contents.bounds": "UnsoundSnapshot",
+    "git.process": "DeadlinePassed GitError",
+    "git.refs": "LockHeld RefMoved",
+    "git.worktree.administration": "IndexGone",
+    "model.checkpoint": "Attempt Checkpoint Pipeline Progress Worktree",
+    "model.errors": (
+        "AmbiguousError BusyError CkptError Finding InvalidCheckpoint NewerCheckpoint "
+        "NotFoundError RepositoryError RunComplete RunExists StateError UsageError "
+        "WorktreeError"
+    ),
+    "model.jsonable": "StateChange",
+    "model.policy": "Policy",
+    "model.times": "as_datetime as_instant",
+    "store.audit.doctor": "Diagnosis",
+    "store.audit.verification": "Report",
+    "store.config.file": "ConfigError",
+    "store.config.settings": "Loosening",
+    "store.error_log": "Listener",
+    "store.hooks.installation": "Installation",
+    "store.leases.leases": "Lease LeaseHeld LeaseLost",
+    "store.records.entry": "CheckpointInfo Problem Query",
+    "store.records.recorder": "FilesPruned",
+    "store.restore.restorer": "Position RestoreResult",
+    "store.restore.undo": "UndoStep",
+    "store.retention.expiry": "ExpireResult",
+    "store.runs.summary": "History RunInfo",
+    "store.runs.trust": "Untrusted",
+    "store.snapshot.capture": "DamagedObject Moved",
+    "store.snapshot.limits": "Limits",
+    "store.snapshot.manifest": "Extras",
+    "store.store": "Store",
+    "store.usage": "Usage",
+    "store.worktrees.opener": "OpenResult",
+}
 _HOMES = {
-    "Observer": "gitckpt.durable.driver.driver",
-    "Outcome": "gitckpt.durable.driver.pipelines",
-    "Pipelines": "gitckpt.durable.driver.pipelines",
-    "Preview": "gitckpt.durable.driver.pipelines",
-    "AgentFailed": "gitckpt.durable.phases.review.cycle",
-    "BudgetExceeded": "gitckpt.durable.phases.review.cycle",
-    "CommitRefused": "gitckpt.durable.phases.review.cycle",
-    "Diverged": "gitckpt.durable.phases.review.cycle",
-    "MaxCyclesReached": "gitckpt.durable.phases.review.cycle",
-    "ReviewFailed": "gitckpt.durable.phases.review.cycle",
-    "Struggling": "gitckpt.durable.phases.review.cycle",
-    "Untrusted": "gitckpt.store.runs.trust",
-    "Gauge": "gitckpt.durable.progress",
-    "gauges": "gitckpt.durable.progress",
-    "AgentUnusable": "gitckpt.durable.run.attempts",
-    "Cancelled": "gitckpt.durable.run.attempts",
-    "Changed": "gitckpt.durable.run.attempts",
-    "DeadlineReached": "gitckpt.durable.run.attempts",
-    "PhaseBlocked": "gitckpt.durable.run.attempts",
-    "PhaseDeferred": "gitckpt.durable.run.attempts",
-    "PhaseFailed": "gitckpt.durable.run.attempts",
-    "PhaseOptions": "gitckpt.durable.run.attempts",
-    "Retries": "gitckpt.durable.run.attempts",
-    "Run": "gitckpt.durable.run.run",
-    "Graph": "gitckpt.durable.steps.graph",
-    "StepEvent": "gitckpt.durable.steps.journal",
-    "Reported": "gitckpt.durable.steps.journal",
-    "OutOfOrder": "gitckpt.durable.steps.machine",
-    "StepsBlocked": "gitckpt.durable.steps.machine",
-    "NextStep": "gitckpt.durable.steps.machine",
-    "StepReport": "gitckpt.durable.steps.report",
-    "Steps": "gitckpt.durable.steps.steps",
-    "ExportResult": "gitckpt.formats.exporter",
-    "Exporter": "gitckpt.formats.exporter",
-    "ImportedFile": "gitckpt.formats.importer",
-    "Importer": "gitckpt.formats.importer",
-    "DeadlinePassed": "gitckpt.git.process",
-    "GitError": "gitckpt.git.process",
-    "LockHeld": "gitckpt.git.refs",
-    "UnsoundSnapshot": "gitckpt.git.contents.bounds",
-    "RefMoved": "gitckpt.git.refs",
-    "IndexGone": "gitckpt.git.worktree.administration",
-    "Attempt": "gitckpt.model.checkpoint",
-    "Checkpoint": "gitckpt.model.checkpoint",
-    "Pipeline": "gitckpt.model.checkpoint",
-    "Progress": "gitckpt.model.checkpoint",
-    "Worktree": "gitckpt.model.checkpoint",
-    "AmbiguousError": "gitckpt.model.errors",
-    "BusyError": "gitckpt.model.errors",
-    "CkptError": "gitckpt.model.errors",
-    "InvalidCheckpoint": "gitckpt.model.errors",
-    "NewerCheckpoint": "gitckpt.model.errors",
-    "NotFoundError": "gitckpt.model.errors",
-    "RepositoryError": "gitckpt.model.errors",
-    "RunComplete": "gitckpt.model.errors",
-    "RunExists": "gitckpt.model.errors",
-    "StateError": "gitckpt.model.errors",
-    "UsageError": "gitckpt.model.errors",
-    "WorktreeError": "gitckpt.model.errors",
-    "Finding": "gitckpt.model.errors",
-    "Policy": "gitckpt.model.policy",
-    "StateChange": "gitckpt.model.jsonable",
-    "as_datetime": "gitckpt.model.times",
-    "as_instant": "gitckpt.model.times",
-    "Diagnosis": "gitckpt.store.audit.doctor",
-    "Report": "gitckpt.store.audit.verification",
-    "ConfigError": "gitckpt.store.config.file",
-    "Loosening": "gitckpt.store.config.settings",
-    "Installation": "gitckpt.store.hooks.installation",
-    "Lease": "gitckpt.store.leases.leases",
-    "LeaseHeld": "gitckpt.store.leases.leases",
-    "LeaseLost": "gitckpt.store.leases.leases",
-    "Listener": "gitckpt.store.error_log",
-    "CheckpointInfo": "gitckpt.store.records.entry",
-    "Problem": "gitckpt.store.records.entry",
-    "Query": "gitckpt.store.records.entry",
-    "FilesPruned": "gitckpt.store.records.recorder",
-    "Extras": "gitckpt.store.snapshot.manifest",
-    "Position": "gitckpt.store.restore.restorer",
-    "RestoreResult": "gitckpt.store.restore.restorer",
-    "UndoStep": "gitckpt.store.restore.undo",
-    "ExpireResult": "gitckpt.store.retention.expiry",
-    "RunInfo": "gitckpt.store.runs.summary",
-    "History": "gitckpt.store.runs.summary",
-    "DamagedObject": "gitckpt.store.snapshot.capture",
-    "Moved": "gitckpt.store.snapshot.capture",
-    "Limits": "gitckpt.store.snapshot.limits",
-    "Store": "gitckpt.store.store",
-    "Usage": "gitckpt.store.usage",
-    "OpenResult": "gitckpt.store.worktrees.opener",
+    name: f"gitckpt.{module}"
+    for module, names in _NAMES_BY_MODULE.items()
+    for name in names.split()
 }
 __all__ = tuple(_HOMES)
 
 
 def __getattr__(name: str) -> object:
-    """Loads a public name at its first use."""
+    """Load a public name at its first use."""
     if name not in _HOMES:
         raise AttributeError(f"module 'gitckpt' has no attribute {name!r}")
     import importlib

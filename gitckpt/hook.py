@@ -1,4 +1,4 @@
-"""Entry point of the hooks: never fails a commit, never hides a failure.
+"""Record checkpoints at git's hooks: never fail a commit, never hide a failure.
 
 It runs without `site` and without third-party packages, with one git process. `benchmarks/`
 measures every import here, and a test checks the module list. Imports for few calls are local.
@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 MAINTAIN, PACK, KEEP_UP = "maintain", "pack", "keep-up"
 DAY = 86400
 _PHASE, _WITHOUT_FILES = "commit-complete", "commit-partial"
+_ALONE = "this checkpoint belongs to no run"
+_NO_FILES = "the checkpoint holds no uncommitted files"
 _DEFERRING = ("rebase", "am", "bisect")
-_BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import run; run(sys.argv[1:])"
+_BOOTSTRAP = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import run; "
+    "run(sys.argv[1:])"
+)
 
 
 def run(argv: Sequence[str]) -> NoReturn:
@@ -65,7 +70,7 @@ def main(argv: Sequence[str]) -> int:
             _start_maintenance(repository)
         elif event == KEEP_UP:
             _follow_up(repository, "")
-        elif _is_due(repository, event, argv[1:]):
+        elif _ENDS[event](repository, repository.operation(), argv[1] if argv[1:] else ""):
             if event == "post-rewrite":
                 _carry_links(repository, argv[1:])  # before the record: git has copied the notes
             checkpoint_id = _record(repository, event, *argv[1:2] if event == "post-commit" else ())
@@ -96,34 +101,32 @@ def _follow_up(repository: Repository, checkpoint_id: str) -> None:
         _detach(repository, PACK)
 
 
-def _is_due(repository: Repository, event: str, args: Sequence[str]) -> bool:
-    # Inside a rebase, `am` or bisect, nothing is recorded until its end.
-    return _ENDS[event](repository, repository.operation(), args[0] if args else "")
+# Inside a rebase, `am` or bisect, nothing is recorded until its end.
 
 
-def _is_commit(_: Repository, under_way: str | None, __: str) -> bool:
-    return under_way not in _DEFERRING
+def _is_commit(_: Repository, operation: str | None, __: str) -> bool:
+    return operation not in _DEFERRING
 
 
-def _is_merge(_: Repository, under_way: str | None, is_squash: str) -> bool:
-    return is_squash != "1" and under_way not in _DEFERRING  # a squash makes no commit
+def _is_merge(_: Repository, operation: str | None, is_squash: str) -> bool:
+    return is_squash != "1" and operation not in _DEFERRING  # a squash makes no commit
 
 
 def _is_rebase(repository: Repository, __: str | None, command: str) -> bool:
     if command != "rebase":
         return False
-    from gitckpt.git.worktree import operation
+    from gitckpt.git.worktree.operation import has_moved
 
     # git calls post-rewrite for a rebase with `--exec` even if nothing was rewritten.
-    return operation.has_moved(repository)
+    return has_moved(repository)
 
 
-def _is_last_patch(repository: Repository, under_way: str | None, _: str) -> bool:
-    if under_way != "am":
+def _is_last_patch(repository: Repository, operation: str | None, _: str) -> bool:
+    if operation != "am":
         return False
-    from gitckpt.git.worktree import operation
+    from gitckpt.git.worktree.operation import is_last_patch
 
-    return operation.is_last_patch(repository)
+    return is_last_patch(repository)
 
 
 # Event -> whether it records a checkpoint, by the operation in progress and git's first argument.
@@ -155,7 +158,7 @@ def _here() -> Repository:
     from gitckpt.git.repository import Repository, discover
 
     git_dir = os.environ.get("GIT_DIR", "")
-    if not git_dir and not _is_own(".git"):
+    if not git_dir and not _is_owned(".git"):
         return discover()  # git decides whether to trust it (git-config(1), `safe.directory`)
     git_dir = git_dir or ".git"
     if os.path.isfile(git_dir):
@@ -167,14 +170,14 @@ def _here() -> Repository:
     return discover()
 
 
-def _is_own(dot_git: str) -> bool:
+def _is_owned(dot_git: str) -> bool:
     """Check the owner of a worktree, its `.git` and its git directory, as git does."""
-    named = [_named_by(dot_git)] if os.path.isfile(dot_git) else [os.path.realpath(dot_git)]
-    places = [os.curdir, dot_git, *named]
+    target = _named_by(dot_git) if os.path.isfile(dot_git) else os.path.realpath(dot_git)
     try:
-        return all(os.lstat(place).st_uid == os.geteuid() for place in places)
+        owners = {os.lstat(path).st_uid for path in (os.curdir, dot_git, target)}
     except OSError:
         return False
+    return owners == {os.geteuid()}
 
 
 def _named_by(dot_git: str) -> str:
@@ -214,18 +217,16 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
         return extended
     if repository.is_linked:
         refs.warm_up()
-    now = times.now()
-    checkpoint_id = ids.of_commit(commit) if event == "post-commit" else ids.new_id()
-    if (
-        event == "post-commit"
-        and repository.cat_file.info(ref_names.CHECKPOINTS + checkpoint_id) is not None
-    ):
+    is_commit = event == "post-commit"
+    checkpoint_id = ids.of_commit(commit) if is_commit else ids.new_id()
+    ref = ref_names.CHECKPOINTS + checkpoint_id
+    if is_commit and repository.cat_file.info(ref) is not None:
         return checkpoint_id  # another hook recorded this commit
     fields: dict[str, Any] = {
         "version": document.VERSION,
         "id": checkpoint_id,
         "phase": _PHASE,
-        "timestamp": times.to_text(now),
+        "timestamp": times.to_text(times.now()),
         "git_sha": commit,
         "branch": _branch(repository, event),
         "trigger": _trigger(event),
@@ -235,7 +236,7 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
     try:
         Recorder(repository, objects, refs).record(Proposal(fields, None))
     except UsageError:
-        if repository.cat_file.info(ref_names.CHECKPOINTS + checkpoint_id) is None:
+        if repository.cat_file.info(ref) is None:
             raise
     return checkpoint_id
 
@@ -255,8 +256,7 @@ def _carry_links(repository: Repository, args: Sequence[str]) -> None:
 def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:
     """Record a checkpoint with uncommitted files in the run that has this worktree.
 
-    Returns:
-        Its id; None where this is no run's worktree, or its run is gone.
+    Return its id; None if this is no run's worktree, or its run is gone.
     """
     import gc
 
@@ -273,42 +273,28 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     if owner is None or owner.run is None:
         return None
     if repository.cat_file.info(ref_names.RUNS + owner.run) is None:
-        _report(repository, event, f"the run {owner.run} is gone, so this checkpoint stands alone")
+        _report(repository, event, f"{_ALONE}: the run {owner.run} is gone")
         return None
     here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
     with Checkpoints(here, adapter="plumbing") as store:
         config = settings.read(here)
-        limits = config.limits.automatic()
-        if config.problem:
-            _report(repository, event, config.problem)
-        if config.notice:
-            _report(repository, event, config.notice)
+        for problem in filter(None, (config.problem, config.notice)):
+            _report(repository, event, problem)
         guard = store.leases.bound(owner.run)
-        how: dict[str, Any] = {
-            "message": message,
-            "trigger": _trigger(event),
-            "limits": limits,
-            "without_files": _WITHOUT_FILES,
-        }
+        plain: dict[str, Any] = {"message": message, "trigger": _trigger(event)}
+        limits = config.limits.automatic()
+        files: dict[str, Any] = {"limits": limits, "without_files": _WITHOUT_FILES}
         try:
-            checkpoint = store.save(_PHASE, run=owner.run, guard=guard, **how)
+            checkpoint = store.save(_PHASE, run=owner.run, guard=guard, **plain, **files)
         except WorktreeError as error:
-            _report(
-                repository, event, f"the checkpoint holds no uncommitted files: {error.message}"
-            )
-            return store.record(
-                _PHASE, run=owner.run, message=message, trigger=_trigger(event), guard=guard
-            ).id
+            _report(repository, event, f"{_NO_FILES}: {error.message}")
+            return store.record(_PHASE, run=owner.run, guard=guard, **plain).id
         except LeaseLost as error:
-            _report(repository, event, f"this checkpoint stands alone: {error.message}")
-            checkpoint = store.save(_PHASE, **how)
+            _report(repository, event, f"{_ALONE}: {error.message}")
+            checkpoint = store.save(_PHASE, **plain, **files)
         if checkpoint.worktree is not None and checkpoint.worktree.degraded:
             cure = f"record them now: git ckpt save; {MORE_TIME}"
-            _report(
-                repository,
-                event,
-                f"the checkpoint holds no uncommitted files: {checkpoint.worktree.degraded}; {cure}",
-            )
+            _report(repository, event, f"{_NO_FILES}: {checkpoint.worktree.degraded}; {cure}")
         return checkpoint.id
 
 
@@ -322,14 +308,13 @@ def _subject(commit: bytes) -> str:
     encoding = "utf-8"
     for line in head.split(b"\n"):
         if line.startswith(b"encoding "):
-            encoding = line[9:].decode("ascii", "replace")
+            encoding = line.removeprefix(b"encoding ").decode("ascii", "replace")
     try:
         text = body.decode(encoding, "replace")
     except LookupError:
         text = body.decode("utf-8", "replace")
-    return " ".join(
-        line.rstrip() for line in text.lstrip("\n").partition("\n\n")[0].rstrip("\n").split("\n")
-    )
+    subject = text.lstrip("\n").partition("\n\n")[0].rstrip("\n")
+    return " ".join(line.rstrip() for line in subject.split("\n"))
 
 
 def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
@@ -363,17 +348,15 @@ def _wants_maintenance(repository: Repository) -> bool:
 
     # Also due: the clock went back, or history was cut off since (`git fetch --depth`), below which
     # no ref keeps commits.
+    now = time.time()
     try:
-        started, now = (
-            os.stat(os.path.join(repository.private_dir, ref_names.MAINTAINED)).st_mtime,
-            time.time(),
-        )
+        started = os.stat(os.path.join(repository.private_dir, ref_names.MAINTAINED)).st_mtime
     except FileNotFoundError:
         return True
-    cuts = (os.path.join(repository.common_dir, name) for name in ("shallow", "info/grafts"))
-    return not 0 <= now - started <= DAY or any(
-        started <= os.stat(cut).st_mtime <= now for cut in cuts if os.path.isfile(cut)
-    )
+    if not 0 <= now - started <= DAY:
+        return True
+    cuts = [os.path.join(repository.common_dir, name) for name in ("shallow", "info/grafts")]
+    return any(started <= os.stat(cut).st_mtime <= now for cut in cuts if os.path.isfile(cut))
 
 
 def _start_maintenance(repository: Repository) -> None:
@@ -402,16 +385,12 @@ def _report(
         try:
             from gitckpt.store import error_log  # fails as well if no descriptor is left
 
-            entry = (
-                sentence
-                if bug is None
-                else f"{sentence.partition(': ')[0]}\n{error_log.trace(bug)}"
-            )
-            error_log.append(
-                repository, f"{event if event in _KNOWN else 'an unknown event'}: {entry}"
-            )
+            if bug is not None:
+                sentence = f"{sentence.partition(': ')[0]}\n{error_log.trace(bug)}"
+            name = event if event in _KNOWN else "an unknown event"
+            error_log.append(repository, f"{name}: {sentence}")
         except (CkptError, OSError, ImportError) as error:
-            _say(f"gitckpt: {event}: nor could the log be written: {error}")
+            _say(f"gitckpt: {event}: the log cannot be written either: {error}")
 
 
 def _say(line: str) -> None:

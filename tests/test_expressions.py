@@ -29,7 +29,7 @@ from gitckpt.model import budget
 from gitckpt.store import secrets
 from gitckpt.store.hooks import installation
 from gitckpt.store.hooks.files import without_blocks
-from gitckpt.store.secrets import RULES
+from gitckpt.store.secrets import rules
 
 pytestmark = pytest.mark.long
 
@@ -53,7 +53,7 @@ COMPUTED = {
     "git/config.py read": [re.compile(rf"^({attributes.SETTINGS})"), re.compile(r"^ckpt\.")],
     "git/config.py places": [re.compile(r"^ckpt\.")],
     "model/budget.py _patterns": [*budget._patterns()],
-    "store/secrets.py _compiled": [],  # the rules
+    "store/secrets.py _compile": [],  # the rules
 }
 
 Case = tuple[str, "re.Pattern[Any]", str]
@@ -123,7 +123,7 @@ def expressions() -> Iterator[tuple[str, re.Pattern[Any], tuple[str, ...]]]:
     for place, expression, used in in_functions():
         for pattern in [re.compile(expression)] if expression is not None else COMPUTED[place]:
             yield place, pattern, used
-    for name, _, expression, _ in RULES:
+    for name, _, expression, _ in rules():
         yield f"rule {name}", re.compile(expression.encode()), ("match",)
 
 

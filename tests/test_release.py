@@ -109,7 +109,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 def test_the_wheel_holds_the_package_alone(wheel: zipfile.ZipFile) -> None:
     version = re.findall(r'__version__ = "(.+)"', (ROOT / "gitckpt" / "__init__.py").read_text())[0]
     package = [
-        path for suffix in ("py", "toml", "md") for path in (ROOT / "gitckpt").rglob(f"*.{suffix}")
+        path
+        for suffix in ("py", "toml", "md", "tsv")
+        for path in (ROOT / "gitckpt").rglob(f"*.{suffix}")
     ]
     expected = {
         *(path.relative_to(ROOT).as_posix() for path in package),

@@ -7,7 +7,6 @@ import os
 from _thread import allocate_lock  # importing `threading` takes 0.5 ms
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
-from types import TracebackType
 
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
@@ -21,7 +20,7 @@ from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints, notes
 from gitckpt.store.error_log import Listener
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import draft, ref_names
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Proposal, Recorder
@@ -42,6 +41,21 @@ if TYPE_CHECKING:
     from gitckpt.store.records.remover import Remover
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Beside
+
+    class Options(Details, total=False):
+        """Arguments of `record` that `save` passes on."""
+
+        start: str | None
+        key: str | None
+        guard: Guard | None
+        change: Change | None
+        progress_of: ProgressOf | None
+        keeps: Collection[str]
+        then: Successor | None
+
+
+# Arguments of `record` that are not keys of the document.
+_OPTIONS = ("start", "key", "guard", "change", "progress_of", "keeps", "then")
 
 _ONE_IN_256 = "00"  # Prefix of ids. Loose refs are counted on one record in 256.
 
@@ -78,12 +92,8 @@ class Checkpoints:
         self.new_id = new_id
         self._has_written = self._has_removed = False
         self._recorder = Recorder(repository, self.objects, self.refs)
-        self.heads = Heads(
-            self.refs,
-            self.objects,
-            lambda: self.index,
-            partial(local_checkpoints.knows, repository),
-        )
+        is_local = partial(local_checkpoints.knows, repository)
+        self.heads = Heads(self.refs, self.objects, lambda: self.index, is_local)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
@@ -103,13 +113,10 @@ class Checkpoints:
     def index(self) -> Index:
         with self._opening:
             if self._index is None:
-                from gitckpt.store.records.index import (
-                    Index,
-                )  # recording alone does not need SQLite
+                from gitckpt.store.records.index import Index  # recording alone needs no SQLite
 
-                self._index = Index(
-                    self.repository, self.objects, self.refs, self._listener.progress
-                )
+                progress = self._listener.progress
+                self._index = Index(self.repository, self.objects, self.refs, progress)
             return self._index
 
     @cached_property
@@ -127,12 +134,7 @@ class Checkpoints:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -166,14 +168,12 @@ class Checkpoints:
     ) -> Worktree:
         """Capture as `Store.capture` does, with the run's files that `beside` names."""
         commit = draft.head(self.repository, self.objects)[0]
-        found, known = self._captured(commit, limits, with_submodules)
-        return (
-            beside.added(self.repository, self.objects, found, commit, known)
-            if beside is not None
-            else found
-        )
+        worktree, limits = self._capture(commit, limits, with_submodules)
+        if beside is None:
+            return worktree
+        return beside.added(self.repository, self.objects, worktree, commit, limits)
 
-    def _captured(
+    def _capture(
         self, commit: str, limits: Limits | None, with_submodules: bool
     ) -> tuple[Worktree, Limits]:
         from gitckpt.store.snapshot import capture as snapshot
@@ -227,36 +227,27 @@ class Checkpoints:
         instant = self.clock()
         recorder = partial(self._recorder.record, needs=self._written_for(worktree, commit))
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
-        checkpoint_id = details["id"] if "id" in details else self.new_id()
-        checkpoint, fields, data = drafted(
-            label, state, details, checkpoint_id=checkpoint_id, instant=instant
-        )
+        first_id = details["id"] if "id" in details else self.new_id()
+        first = drafted(label, state, details, checkpoint_id=first_id, instant=instant)
+        checkpoint, fields, data = first
         changing = (
             None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
         )
+        proposal = Proposal(fields, data, guard=guard, change=changing, keeps=keeps)
         if then is not None:
             draft.require_call(then.label, then.details, state=then.state)
+            then_id, now = then.details["id"], self.clock()
             second = drafted(
-                then.label,
-                then.state,
-                then.details,
-                checkpoint_id=then.details["id"],
-                instant=self.clock(),
+                then.label, then.state, then.details, checkpoint_id=then_id, instant=now
             )
-            recorder(
-                Proposal(fields, data, guard=guard, keeps=keeps),
-                then=[Proposal(*second[1:], keeps=keeps)],
-            )
+            recorder(proposal, then=[Proposal(*second[1:], keeps=keeps)])
             then.made = draft.recorded(*second)
         elif start is None:
-            recorder(Proposal(fields, data, guard=guard, change=changing, keeps=keeps))
+            recorder(proposal)
         else:
-            claim = None if key is None else self.claim(key)
-            first = Proposal(
-                fields, data, starts_run=True, guard=guard, claim=claim, change=changing
-            )
-            first.is_apart = base is not None
-            self.heads.start(lambda: recorder(first), fields, instant, start)
+            proposal.starts_run, proposal.is_apart = True, base is not None
+            proposal.claim = None if key is None else self.claim(key)
+            self.heads.start(lambda: recorder(proposal), fields, instant, start)
         self._has_written = True
         self.write_due_links(instant)
         if changing is not None:
@@ -281,15 +272,8 @@ class Checkpoints:
         *,
         limits: Limits | None = None,
         beside: Beside | None = None,
-        start: str | None = None,
-        key: str | None = None,
-        guard: Guard | None = None,
-        change: Change | None = None,
-        progress_of: ProgressOf | None = None,
-        keeps: Collection[str] = (),
         without_files: str | None = None,
-        then: Successor | None = None,
-        **details: Unpack[Details],
+        **options: Unpack[Options],
     ) -> Checkpoint:
         """Capture and record as `Store.save` does; see `capture` and `record`.
 
@@ -297,32 +281,19 @@ class Checkpoints:
         """
         from gitckpt.store.snapshot import assurance
 
-        draft.require_call(
-            label, details, start=start, key=key, change=change, progress_of=progress_of
-        )
-        record = partial(
-            self.record,
-            state=state,
-            start=start,
-            key=key,
-            guard=guard,
-            keeps=keeps,
-            then=then,
-            **details,
-        )
-        record = partial(record, change=change, progress_of=progress_of)
+        checked = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
+        details: Any = {name: value for name, value in options.items() if name not in _OPTIONS}
+        draft.require_call(label, details, **checked)
+        then = options.get("then")
 
         def attempt() -> Checkpoint:
             files = self.capture(limits, beside)
-            return record(
-                without_files if without_files is not None and files.degraded else label,
-                worktree=files,
-            )
+            used = without_files if without_files is not None and files.degraded else label
+            return self.record(used, state, worktree=files, **options)
 
         def remove(torn: Collection[str]) -> None:
-            self.remove(
-                [*torn, *([then.made.id] if then is not None and then.made is not None else [])]
-            )
+            second = [then.made.id] if then is not None and then.made is not None else []
+            self.remove([*torn, *second])
 
         return assurance.recorded(
             self.repository,
@@ -335,8 +306,8 @@ class Checkpoints:
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
         """Return the objects of a captured tree that its commit lacks; None if not known."""
-        known, parts = self._parts
-        return parts if known == (commit, files) else None
+        captured, parts = self._parts
+        return parts if captured == (commit, files) else None
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         return codec.decode(self.raw(checkpoint_id), ref_names.CHECKPOINTS + checkpoint_id)
@@ -346,8 +317,8 @@ class Checkpoints:
         if not ids.is_id(checkpoint_id):
             return False
         oid = self.refs.read(ref_names.CHECKPOINTS + checkpoint_id)
-        known = Roster.read(self.repository, [checkpoint_id])
-        return oid is not None and known.is_replaced(checkpoint_id, oid)
+        local = LocalCheckpoints.read(self.repository, [checkpoint_id])
+        return oid is not None and local.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:
         """Read a checkpoint; raise `WorktreeError` if a fetch has replaced it."""
@@ -361,21 +332,19 @@ class Checkpoints:
         oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
         if oid is None:
             ids.require_id(checkpoint_id)
-            raise NotFoundError(
-                f"no checkpoint {checkpoint_id!r}", hint="see which there are: git ckpt list"
-            )
-        return ref_names.document(
-            next(self.objects.read([oid])), ref, oid, hint="see what is wrong: git ckpt verify"
-        )
+            hint = "see which there are: git ckpt list"
+            raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint=hint)
+        document = next(self.objects.read([oid]))
+        return ref_names.document(document, ref, oid, hint="see what is wrong: git ckpt verify")
 
     def find(self, text: str) -> str:
         from gitckpt.store.records import finder
 
-        found = finder.find(text, self.repository, self.index, self.links)
-        if self.is_replaced(found):
-            error = local_checkpoints.replaced(found)
+        checkpoint_id = finder.find(text, self.repository, self.index, self.links)
+        if self.is_replaced(checkpoint_id):
+            error = local_checkpoints.replaced(checkpoint_id)
             self._listener.tell(f"{error.message}; to {error.hint}")
-        return found
+        return checkpoint_id
 
     def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
         return self.index.select(query)
@@ -399,13 +368,9 @@ class Checkpoints:
         return self.leases.bound(run) if run is not None else None
 
     def write_links(self, instant: int | None = None) -> bool:
+        instant = self.clock() if instant is None else instant
         with ref_names.turn(self.repository):
-            return notes.write(
-                self.repository,
-                self.objects,
-                self.refs,
-                self.clock() if instant is None else instant,
-            )
+            return notes.write(self.repository, self.objects, self.refs, instant)
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
         """Write the notes if due, or `at_once`; return whether it did, and log failures.
@@ -416,9 +381,8 @@ class Checkpoints:
         try:
             return (at_once or notes.is_due(self.repository, instant)) and self.write_links(instant)
         except CkptError as error:
-            with contextlib.suppress(
-                CkptError
-            ):  # a disk without room for the notes may have none for the log
+            # A disk without room for the notes may have none for the log.
+            with contextlib.suppress(CkptError):
                 error_log.append(self.repository, f"notes were not written: {error.message}")
             return False
 
@@ -429,9 +393,8 @@ class Checkpoints:
     def claim(self, key: str) -> Claim:
         from gitckpt.store.records.keys import Claim
 
-        return Claim(
-            key, self.refs, self.objects, self.repository.object_format, self.heads.is_there
-        )
+        object_format = self.repository.object_format
+        return Claim(key, self.refs, self.objects, object_format, self.heads.is_there)
 
     def remove(
         self,

@@ -36,7 +36,7 @@ def append(repository: Repository, text: str) -> str:
         with open(
             path, "a", encoding="utf-8", errors="backslashreplace", opener=private_dirs.create
         ) as file:
-            file.write(f"{times.to_text(times.now())} {_bounded(text.rstrip())}\n")
+            file.write(f"{times.to_text(times.now())} {_shorten(text.rstrip())}\n")
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
     return path
@@ -48,19 +48,19 @@ def trace(error: BaseException) -> str:
 
     lines: list[str] = []
     seen: set[int] = set()
-    found: BaseException | None = error
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
         lines[:0] = [
             "Traceback (most recent call last):\n",
-            *traceback.format_tb(found.__traceback__),
-            f"{type(found).__qualname__}\n",
+            *traceback.format_tb(cause.__traceback__),
+            f"{type(cause).__qualname__}\n",
         ]
-        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return "".join(lines)
 
 
-def _bounded(text: str) -> str:
+def _shorten(text: str) -> str:
     if len(text) <= LONGEST:
         return text
     half = LONGEST // 2 - len(_LEFT_OUT)

@@ -10,6 +10,7 @@ is lost, the checkpoint must be named by its id. The hook imports this module.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -57,7 +58,7 @@ def extend(
     if head and not knows(repository, run, head):
         if drives:
             raise CkptError(
-                f"the head of run {run} is not what was written here: somebody has moved it, by a fetch perhaps",
+                f"the head of run {run} was replaced, perhaps by a fetch: it was not written here",
                 hint=f"see what came: git ckpt resume {run}",
             )
         return []
@@ -73,19 +74,15 @@ def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[s
         private_dirs.private(place, repository.common_dir, make=True)
         with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
             is_new = not os.fstat(file.fileno()).st_size
-            lines = (
-                b"\n%s\n" % "\n".join(oids).encode("ascii") if oids else b""
-            )  # ends a line that a full disk cut off
+            # The first newline ends a line that a full disk cut off.
+            lines = b"\n%s\n" % "\n".join(oids).encode("ascii") if oids else b""
             if lines and file.write(lines) < len(lines):
                 raise OSError(0, "there is no room for a whole line")
-    except WorktreeError as error:
-        _log(repository, error.message)
-        return []
-    except OSError as error:
-        _log(
-            repository,
-            f"{path} cannot be written: {error.strerror}; to go on with the run: git ckpt resume {run} --trust",
-        )
+    except (WorktreeError, OSError) as error:
+        problem = error.message if isinstance(error, WorktreeError) else error.strerror
+        cure = f"to continue the run: git ckpt resume {run} --trust"
+        with contextlib.suppress(CkptError):  # if the disk is full, recording fails too
+            error_log.append(repository, f"cannot write {path}: {problem}; {cure}")
         return []
     return [path, *([place, repository.private_dir, repository.common_dir] if is_new else [])]
 
@@ -108,18 +105,15 @@ def knows(repository: Repository, run: str, oid: str) -> bool:
 
 def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
     """Return the oids listed after a document, newest first; they may have no refs."""
+    path = _path_chains(repository, run)
     try:
-        with open(
-            _path_chains(repository, run), "rb", buffering=0, opener=private_dirs.create
-        ) as file:
+        with open(path, "rb", buffering=0, opener=private_dirs.create) as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
             lines = file.read().split()
     except OSError:
         return []
     line = oid.encode("ascii", "replace")
-    if line not in lines:
-        return []
-    return lines[: lines.index(line) : -1]
+    return lines[: lines.index(line) : -1] if line in lines else []
 
 
 def known(repository: Repository, run: str) -> frozenset[str]:
@@ -133,13 +127,11 @@ def known(repository: Repository, run: str) -> frozenset[str]:
 
 
 def forget(repository: Repository, run: str) -> None:
-    try:
+    with contextlib.suppress(OSError):  # maintenance tries again
         os.unlink(_path_chains(repository, run))
-    except OSError:
-        return  # maintenance tries again
 
 
-def forget_others_chains(repository: Repository, there: Callable[[], Collection[str]]) -> None:
+def forget_others_chains(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
     """Delete the lists of runs that are gone, which a kill can leave behind.
 
     The list of a run that is about to start is younger than `times.GRACE` and stays.
@@ -153,19 +145,12 @@ def forget_others_chains(repository: Repository, there: Callable[[], Collection[
         ]
     except OSError:
         return
-    for run in set(old).difference(there() if old else ()):
+    for run in set(old).difference(existing() if old else ()):
         forget(repository, run)
 
 
 def _path_chains(repository: Repository, run: str) -> str:
     return f"{repository.private_dir}/{DIRECTORY}/{run}"
-
-
-def _log(repository: Repository, sentence: str) -> None:
-    try:
-        error_log.append(repository, sentence)
-    except CkptError:
-        return  # if the disk is full, recording fails too
 
 
 # Checkpoints with document and worktree.
@@ -225,14 +210,14 @@ def note(
             commit.
         flushed: whether to flush to disk: an operation in progress is only restored with its line.
     """
-    _note(repository, documents, _FROM if is_apart else _IN, flushed=flushed)
+    _append(repository, documents, _FROM if is_apart else _IN, flushed=flushed)
 
 
 def note_fork(repository: Repository, checkpoint_id: str) -> None:
     """List a checkpoint whose files another checkpoint captured here."""
     oid = _oid_of(repository, checkpoint_id)
     if oid is not None:
-        _note(repository, [(checkpoint_id, oid)], _COPIED)
+        _append(repository, [(checkpoint_id, oid)], _COPIED)
 
 
 def prepare(repository: Repository) -> None:
@@ -242,29 +227,32 @@ def prepare(repository: Repository) -> None:
 
 
 def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
-    lines = Roster.read(source, checkpoint_ids)
+    local = LocalCheckpoints.read(source, checkpoint_ids)
     for kind in (_FROM, _COPIED):
-        names = [name for name in checkpoint_ids if lines.has_captured(name) == (kind == _COPIED)]
-        oids = ((name, lines.oid(name)) for name in names)
-        _note(target, [(name, oid) for name, oid in oids if oid is not None], kind)
+        names = [name for name in checkpoint_ids if local.has_captured(name) == (kind == _COPIED)]
+        oids = ((name, local.oid(name)) for name in names)
+        _append(target, [(name, oid) for name, oid in oids if oid is not None], kind)
 
 
 def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
     """Return whether a checkpoint's files were captured here and no fetch replaced it."""
-    oid, lines = _oid_of(repository, checkpoint_id), Roster.read(repository, [checkpoint_id])
-    return oid is not None and lines.has(checkpoint_id, oid) and lines.has_captured(checkpoint_id)
+    local, oid = (
+        LocalCheckpoints.read(repository, [checkpoint_id]),
+        _oid_of(repository, checkpoint_id),
+    )
+    return oid is not None and local.has(checkpoint_id, oid) and local.has_captured(checkpoint_id)
 
 
 def replaced(checkpoint_id: str, more: str = "") -> WorktreeError:
     """Return the error for a replaced checkpoint; `more` is appended to its hint."""
     short = checkpoint_id[: ids.SHORT]
     return WorktreeError(
-        f"checkpoint {short} is not the one that was written here: a fetch has replaced its document",
+        f"a fetch has replaced the document of checkpoint {short}",
         hint=f"put back what was written here: git ckpt verify --repair{more}",
     )
 
 
-class Roster:
+class LocalCheckpoints:
     """The lines of checkpoints that were written here; of several for an id, the last."""
 
     def __init__(self, repository: Repository, lines: Mapping[str, Written]) -> None:
@@ -272,13 +260,15 @@ class Roster:
         self._lines = lines
 
     @classmethod
-    def read(cls, repository: Repository, checkpoint_ids: Collection[str] | None = None) -> Roster:
+    def read(
+        cls, repository: Repository, checkpoint_ids: Collection[str] | None = None
+    ) -> LocalCheckpoints:
         data = _content(repository)
         if checkpoint_ids is None or len(checkpoint_ids) > _FEW:
-            found = (_parsed(line) for line in data.split(b"\n"))
+            lines = data.split(b"\n")
         else:
-            found = (_parsed(_last_line(data, name)) for name in checkpoint_ids)
-        return cls(repository, dict(each for each in found if each is not None))
+            lines = [_last_line(data, name) for name in checkpoint_ids]
+        return cls(repository, dict(filter(None, map(_parse, lines))))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._lines)
@@ -287,8 +277,7 @@ class Roster:
         return bool(self._lines)
 
     def oid(self, checkpoint_id: str) -> str | None:
-        line = self._lines.get(checkpoint_id)
-        return line[0] if line is not None else None
+        return self._lines.get(checkpoint_id, (None,))[0]
 
     def has(self, checkpoint_id: str, oid: str) -> bool:
         return self.oid(checkpoint_id) == oid
@@ -303,7 +292,7 @@ class Roster:
         return knows(self._repository, entry.run, entry.oid)
 
     def was_captured_in(self, checkpoint_id: str, place: str) -> bool:
-        return self._lines.get(checkpoint_id, ("", "", ""))[1:] == (_IN, place)
+        return self._lines.get(checkpoint_id, ("",))[1:] == (_IN, place)
 
     def has_captured(self, checkpoint_id: str) -> bool:
         """Return whether the files of a checkpoint were captured here, in any worktree."""
@@ -311,8 +300,7 @@ class Roster:
 
     def place(self, checkpoint_id: str) -> str | None:
         """Return the worktree that made a checkpoint; None for a fetched one."""
-        line = self._lines.get(checkpoint_id)
-        return line[2] if line is not None else None
+        return self._lines.get(checkpoint_id, (None, None, None))[2]
 
     def ids_as_written(self, oids: Mapping[str, str]) -> set[str]:
         return {name for name, line in self._lines.items() if oids.get(name) == line[0]}
@@ -324,7 +312,7 @@ class Roster:
         }
 
 
-def forget_others(repository: Repository, there: Callable[[], Collection[str]]) -> None:
+def forget_others(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
     """Drop the lines of checkpoints that are gone, once they are half of all lines.
 
     The caller holds the lock of writers: a record has its line before its refs.
@@ -332,18 +320,16 @@ def forget_others(repository: Repository, there: Callable[[], Collection[str]]) 
     lines = _content(repository).split(b"\n")
     if len(lines) <= 2 * _FEW:
         return
-    known = there()
-    parsed = ((_parsed(line), line) for line in lines)
-    kept = {found[0]: line for found, line in parsed if found is not None and found[0] in known}
+    ids = existing()
+    entries = ((_parse(line), line) for line in lines)
+    kept = {entry[0]: line for entry, line in entries if entry is not None and entry[0] in ids}
     if len(lines) <= 2 * (len(kept) + _FEW):
         return
     from gitckpt.git.files import atomic  # seldom needed
 
     data = b"".join(b"\n%s" % line for line in kept.values()) + b"\n"
-    try:
+    with contextlib.suppress(OSError):  # the next maintenance tries again
         atomic.write_own(_path(repository), data, flushed=True, opener=private_dirs.create)
-    except OSError:
-        return  # the next maintenance tries again
 
 
 def _content(repository: Repository) -> bytes:
@@ -357,11 +343,11 @@ def _content(repository: Repository) -> bytes:
 def _oid_of(repository: Repository, checkpoint_id: str) -> str | None:
     from gitckpt.store import notes  # not needed to record
 
-    found = repository.cat_file.info(notes.CHECKPOINTS + checkpoint_id)
-    return found[0] if found is not None else None
+    document = repository.cat_file.info(notes.CHECKPOINTS + checkpoint_id)
+    return document[0] if document is not None else None
 
 
-def _note(
+def _append(
     repository: Repository,
     documents: Iterable[tuple[str, str]],
     kind: str,
@@ -369,7 +355,15 @@ def _note(
     flushed: bool = False,
 ) -> None:
     end = f"{kind} {place_of(repository)}\n"
-    _append(repository, "".join(f"{name} {oid} {end}" for name, oid in documents), flushed=flushed)
+    text = "".join(f"{name} {oid} {end}" for name, oid in documents)
+    if not text:
+        return
+    with contextlib.suppress(OSError):
+        path = os.path.join(repository.make_private_dir(), FILE)
+        with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
+            file.write(os.fsencode(f"\n{text}"))  # the line before may have been cut off
+            if flushed:
+                os.fsync(file.fileno())
 
 
 def _last_line(data: bytes, checkpoint_id: str) -> bytes:
@@ -379,24 +373,11 @@ def _last_line(data: bytes, checkpoint_id: str) -> bytes:
     return data[start + 1 : end] if -1 < start < end else b""
 
 
-def _parsed(line: bytes) -> tuple[str, Written] | None:
+def _parse(line: bytes) -> tuple[str, Written] | None:
     parts = os.fsdecode(line).split(" ", 3)
     if len(parts) != 4 or not ids.is_id(parts[0]) or not ids.is_oid(parts[1]):
         return None
     return parts[0], (parts[1], parts[2], parts[3])
-
-
-def _append(repository: Repository, text: str, *, flushed: bool) -> None:
-    if not text:
-        return
-    try:
-        path = os.path.join(repository.make_private_dir(), FILE)
-        with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
-            file.write(os.fsencode(f"\n{text}"))  # the line before may have been cut off
-            if flushed:
-                os.fsync(file.fileno())
-    except OSError:
-        return
 
 
 def _path(repository: Repository) -> str:

@@ -8,6 +8,7 @@ can therefore leave an extra line, which is harmless.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -51,9 +52,8 @@ _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 def prepare(repository: Repository) -> None:
     """Create the file for links; without it, the shell hook starts Python."""
-    with open(
-        os.path.join(repository.make_private_dir(), WAITING), "ab", opener=private_dirs.create
-    ):
+    path = os.path.join(repository.make_private_dir(), WAITING)
+    with open(path, "ab", opener=private_dirs.create):
         pass
 
 
@@ -67,13 +67,12 @@ def append(repository: Repository, links: Lines, gone: Collection[str] = ()) -> 
     if not text:
         return
     path = os.path.join(repository.make_private_dir(), WAITING)
-    try:
-        with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
-            file.write(
-                f"\n{text}".encode("utf-8", "surrogateescape")
-            )  # after a line that was cut off
-    except OSError:
-        return
+    with (
+        contextlib.suppress(OSError),
+        open(path, "ab", buffering=0, opener=private_dirs.create) as file,
+    ):
+        # The first newline ends a line that was cut off.
+        file.write(f"\n{text}".encode("utf-8", "surrogateescape"))
 
 
 def is_due(repository: Repository, instant: int) -> bool:
@@ -97,7 +96,7 @@ def waiting(repository: Repository) -> Lines:
 
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
     """Return the queued links by commit and the ids of removed checkpoints."""
-    return _parsed(_content(repository))
+    return _parse(_content(repository))
 
 
 def write(
@@ -121,7 +120,7 @@ def write(
         prepared: takes the objects before they are written.
     """
     data = _content(repository)
-    wanted, removed = _parsed(data)
+    wanted, removed = _parse(data)
     for commit, lines in (links or {}).items():
         wanted.setdefault(commit, []).extend(lines)
     removed.update(gone)
@@ -129,33 +128,25 @@ def write(
         return False
     from gitckpt.git.notes import Notes  # appending does not need it
 
-    there = _existing(
-        repository,
-        refs,
-        {*removed, *(link_id(line) for lines in wanted.values() for line in lines)},
-    )
-    wanted = {
-        commit: [line for line in lines if link_id(line) in there]
-        for commit, lines in wanted.items()
-    }
-    removed -= there
+    linked = {link_id(line) for lines in wanted.values() for line in lines}
+    existing = _existing(repository, refs, removed | linked)
+    for commit, lines in wanted.items():
+        wanted[commit] = [line for line in lines if link_id(line) in existing]
+    removed -= existing
     notes = Notes(repository, objects, NOTES)
     deadline = time.monotonic() + PATIENCE
     while True:
         tip = notes.tip()
         commits = {commit for commit, lines in wanted.items() if lines}
         if removed and tip:  # git copies lines to rewritten commits, so any note may contain one
-            commits.update(
-                commit
-                for commit, lines in notes.each()
-                if lines and not removed.isdisjoint(map(link_id, lines))
-            )
-        new_tip, items = notes.edited(
-            tip,
-            list(commits),
-            lambda commit, lines: changed(lines, wanted.get(commit, ()), removed),
-            instant,
-        )
+            for commit, note in notes.each():
+                if note and not removed.isdisjoint(map(link_id, note)):
+                    commits.add(commit)
+
+        def edit(commit: str, lines: list[str]) -> list[str]:
+            return changed(lines, wanted.get(commit, ()), removed)
+
+        new_tip, items = notes.edited(tip, list(commits), edit, instant)
         prepared(items)
         objects.write(items)
         try:
@@ -165,7 +156,7 @@ def write(
         except RefMoved:
             if time.monotonic() > deadline:
                 raise
-    _written(repository, len(data), instant)
+    _clear_queue(repository, len(data), instant)
     return new_tip != tip
 
 
@@ -175,32 +166,27 @@ def carry(repository: Repository, command: str) -> None:
     Git itself copies the links that are already in notes. `command` is the argument of the
     post-rewrite hook: "amend" or "rebase".
     """
-    there = waiting(repository)
-    if not there:
+    queued = waiting(repository)
+    if not queued:
         return
     from gitckpt.git.worktree import operation  # recording a commit does not need it
 
-    carried: Lines = {}
     # Read git's own records: the stdin of the hook belongs to the user's part of the hook.
-    for old, new in (
-        operation.amended(repository) if command == "amend" else operation.rebased(repository)
-    ):
-        if old in there and new != old:
-            carried.setdefault(new, []).extend(there[old])
+    read = operation.amended if command == "amend" else operation.rebased
+    carried: Lines = {}
+    for old, new in read(repository):
+        if old in queued and new != old:
+            carried.setdefault(new, []).extend(queued[old])
     append(repository, carried)
 
 
 def _existing(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
     if len(names) > _MANY:
-        return names.intersection(
-            ref.removeprefix(CHECKPOINTS) for ref, _ in refs.each(CHECKPOINTS)
-        )
-    there = (
-        name
-        for name in names
-        if plain(repository, CHECKPOINTS + name) or repository.cat_file.info(CHECKPOINTS + name)
-    )
-    return set(there)
+        listed = (ref.removeprefix(CHECKPOINTS) for ref, _ in refs.each(CHECKPOINTS))
+        return names.intersection(listed)
+    has_ref = repository.cat_file.info
+    paths = {name: CHECKPOINTS + name for name in names}
+    return {name for name, ref in paths.items() if plain(repository, ref) or has_ref(ref)}
 
 
 def _size(repository: Repository) -> int:
@@ -211,17 +197,16 @@ def _size(repository: Repository) -> int:
 
 
 def _content(repository: Repository) -> bytes:
+    path = os.path.join(repository.private_dir, WAITING)
     try:
-        with open(
-            os.path.join(repository.private_dir, WAITING), "rb", opener=private_dirs.create
-        ) as file:
+        with open(path, "rb", opener=private_dirs.create) as file:
             return file.read()
     except OSError:
         return b""
 
 
-def _parsed(data: bytes) -> tuple[Lines, set[str]]:
-    found: dict[tuple[str, str], str] = {}
+def _parse(data: bytes) -> tuple[Lines, set[str]]:
+    links: dict[tuple[str, str], str] = {}
     removed: set[str] = set()
     for entry in data.decode("utf-8", "surrogateescape").split("\n"):
         commit, _, line = entry.partition(" ")
@@ -229,36 +214,27 @@ def _parsed(data: bytes) -> tuple[Lines, set[str]]:
         if not line and ids.is_id(commit):
             removed.add(commit)
         elif ids.is_oid(commit) and ids.is_id(name) and _is_stamp(stamp):  # else cut off by a kill
-            found[commit, name] = line
+            links[commit, name] = line
     lines: Lines = {}
-    for (commit, _), line in found.items():
+    for (commit, _), line in links.items():
         lines.setdefault(commit, []).append(line)
     return lines, removed
 
 
 def _is_stamp(text: str) -> bool:
-    return (
-        len(text) == _STAMP
-        and text[10] == "T"
-        and text[-1] == "Z"
-        and text.isascii()
-        and text[:4].isdigit()
-        and text[20:26].isdigit()
-    )
+    has_form = len(text) == _STAMP and text.isascii() and text[10] == "T" and text[-1] == "Z"
+    return has_form and text[:4].isdigit() and text[20:26].isdigit()
 
 
-def _written(repository: Repository, size: int, instant: int) -> None:
+def _clear_queue(repository: Repository, size: int, instant: int) -> None:
     place = repository.make_private_dir()
-    try:
-        with open(
-            os.path.join(place, WAITING), "r+b", buffering=0, opener=private_dirs.create
-        ) as file:
+    path = os.path.join(place, WAITING)
+    with contextlib.suppress(OSError):
+        with open(path, "r+b", buffering=0, opener=private_dirs.create) as file:
             # If a line came meanwhile, all lines are written again, which changes nothing.
             if os.fstat(file.fileno()).st_size == size:
                 file.truncate(0)
         _stamp(os.path.join(place, WRITTEN), instant)
-    except OSError:
-        return
 
 
 def _stamp(path: str, instant: int) -> None:

@@ -1,4 +1,4 @@
-"""Install hooks, git settings and `gitckpt.toml`; uninstall exactly these."""
+"""Install and uninstall hooks, git settings and `gitckpt.toml`; inspect remotes."""
 
 from __future__ import annotations
 
@@ -15,74 +15,64 @@ from gitckpt.store.hooks import installation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from gitckpt.git.repository import Repository
     from gitckpt.store.hooks.installation import Installation
 
 # Remotes that push checkpoints, or fetch over local ones.
 
 _OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
-_KINDS = ("mirror", "push", "fetch")
+_KINDS = ("push", "fetch", "mirror")
+# What a remote pushes once it is no mirror any more.
+_PUSHED = ("heads", "tags")
 
 
 def inspect(repository: Repository) -> list[Finding]:
     """Return a finding for each remote that pushes, replaces or prunes checkpoints."""
-    said = config.read(repository, r"^remote\..*\.(mirror|push|fetch)$")
+    configured = config.read(repository, r"^remote\..*\.(mirror|push|fetch)$")
     remotes: dict[str, dict[str, list[str]]] = {}
-    for key, values in said.items():
+    for key, values in configured.items():
         name, _, kind = key.removeprefix("remote.").rpartition(".")
-        if kind in _KINDS:
-            remotes.setdefault(name, {})[kind] = values
-    return [finding for name, settings in remotes.items() for finding in _of_remote(name, settings)]
+        remotes.setdefault(name, {})[kind] = values
+    return [
+        Finding("remote-mirrors", f"remote.{name}.{kind}", sentence, cure)
+        for name, values in remotes.items()
+        for kind, sentence, cure in _inspect_remote(name, values)
+    ]
 
 
-def _of_remote(name: str, settings: dict[str, list[str]]) -> list[Finding]:
-    found = []
-    push, fetch, mirror = (f"remote.{name}.{kind}" for kind in ("push", "fetch", "mirror"))
-    both = " && ".join(
-        f"git config --add {shell_word(push)} '+refs/{kind}/*:refs/{kind}/*'"
-        for kind in ("heads", "tags")
-    )
-    fetches = _takes(settings.get("fetch", ()), 1)
-    if config.is_on(settings.get("mirror", ["false"])[-1]):
-        sentence = "is a mirror: git push sends every checkpoint there, with all that is not committed, and deletes what is not here"
-        found.append(
-            Finding(
-                "remote-mirrors",
-                mirror,
-                sentence,
-                f"git config --unset-all {shell_word(mirror)} && {both}",
-            )
+def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[str, str, str]]:
+    """Yield the wrong setting of a remote, what it does, and the cure."""
+    push, fetch, mirror = (shell_word(f"remote.{name}.{kind}") for kind in _KINDS)
+    heads, tags = (f"git config --add {push} '+refs/{kind}/*:refs/{kind}/*'" for kind in _PUSHED)
+    sends = "git push sends checkpoints there, with all uncommitted files"
+    if config.is_on(values.get("mirror", ["false"])[-1]):
+        sentence = f"is a mirror: {sends}, and deletes refs that are missing here"
+        yield "mirror", sentence, f"git config --unset-all {mirror} && {heads} && {tags}"
+    elif _matches_own_refs(values.get("push", ()), 0):
+        cure = f"git config --unset-all {push} && {heads} && {tags}"
+        yield "push", f"names refs of gitckpt: {sends}", cure
+    if _matches_own_refs(values.get("fetch", ()), 1):
+        sentence = (
+            "fetches over refs of gitckpt: git fetch replaces checkpoints, "
+            "and with --prune deletes those that are missing there"
         )
-    elif _takes(settings.get("push", ()), 0):
-        sentence = "names refs of gitckpt: git push sends checkpoints there, with all that is not committed"
-        found.append(
-            Finding(
-                "remote-mirrors",
-                push,
-                sentence,
-                f"git config --unset-all {shell_word(push)} && {both}",
-            )
-        )
-    if fetches:
-        sentence = "fetches over refs of gitckpt: git fetch replaces checkpoints by theirs, and with --prune deletes those that are not there"
-        cure = f"git config --replace-all {shell_word(fetch)} {shell_word(f'+refs/heads/*:refs/remotes/{name}/*')}"
-        found.append(Finding("remote-mirrors", fetch, sentence, cure))
-    return found
+        spec = shell_word(f"+refs/heads/*:refs/remotes/{name}/*")
+        yield "fetch", sentence, f"git config --replace-all {fetch} {spec}"
 
 
-def _takes(specs: list[str] | tuple[str, ...], side: int) -> bool:
+def _matches_own_refs(specs: Sequence[str], side: int) -> bool:
     kept = [spec for spec in specs if not spec.startswith("^")]
-    out = {spec[1:].rstrip("*") for spec in specs if spec.startswith("^")}  # negative refspecs
+    negative = {spec[1:].rstrip("*") for spec in specs if spec.startswith("^")}
     for spec in kept:
         sides = spec.removeprefix("+").split(":")
         pattern = sides[side] if len(sides) > side else sides[0] if side == 0 else ""
+        prefix = pattern.removesuffix("*")
         for ours in _OURS:
-            is_meant = (
-                ours.startswith(pattern[:-1]) or pattern[:-1].startswith(ours)
-                if pattern.endswith("*")
-                else pattern.startswith(ours)
-            )
-            if pattern and is_meant and not any(ours.startswith(each) for each in out):
+            is_named = ours.startswith(prefix) if pattern.endswith("*") else False
+            is_named |= prefix.startswith(ours)
+            if pattern and is_named and not any(ours.startswith(ref) for ref in negative):
                 return True
     return False
 
@@ -96,35 +86,28 @@ def install(repository: Repository, mode: str) -> Installation:
     notes.prepare(repository)
     local_checkpoints.prepare(repository)
     done = installation.install(repository, version=version, mode=mode)
-    done = replace(
-        done,
-        advice=[
-            *done.advice,
-            *(f"{found.object} {found.sentence}: {found.cure}" for found in inspect(repository)),
-        ],
-    )
+    remotes = [
+        f"{finding.object} {finding.sentence}: {finding.cure}" for finding in inspect(repository)
+    ]
+    done = replace(done, advice=[*done.advice, *remotes])
     path = _file(repository)
     if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):
         return done  # the caller reports the error in the file
     if not settings.write_template(path):
         return done
-    return replace(
-        done, changed=[*done.changed, f"wrote {path}: settings for everybody, to be committed"]
-    )
+    return replace(done, changed=[*done.changed, f"wrote {path}: commit it to share the settings"])
 
 
 def uninstall(repository: Repository) -> Installation:
     removed = installation.uninstall(repository)
     path = _file(repository)
     lines = installation.lines_left(repository)
-    advice = [
-        f"{each} has lines of yours that call gitckpt, and stays; take them out" for each in lines
-    ]
+    advice = [f"{line} stays: remove your own lines that call gitckpt" for line in lines]
     if path is not None and os.path.exists(path):
         if repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0:
-            advice.append(f"{path} is committed, and stays: others may use it")
+            advice.append(f"{path} stays: it is committed, and others may use it")
         elif not settings.is_template(path):
-            advice.append(f"{path} was changed since, and stays")
+            advice.append(f"{path} stays: it was changed")
         else:
             os.unlink(path)
             removed.append(f"removed {path}")

@@ -1,11 +1,11 @@
-"""The public store: the checkpoints of a repository and all operations on them."""
+"""Offer all operations on the checkpoints of a repository, as the class `Store`."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Collection, Iterable
-from types import NoneType, TracebackType
+from types import NoneType
 
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError, cure_of_promised
@@ -57,14 +57,13 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """The checkpoints of one repository; a context manager.
+    """Read and write the checkpoints of one repository; a context manager.
 
         with Store.open() as store:
             saved = store.save("plan-complete", {"step": 3})
             store.restore(saved.id)
 
-    Threads may share a store; calls that record or list take turns. Call `close` after the last of
-    them. A forked process opens its own store.
+    Threads may share a store, and close it after the last of them. A forked process opens its own.
 
     A checkpoint argument is a `Checkpoint` or a full id; an id raises the errors of `read`.
     `UsageError` also reports an argument of the wrong type.
@@ -90,40 +89,27 @@ class Store:
                 used for the current directory only: a hook has them for its own repository.
             adapter: "libgit2" is faster for many calls and takes 80 ms to import; "plumbing" runs
                 git; "auto" is libgit2 if it can open the repository.
-            listener: receives messages about unrequested actions and ignored settings, and the
-                progress of long operations.
+            listener: receives messages, and the progress of long operations.
 
-        Raises:
-            RepositoryError: there is no repository, git refuses it, git is too old, or it is a bare
-                repository inside another worktree, which only `GIT_DIR` opens.
-            UsageError: the adapter is unknown.
+        Raises RepositoryError if there is no repository, or git refuses it or is too old.
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
         require("listener", listener, (Listener, NoneType), "a Listener")
         place = os.fspath(path)
-        # With these variables, a program started by a hook would open the hook's repository instead.
-        repository = open_repository(
-            place, by_variables=not os.path.exists(place) or os.path.samefile(place, os.curdir)
-        )
+        # Otherwise a program started by a hook would open the repository of the hook.
+        is_current = not os.path.exists(place) or os.path.samefile(place, os.curdir)
+        repository = open_repository(place, by_variables=is_current)
         return cls(Checkpoints(repository, adapter=adapter, listener=listener))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Write deferred notes, end processes and close files.
-
-        Notes that cannot be written are logged: they are derived data.
-        """
+        """Write deferred notes, end processes and close files; failures are logged."""
         self._checkpoints.close()
 
     @property
@@ -140,15 +126,11 @@ class Store:
         return owner.run if owner is not None else None
 
     def capture(self, limits: Limits | None = None) -> Worktree:
-        """Capture the files of the worktree, for `record`.
+        """Capture the files of the worktree, for `record`; by default without timeout.
 
         The result names what was left out, and is `degraded` after a timeout.
 
-        Args:
-            limits: by default the settings, without timeout.
-
-        Raises:
-            WorktreeError, UsageError: there is no worktree here, or git cannot read it.
+        Raises WorktreeError or UsageError if there is no worktree here, or git cannot read it.
         """
         return self._checkpoints.capture(_limits(limits))
 
@@ -166,15 +148,13 @@ class Store:
         """Record a checkpoint; when this returns, it is on disk.
 
         Args:
-            label: `{phase}-{status}`, such as "research-failed"; a phase alone is complete:
-                "add-login" means "add-login-complete".
+            label: `{phase}-{status}`, such as "research-failed"; "add-login" alone is complete.
             state: JSON values, bytes, dates and times by name; None keeps the state of the run's
                 newest checkpoint, which the result then lacks.
             worktree: what `capture` returned; None if the files are those of the linked commit.
             start: name of a run to start with this checkpoint, instead of `run`.
             key: unique key of that run, chosen by the caller; `run_of` finds the run by it.
-            base: rev or full oid of the commit to link, instead of HEAD; "" for none, as before the
-                first commit.
+            base: rev or full oid of the commit to link, instead of HEAD; "" for none.
             details: more keys of the document: `run` (id of the run to extend), `trigger`,
                 `message` (one line of at most 1,000 characters), `agent`, `errors`, `progress`,
                 `id` (a new UUID version 4, if the caller must know it in advance), `pipeline`,
@@ -183,17 +163,16 @@ class Store:
         Raises:
             UsageError: label or message is invalid, the id is taken, or a value is not allowed.
             StateError: the state cannot be stored losslessly; the error names the value's path.
-            NotFoundError: the run or rev does not exist.
-            RunExists: a run with that key exists; the error names it.
+            NotFoundError, RunExists: the run or rev does not exist; a run with that key does.
             LeaseLost: a phase of `run` started this program, and another driver has the run now.
             BusyError: a lock is held, or other writers were faster each time.
             CkptError: objects or refs could not be written; nothing was recorded.
         """
         checkpoints, guard = self._checkpoints, self._guard(details)
         if isinstance(base, str) and base != "":
-            # The running cat-file process checks a full oid. The oid of a tag must be peeled to a commit.
-            found = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
-            if found is None or found[1] != "commit":
+            # The running cat-file process checks a full oid; that of a tag must be peeled.
+            info = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
+            if info is None or info[1] != "commit":
                 base = checkpoints.repository.commit_or_unborn(base)
         return checkpoints.record(
             label, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details
@@ -230,9 +209,7 @@ class Store:
     def read(self, checkpoint_id: str) -> Checkpoint:
         """Return a checkpoint, given by its full id, with its state.
 
-        Raises:
-            NotFoundError: it does not exist.
-            InvalidCheckpoint: its ref does not point to a valid document.
+        Raises NotFoundError, or InvalidCheckpoint if its ref points to no valid document.
         """
         return self._checkpoints.read(checkpoint_id)
 
@@ -244,14 +221,11 @@ class Store:
         """Resolve a name to the id of a checkpoint.
 
         Args:
-            text: an id or a prefix of at least four characters; a run id or prefix (its newest
-                checkpoint); "latest" (the newest of this worktree or, in a run's worktree, of the
-                run); "latest:any" (the newest of the repository); or a rev (the newest checkpoint
-                linked to that commit, preferably of this worktree).
+            text: an id, a run id (its newest checkpoint), or a prefix of at least four characters;
+                "latest" (of this worktree or, in a run's worktree, of the run); "latest:any"
+                (of the repository); or a rev (the newest linked to it, preferably from here).
 
-        Raises:
-            NotFoundError: nothing matches; the hint names similar ids.
-            AmbiguousError: several ids match; the error lists them.
+        Raises NotFoundError, or AmbiguousError with the ids that match.
         """
         return self._checkpoints.find(text)
 
@@ -264,20 +238,17 @@ class Store:
 
         Args:
             commit: a rev; the full oid of a commit, even if it is gone; or "" for the checkpoints
-                before the first commit.
-
-        Raises:
-            NotFoundError: there is no such rev.
+                before the first commit. Raises NotFoundError if there is no such rev.
         """
         require_text("commit", commit)
+        inside = self._checkpoints
         try:
-            return self._checkpoints.links(
-                self._checkpoints.repository.commit(commit) if commit else ""
-            )
+            oid = inside.repository.commit(commit) if commit else ""
         except NotFoundError:
             if not ids.is_oid(commit):
                 raise
-            return self._checkpoints.links(commit)
+            oid = commit
+        return inside.links(oid)
 
     def changed_files(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, int]:
         """Return, by id, how many files differ from the linked commit.
@@ -288,11 +259,8 @@ class Store:
         from gitckpt.store.records.entry import CheckpointInfo
 
         require("entries", entries, Iterable, "a list of entries")
-        return finder.count(
-            self._checkpoints.repository,
-            self._checkpoints.index,
-            instances("entries", entries, CheckpointInfo, "an Entry"),
-        )
+        checked = instances("entries", entries, CheckpointInfo, "an Entry")
+        return finder.count(self._checkpoints.repository, self._checkpoints.index, checked)
 
     def problems(self) -> Sequence[Problem]:
         """List the refs below `refs/checkpoints/` that are not valid checkpoints."""
@@ -300,30 +268,23 @@ class Store:
 
     def replaced(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, str]:
         """Return, by id, the original oid of each checkpoint that a fetch has replaced."""
-        from gitckpt.store.local_checkpoints import Roster
+        from gitckpt.store.local_checkpoints import LocalCheckpoints
         from gitckpt.store.records.entry import CheckpointInfo
 
         require("entries", entries, Iterable, "a list of entries")
-        oids = {
-            entry.id: entry.oid
-            for entry in instances("entries", entries, CheckpointInfo, "an Entry")
-        }
-        return Roster.read(self._checkpoints.repository, oids).replaced(oids)
+        checked = instances("entries", entries, CheckpointInfo, "an Entry")
+        oids = {entry.id: entry.oid for entry in checked}
+        return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced(oids)
 
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
     ) -> OpenResult:
         """Return the worktree of a checkpoint, created with its files if missing.
 
-        To continue a run, use `Run.resume`.
+        To continue a run, use `Run.resume`. By default, the settings say where `directory` is,
+        and it is named after run or checkpoint.
 
-        Args:
-            directory: path of the worktree; by default named after run or checkpoint, where the
-                settings say.
-
-        Raises:
-            WorktreeError: the directory exists, something is missing, or the restored files differ
-                from the captured ones.
+        Raises WorktreeError if the directory exists, or files are missing or differ.
         """
         from gitckpt.store.worktrees import resumption
 
@@ -336,11 +297,8 @@ class Store:
         """
         from gitckpt.store.worktrees import ownership
 
-        return dict(
-            ownership.made_from(
-                self._checkpoints.repository, strings("checkpoint_ids", checkpoint_ids)
-            )
-        )
+        names = strings("checkpoint_ids", checkpoint_ids)
+        return dict(ownership.made_from(self._checkpoints.repository, names))
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
         """List the checkpoints of commits that `git filter-repo` has rewritten.
@@ -360,8 +318,7 @@ class Store:
 
         Raises:
             NotFoundError: an id is not a full id; nothing was removed.
-            BusyError: a ref moved, or a lock is held; some checkpoints may be gone, the others are
-                complete.
+            BusyError: a ref moved, or a lock is held; each checkpoint is gone or complete.
         """
         for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
             ids.require_id(checkpoint_id)
@@ -376,22 +333,14 @@ class Store:
     # Runs
 
     def find_run(self, text: str) -> str:
-        """Resolve a run id or a prefix of it.
-
-        Raises:
-            NotFoundError, AmbiguousError: no run matches, or several do.
-        """
+        """Resolve a run id or a prefix of it; NotFoundError or AmbiguousError."""
         from gitckpt.store.records import finder
 
         require_text("text", text)
         return finder.find_run(text, self._checkpoints.index)
 
     def run_named(self, text: str) -> str | None:
-        """Resolve a run id or prefix; None if the text, as for `find`, names no run.
-
-        Raises:
-            AmbiguousError: several checkpoints or runs match; the error lists them.
-        """
+        """Resolve a run id or prefix; None if the text names no run, or AmbiguousError."""
         from gitckpt.store.records import finder
 
         return finder.named_run(text, self._checkpoints.repository, self._checkpoints.index)
@@ -401,9 +350,7 @@ class Store:
 
         That includes one that a hook was still recording when the driver died.
 
-        Raises:
-            NotFoundError: there is no such run.
-            InvalidCheckpoint: the document is invalid.
+        Raises NotFoundError, or InvalidCheckpoint if the document is invalid.
         """
         return self._checkpoints.heads.catch_up(require_run_id(run))
 
@@ -435,19 +382,14 @@ class Store:
     def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
         """Return, by id, the other worktree that made each checkpoint or run.
 
-        Args:
-            names: full ids. Those that were fetched, or replaced by a fetch, have no worktree here.
+        Fetched ones, and those that a fetch has replaced, have no worktree here.
         """
         from gitckpt.store.runs import summary
 
         return summary.made_elsewhere(self._checkpoints, strings("names", names))
 
     def history(self, run: str) -> History:
-        """Return one run, phase by phase.
-
-        Raises:
-            NotFoundError: there is no such run.
-        """
+        """Return one run, phase by phase; NotFoundError if it does not exist."""
         from gitckpt.store.runs import summary
 
         return summary.read(self._checkpoints, run)
@@ -457,15 +399,12 @@ class Store:
 
         A driver in another process of this machine gets SIGTERM: `git ckpt run` ends its phase and
         records it as failed; a program without a handler dies, and its run has crashed. A driver
-        elsewhere or in this process stops at its next `Run.check`, `Run.wait` or milestone; this
-        process is not waited for.
+        elsewhere or in this process stops at its next `Run.check`, `Run.wait` or milestone.
 
         Args:
             wait: seconds to wait for the end; 0 only asks, without a signal.
 
-        Raises:
-            BusyError: the lease changed each time before it could be written.
-            CkptError: the driver was asked, but is stalled or has not stopped in time.
+        Raises CkptError if the driver is stalled or has not stopped in time.
         """
         from gitckpt.store.leases import cancellation
 
@@ -478,16 +417,10 @@ class Store:
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Take a run from a stalled driver, which can then write nothing more.
 
-        The next `Run.resume` ends what that driver had started. `Run.resume` with its own
-        `take_over` does both.
+        The next `Run.resume` ends the commands that the driver left; `take_over` there does both.
+        `holder` is shown to people.
 
-        Args:
-            holder: who takes it over, shown to people.
-
-        Raises:
-            NotFoundError: there is no such run.
-            LeaseHeld: a driver that is not stalled has it.
-            BusyError: the lease could not be written.
+        Raises NotFoundError, LeaseHeld if a driver that is not stalled has it, or BusyError.
         """
         require_text("holder", holder)
         inside = self._checkpoints
@@ -497,9 +430,7 @@ class Store:
     def run_of(self, key: str) -> str | None:
         """Return the run that was started with a key; None if it does not exist.
 
-        Raises:
-            UsageError: the key is blank or too long.
-            InvalidCheckpoint: the ref of the key is damaged.
+        Raises UsageError if the key is invalid, or InvalidCheckpoint if its ref is.
         """
         return self._checkpoints.claim(key).run()
 
@@ -518,8 +449,7 @@ class Store:
         """Remove a run with worktree, lease and files; return its number of checkpoints.
 
         Raises:
-            NotFoundError: there is no such run.
-            LeaseHeld: a live process drives it.
+            NotFoundError, LeaseHeld: there is no such run; a live process drives it.
             WorktreeError: its worktree has uncaptured changes or cannot be removed; the run stays.
             UsageError: an unfinished run refers to it; it stays.
             BusyError: as `remove`; the worktree may be gone already, call again for the rest.
@@ -547,12 +477,10 @@ class Store:
         Args:
             paths: restore only these, relative to the top of the worktree ("."); by default all
                 files with the index and an operation in progress.
-            index: whether to restore the index entries of `paths` too; without `paths` they always
-                are.
+            index: whether to restore the index entries of `paths` too.
             dry_run: whether to only report the changes.
-            announce: called with warnings, one sentence each, before anything is changed: that
-                commit or branch differ from HEAD, or an operation is in progress (`apart` of the
-                result), and `remarks`. Not called without warnings.
+            announce: called with warnings, if any, before anything is changed: sentences about
+                another commit or branch, an operation in progress, and `remarks` of the result.
             trust: whether to restore a checkpoint whose document a fetch has replaced.
 
         Raises:
@@ -563,12 +491,10 @@ class Store:
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        names = _named(paths) if paths is not None else []
-        given = self._given(checkpoint)
         return restorer.restore(
             self._checkpoints,
-            given,
-            names,
+            self._given(checkpoint),
+            _named(paths) if paths is not None else [],
             index=index,
             dry_run=dry_run,
             announce=announce,
@@ -580,11 +506,8 @@ class Store:
     ) -> RestoreResult:
         """Undo the newest `restore` in this worktree; repeat to undo earlier ones.
 
-        The present files are saved in a checkpoint first; `redo` restores them. Arguments and
-        `WorktreeError` as for `restore`.
-
-        Raises:
-            NotFoundError: there is nothing to undo.
+        The present files are saved in a checkpoint first; `redo` restores them. Raises
+        NotFoundError if there is nothing to undo; else as `restore`.
         """
         from gitckpt.store.restore import restorer
 
@@ -596,11 +519,8 @@ class Store:
     ) -> RestoreResult:
         """Redo the newest `undo` in this worktree; repeat to redo earlier ones.
 
-        The present files are saved in a checkpoint first; `undo` restores them. Arguments and
-        `WorktreeError` as for `restore`.
-
-        Raises:
-            NotFoundError: nothing was undone since the newest `restore`.
+        The present files are saved in a checkpoint first; `undo` restores them. Raises
+        NotFoundError if nothing was undone since the newest `restore`; else as `restore`.
         """
         from gitckpt.store.restore import restorer
 
@@ -637,9 +557,7 @@ class Store:
             paths: pathspecs, relative to the current directory in a worktree.
             options: more options of `git diff`, such as "--stat".
 
-        Raises:
-            NotFoundError: a path matches no file of either side.
-            WorktreeError: files are missing, or there is no worktree to compare with.
+        Raises NotFoundError if a path matches no file, or WorktreeError if files are missing.
         """
         from gitckpt.store.snapshot import comparison, manifest
 
@@ -652,15 +570,12 @@ class Store:
         old, new = comparison.comparable(
             repository, self._checkpoints.objects, (first.tree, first.git_sha), here
         )
-        other = (
-            "among the files here that are captured"
-            if second is None
-            else f"in checkpoint {second.id[: ids.SHORT]}"
-        )
-        self._require_matches(
-            (old, new), paths, f"in checkpoint {first.id[: ids.SHORT]} or {other}"
-        )
-        return self._compared(old, new, paths, options)
+        other = "among the captured files here"
+        if second is not None:
+            other = f"in checkpoint {second.id[: ids.SHORT]}"
+        where = f"in checkpoint {first.id[: ids.SHORT]} or {other}"
+        self._require_matches((old, new), paths, where)
+        return self._compare(old, new, paths, options)
 
     def diff_commit(
         self,
@@ -669,16 +584,12 @@ class Store:
         paths: Sequence[_Path] = (),
         options: Sequence[str] = (),
     ) -> bytes:
-        """Return git's diff between a checkpoint's linked commit and its files, as `diff`.
-
-        Raises:
-            WorktreeError: the commit or files are missing.
-        """
+        """Return git's diff between a checkpoint's commit and its files, as `diff`."""
         from gitckpt.store.snapshot import manifest
 
         repository, given = self._checkpoints.repository, self._given(checkpoint)
         base = manifest.tree_of_files(repository, None, given.git_sha)
-        return self._compared(base, manifest.files_of(repository, given), paths_of(paths), options)
+        return self._compare(base, manifest.files_of(repository, given), paths_of(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
         repository = self._checkpoints.repository
@@ -687,48 +598,41 @@ class Store:
         unmatched = [
             path
             for path in paths
-            if not any(self._compared(nothing, tree, [path], ["--name-only"]) for tree in trees)
+            if not any(self._compare(nothing, tree, [path], ["--name-only"]) for tree in trees)
         ]
         if unmatched:
             names = first_of([os.fsdecode(path) for path in unmatched])
-            hint = "paths count from the current directory; see which files differ: git ckpt diff ID --stat"
+            hint = "paths are relative to the current directory; see: git ckpt diff ID --stat"
             raise NotFoundError(f"no file {where} matches {names}", hint=hint)
 
-    def _compared(
-        self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]
-    ) -> bytes:
+    def _compare(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
         repository = self._checkpoints.repository
         try:
             place = ["-C", os.getcwd()] if repository.worktree else []
         except FileNotFoundError:  # deleted: paths are relative to the top
             place = []
         patterns = [os.fsdecode(path) for path in paths]
-        options = words("options", options)
+        command = [*place, "diff", "--no-color", *words("options", options), old, new, "--"]
         try:
-            return repository.git.run(
-                *place, "diff", "--no-color", *options, old, new, "--", *patterns
-            ).out
+            return repository.git.run(*command, *patterns).out
         except GitError as error:
             if cure_of_promised(error.stderr) is None:
                 raise
             raise WorktreeError(
-                "contents of files are missing here: this is a partial clone, and diff fetches nothing",
+                "contents of files are missing: diff fetches nothing into this partial clone",
                 hint=f"fetch them: git diff --numstat {old} {new}; then run the command again",
             ) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
-        """Return the content of a file of a checkpoint.
+        """Return the content of a file of a checkpoint; for a symbolic link, the target.
 
         It is the content as git stores it, or the raw bytes if git would change them on checkout.
-        For a symbolic link it is the target.
 
         Args:
             path: relative to the top of the worktree.
             beside: whether `path` is one of the run's files that `beside` lists.
 
-        Raises:
-            NotFoundError: the file does not exist.
-            WorktreeError: the files of the checkpoint are missing.
+        Raises NotFoundError if the file does not exist, or WorktreeError if files are missing.
         """
         from gitckpt.store.snapshot import manifest
 
@@ -738,17 +642,13 @@ class Store:
         )
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """List the files that a run keeps beside its worktree: inputs and phase outputs.
-
-        Raises:
-            WorktreeError: there are too many to list.
-        """
+        """List the files that a run keeps beside its worktree: inputs and phase outputs."""
         from gitckpt.store.runs import run_files
 
         return run_files.names(self._checkpoints.repository, self._given(checkpoint).tree)
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """List the files of `beside` in which likely secrets were masked; errors as there."""
+        """List the files of `beside` in which likely secrets were masked."""
         from gitckpt.store.runs import run_files
 
         return run_files.masked(self._checkpoints.repository, self._given(checkpoint).tree)
@@ -756,8 +656,7 @@ class Store:
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
         """Return the parts of a snapshot that a git tree cannot represent.
 
-        Raises:
-            WorktreeError: an object is missing or damaged, or there are too many paths to list.
+        Raises WorktreeError if an object is missing or damaged, or there are too many paths.
         """
         from gitckpt.store.snapshot import manifest
 
@@ -783,18 +682,17 @@ class Store:
         return jsonable.compare(dict(self._given(before).state), dict(self._given(after).state))
 
     def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
-        return (
-            checkpoint if isinstance(checkpoint, Checkpoint) else self._checkpoints.read(checkpoint)
-        )
+        if isinstance(checkpoint, Checkpoint):
+            return checkpoint
+        return self._checkpoints.read(checkpoint)
 
     # Upkeep
 
     def policy(self) -> Policy:
         """Return the policy of `gitckpt.toml` and git's configuration, or the default.
 
-        Values of `gitckpt.toml` that loosen the default apply once they are allowed. To change a
-        value: `dataclasses.replace(store.policy(), keep_last=5)`. If the settings have an error,
-        the values that keep the most apply, and the listener is told.
+        To change a value: `dataclasses.replace(store.policy(), keep_last=5)`. If the settings have
+        an error, the values that keep the most apply, and the listener gets a message.
         """
         return self._checkpoints.rules.read().policy
 
@@ -808,17 +706,15 @@ class Store:
         """Remove the checkpoints and runs that the policy does not keep.
 
         A run is removed as a whole, with its worktree; it stays if the worktree has uncaptured
-        changes. A checkpoint that cannot be deleted, for example because its ref is locked, is
-        listed in `failed`; the others are removed.
+        changes. Checkpoints that cannot be deleted, for example because a ref is locked, are listed
+        in `failed`.
 
         Args:
             policy: by default that of the settings; see `policy`.
             dry_run: whether to decide only.
             progress: called now and then with a short text.
 
-        Raises:
-            BusyError: another process was faster or holds a lock; some checkpoints may be gone, the
-                others are complete.
+        Raises BusyError as `remove`.
         """
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
@@ -826,21 +722,18 @@ class Store:
         require("policy", policy, (Policy, NoneType), "a Policy")
         require_callable("progress", progress)
         inside = self._checkpoints
-        found = expiry.expire(inside, policy or self.policy(), dry_run=dry_run, progress=progress)
+        policy = policy or self.policy()
+        result = expiry.expire(inside, policy, dry_run=dry_run, progress=progress)
         if not dry_run:
             maintenance.pack(inside.repository)
-        return found
+        return result
 
     def settle(self, what: str) -> bool:
         """Settle a likely secret as harmless; return whether it was not settled before.
 
-        Args:
-            what: a digest from `worktree.suspects`, or the path of a file relative to the top of
-                the worktree.
+        `what` is a digest from `worktree.suspects`, or a path relative to the top of the worktree.
 
-        Raises:
-            UsageError: `what` is empty.
-            CkptError: it cannot be saved.
+        Raises UsageError if it is empty, or CkptError if it cannot be saved.
         """
         from gitckpt.store.secrets import Settled
 
@@ -851,24 +744,18 @@ class Store:
     def loosened(self) -> Loosening | None:
         """Return the defaults that `gitckpt.toml` of this worktree loosens, or None.
 
-        Values of `git config ckpt.*` and of the calling program do not count: they are the user's
-        own.
+        Values of `git config ckpt.*` and of the calling program do not count.
 
-        Raises:
-            UsageError: the settings have an error.
+        Raises UsageError if the settings have an error.
         """
         from gitckpt.store.config import settings
 
-        found = settings.read(self._checkpoints.repository)
-        found.require_correct()
-        return found.loosened
+        current = settings.read(self._checkpoints.repository)
+        current.require_correct()
+        return current.loosened
 
     def allow(self, loosened: Loosening) -> None:
-        """Allow what `loosened` returned in all worktrees of this clone, until it changes.
-
-        Raises:
-            CkptError: it cannot be saved.
-        """
+        """Allow what `loosened` returned in all worktrees of this clone, until it changes."""
         from gitckpt.store.config import settings
         from gitckpt.store.config.settings import Loosening
 
@@ -876,11 +763,7 @@ class Store:
         settings.note(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
-        """Withdraw what `allow` allowed in this clone; return whether there was any.
-
-        Raises:
-            CkptError: it cannot be saved.
-        """
+        """Withdraw what `allow` allowed in this clone; return whether there was any."""
         from gitckpt.store.config import settings
 
         return settings.forget(self._checkpoints.repository)
@@ -902,8 +785,7 @@ class Store:
             only: full ids of checkpoints and runs to check, without the history of their commits.
             progress: called now and then with the number of objects read and their total.
 
-        Raises:
-            BusyError: a lock prevented the repair.
+        Raises BusyError if a lock prevented the repair.
         """
         from gitckpt.store.audit import verification
 
@@ -926,13 +808,10 @@ class Store:
         Args:
             only_if_due: whether to write only after a minute without writing, and log failures.
 
-        Raises:
-            BusyError: another process was faster or holds a lock; the notes stay queued.
-            GitError: git refused.
+        Raises BusyError if another process holds a lock; the notes stay queued.
         """
-        return (
-            self._checkpoints.write_due_links() if only_if_due else self._checkpoints.write_links()
-        )
+        inside = self._checkpoints
+        return inside.write_due_links() if only_if_due else inside.write_links()
 
     def examine(self) -> Diagnosis:
         """Diagnose git, hooks, settings, locks and invalid refs, without changes."""
@@ -955,9 +834,7 @@ class Store:
             hooks: how git calls gitckpt: "config", "files", "external" (the user adds the lines in
                 `advice`), "none", or "auto".
 
-        Raises:
-            UsageError: the mode is unknown; nothing was changed.
-            CkptError: a file or the configuration cannot be written.
+        Raises UsageError if the mode is unknown, or CkptError if a file cannot be written.
         """
         from gitckpt.store import setup
         from gitckpt.store.retention import maintenance
@@ -967,13 +844,9 @@ class Store:
         return done
 
     def outlook(self) -> str:
-        """Return whether the next commit will be recorded.
+        """Return "recorded", "missed", "none" or "not installed" for the next commit.
 
-        "recorded"; "missed" if the user must act first; "none" if no hooks were wanted; or "not
-        installed".
-
-        Raises:
-            RepositoryError: a hook file cannot be read, or git is missing.
+        "missed" means that the user must act first; "none" that no hooks were wanted.
         """
         from gitckpt.git.command import require_git
         from gitckpt.store.hooks import installation
@@ -981,11 +854,7 @@ class Store:
         return installation.outlook(self._checkpoints.repository, version=require_git())
 
     def uninstall(self) -> Installation:
-        """Remove what `install` added; checkpoints and foreign text in hooks stay.
-
-        Raises:
-            CkptError: a file or the configuration cannot be written.
-        """
+        """Remove what `install` added; checkpoints and foreign text in hooks stay."""
         from gitckpt.store import setup
 
         return setup.uninstall(self._checkpoints.repository)
@@ -996,10 +865,10 @@ def _named(paths: Sequence[_Path]) -> list[bytes]:
     if not names:
         raise UsageError(
             "paths: the list is empty",
-            hint="leave it out to restore all files; to restore none, do not call restore",
+            hint="leave it out to restore all files",
         )
     if b"" in names:
-        raise UsageError("paths: one of them is empty", hint='name "." for all files')
+        raise UsageError("paths: a path is empty", hint='name "." for all files')
     return [b"" if name == b"." else name for name in names]  # git names the top ""
 
 

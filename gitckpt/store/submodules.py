@@ -1,7 +1,7 @@
 """Capture submodules: each gets a checkpoint in its own repository.
 
-The checkpoint of the superproject names them and is recorded after them. A kill can thus leave an
-unnamed one, which expiry removes; they are removed with the checkpoints that name them.
+The checkpoint of the superproject names them and is recorded after them. A kill can thus leave one
+that no checkpoint names; expiry removes it. They are removed with the checkpoints that name them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from gitckpt.git.lock import Lock
 from gitckpt.git.worktree import modules
 from gitckpt.model import budget, codec, times
 from gitckpt.model.arguments import quoted, shell_word
@@ -20,7 +19,7 @@ from gitckpt.model.errors import CkptError
 from gitckpt.model.skip_invalid import fenced
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import Query
 from gitckpt.store.snapshot import assurance, manifest
@@ -62,72 +61,75 @@ _LABEL = "submodule-complete"
 
 
 def capture(
-    store: AnyCheckpoints, found: Worktree, paths: Collection[bytes], limits: Limits
+    store: AnyCheckpoints, files: Worktree, paths: Collection[bytes], limits: Limits
 ) -> Worktree:
-    """Capture the submodules of a worktree (`found`), recursively.
+    """Capture the submodules of a captured worktree (`files`), recursively.
 
     A submodule that could not be captured stays among the omitted paths, with the reason. `paths`
     are those of submodules that are checked out, and of embedded repositories.
     """
-    made: list[Submodule] = []
+    captured: list[Submodule] = []
     failed: dict[bytes, str] = {}
-    texts = {modules.unquoted(entry.path): entry.path for entry in found.omitted}
-    texts |= {
-        path: quoted(path) for path in paths if path + b"/" in texts
-    }  # embedded repositories that the index does not know
+    texts = {modules.unquoted(entry.path): entry.path for entry in files.omitted}
+    # Embedded repositories that the index does not know are omitted with a slash at the end.
+    texts |= {path: quoted(path) for path in paths if path + b"/" in texts}
     for path in sorted(path for path in paths if path in texts):
-        there = modules.seen_from(store.repository, path)
-        if there is None:
+        repository = modules.seen_from(store.repository, path)
+        if repository is None:
             continue
         try:
-            with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
-                checkpoint = _checkpoint_of(inner, texts[path], limits)
+            with _opened(store, repository) as inner:
+                checkpoint = _capture_one(inner, texts[path], limits)
         except CkptError as error:
             failed[path] = error.message
             continue
-        files = checkpoint.worktree or CLEAN
-        is_dirty = files.dirty or any(submodule.dirty for submodule in files.submodules)
-        made.append(Submodule(texts[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
-    done = {one.path for one in made} | {quoted(modules.unquoted(one.path) + b"/") for one in made}
-    omitted = [
-        replace(entry, reason=f"a submodule that could not be captured: {failed[path]}", dirty=None)
-        if (path := modules.unquoted(entry.path)) in failed
-        else entry
-        for entry in found.omitted
-        if entry.path not in done
-    ]
-    return replace(found, omitted=tuple(omitted), submodules=tuple(made))
+        inside = checkpoint.worktree or CLEAN
+        is_dirty = inside.dirty or any(submodule.dirty for submodule in inside.submodules)
+        captured.append(Submodule(texts[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
+    done = {submodule.path for submodule in captured}
+    done |= {quoted(modules.unquoted(path) + b"/") for path in done}
+    omitted = []
+    for entry in files.omitted:
+        problem = failed.get(modules.unquoted(entry.path))
+        if problem is not None:
+            reason = f"a submodule that could not be captured: {problem}"
+            omitted.append(replace(entry, reason=reason, dirty=None))
+        elif entry.path not in done:
+            omitted.append(entry)
+    return replace(files, omitted=tuple(omitted), submodules=tuple(captured))
+
+
+def _opened(
+    store: AnyCheckpoints, repository: Repository
+) -> contextlib.AbstractContextManager[AnyCheckpoints]:
+    return contextlib.closing(store.seen_from(repository, "plumbing"))
 
 
 def differ(store: AnyCheckpoints, before: Worktree | None, after: Worktree) -> bool:
     """Return whether a submodule, also a nested one, differs in commit or files."""
-    known = {one.path: one for one in before.submodules} if before is not None else {}
-    pairs = [(known[one.path], one) for one in after.submodules if one.path in known]
-    return any(
-        _differs(store, then, now) for then, now in pairs if then.checkpoint != now.checkpoint
-    )
+    earlier = {entry.path: entry for entry in before.submodules} if before is not None else {}
+    pairs = [(earlier[entry.path], entry) for entry in after.submodules if entry.path in earlier]
+    return any(old.checkpoint != new.checkpoint and _differs(store, old, new) for old, new in pairs)
 
 
-def _differs(store: AnyCheckpoints, then: Submodule, now: Submodule) -> bool:
-    # Different checkpoints may differ in the branch alone.
-    there = (
-        modules.seen_from(store.repository, modules.unquoted(now.path))
-        if then.git_sha == now.git_sha
-        else None
-    )
-    if there is None:
+def _differs(store: AnyCheckpoints, before: Submodule, after: Submodule) -> bool:
+    if before.git_sha != after.git_sha:
         return True
-    with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
+    # Different checkpoints may differ in the branch alone.
+    repository = modules.seen_from(store.repository, modules.unquoted(after.path))
+    if repository is None:
+        return True
+    with _opened(store, repository) as inner:
         try:
-            before, after = inner.read_own(then.checkpoint), inner.read_own(now.checkpoint)
+            pair = inner.read_own(before.checkpoint), inner.read_own(after.checkpoint)
             old, new = (
-                manifest.contents_of(each, inner.repository, inner.objects)
-                for each in (before, after)
+                manifest.contents_of(checkpoint, inner.repository, inner.objects)
+                for checkpoint in pair
             )
         except CkptError:
             return True  # gone or incomplete
         return (old.files, old.raw) != (new.files, new.raw) or differ(
-            inner, before.worktree, after.worktree or CLEAN
+            inner, pair[0].worktree, pair[1].worktree or CLEAN
         )
 
 
@@ -145,74 +147,66 @@ def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tupl
     repository = store.repository
     if not tree or repository.worktree is None or not modules.are_there(repository):
         return ()
-    made = []
+    submodules = []
     for path, oid in modules.of_tree(repository, tree):
-        there = modules.seen_from(repository, path) if quoted(path) not in but else None
-        if there is None:
+        name = quoted(path)
+        submodule = modules.seen_from(repository, path) if name not in but else None
+        if submodule is None:
             continue
-        with contextlib.closing(store.seen_from(there, "plumbing")) as inner:
+        with _opened(store, submodule) as inner:
             if inner.repository.cat_file.info(f"{oid}^{{commit}}") is None:
                 continue
             try:
-                made.append(
-                    Submodule(
-                        quoted(path), _clean_at(inner, oid, quoted(path)).id, oid, dirty=False
-                    )
-                )
+                checkpoint = _clean_at(inner, oid, name)
+                submodules.append(Submodule(name, checkpoint.id, oid, dirty=False))
             except CkptError as error:
-                error_log.append(
-                    repository,
-                    f"the submodule {quoted(path)} is not in a new worktree: {error.message}",
-                )
-    return tuple(made)
+                problem = f"the submodule {name} is not in a new worktree: {error.message}"
+                error_log.append(repository, problem)
+    return tuple(submodules)
 
 
 def _clean_at(inner: AnyCheckpoints, commit: str, path: str) -> Checkpoint:
     worktree = replace(CLEAN, submodules=of_tree(inner, commit))
-
-    def attempt() -> Checkpoint:
-        known = _known(inner, (commit, None), worktree)
-        return known or inner.record(
-            _LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE, base=commit
-        )
-
-    return assurance.recorded(
-        inner.repository, inner.objects, attempt, inner.remove, inner.announce
-    )
+    return _recorded(inner, lambda: _find_or_record(inner, (commit, None), worktree, path, commit))
 
 
-def _checkpoint_of(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint:
+def _capture_one(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint:
     def attempt() -> Checkpoint:
         worktree = inner.capture(limits)
         if worktree.degraded is not None:
             raise CkptError(worktree.degraded)
-        return _known(inner, inner.objects.head(), worktree) or inner.record(
-            _LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE
-        )
+        return _find_or_record(inner, inner.objects.head(), worktree, path)
 
+    return _recorded(inner, attempt)
+
+
+def _recorded(inner: AnyCheckpoints, attempt: Callable[[], Checkpoint]) -> Checkpoint:
     return assurance.recorded(
         inner.repository, inner.objects, attempt, inner.remove, inner.announce
     )
 
 
-def _known(
-    inner: AnyCheckpoints, head: tuple[str, str | None], worktree: Worktree
-) -> Checkpoint | None:
-    wanted = (head[1], worktree.tree)
+def _find_or_record(
+    inner: AnyCheckpoints,
+    head: tuple[str, str | None],
+    worktree: Worktree,
+    path: str,
+    base: str | None = None,
+) -> Checkpoint:
     linked = inner.list(Query(git_sha=head[0]))
-    alike = [entry for entry in linked if (entry.branch, entry.tree) == wanted]
-    known_here = Roster.read(inner.repository, [entry.id for entry in alike])
+    alike = [entry for entry in linked if (entry.branch, entry.tree) == (head[1], worktree.tree)]
+    local = LocalCheckpoints.read(inner.repository, [entry.id for entry in alike])
     for entry in alike:
-        if entry.trigger == SUBMODULE and known_here.is_ours(entry):
-            known = inner.read(entry.id)
-            if known.worktree == worktree:
-                return known
-    return None
+        if entry.trigger == SUBMODULE and local.is_ours(entry):
+            checkpoint = inner.read(entry.id)
+            if checkpoint.worktree == worktree:
+                return checkpoint
+    return inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE, base=base)
 
 
 def named_by(submodules: Iterable[str]) -> dict[str, bytes]:
     """Return, by id, the path of the submodule checkpoints in `CheckpointInfo.submodules`."""
-    lines = (line.partition(" ") for each in submodules for line in each.split("\0")[:-1])
+    lines = (line.partition(" ") for entry in submodules for line in entry.split("\0")[:-1])
     return {checkpoint: modules.unquoted(path) for checkpoint, _, path in lines}
 
 
@@ -225,48 +219,39 @@ def way_to_make(path: bytes) -> str:
 
 
 def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
-    specs = " ".join(
-        f"'{refs}:{refs}'"
-        for refs in (
-            ref_names.CHECKPOINTS + checkpoint_id,
-            f"refs/ckpt/*/{checkpoint_id}",
-            "refs/keep/*",
-        )
-    )
+    refs = (ref_names.CHECKPOINTS + checkpoint_id, f"refs/ckpt/*/{checkpoint_id}", "refs/keep/*")
+    specs = " ".join(f"'{ref}:{ref}'" for ref in refs)
     # Without a checkout, `git -C` would fetch the refs into the superproject; `--git-dir` fails.
     git_dir = shell_word(os.path.join(os.fsdecode(path), ".git"))
-    return f"fetch it from where it was captured: git --git-dir={git_dir} fetch --no-tags --no-prune CLONE {specs}"
+    fetch = f"git --git-dir={git_dir} fetch --no-tags --no-prune CLONE {specs}"
+    return f"fetch it from where it was captured: {fetch}"
 
 
 def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
     """Return what is wrong with a submodule checkpoint, in one clause, or None."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
-    there = modules.holding(repository, path, ref)
-    if there is None:
+    submodule = modules.holding(repository, path, ref)
+    if submodule is None:
         return f"no repository of it has the checkpoint {checkpoint_id}"
-    try:
-        found = next(there.cat_file.contents([ref], budget.DOCUMENT.size))
-        known = Roster.read(there, [checkpoint_id])
-        if found is not None and known.is_replaced(checkpoint_id, found[0]):
-            return local_checkpoints.replaced(checkpoint_id).message
-        checkpoint = codec.decode_header(
-            ref_names.document(found and found[1:], ref, "of the document"), ref
-        )
-        needed = [
-            checkpoint.git_sha,
-            checkpoint.tree,
-            checkpoint.worktree.operation_commit if checkpoint.worktree else None,
-        ]
-        gone = [oid for oid in needed if oid and there.cat_file.info(oid) is None]
-        if gone:
-            return f"{gone[0]} of the checkpoint {checkpoint_id} is missing"
-        inner = checkpoint.worktree.submodules if checkpoint.worktree else ()
-    except CkptError as error:
-        return error.message
-    finally:
-        there.close()
-    problems = (problem(there, modules.unquoted(one.path), one.checkpoint) for one in inner)
-    return next((f"within it, {each}" for each in problems if each), None)
+    with contextlib.closing(submodule):
+        try:
+            stored = next(submodule.cat_file.contents([ref], budget.DOCUMENT.size))
+            local = LocalCheckpoints.read(submodule, [checkpoint_id])
+            if stored is not None and local.is_replaced(checkpoint_id, stored[0]):
+                return local_checkpoints.replaced(checkpoint_id).message
+            checkpoint = codec.decode_header(
+                ref_names.document(stored and stored[1:], ref, "of the document"), ref
+            )
+            files = checkpoint.worktree or CLEAN
+            for oid in (checkpoint.git_sha, checkpoint.tree, files.operation_commit):
+                if oid and submodule.cat_file.info(oid) is None:
+                    return f"{oid} of the checkpoint {checkpoint_id} is missing"
+        except CkptError as error:
+            return error.message
+    for entry in files.submodules:
+        if inner := problem(submodule, modules.unquoted(entry.path), entry.checkpoint):
+            return f"within it, {inner}"
+    return None
 
 
 @contextlib.contextmanager
@@ -281,8 +266,9 @@ def removal(
     Failures are logged; expiry tries again.
     """
     try:
+        query = Query(ids=list(checkpoint_ids))
         entries = (
-            fenced(ref_names.CHECKPOINTS, lambda: store.list(Query(ids=list(checkpoint_ids))))
+            fenced(ref_names.CHECKPOINTS, lambda: store.list(query))
             if listed is None
             else listed.values()
         )
@@ -292,11 +278,15 @@ def removal(
     yield
     if not named:
         return
-    with _alone(store) as is_alone:
-        if is_alone and not store.problems():  # what cannot be read may name any of them
-            _remove(
-                store, named.keys() - named_by(_submodules(store.list())).keys(), named.values()
-            )
+    with ref_names.turn(store.repository) as is_alone:
+        if is_alone and not store.problems():  # an invalid checkpoint may name any of them
+            ids = sorted(named.keys() - named_by(_submodules(store.list())).keys())
+
+            def remove(inner: AnyCheckpoints) -> None:
+                # A fetched document may name a checkpoint that a user saved in the submodule.
+                _remove(inner, inner.list(Query(ids=ids)))
+
+            _in_each(store, named.values(), remove)
 
 
 def sweep(store: AnyCheckpoints) -> None:
@@ -305,21 +295,17 @@ def sweep(store: AnyCheckpoints) -> None:
         return
 
     def clear(inner: AnyCheckpoints) -> None:
-        entries = (
-            entry for entry in inner.list() if entry.trigger == SUBMODULE and entry.time < until
+        _remove(
+            inner, (entry for entry in inner.list() if entry.time < until and entry.id not in named)
         )
-        stray = [entry.id for entry in entries if entry.id not in named]
-        if stray:
-            inner.remove(stray)
         sweep(inner)
 
-    with _alone(store) as is_alone:
+    # A later writer checks that the submodule checkpoints it names exist.
+    with ref_names.turn(store.repository) as is_alone:
+        named = named_by(_submodules(store.list()))
         # An unnamed one may belong to a checkpoint that is being recorded.
-        named, until = (
-            named_by(_submodules(store.list())),
-            store.clock() - times.GRACE * times.MICRO,
-        )
-        if is_alone and not store.problems():  # what cannot be read may name any of them
+        until = store.clock() - times.GRACE * times.MICRO
+        if is_alone and not store.problems():  # an invalid checkpoint may name any of them
             _in_each(store, named.values(), clear)
 
 
@@ -328,75 +314,49 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
 
     The source's own checkpoints are not copied. Of `store`, only the clock is used.
     """
-    with contextlib.closing(store.seen_from(source, "plumbing")) as theirs:
-        ids = [
-            one.id
-            for one in theirs.list()
-            if one.trigger == SUBMODULE and not modules.has(to, ref_names.CHECKPOINTS + one.id)
-        ]
+    with _opened(store, source) as theirs:
+        listed = [entry.id for entry in theirs.list() if entry.trigger == SUBMODULE]
+    ids = [name for name in listed if not modules.has(to, ref_names.CHECKPOINTS + name)]
     if not ids:
         return
-    there = set(_refs(source, *ref_names.HOLDERS))
-    kept = [
-        ref for ref in _refs(source, ref_names.KEEP) if not modules.has(to, ref)
-    ]  # an existing ref keeps the same commit
-    modules.fetch(
-        to,
-        source,
-        [
-            *kept,
-            *(space + each for each in ids for space in ref_names.HOLDERS if space + each in there),
-        ],
-    )
-    modules.fetch(to, source, [ref_names.CHECKPOINTS + each for each in ids])
+    existing = set(_refs(source, *ref_names.HOLDERS))
+    # An existing keep ref keeps the same commit.
+    kept = [ref for ref in _refs(source, ref_names.KEEP) if not modules.has(to, ref)]
+    holders = [space + name for name in ids for space in ref_names.HOLDERS]
+    modules.fetch(to, source, [*kept, *(ref for ref in holders if ref in existing)])
+    modules.fetch(to, source, [ref_names.CHECKPOINTS + name for name in ids])
     local_checkpoints.copy(source, to, ids)
-    with contextlib.closing(store.seen_from(to, "plumbing")) as inner:
+    with _opened(store, to) as inner:
         inner.link(inner.list(Query(ids=ids)))
 
 
 def bring_all(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     bring(store, source, to)
-    for _, one, other in modules.within(source, to):
-        with contextlib.closing(one):
-            if other is not None:
-                bring(store, one, other)
+    for _, theirs, ours in modules.within(source, to):
+        with contextlib.closing(theirs):
+            if ours is not None:
+                bring(store, theirs, ours)
 
 
 def _refs(repository: Repository, *spaces: str) -> list[str]:
     patterns = [space.rstrip("/") for space in spaces]
-    return (
-        repository.git.run("for-each-ref", "--format=%(refname)", *patterns)
-        .out.decode("utf-8", "surrogateescape")
-        .split("\n")[:-1]
-    )
+    refs = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
+    return refs.decode("utf-8", "surrogateescape").split("\n")[:-1]
 
 
-def _remove(store: AnyCheckpoints, ids: Collection[str], paths: Collection[bytes]) -> None:
-    def remove(inner: AnyCheckpoints) -> None:
-        # A fetched document may name a checkpoint that a user saved in the submodule.
-        theirs = [
-            entry.id for entry in inner.list(Query(ids=sorted(ids))) if entry.trigger == SUBMODULE
-        ]
-        if theirs:
-            inner.remove(theirs)
-
-    _in_each(store, paths, remove)
+def _remove(inner: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:
+    ids = [entry.id for entry in entries if entry.trigger == SUBMODULE]
+    if ids:
+        inner.remove(ids)
 
 
 def _in_each(
-    store: AnyCheckpoints, paths: Collection[bytes], do: Callable[[AnyCheckpoints], None]
+    store: AnyCheckpoints, paths: Collection[bytes], action: Callable[[AnyCheckpoints], None]
 ) -> None:
     for repository in modules.stores(store.repository, paths):
         try:
-            with contextlib.closing(store.seen_from(repository, "plumbing")) as inner:
-                do(inner)
+            with _opened(store, repository) as inner:
+                action(inner)
         except CkptError as error:
-            error_log.append(
-                store.repository,
-                f"checkpoints of the submodule in {repository.git_dir} stay: {error.message}",
-            )
-
-
-def _alone(store: AnyCheckpoints) -> Lock:
-    # A later writer checks that the submodule checkpoints it names exist.
-    return ref_names.turn(store.repository)
+            problem = f"checkpoints of the submodule in {repository.git_dir} stay: {error.message}"
+            error_log.append(store.repository, problem)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import packed_size
@@ -32,110 +32,91 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class StoredObject:
     kind: str
     size: int  # bytes on disk; in a pack those of its own part
     is_loose: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Holdings:
-    """Objects that only some refs hold, each in the first lot of roots leading to it."""
-
-    objects: Sequence[set[str]]
-    is_complete: bool
-
-
-def held_only_by(
+def _held_only_by(
     repository: Repository,
     lots: Sequence[Collection[str]],
     spaces: Sequence[str],
     others: Collection[str],
-) -> Holdings:
-    """Return the objects that only the given roots lead to, no other ref or HEAD.
+) -> tuple[list[set[str]], bool]:
+    """Return the objects that only the given roots lead to, and whether all were read.
+
+    Each object is in the first lot of roots leading to it.
 
     Args:
         lots: oids of the roots, in lots.
         spaces: refs of the roots, or spaces such as "refs/notes/x": no ref there counts as
             another one, but the oids `others` do.
     """
-    besides = [
-        word for space in spaces for word in (f"--exclude={space}", f"--exclude={space}/*")
-    ] + ["--all"]
-    known: set[str] = set()
-    found = []
+    excluded = [f"--exclude={ref}" for space in spaces for ref in (space, f"{space}/*")]
+    excluded.append("--all")
+    reached: set[str] = set()
+    objects: list[set[str]] = []
     is_complete = True
     for roots in lots:
-        mine: set[str] = set()
+        lot: set[str] = set()
         if roots:
             # This leaves out the history of the others, but not their trees.
             revs = [*roots, *(f"^{oid}" for oid in others)]
-            walk = _Walk(repository, [*_WALK, "--not", *besides, "--not", "--stdin"], revs)
-            mine.update(oid.decode("ascii") for oid in walk)
-            is_complete = is_complete and walk.is_complete
-        found.append(mine - known)
-        known |= mine
-    if known:
+            words = ["--not", *excluded, "--not", "--stdin"]
+            is_complete &= _walk(repository, words, revs, lot.add)
+        objects.append(lot - reached)
+        reached |= lot
+
+    def discard(oid: str) -> None:
+        if oid in reached:
+            for lot in objects:
+                lot.discard(oid)
+
+    if reached:
         # A bitmap, if any, makes this fast.
-        walk = _Walk(repository, [*_WALK, "--use-bitmap-index", *besides, "--stdin"], others)
-        for oid in walk:
-            text = oid.decode("ascii")
-            if text in known:
-                for mine in found:
-                    mine.discard(text)
-        is_complete = is_complete and walk.is_complete
-    return Holdings(found, is_complete)
+        words = ["--use-bitmap-index", *excluded, "--stdin"]
+        is_complete &= _walk(repository, words, others, discard)
+    return objects, is_complete
 
 
-def look_up(repository: Repository, oids: Collection[str]) -> dict[str, Holding]:
+def _walk(
+    repository: Repository,
+    words: Sequence[str],
+    revs: Collection[str],
+    take: Callable[[str], object],
+) -> bool:
+    """Call `take` with each oid that `git rev-list` prints; return whether it succeeded."""
+    child = repository.git.start(*_WALK, *words, env=_NO_FETCH)
+    try:
+        child.feed("".join(f"{rev}\n" for rev in revs).encode("ascii"))
+        rest = b""
+        while chunk := child.receive(_CHUNK):  # as they come: there may be millions
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                take(line.decode("ascii"))
+        return child.close() == 0
+    finally:
+        child.stop()
+
+
+def _look_up(repository: Repository, oids: Collection[str]) -> dict[str, StoredObject]:
     if not oids:
         return {}
     data = "".join(f"{oid}\n" for oid in sorted(oids)).encode("ascii")
     words = ("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize:disk)", "--buffer")
-    place = os.path.join(repository.common_dir, "objects")
-    found = {}
-    for line in (
-        repository.git.run(*words, data=data, env=_NO_FETCH)
-        .out.decode("ascii", "replace")
-        .splitlines()
-    ):
+    lines = repository.git.run(*words, data=data, env=_NO_FETCH).out.decode("ascii", "replace")
+    objects = {}
+    for line in lines.splitlines():
         oid, _, rest = line.partition(" ")
         kind, _, size = rest.partition(" ")
         if size.isdigit():
-            blocks = _blocks(os.path.join(place, oid[:2], oid[2:]))
-            found[oid] = Holding(
-                kind, int(size) if blocks is None else blocks, is_loose=blocks is not None
-            )
-    return found
-
-
-def _blocks(path: str) -> int | None:
-    try:
-        return os.lstat(path).st_blocks * 512
-    except OSError:
-        return None
-
-
-class _Walk:
-    """The oids that a `git rev-list` prints, as they come: there may be millions."""
-
-    def __init__(self, repository: Repository, words: Sequence[str], revs: Collection[str]) -> None:
-        self._git = repository.git
-        self._words = words
-        self._data = "".join(f"{rev}\n" for rev in revs).encode("ascii")
-        self.is_complete = False  # known once all oids were taken
-
-    def __iter__(self) -> Iterator[bytes]:
-        child = self._git.start(*self._words, env=_NO_FETCH)
-        try:
-            child.feed(self._data)
-            rest = b""
-            while chunk := child.receive(_CHUNK):
-                *lines, rest = (rest + chunk).split(b"\n")
-                yield from lines
-            self.is_complete = child.close() == 0
-        finally:
-            child.stop()
+            path = os.path.join(repository.common_dir, "objects", oid[:2], oid[2:])
+            try:
+                objects[oid] = StoredObject(kind, os.lstat(path).st_blocks * 512, is_loose=True)
+            except OSError:
+                objects[oid] = StoredObject(kind, int(size), is_loose=False)
+    return objects
 
 
 class Measure:
@@ -151,7 +132,7 @@ class Measure:
         The bytes include directories. Vanished or unreadable files are skipped. A link
         is counted, not followed. The path itself counts even if it is `apart`.
         """
-        files, size = self._one(path)
+        files, size = self._measure_one(path)
         waiting = [path] if os.path.isdir(path) and not os.path.islink(path) else []
         while waiting:
             try:
@@ -162,13 +143,13 @@ class Measure:
             for entry in entries:
                 if entry.path in self._apart:
                     continue
-                more, bytes_ = self._one(entry.path)
+                more, bytes_ = self._measure_one(entry.path)
                 files, size = files + more, size + bytes_
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
         return files, size
 
-    def _one(self, path: str) -> tuple[int, int]:
+    def _measure_one(self, path: str) -> tuple[int, int]:
         try:
             status = os.lstat(path)
         except OSError:
@@ -185,13 +166,8 @@ class Measure:
 # The report.
 
 # Statuses of worktrees; see `WorktreeUse`.
-COMPLETE, UNFINISHED, REMOVED, CHECKPOINT, FORGOTTEN = (
-    "complete",
-    "unfinished",
-    "removed",
-    "checkpoint",
-    "forgotten",
-)
+COMPLETE, UNFINISHED, REMOVED = "complete", "unfinished", "removed"
+CHECKPOINT, FORGOTTEN = "checkpoint", "forgotten"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,99 +221,75 @@ class Usage:
     @property
     def bytes(self) -> int:
         """The known bytes on disk of all; `loose` is part of the rest."""
-        amounts = (
-            self.checkpoints,
-            self.files,
-            self.leases,
-            self.links,
-            self.refs,
-            self.run_files,
-            self.index,
-            self.private,
-        )
-        beside = sum(each.bytes for each in self.worktrees) + sum(
-            each.bytes for each in self.leftovers
-        )
-        return beside + sum(each.bytes or 0 for each in amounts)
+        amounts = [self.checkpoints, self.files, self.leases, self.links, self.refs]
+        amounts += [self.run_files, self.index, self.private]
+        size = sum(worktree.bytes for worktree in self.worktrees)
+        size += sum(leftover.bytes for leftover in self.leftovers)
+        return size + sum(amount.bytes or 0 for amount in amounts)
 
 
 def measure(store: Checkpoints) -> Usage:
     """Measure a repository, with the same number of processes for any size."""
     repository = store.repository
-    there = list(store.refs.each(*ref_names.OWN, ref_names.NOTES))
-    refs = {ref: oid for ref, oid in there if not ref_names.is_foreign(ref)}
-    others = sorted({oid for ref, oid in there if ref_names.is_foreign(ref)})
+    listed = list(store.refs.each(*ref_names.OWN, ref_names.NOTES))
+    refs = {ref: oid for ref, oid in listed if not ref_names.is_foreign(ref)}
+    others = sorted({oid for ref, oid in listed if ref_names.is_foreign(ref)})
     objects, is_complete = _objects(repository, refs, others)
     documents, files, leases, links = objects
 
-    beside = run_files.directory(repository)
+    files_of_runs = run_files.directory(repository)
     root = resumption.known_root(repository) or ""
     worktrees = _worktrees(repository, root)
-    left = _leftovers(repository, {os.path.dirname(path) for path, _, _ in worktrees} | {root})
-    ours = Measure(
-        [
-            *left,
-            *(path for path, _, _ in worktrees),
-            *(os.path.realpath(path) for path, _, _ in worktrees),
-        ]
-    )
-    measured = [_measured(ours, *each) for each in worktrees]
-    statuses = _statuses(
-        store,
-        refs,
-        {each.run for each in measured if each.run is not None and each.status != FORGOTTEN},
-    )
-    measured = [_with_status(each, statuses) for each in measured]
-    index_files = [
-        os.path.join(repository.private_dir, f"{index.FILE}{end}") for end in ("", "-wal", "-shm")
-    ]
-    indexed = _sum(ours, index_files)
-    rest = Measure([*left, *index_files])
-    everything = [each for found in objects for each in found.values()]
+    paths = [path for path, _, _ in worktrees]
+    leftovers = _leftovers(repository, {*map(os.path.dirname, paths), root})
+    measure = Measure([*leftovers, *paths, *map(os.path.realpath, paths)])
+    statuses = _statuses(store, refs, {owner.run for _, _, owner in worktrees if owner})
+    measured = [_measure_worktree(measure, *worktree, statuses) for worktree in worktrees]
+    database = os.path.join(repository.private_dir, index.FILE)
+    index_files = [f"{database}{end}" for end in ("", "-wal", "-shm")]
+    lease_refs = (ref_names.LEASES, ref_names.KEYS)
+    loose = [stored for lot in objects for stored in lot.values() if stored.is_loose]
     return Usage(
-        checkpoints=Amount(
-            sum(ref.startswith(ref_names.CHECKPOINTS) for ref in refs), _size(documents)
-        ),
+        checkpoints=Amount(_count(refs, ref_names.CHECKPOINTS), _size(documents)),
         files=Amount(len(files), _size(files)),
-        leases=Amount(
-            sum(ref.startswith((ref_names.LEASES, ref_names.KEYS)) for ref in refs), _size(leases)
-        ),
-        links=Amount(sum(each.kind == "blob" for each in links.values()), _size(links)),
+        leases=Amount(_count(refs, lease_refs), _size(leases)),
+        links=Amount(sum(stored.kind == "blob" for stored in links.values()), _size(links)),
         refs=_refs(repository, refs),
-        worktrees=sorted(measured, key=lambda each: (-each.bytes, each.path)),
-        run_files=_sum(ours, [beside] if os.path.isdir(beside) else []),
-        index=indexed,
-        private=_sum(rest, [repository.private_dir]),
-        leftovers=_by_kind(left),
-        loose=Amount(
-            sum(each.is_loose for each in everything),
-            sum(each.size for each in everything if each.is_loose),
-        ),
+        worktrees=sorted(measured, key=lambda worktree: (-worktree.bytes, worktree.path)),
+        run_files=_sum(measure, [files_of_runs] if os.path.isdir(files_of_runs) else []),
+        index=_sum(measure, index_files),
+        private=_sum(Measure([*leftovers, *index_files]), [repository.private_dir]),
+        leftovers=_by_kind(leftovers),
+        loose=Amount(len(loose), sum(stored.size for stored in loose)),
         is_complete=is_complete,
     )
 
 
 def _objects(
     repository: Repository, refs: Mapping[str, str], others: Sequence[str]
-) -> tuple[list[dict[str, Holding]], bool]:
+) -> tuple[list[dict[str, StoredObject]], bool]:
     """Return the objects that only gitckpt's refs hold, by kind, and if these are all."""
-    documents = {
-        oid for ref, oid in refs.items() if ref.startswith((ref_names.CHECKPOINTS, ref_names.RUNS))
-    }
-    leases = {
-        oid for ref, oid in refs.items() if ref.startswith((ref_names.LEASES, ref_names.KEYS))
-    } - documents
+    heads, lease_refs = (
+        (ref_names.CHECKPOINTS, ref_names.RUNS),
+        (ref_names.LEASES, ref_names.KEYS),
+    )
+    documents = {oid for ref, oid in refs.items() if ref.startswith(heads)}
+    leases = {oid for ref, oid in refs.items() if ref.startswith(lease_refs)} - documents
     notes = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
     lots = [set(refs.values()) - notes, notes]
-    found = held_only_by(repository, lots, (*ref_names.OWN, ref_names.NOTES), others)
-    ours, links = found.objects
-    known = look_up(repository, ours | links)
+    spaces = (*ref_names.OWN, ref_names.NOTES)
+    (ours, links), is_complete = _held_only_by(repository, lots, spaces, others)
+    stored = _look_up(repository, ours | links)
     sets = (ours & documents, ours - documents - leases, ours & leases, links)
-    return [{oid: known[oid] for oid in oids if oid in known} for oids in sets], found.is_complete
+    return [{oid: stored[oid] for oid in oids if oid in stored} for oids in sets], is_complete
 
 
-def _size(objects: Mapping[str, Holding]) -> int:
-    return sum(each.size for each in objects.values())
+def _count(refs: Mapping[str, str], prefixes: str | tuple[str, ...]) -> int:
+    return sum(ref.startswith(prefixes) for ref in refs)
+
+
+def _size(objects: Mapping[str, StoredObject]) -> int:
+    return sum(stored.size for stored in objects.values())
 
 
 def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
@@ -353,23 +305,20 @@ def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None,
 
     `root` is where worktrees are made; "" for none.
     """
-    found: list[tuple[str, str | None, Owner | None]] = []
-    known = set()
+    worktrees: list[tuple[str, str | None, Owner | None]] = []
+    registered = set()
     for git_dir, path in administration.registered(repository):
-        known.add(os.path.realpath(path))
+        registered.add(os.path.realpath(path))
         owner = ownership.owner_in(git_dir)
         if owner is not None:
-            found.append((path, git_dir, owner))
-    making = set(ownership.half_made(root))
+            worktrees.append((path, git_dir, owner))
+    unfinished = set(ownership.half_made(root))
     for name in names_in(root):
         path = os.path.join(root, name)
-        if (
-            path not in making
-            and os.path.realpath(path) not in known
-            and _was_ours(repository, path)
-        ):
-            found.append((path, None, None))
-    return found
+        is_new = path not in unfinished and os.path.realpath(path) not in registered
+        if is_new and _was_ours(repository, path):
+            worktrees.append((path, None, None))
+    return worktrees
 
 
 def _was_ours(repository: Repository, path: str) -> bool:
@@ -380,57 +329,62 @@ def _was_ours(repository: Repository, path: str) -> bool:
     return git_dir is not None and administration.is_ours(repository, git_dir)
 
 
-def _measured(measure: Measure, path: str, git_dir: str | None, owner: Owner | None) -> WorktreeUse:
-    real = os.path.realpath(path) if git_dir is not None else path
-    files, size = measure.of(real)
-    kept = measure.of(git_dir)[1] if git_dir is not None else 0
-    status = FORGOTTEN if owner is None else CHECKPOINT if owner.run is None else UNFINISHED
-    return WorktreeUse(path, owner.run if owner is not None else None, status, files, size + kept)
+def _measure_worktree(
+    measure: Measure,
+    path: str,
+    git_dir: str | None,
+    owner: Owner | None,
+    statuses: Mapping[str | None, str],
+) -> WorktreeUse:
+    files, size = measure.of(os.path.realpath(path) if git_dir is not None else path)
+    size += measure.of(git_dir)[1] if git_dir is not None else 0
+    if owner is None:
+        return WorktreeUse(path, None, FORGOTTEN, files, size)
+    return WorktreeUse(path, owner.run, statuses[owner.run], files, size)
 
 
-def _with_status(found: WorktreeUse, statuses: Mapping[str, str]) -> WorktreeUse:
-    status = statuses.get(found.run, found.status) if found.run is not None else found.status
-    return WorktreeUse(found.path, found.run, status, found.files, found.bytes)
-
-
-def _statuses(store: Checkpoints, refs: Mapping[str, str], runs: set[str]) -> dict[str, str]:
+def _statuses(
+    store: Checkpoints, refs: Mapping[str, str], runs: set[str | None]
+) -> dict[str | None, str]:
     # Only the heads are read: reading more would write the index.
-    there = sorted(run for run in runs if ref_names.RUNS + run in refs)
-    found = dict.fromkeys(runs, REMOVED)
-    for run, read in zip(
-        there, store.objects.read([refs[ref_names.RUNS + run] for run in there]), strict=True
-    ):
+    heads = {ref_names.RUNS + run: run for run in sorted(filter(None, runs))}
+    heads = {ref: run for ref, run in heads.items() if ref in refs}
+    statuses = dict.fromkeys(runs, REMOVED) | {None: CHECKPOINT}
+    documents = store.objects.read([refs[ref] for ref in heads])
+    for (ref, run), document in zip(heads.items(), documents, strict=True):
         try:
-            label = ref_names.run_head(read, ref_names.RUNS + run).label
+            label = ref_names.run_head(document, ref).label
         except InvalidCheckpoint:
             label = ""
-        found[run] = COMPLETE if label == ref_names.RUN_COMPLETE else UNFINISHED
-    return found
+        statuses[run] = COMPLETE if label == ref_names.RUN_COMPLETE else UNFINISHED
+    return statuses
 
 
 def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
     due = sweep.left_files(repository)
-    found = {path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)}
+    leftovers = {
+        path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)
+    }
     for root in roots:
-        found |= dict.fromkeys(ownership.half_made(root), (f"{ownership.BEING_MADE}*", False))
-    # Only the note of a removal names a scaffold where there is no worktree any more.
+        leftovers |= dict.fromkeys(ownership.half_made(root), (f"{ownership.BEING_MADE}*", False))
+    # Where there is no worktree any more, only the note of a removal names its scaffold.
     for path in worktree.half_removed(repository):
-        kind = found.get(path, (f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True))[0]
-        found[path] = (kind, True)
-    return found
+        default = f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True
+        leftovers[path] = (leftovers.get(path, default)[0], True)
+    return leftovers
 
 
-def _by_kind(left: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
+def _by_kind(leftovers: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
     measure = Measure()
     amounts: dict[str, list[int]] = {}
-    for path, (kind, is_due) in sorted(left.items()):
+    for path, (kind, is_due) in sorted(leftovers.items()):
         size = measure.of(path)[1]
-        amount = amounts.setdefault(kind, [0, 0, 0, 0])
-        for at, more in enumerate((1, size, int(is_due), size if is_due else 0)):
-            amount[at] += more
+        amount = amounts.get(kind, [0, 0, 0, 0])
+        row = (1, size, int(is_due), size if is_due else 0)
+        amounts[kind] = [total + more for total, more in zip(amount, row, strict=True)]
     return [Leftover(kind, *amount) for kind, amount in sorted(amounts.items())]
 
 
 def _sum(measure: Measure, paths: Sequence[str]) -> Amount:
-    found = [measure.of(path) for path in paths]
-    return Amount(sum(files for files, _ in found), sum(size for _, size in found))
+    sizes = [measure.of(path) for path in paths]
+    return Amount(sum(files for files, _ in sizes), sum(size for _, size in sizes))

@@ -67,7 +67,7 @@ def test_it_shows_all_of_it_and_allows_that(loose: Checkout, ckpt: Ckpt) -> None
 def test_a_file_that_loosens_nothing(main_checkout: Checkout, ckpt: Ckpt) -> None:
     said = "gitckpt.toml is not looser than what is built in: nothing is to be allowed\n"
     assert ckpt("allow", at=main_checkout) == Outcome(0, "", said)
-    main_checkout.write("gitckpt.toml", settings.TEMPLATE)
+    main_checkout.write("gitckpt.toml", settings.template())
     assert ckpt("allow") == Outcome(0, "", said)
     assert not Path(settings.path_approval(discover(str(main_checkout.path)))).exists()
 

@@ -16,7 +16,7 @@ from tests.durable.stage import Stage, stage
 __all__ = ["stage"]
 
 INSTEAD = "using built-in settings, or stricter ones that can be read"
-NEWER = f"{settings.TEMPLATE}\n[retention.elsewhere]\nolder_than = '1d'\n"
+NEWER = f"{settings.template()}\n[retention.elsewhere]\nolder_than = '1d'\n"
 
 
 def _write(text: str | bytes) -> Callable[[Checkout], object]:
@@ -57,7 +57,7 @@ BROKEN: dict[str, tuple[Callable[[Checkout], object], str]] = {
 
 @pytest.fixture
 def project(main_checkout: Checkout) -> Checkout:
-    main_checkout.commit("settings", **{"gitckpt.toml": settings.TEMPLATE})
+    main_checkout.commit("settings", **{"gitckpt.toml": settings.template()})
     return main_checkout
 
 
@@ -101,13 +101,13 @@ def test_work_is_saved_and_comes_back(project: Checkout, ckpt: Ckpt, kind: str) 
     call("restore", saved)
     file = project.path / "gitckpt.toml"
     assert (file.read_text(), (project.path / "README").read_text() == "work\n") == (
-        settings.TEMPLATE,
+        settings.template(),
         False,
     )
     call("undo", tells=False)
     assert (project.path / "README").read_text() == "work\n"
     call("redo")
-    assert file.read_text() == settings.TEMPLATE
+    assert file.read_text() == settings.template()
     call("undo", tells=False)
     call("save")  # the broken file is there again
 
@@ -117,14 +117,14 @@ def test_a_restore_does_not_take_its_own_undo_away(project: Checkout, ckpt: Ckpt
     older = ckpt("save", at=project).out.strip()
     project.write("gitckpt.toml", NEWER)
     newer = ckpt("save").out.strip()
-    file.write_text(settings.TEMPLATE)
+    file.write_text(settings.template())
     for words, now in (
         (["restore", newer], NEWER),
-        (["undo"], settings.TEMPLATE),
+        (["undo"], settings.template()),
         (["redo"], NEWER),
-        (["restore", older], settings.TEMPLATE),
+        (["restore", older], settings.template()),
         (["undo"], NEWER),
-        (["redo"], settings.TEMPLATE),
+        (["redo"], settings.template()),
     ):
         done = ckpt(*words)
         assert (done.code, file.read_text() == now) == (0, True), (words, done.err)

@@ -52,7 +52,7 @@ def test_init_tells_what_it_did_and_a_second_time_does_nothing(
         + "added notes.rewriteRef = refs/notes/checkpoint[s] to the configuration\n"
         + "added notes.rewriteMode = cat_sort_uniq to the configuration\n"
         + "added gc.cruftPacks = true to the configuration\n"
-        + f"wrote {checkout.path}/gitckpt.toml: settings for everybody, to be committed\n",
+        + f"wrote {checkout.path}/gitckpt.toml: commit it to share the settings\n",
         "every commit records a checkpoint now; see them: git ckpt list\n",
     )
     before = checkout.fingerprint()
@@ -236,11 +236,7 @@ def test_uninit_leaves_settings_that_are_not_only_its_own(
         path.write_text(path.read_text().replace("30d", "60d"))
     text = path.read_bytes()
     done = ckpt("uninit", at=checkout)
-    why = (
-        "is committed, and stays: others may use it"
-        if committed
-        else "was changed since, and stays"
-    )
+    why = "stays: it is committed, and others may use it" if committed else "stays: it was changed"
     assert (done.code, done.err) == (0, f"{path} {why}\n")
     assert path.read_bytes() == text
 

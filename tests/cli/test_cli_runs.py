@@ -101,15 +101,15 @@ class TestSignals:
         refused = stage.ckpt("resume", run)
         assert (refused.code, refused.err.splitlines()[0].partition(":")[2]) == (
             11,
-            f" run {run} is stalled: it is driven by {stage.lease(run)}",
+            f" run {run} is driven by {stage.lease(run)}, which is stalled",
         )
         cancelled = stage.ckpt("cancel", run)
         assert cancelled == (
             1,
             "",
             (
-                f"error: run {run} was asked to stop, and will when process {pid} goes on, which is stalled\n"
-                f"hint: let it go on: kill -CONT {pid}; or go on without it: git ckpt resume {run} --take-over\n"
+                f"error: run {run} was asked to stop, but its process {pid} is stalled\n"
+                f"hint: let it continue: kill -CONT {pid}; or take the run from it: git ckpt resume {run} --take-over\n"
             ),
         )
         left = children(stage)

@@ -329,7 +329,7 @@ def test_diff_of_files_is_gits_own(ckpt: Ckpt, save: Save, checkout: Checkout) -
     assert ckpt("diff", one, "--", "new file", at=checkout.path / "sub") == Outcome(0, only, "")
     for ids, other in (
         ((one, two), f"in checkpoint {two[:8]}"),
-        ((one,), "among the files here that are captured"),
+        ((one,), "among the captured files here"),
     ):
         for paths, named in (
             (["nofile"], "nofile"),

@@ -114,7 +114,7 @@ def test_no_plain_call_imports_what_the_parser_needs(
 def test_settings_as_they_were_made_need_no_library_to_be_read(
     spawn: Spawn, main_checkout: Checkout
 ) -> None:
-    main_checkout.write("gitckpt.toml", settings.TEMPLATE)
+    main_checkout.write("gitckpt.toml", settings.template())
     assert "tomllib" not in modules_of(spawn, main_checkout, "save", "-m", "x")
 
 

@@ -171,7 +171,7 @@ def test_version(ckpt: Ckpt) -> None:
         ),
         (
             ["init", "--hooks", "magic"],
-            "no such way to install hooks: magic",
+            "unknown hook mode: magic",
             "one of auto, config, files, external, none",
         ),
     ],

@@ -190,7 +190,7 @@ class TestReading:
         ] == ["lint"]
 
     def test_the_example_that_init_writes(self, file: File) -> None:
-        lines = settings.TEMPLATE[settings.TEMPLATE.index("# [pipelines.") :].splitlines()
+        lines = settings.template()[settings.template().index("# [pipelines.") :].splitlines()
         definition = file.read(
             "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines)
         )
@@ -311,7 +311,7 @@ class TestMistakes:
             ('aliases = ["a", "a"]', "aliases names 'a' twice in phase 'lint'"),
             (
                 'skip_with = ["plan"]',
-                "skip_with of phase 'lint' names 'plan', which is no input (there is none)",
+                "skip_with of phase 'lint' names 'plan', which is no input (no input is defined)",
             ),
             ('use = "read plan"', "phase 'lint' has both run and use (keep one of them)"),
             (
@@ -324,7 +324,7 @@ class TestMistakes:
             ),
             (
                 "env.CKPT_RUN = '1'",
-                "CKPT_RUN in env of phase 'lint': gitckpt sets what begins with CKPT_ (take another name)",
+                "CKPT_RUN in env of phase 'lint': names with CKPT_ are gitckpt's own (choose another name)",
             ),
             ("env = 'A=1'", "env in phase 'lint' must be a table, not 'A=1'"),
         ],
@@ -415,7 +415,7 @@ class TestMistakes:
             ),
             (
                 "files = ['plan']",
-                "files of pipeline 'ci' names 'plan', which is no input (there is none)",
+                "files of pipeline 'ci' names 'plan', which is no input (no input is defined)",
             ),
             (
                 "files = [1]",
@@ -497,8 +497,8 @@ delay = "soon"
 """
         assert file.mistakes(text) == [
             "2: description in pipeline 'other' must be a string, not 3",
-            f"4: timeout in phase 'a': 'x' is not a duration ({AGES})",
-            "5: phase 2 has no name",
+            f"3: timeout in phase 'a': 'x' is not a duration ({AGES})",
+            "3: phase 2 has no name",
             "8: phase 'lint' has no command (add run = \"COMMAND\")",
             "11: attempts in retries of phase 'lint' must be a whole number from 0 on, not -1",
             f"12: delay in retries of phase 'lint': 'soon' is not a duration ({AGES})",

@@ -37,7 +37,7 @@ def ids(checkout: Checkout) -> set[str]:
 def lived_in(checkout: Checkout, ckpt: Ckpt) -> Checkout:
     """A worktree with checkpoints of commits and of a restore, and a run that is complete."""
     assert ckpt("init", at=checkout).code == 0
-    checkout.commit("settings", **{"gitckpt.toml": settings.TEMPLATE})
+    checkout.commit("settings", **{"gitckpt.toml": settings.template()})
     for number in range(3):
         checkout.commit(str(number))
         hook(["post-commit"])

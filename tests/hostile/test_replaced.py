@@ -18,9 +18,7 @@ from tests.conftest import Checkout
 from tests.hostile.forger import LATE, Forger
 
 FORCED = ("+refs/checkpoints/*:refs/checkpoints/*", "+refs/ckpt/*:refs/ckpt/*")
-GONE = (
-    "error: checkpoint {} is not the one that was written here: a fetch has replaced its document\n"
-)
+GONE = "error: a fetch has replaced the document of checkpoint {}\n"
 
 
 def replace_all(victim: Checkout, place: Path, content: str = "evil\n") -> None:
@@ -66,7 +64,7 @@ class TestNothingGoesByThem:
         for text in ("latest", "latest:any", "HEAD"):
             with pytest.raises(NotFoundError):
                 plain.find(text)
-        with pytest.raises(WorktreeError, match="a fetch has replaced its document"):
+        with pytest.raises(WorktreeError, match="a fetch has replaced the document"):
             plain.restore(saved)
         assert readme(main_checkout) == "one\n"
         main_checkout.write("README", "three\n")
@@ -111,7 +109,7 @@ class TestNothingGoesByThem:
         assert not plain.is_ours(made.id)
         with pytest.raises(NotFoundError):
             plain.find("latest")
-        with pytest.raises(WorktreeError, match="a fetch has replaced its document"):
+        with pytest.raises(WorktreeError, match="a fetch has replaced the document"):
             plain.restore(plain.find(str(made.run)))
 
     def test_thinning(self, plain: Store, main_checkout: Checkout) -> None:
@@ -138,7 +136,7 @@ class TestNothingGoesByThem:
         saved = plain.save("a-complete", {})
         replace_all(lib, tmp_path / "evil")
         lib.write("README", "two\n")
-        with pytest.raises(WorktreeError, match="a fetch has replaced its document"):
+        with pytest.raises(WorktreeError, match="a fetch has replaced the document"):
             plain.restore(saved.id)
         assert readme(lib) == "two\n"
         assert [each.code for each in plain.verify().findings if "replaced" in each.sentence] == [

@@ -373,7 +373,7 @@ class TestRules:
         assert told == [LINE]
 
     def test_what_loosens_nothing_is_not_spoken_of(self, checkout: Checkout) -> None:
-        checkout.write("gitckpt.toml", settings.TEMPLATE)
+        checkout.write("gitckpt.toml", settings.template())
         told: list[str] = []
         Rules(here(checkout), told.append).read()
         assert told == []

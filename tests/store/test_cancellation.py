@@ -99,7 +99,7 @@ def test_one_that_takes_its_time_is_told_of(
         plain.cancel(RUN, wait=0.2)
     assert 0.2 <= time.monotonic() - began < 10
     assert (late.value.message, late.value.hint) == (
-        f"run {RUN} was asked to stop, and has not yet",
+        f"run {RUN} was asked to stop and has not stopped yet",
         f"it stops when it next looks; see: git ckpt status {RUN}",
     )
     driver.send_signal(signal.SIGSTOP)
@@ -107,7 +107,7 @@ def test_one_that_takes_its_time_is_told_of(
         time.sleep(0.01)
     with pytest.raises(
         CkptError,
-        match=f"^run {RUN} was asked to stop, and will when process {driver.pid} goes on, which is stalled$",
+        match=f"^run {RUN} was asked to stop, but its process {driver.pid} is stalled$",
     ):
         plain.cancel(RUN)
 
@@ -164,7 +164,9 @@ def test_a_process_that_only_a_fetched_lease_names_is_not_signalled(
     for _ in range(
         2
     ):  # the lease that `cancel` writes is no more ours than the one that it replaces
-        with pytest.raises(CkptError, match=f"^run {RUN} was asked to stop, and has not yet$"):
+        with pytest.raises(
+            CkptError, match=f"^run {RUN} was asked to stop and has not stopped yet$"
+        ):
             plain.cancel(RUN, wait=0.1)
     with pytest.raises(subprocess.TimeoutExpired):
         innocent.wait(0.2)
@@ -191,9 +193,7 @@ def test_a_process_that_cannot_be_signalled(
     assert cancellation.cancel(desk, RUN, wait=10, tell=heard.append)
     assert (
         heard
-        == [
-            f"process {lease.pid} belongs to somebody else, and will notice by itself that run {RUN} shall stop"
-        ][:told]
+        == [f"process {lease.pid} is another user's; it stops run {RUN} at its next check"][:told]
     )
 
 

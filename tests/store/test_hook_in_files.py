@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -49,9 +46,9 @@ class TestFiles:
 
         assert taken == [
             *(f"{event}: removed {hooks}/{event}" for event in EVENTS),
-            "took notes.rewriteRef = refs/notes/checkpoint[s] out of the configuration",
-            "took notes.rewriteMode = cat_sort_uniq out of the configuration",
-            "took gc.cruftPacks = true out of the configuration",
+            "removed notes.rewriteRef = refs/notes/checkpoint[s] from the configuration",
+            "removed notes.rewriteMode = cat_sort_uniq from the configuration",
+            "removed gc.cruftPacks = true from the configuration",
             f"removed the empty directory {hooks}",
         ]
         assert everything(checkout) == before
@@ -80,7 +77,7 @@ class TestFiles:
             [shebang.encode(), b"\n", standin.block("post-commit"), b"\n", rest.encode()]
         )
         assert path.stat().st_mode & 0o7777 == 0o775
-        assert uninstall(repository)[0] == f"post-commit: took the block out of {path}"
+        assert uninstall(repository)[0] == f"post-commit: removed the block from {path}"
         assert everything(checkout) == before
 
     def test_installing_again_changes_nothing(
@@ -161,22 +158,22 @@ class TestFiles:
                 0o755,
                 "is a script for node, not for a POSIX shell",
             ),
-            ("#!", 0o755, "is a script for an interpreter without a name, not for a POSIX shell"),
-            (b"\x7fELF\0\0", 0o755, "is no text file"),
+            ("#!", 0o755, "is a script for an unnamed interpreter, not for a POSIX shell"),
+            (b"\x7fELF\0\0", 0o755, "is not a text file"),
             (
                 "#!/bin/sh\r\necho hi\r\n",
                 0o755,
-                "cannot be run by the system: its first line ends with a carriage return",
+                "has a carriage return in its first line, which the system cannot run",
             ),
             (
                 "#!/bin/sh\necho hi\n",
                 0o644,
-                "is not executable, so git ignores it, and making it executable would switch on the text that is in it",
+                "is not executable; making it executable would switch on its own text",
             ),
             (
                 "#!/bin/sh\n# >>> gitckpt >>>\nif\n",
                 0o755,
-                "holds a part of a gitckpt block; take out the lines from `# >>> gitckpt >>>` on that belong to it",
+                "contains a part of a gitckpt block; remove it from `# >>> gitckpt >>>` on",
             ),
         ],
     )
@@ -195,7 +192,7 @@ class TestFiles:
             for event in EVENTS
             if event != "post-merge"
         ]
-        advice = f'post-merge: {path} {reason}; make it call: git ckpt hook post-merge "$@" || :'
+        advice = f'post-merge: {path} {reason}; add: git ckpt hook post-merge "$@" || :'
         assert done == Installation("files", [*others, *NOTES_CHANGES], [advice])
         assert (path.read_bytes(), path.stat().st_mode & 0o7777) == (content, mode)
         assert standin.inspect(repository) == [
@@ -247,9 +244,9 @@ class TestFiles:
         (hooks / "post-rewrite").mkdir()
         done = standin.install(discover(str(main_checkout.path)))
         assert done.advice == [
-            f'post-commit: {hooks}/post-commit is a symbolic link to {target}; make it call: git ckpt hook post-commit "$@" || :',
-            f'post-merge: {hooks}/post-merge is a symbolic link to nowhere; make it call: git ckpt hook post-merge "$@" || :',
-            f'post-rewrite: {hooks}/post-rewrite is no regular file; make it call: git ckpt hook post-rewrite "$@" || :',
+            f'post-commit: {hooks}/post-commit is a symbolic link to {target}; add: git ckpt hook post-commit "$@" || :',
+            f'post-merge: {hooks}/post-merge is a symbolic link to nowhere; add: git ckpt hook post-merge "$@" || :',
+            f'post-rewrite: {hooks}/post-rewrite is no regular file; add: git ckpt hook post-rewrite "$@" || :',
         ]
         assert target.read_bytes() == b"#!/bin/sh\n"
         uninstall(discover(str(main_checkout.path)))
@@ -283,7 +280,7 @@ class TestFiles:
             Finding(
                 "hook-shadowed",
                 "core.hooksPath",
-                f"git looks for hooks in {hooks_of(checkout)}, so those of gitckpt in {own} never run",
+                f"git uses the hooks in {hooks_of(checkout)} and ignores those of gitckpt in {own}",
                 "git ckpt init",
             )
         ]
@@ -302,28 +299,3 @@ class TestFiles:
             == f"post-commit: wrote {bare.path}/hooks/post-commit"
         )
         assert standin.inspect(repository) == []
-
-
-def test_what_a_killed_one_has_left_beside_hooks_goes_with_the_next(
-    main_checkout: Checkout, standin: StandIn
-) -> None:
-    hooks = hooks_of(main_checkout)
-    hooks.mkdir(exist_ok=True)
-    ended = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    left, held, foreign = (
-        hooks / name
-        for name in (
-            f".post-commit.gitckpt-{ended}-abcd1234",
-            f".x.gitckpt-{os.getpid()}-ab",
-            ".post-commit.x",
-        )
-    )
-    for path in (left, held, foreign):
-        path.write_text("half")
-    standin.install(discover(str(main_checkout.path)))
-    assert [path.exists() for path in (left, held, foreign)] == [False, True, True]

@@ -53,18 +53,18 @@ class TestInspection:
             Finding(
                 "hook-outdated",
                 f"{hooks}/post-rewrite",
-                "post-rewrite calls gitckpt in another way than this gitckpt would set up",
+                "post-rewrite has an outdated call of gitckpt",
                 "git ckpt init",
             ),
             Finding(
                 "hook-twice",
                 f"{hooks}/pre-auto-gc",
-                f"pre-auto-gc calls gitckpt twice: {hooks}/pre-auto-gc has a line for it, too; take that line out",
+                f"pre-auto-gc calls gitckpt twice; remove the line from {hooks}/pre-auto-gc",
             ),
             Finding(
                 "rewrite-ref-missing",
                 "notes.rewriteRef",
-                "amend and rebase leave the links of a commit to its checkpoints behind",
+                "amend and rebase do not carry the links from commits to checkpoints along",
                 "git config --add notes.rewriteRef 'refs/notes/checkpoint[s]'",
             ),
         ]
@@ -146,7 +146,7 @@ class TestInspection:
         standin.install(repository)
         main_checkout.git("config", "core.hooksPath", ".githooks")
         new, old = main_checkout.path / ".githooks", hooks_of(main_checkout)
-        sentence = f"git looks for hooks in {new}, so those of gitckpt in {old} never run"
+        sentence = f"git uses the hooks in {new} and ignores those of gitckpt in {old}"
         assert standin.inspect(repository) == [
             Finding("hook-shadowed", "core.hooksPath", sentence, "git ckpt init")
         ]

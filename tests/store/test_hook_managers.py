@@ -23,7 +23,7 @@ def husky(checkout: Checkout) -> tuple[str, list[str]]:
     checkout.write(".husky/_/post-commit", '#!/usr/bin/env sh\n. "${0%/*}/h"').chmod(0o755)
     checkout.git("config", "core.hooksPath", ".husky/_")
     return ".husky/post-commit", [
-        "husky owns the hooks; add a line to each file (a new one starts with #!/bin/sh and is executable):",
+        "husky owns the hooks; add a line to each file (start a new one with #!/bin/sh; make it executable):",
         *(f'  {checkout.path}/.husky/{event}: git ckpt hook {event} "$@" || :' for event in EVENTS),
     ]
 
@@ -41,7 +41,7 @@ def husky_not_switched_on(checkout: Checkout) -> tuple[str, list[str]]:
 
 
 def lefthook_advice(path: str) -> list[str]:
-    lines = [f"lefthook owns the hooks; add to {path}, in its syntax, then run: lefthook install"]
+    lines = [f"lefthook owns the hooks; add to {path}, then run: lefthook install"]
     for event in EVENTS:
         lines += [
             f"  {event}:",
@@ -68,7 +68,7 @@ def lefthook_in_the_hooks(checkout: Checkout) -> tuple[str, list[str]]:
 
 
 SHORT_WAY = (
-    "pre-commit owns the hooks, and they do not all call gitckpt; the short way, hooks of gitckpt's own beside it in this clone: "
+    "pre-commit owns the hooks, and they do not all call gitckpt; to add gitckpt's own hook files in this clone: "
     "git ckpt init --hooks files"
 )
 
@@ -101,7 +101,7 @@ def pre_commit_lines(checkout: Checkout) -> list[str]:
         ]
     return [
         *lines,
-        "pre-commit has no type for this; add a line to each file (a new one starts with #!/bin/sh and is executable):",
+        "pre-commit has no such type; add a line to each file (start a new one with #!/bin/sh; make it executable):",
         *(
             f'  {hooks_of(checkout)}/{event}: git ckpt hook {event} "$@" || :'
             for event in ("post-applypatch", "pre-auto-gc")
@@ -112,7 +112,7 @@ def pre_commit_lines(checkout: Checkout) -> list[str]:
 def pre_commit(checkout: Checkout) -> tuple[str, list[str]]:
     put_hook(checkout, "pre-commit", GENERATED)
     config = f"{checkout.path}/.pre-commit-config.yaml"
-    more = f"or, to share them with all clones, see the lines to add to {config}: git ckpt init --hooks external"
+    more = f"or share them with all clones: git ckpt init --hooks external, for {config}"
     return ".pre-commit-config.yaml", [SHORT_WAY, more]
 
 
@@ -125,7 +125,7 @@ def tracked_directory(checkout: Checkout) -> tuple[str, list[str]]:
     checkout.git("config", "core.hooksPath", "git hooks")
     hooks = checkout.path / "git hooks"
     return "git hooks/post-commit", [
-        f"{hooks} is not gitckpt's to write; add a line to each file (a new one starts with #!/bin/sh and is executable):",
+        f"gitckpt does not write {hooks}; add a line to each file (start a new one with #!/bin/sh; make it executable):",
         *(f'  {hooks}/{event}: git ckpt hook {event} "$@" || :' for event in EVENTS),
     ]
 
@@ -136,7 +136,7 @@ def linked_directory(checkout: Checkout) -> tuple[str, list[str]]:
     hooks_of(checkout).symlink_to(shared)
     hooks = shared
     return str(hooks / "post-commit"), [
-        f"{hooks} is not gitckpt's to write; add a line to each file (a new one starts with #!/bin/sh and is executable):",
+        f"gitckpt does not write {hooks}; add a line to each file (start a new one with #!/bin/sh; make it executable):",
         *(f'  {hooks}/{event}: git ckpt hook {event} "$@" || :' for event in EVENTS),
     ]
 
@@ -250,10 +250,7 @@ class TestManagers:
         main_checkout.write(".pre-commit-config.yaml", "repos:\n")
         repository, hooks = discover(str(main_checkout.path)), hooks_of(main_checkout)
         wrote = [f"{event}: wrote {hooks}/{event}" for event in EVENTS]
-        goes_on = "pre-commit, once it is installed here, goes on with these hooks: it keeps the files that are there, and calls them"
-        assert standin.install(repository) == Installation(
-            "files", [*wrote, *NOTES_CHANGES], [goes_on]
-        )
+        assert standin.install(repository) == Installation("files", [*wrote, *NOTES_CHANGES], [])
         assert standin.install(repository) == Installation("files", [], [])
         main_checkout.git("commit", "--quiet", "--allow-empty", "-m", "one")
         assert standin.calls() == [["post-commit", ""]]
@@ -291,7 +288,7 @@ class TestManagers:
         )
         repository = discover(str(main_checkout.path))
         assert standin.install(repository).mode == "external"
-        stays = f"{path} has lines of yours that call gitckpt, and stays; take them out"
+        stays = f"{path} stays: remove your own lines that call gitckpt"
         assert setup.uninstall(repository).advice == [stays]
         main_checkout.write(".pre-commit-config.yaml", "repos:\n")
         assert setup.uninstall(repository).advice == []
@@ -299,7 +296,7 @@ class TestManagers:
     def test_hooks_that_are_switched_off(self, main_checkout: Checkout, standin: StandIn) -> None:
         main_checkout.git("config", "core.hooksPath", "/dev/null")
         repository = discover(str(main_checkout.path))
-        advice = "core.hooksPath is /dev/null, so git runs no hooks; git config --unset core.hooksPath, then run: git ckpt init"
+        advice = "git runs no hooks: /dev/null is not a directory; run: git config --unset core.hooksPath, then git ckpt init"
         assert standin.install(repository) == Installation("external", NOTES_CHANGES, [advice])
         with pytest.raises(RepositoryError) as caught:
             standin.install(repository, "files")
@@ -313,13 +310,13 @@ class TestManagers:
         standin.install(repository)
         gone = [f"{event}: removed {hooks}/{event}" for event in EVENTS]
         by_hand = [
-            f"{hooks} is not gitckpt's to write; add a line to each file (a new one starts with #!/bin/sh and is executable):",
+            f"gitckpt does not write {hooks}; add a line to each file (start a new one with #!/bin/sh; make it executable):",
             *(f'  {hooks}/{event}: git ckpt hook {event} "$@" || :' for event in EVENTS),
         ]
         assert standin.install(repository, "external") == Installation("external", gone, by_hand)
         assert standin.install(repository) == Installation("external", [], by_hand)
         assert standin.install(repository, "none") == Installation("none", [], [])
-        off = "no hooks, as chosen before; to have them: git config --unset ckpt.hooksChosen, then git ckpt init"
+        off = "no hooks, as chosen before; to install them: git config --unset ckpt.hooksChosen, then git ckpt init"
         assert standin.install(repository) == Installation("none", [], [off])
         assert standin.inspect(repository) == []
         assert main_checkout.git("config", "--local", "ckpt.hooks") == "none"
@@ -330,6 +327,6 @@ class TestManagers:
         with pytest.raises(UsageError) as caught:
             standin.install(discover(str(main_checkout.path)), "magic")
         assert (caught.value.message, caught.value.hint) == (
-            "no such way to install hooks: magic",
+            "unknown hook mode: magic",
             "one of auto, config, files, external, none",
         )

@@ -164,7 +164,9 @@ def test_a_lock_file_that_was_deleted_is_not_made_again(main_checkout: Checkout)
         shutil.rmtree(main_checkout.path / ".git" / "ckpt")
         hold.renew()
         assert lock_files(main_checkout) == []
-        with pytest.raises(LeaseHeld, match="elsewhere; its lease lasts until"):
+        with pytest.raises(
+            LeaseHeld, match="on another machine; unless renewed, its lease ends at"
+        ):
             inside(store).leases.acquire(RUN, "two")
         hold.release()
 
@@ -203,7 +205,7 @@ def test_a_lease_with_a_token_that_nobody_has_is_taken_over(
         forged(main_checkout, lease[1], token=token, released=None)
         (finding,) = verification.verify(inside(store)).findings
         assert (finding.code, finding.object) == ("lease-invalid", ref_names.LEASES + run.id)
-        assert finding.sentence == f"token: {token} is no token: 1 to 2^62 - 1"
+        assert finding.sentence == f"token: {token} is not between 1 and 2^62 - 1"
         assert finding.cure == f"if nobody drives the run: git ckpt resume {run.id} --take-over"
         with pytest.raises(InvalidCheckpoint) as refused:
             Run.resume(store, run.id)
@@ -220,7 +222,7 @@ def test_a_driver_whose_lease_was_replaced_by_no_lease_has_lost_it(main_checkout
     with Store.open(main_checkout.path) as store:
         hold = inside(store).leases.acquire(RUN, "one")
         forged(main_checkout, hold.lease, token=MOST_TOKENS)
-        with pytest.raises(LeaseLost, match="was replaced by what is no lease"):
+        with pytest.raises(LeaseLost, match="was replaced by an invalid one"):
             hold.renew()
         hold.close(is_over=True)
 

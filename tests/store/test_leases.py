@@ -80,7 +80,7 @@ def test_a_second_driver_is_told_who_the_first_one_is(desk: Leases) -> None:
     with pytest.raises(LeaseHeld) as caught:
         desk.acquire(RUN, "git ckpt resume")
     assert caught.value.exit_code == 11
-    who = f"git ckpt run ci on {filesystem.here().name}, process {os.getpid()}, which last said so at 2027-01-15T08:00:01.000000Z"
+    who = f"git ckpt run ci on {filesystem.here().name}, process {os.getpid()}, renewed at 2027-01-15T08:00:01.000000Z"
     assert caught.value.message == f"run {RUN} is driven by {who}"
     assert caught.value.hint == f"wait for its end, or stop it: git ckpt cancel {RUN}"
     assert desk.acquire(ANOTHER_RUN, "git ckpt resume").lease.token == 1, "each run has its own"
@@ -156,11 +156,11 @@ def test_a_lease_of_another_boot_or_that_was_fetched_lasts_as_long_as_it_says(
     with pytest.raises(LeaseHeld) as caught:
         desk.acquire(RUN, "two")
     assert caught.value.message.endswith(
-        ", elsewhere; its lease lasts until 2027-01-15T08:02:01.000000Z, unless it is renewed"
+        ", on another machine; unless renewed, its lease ends at 2027-01-15T08:02:01.000000Z"
     )
     assert (
         caught.value.hint
-        == f"then, or once it has ended: git ckpt resume {RUN}; to ask for its end: git ckpt cancel {RUN}"
+        == f"after that: git ckpt resume {RUN}; to ask it to stop: git ckpt cancel {RUN}"
     )
     clock.instant += leases.LENGTH
     assert desk.acquire(RUN, "two").lease.token == hold.lease.token + 1
@@ -205,7 +205,7 @@ class TestEndless:
         assert lease.end == end
         with pytest.raises(LeaseHeld) as caught:
             desk.acquire(RUN, "here")
-        assert caught.value.hint == f"if nobody does: git ckpt resume {RUN} --take-over"
+        assert caught.value.hint == f"if that process is gone: git ckpt resume {RUN} --take-over"
         clock.instant = end
         assert desk.acquire(RUN, "here").lease.token == 2
 
@@ -235,7 +235,7 @@ class TestEndless:
         ] == [True, False]
 
     def test_none_of_ours_is(self, desk: Leases, clock: Clock) -> None:
-        with pytest.raises(UsageError, match="is longer than one can be"):
+        with pytest.raises(UsageError, match="is too long"):
             desk.acquire(RUN, "one", LONGEST + 1)
         assert not desk.acquire(RUN, "one", LONGEST).lease.is_endless(clock.instant)
 
@@ -313,11 +313,12 @@ class TestStalled:
             desk.acquire(RUN, "who knows of nothing")
         process, hold = other
         assert (
-            caught.value.message == f"run {RUN} is stalled: it is driven by {hold.lease.sentence()}"
+            caught.value.message
+            == f"run {RUN} is driven by {hold.lease.sentence()}, which is stalled"
         )
         assert (
             caught.value.hint
-            == f"let process {process.pid} go on, or go on without it: git ckpt resume {RUN} --take-over"
+            == f"let process {process.pid} continue, or take the run from it: git ckpt resume {RUN} --take-over"
         )
         new = desk.acquire(RUN, "the next one", take_over=True)
         assert new.lease.token == hold.lease.token + 1
@@ -458,7 +459,7 @@ def test_whoever_s_lease_was_removed_is_told_so(
     with pytest.raises(LeaseLost) as caught:
         bound.update() if action == "bound" else getattr(hold, action)()
     assert caught.value.message == f"the lease of run {RUN} was removed; nothing more is written"
-    assert caught.value.hint == f"see what became of it: git ckpt status {RUN}"
+    assert caught.value.hint == f"see its state: git ckpt status {RUN}"
     assert desk.read(RUN) is None
 
 
@@ -586,7 +587,7 @@ def test_a_lease_that_always_changes_cannot_be_cancelled(
         desk.cancel(RUN)
     assert (type(caught.value), caught.value.message, caught.value.hint) == (
         BusyError,
-        f"the lease of {RUN} changes as fast as it is read",
+        f"the lease of {RUN} changed at each of 20 attempts",
         "run the command again",
     )
 

@@ -57,7 +57,7 @@ WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "an empty path": (
         lambda store: store.restore(_saved(store), ["README", ""]),
-        "paths: one of them is empty",
+        "paths: a path is empty",
     ),
     "a path to compare": (
         lambda store: store.diff(_saved(store), paths="README"),

@@ -435,7 +435,7 @@ class TestKills:
         for _ in range(5):
             plain.record("a-complete", {})
         with monkeypatch.context() as patched:
-            patched.setattr(store_notes, "_written", lambda *_: None)
+            patched.setattr(store_notes, "_clear_queue", lambda *_: None)
             plain.write_notes()
         assert len(ids_in(place(main_checkout))) == 4
         require_clean(main_checkout)

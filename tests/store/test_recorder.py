@@ -16,7 +16,7 @@ from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import codec
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.store import notes
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import draft, keys, recorder, ref_names
 from gitckpt.store.records.recorder import FilesPruned, Proposal
 from gitckpt.store.store import Store, inside
@@ -152,7 +152,9 @@ class TestWhoDrives:
         fence = Fence()
         fence.drives = drives
         if drives:
-            message = f"the head of run {RUN} is not what was written here: somebody has moved it, by a fetch perhaps"
+            message = (
+                f"the head of run {RUN} was replaced, perhaps by a fetch: it was not written here"
+            )
             with pytest.raises(CkptError) as caught:
                 inside(plain).record("a-complete", {}, run=RUN, guard=fence)
             assert (caught.value.message, caught.value.hint) == (
@@ -194,7 +196,7 @@ class TestWhatKeepsTheCommit:
         assert list(checkout.refs()) == [f"refs/checkpoints/{ONE}", f"refs/checkpoints/{TWO}"]
         assert not notes.waiting(inside(store).repository)
         assert store.record("a-started", {}, start="Add login!").id == THREE
-        assert set(Roster.read(inside(store).repository)) == {ONE, TWO, THREE}
+        assert set(LocalCheckpoints.read(inside(store).repository)) == {ONE, TWO, THREE}
 
 
 class TestTries:

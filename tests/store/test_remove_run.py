@@ -94,7 +94,7 @@ def test_it_stays_while_somebody_drives_it(
     assert isinstance(error, LeaseHeld)
     assert (
         error.message
-        == f"run {work.run} is driven by {lease.sentence()}, elsewhere; its lease lasts until {lease.expires}, unless it is renewed"
+        == f"run {work.run} is driven by {lease.sentence()}, on another machine; unless renewed, its lease ends at {lease.expires}"
     )
     assert work.worktree.path.exists()
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gitckpt.store import secrets
-from gitckpt.store.secrets import RULES
+from gitckpt.store.secrets import rules
 
 ANY = string.ascii_letters + string.digits
 BASE64 = f"{ANY}+/"
@@ -55,14 +55,14 @@ def assert_found(text: str, secret: str) -> None:
     data = text.encode()
     start = data.index(secret.encode())
     end = start + len(secret)
-    hits = secrets.find_detector(data)
+    hits = secrets.find(data)
     assert any(hit.start <= start and end <= hit.end <= end + 1 for hit in hits), (text, hits)
 
 
 AROUND = ("{}", 'key = "{}"', "TOKEN={}\n", r'{{"said": "it is\n{}\n"}}', "https://host/{}?a=b")
 
 
-@pytest.mark.parametrize("rule", RULES, ids=[rule[0] for rule in RULES])
+@pytest.mark.parametrize("rule", rules(), ids=[rule[0] for rule in rules()])
 def test_what_an_expression_describes_is_found(rule: tuple[str, str, str, float]) -> None:
     chance = random.Random(rule[0])
     pattern = _parser.parse(rule[2])
@@ -164,4 +164,4 @@ def test_what_services_hand_out_is_found(service: str) -> None:
     ],
 )
 def test_what_stands_in_documentation_is_none(text: str) -> None:
-    assert secrets.find_detector(text.encode()) == []
+    assert secrets.find(text.encode()) == []

@@ -50,7 +50,7 @@ class TestReading:
         assert read(checkout) == DEFAULT
 
     def test_the_template_says_what_the_default_is(self, checkout: Checkout) -> None:
-        checkout.write("gitckpt.toml", settings.TEMPLATE)
+        checkout.write("gitckpt.toml", settings.template())
         assert read(checkout) == DEFAULT
 
     def test_the_file(self, checkout: Checkout) -> None:
@@ -221,7 +221,7 @@ class TestReading:
     def test_the_lines_of_a_file_without_mistakes_are_not_looked_for(
         self, main_checkout: Checkout
     ) -> None:
-        main_checkout.write("gitckpt.toml", settings.TEMPLATE)
+        main_checkout.write("gitckpt.toml", settings.template())
         code = "import sys; from gitckpt.store.config import settings; from gitckpt.git.repository import discover\n"
         code += "settings.read(discover(sys.argv[1])); print('gitckpt.store.config.lines' in sys.modules)"
         command = [sys.executable, "-c", code, str(main_checkout.path)]
@@ -329,7 +329,7 @@ class TestWriting:
     def test_a_new_file(self, tmp_path: Path) -> None:
         path = tmp_path / "gitckpt.toml"
         assert settings.write_template(str(path))
-        assert (path.read_text(), settings.is_template(str(path))) == (settings.TEMPLATE, True)
+        assert (path.read_text(), settings.is_template(str(path))) == (settings.template(), True)
         assert not settings.write_template(str(path))
 
     def test_comments_values_and_line_ends_stay(self, tmp_path: Path) -> None:
@@ -349,7 +349,9 @@ class TestWriting:
     def test_an_example_of_a_pipeline_is_added(self, main_checkout: Checkout) -> None:
         mine = "[snapshot]\r\n[retention] # here\r\nkeep_last = 7\r\n"
         path = main_checkout.write("gitckpt.toml", mine)
-        example = settings.TEMPLATE[settings.TEMPLATE.index("\n# Phases") :].replace("\n", "\r\n")
+        example = settings.template()[settings.template().index("\n# Phases") :].replace(
+            "\n", "\r\n"
+        )
         assert settings.write_template(str(path))
         assert path.read_bytes().decode() == mine + example
         assert not settings.write_template(str(path))

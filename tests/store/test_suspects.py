@@ -9,7 +9,7 @@ import pytest
 
 from gitckpt.model import jsonable
 from gitckpt.store import secrets
-from gitckpt.store.secrets import RULES, Settled
+from gitckpt.store.secrets import Settled, rules
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout
 
@@ -44,22 +44,22 @@ HARMLESS = (
 @pytest.mark.parametrize("rule", SECRETS)
 def test_a_secret_is_found_by_its_rule_and_masked(rule: str) -> None:
     data = f"first line\n{SECRETS[rule]} and more".encode()
-    assert [hit.rule for hit in secrets.find_detector(data)] == [rule]
+    assert [hit.rule for hit in secrets.find(data)] == [rule]
     masked = secrets.masked(data.decode())
     assert f"[masked: {rule}]" in masked
-    assert secrets.find_detector(masked.encode()) == []
+    assert secrets.find(masked.encode()) == []
     assert masked.startswith("first line\n")
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_resembles_one_is_none(text: str) -> None:
-    assert secrets.find_detector(text.encode()) == []
+    assert secrets.find(text.encode()) == []
     assert secrets.masked(text) == text
 
 
 def test_every_rule_compiles_and_is_reached_by_its_beginnings() -> None:
-    for name, beginnings, expression, _ in RULES:
-        assert secrets._compiled(expression), name
+    for name, beginnings, expression, _ in rules():
+        assert secrets._compile(expression), name
         assert all(len(beginning) >= 2 for beginning in beginnings.split()), name
 
 

@@ -14,7 +14,7 @@ from gitckpt.model.policy import DAY, HOUR, Candidate, Policy
 from gitckpt.model.values import replace
 from gitckpt.store import local_checkpoints
 from gitckpt.store.audit import doctor
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.store import Store, inside
@@ -319,7 +319,7 @@ def test_what_is_gone_is_forgotten(plain: Store, main_checkout: Checkout, clock:
     agent_saves(plain, main_checkout, clock, *(NOON + number for number in range(200)))
     clock.instant = NOON + 2 * DAY
     assert len(reasons(plain)) == 199
-    assert set(Roster.read(inside(plain).repository)) == {nth(200)}
+    assert set(LocalCheckpoints.read(inside(plain).repository)) == {nth(200)}
     assert (
         main_checkout.path / ".git/ckpt" / local_checkpoints.FILE
     ).stat().st_mode & 0o777 == 0o600
@@ -333,7 +333,7 @@ def test_a_pipe_in_its_place(plain: Store, main_checkout: Checkout, clock: Clock
     agent_saves(plain, main_checkout, clock, NOON + DAY)
     plain.write_notes()
     assert (
-        set(Roster.read(inside(plain).repository)),
+        set(LocalCheckpoints.read(inside(plain).repository)),
         (main_checkout.path / ".git/ckpt/links").read_text(),
     ) == (set(), "")
 

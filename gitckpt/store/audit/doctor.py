@@ -19,7 +19,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigError
 from gitckpt.store.hooks import installation
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import Problem, Query
 from gitckpt.store.retention import maintenance, sweep
@@ -101,7 +101,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
 
 
 def _replaced(store: Checkpoints) -> list[Finding]:
-    known = Roster.read(store.repository)
+    known = LocalCheckpoints.read(store.repository)
     flaws = objects.replaced(store.repository, store.index.oids(), known)
     return [flaw.finding for flaw in flaws]
 

@@ -24,7 +24,7 @@ from gitckpt.model.values import dataclass
 from gitckpt.store import submodules
 from gitckpt.store.audit.inventory import KINDS, Evidence, Flaw, Linked, SheetRow, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import commit_refs, ref_names
 from gitckpt.store.snapshot import manifest
 
@@ -264,7 +264,7 @@ def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
                 flaws.append(
                     mendable("ref-leftover", ref, sentence, updates=updates, is_leftover=True)
                 )
-    known = Roster.read(repository)
+    known = LocalCheckpoints.read(repository)
     table = evidence.table
     places = ((name, table.find(name)) for name in known)
     oids = {name: table.oid(at) for name, at in places if at is not None}
@@ -282,7 +282,9 @@ def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
     ]
 
 
-def replaced(repository: Repository, oids: Mapping[str, str], known: Roster) -> Iterator[Flaw]:
+def replaced(
+    repository: Repository, oids: Mapping[str, str], known: LocalCheckpoints
+) -> Iterator[Flaw]:
     """Yield the checkpoints that a fetch has replaced."""
     for name, written in sorted(known.replaced(oids).items()):
         ref = ref_names.CHECKPOINTS + name

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # Tables: a mistake is recorded with its line, and reading goes on.
 
-
 _MAX_NAME = 100
 # A century: more is a slip, and times beyond the year 9999 cannot be written.
 _MAX_DURATION = 36_500 * 86400 * times.MICRO
@@ -96,16 +95,11 @@ class Table(table.TableReader):
         """Return the tables of an array, each labeled by its `name` or its number."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            return self.wrong(
-                key, f"an array of tables, [[{'.'.join(map(str, self.path))}.{key}]]", value, []
-            )
+            header = ".".join(map(str, (*self.path, key)))
+            return self.wrong(key, f"an array of tables, [[{header}]]", value, [])
+        labels = [f"{label} {shown(item.get('name', i + 1))}" for i, item in enumerate(value)]
         return [
-            Table(
-                item,
-                (*self.path, key, i),
-                f"{label} {shown(item.get('name', i + 1))}",
-                self._mistakes,
-            )
+            Table(item, (*self.path, key, i), labels[i], self._mistakes)
             for i, item in enumerate(value)
         ]
 
@@ -119,10 +113,8 @@ class Table(table.TableReader):
         elif not sound(value):
             self.complain(f"{key} in {self.label} has a NUL or is not UTF-8: {shown(value)}", key)
         elif one_line and not value.isprintable():
-            self.complain(
-                f"{key} in {self.label} must be one line without control characters, not {shown(value)}",
-                key,
-            )
+            wanted = "one line without control characters"
+            self.wrong(key, wanted, value, default)
         else:
             return value
         return default
@@ -133,23 +125,17 @@ class Table(table.TableReader):
         if name is None:
             self.complain(f"{self.label} has no name")
             return ""
+        problem, hint = "", None
         if not isinstance(name, str):
-            self.complain(f"the name of {self.label} must be a string", "name")
-            return ""
-        if problem := name_problem(name):
-            self.complain(f"the name of {self.label} {problem}", "name")
+            name, problem = "", "must be a string"
+        elif invalid := name_problem(name):
+            problem = invalid
         elif folded(name) in {folded(word) for word in reserved}:
-            self.complain(
-                f"the name of {self.label} is reserved",
-                "name",
-                hint=f"reserved are {', '.join(reserved)}",
-            )
+            problem, hint = "is reserved", f"reserved are {', '.join(reserved)}"
         elif name.rpartition("-")[2] in phase.STATUSES:
-            self.complain(
-                f"the name of {self.label} ends in a status",
-                "name",
-                hint=f"a status is one of {', '.join(phase.STATUSES)}",
-            )
+            problem, hint = "ends in a status", f"a status is one of {', '.join(phase.STATUSES)}"
+        if problem:
+            self.complain(f"the name of {self.label} {problem}", "name", hint=hint)
         return name
 
     def choice(self, key: str, known: Sequence[str], default: str) -> str:
@@ -204,92 +190,66 @@ class Table(table.TableReader):
 
     def codes(self, key: str) -> tuple[int, ...]:
         value = self.values.get(key, [])
-        if isinstance(value, list) and all(
-            type(code) is int and 1 <= code <= 255 for code in value
-        ):
-            return tuple(value)
+        codes = value if isinstance(value, list) else [None]
+        if all(type(code) is int and 1 <= code <= 255 for code in codes):
+            return tuple(codes)
         return self.wrong(key, "a list of exit codes from 1 to 255", value, ())
 
     def words(self, key: str) -> tuple[str, ...]:
         value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(
-            isinstance(item, str) and item.strip() and sound(item) for item in value
-        ):
+        words = value if isinstance(value, list) else [None]
+        if not all(isinstance(word, str) and word.strip() and sound(word) for word in words):
             return self.wrong(key, 'a list of names, such as ["lint"]', value, ())
-        for i, item in enumerate(value):
-            if item in value[:i]:
-                self.complain(f"{key} names {item!r} twice in {self.label}", key, i)
-        return tuple(dict.fromkeys(value))
+        for i, word in enumerate(words):
+            if word in words[:i]:
+                self.complain(f"{key} names {word!r} twice in {self.label}", key, i)
+        return tuple(dict.fromkeys(words))
 
     def members(self, key: str, known: Collection[str], kind: str) -> tuple[str, ...]:
-        found = self.words(key)
-        self.known(key, found, known, kind)
-        return found
+        names = self.words(key)
+        self.known(key, names, known, kind)
+        return names
 
-    def known(self, key: str, found: Sequence[str], known: Collection[str], kind: str) -> None:
+    def known(self, key: str, names: Sequence[str], known: Collection[str], kind: str) -> None:
         """Record a mistake for each name that is not known."""
-        for i, item in enumerate(found):
-            if item not in known:
-                close = closest(item, known)
-                hint = (
-                    f"did you mean {close}?"
-                    if close
-                    else f"there are: {', '.join(known)}"
-                    if known
-                    else "there is none"
-                )
-                self.complain(
-                    f"{key} of {self.label} names {item!r}, which is no {kind}", key, i, hint=hint
-                )
+        choices = f"there are: {', '.join(known)}" if known else f"no {kind} is defined"
+        for i, name in enumerate(names):
+            if name not in known:
+                close = closest(name, known)
+                text = f"{key} of {self.label} names {name!r}, which is no {kind}"
+                self.complain(text, key, i, hint=f"did you mean {close}?" if close else choices)
 
     def environment(self, key: str) -> dict[str, str]:
-        found = self.strings(key, f"{key} of {self.label}")
-        for name in found:
+        variables = self.strings(key, f"{key} of {self.label}")
+        for name in variables:
             if not (name.isascii() and name.isidentifier()):
-                self.complain(
-                    f"{name!r} in {key} of {self.label} cannot name a variable",
-                    key,
-                    name,
-                    hint="write letters, digits and _",
-                )
+                text = f"{name!r} in {key} of {self.label} cannot name a variable"
+                self.complain(text, key, name, hint="write letters, digits and _")
             elif name.startswith("CKPT_"):
-                self.complain(
-                    f"{name} in {key} of {self.label}: gitckpt sets what begins with CKPT_",
-                    key,
-                    name,
-                    hint="take another name",
-                )
-        return found
+                text = f"{name} in {key} of {self.label}: names with CKPT_ are gitckpt's own"
+                self.complain(text, key, name, hint="choose another name")
+        return variables
 
     def inputs(self, key: str) -> dict[str, str]:
-        found = self.strings(key, f"{key} of {self.label}")
-        for name in found:
-            if not (
-                name.isascii()
-                and name.isidentifier()
-                and name[0].isalpha()
-                and name == name.lower()
-            ):
+        inputs = self.strings(key, f"{key} of {self.label}")
+        for name in inputs:
+            is_lower = name.isascii() and name.isidentifier() and name == name.lower()
+            if not (is_lower and name[0].isalpha()):
                 hint = "write small letters, digits and _, a letter first"
-                self.complain(
-                    f"{name!r} in {key} of {self.label} cannot name an input", key, name, hint=hint
-                )
-        return found
+                text = f"{name!r} in {key} of {self.label} cannot name an input"
+                self.complain(text, key, name, hint=hint)
+        return inputs
 
     def strings(self, key: str, label: str) -> dict[str, str]:
         table = self.inner(key, label)
-        found = {}
+        strings = {}
         for name, value in (table.values if table else {}).items():
             if isinstance(value, str) and sound(value):
-                found[name] = value
+                strings[name] = value
             else:
-                self.complain(
-                    f"{name} in {label} must be a string, not {shown(value)}",
-                    key,
-                    name,
-                    hint="put it in quotes",
-                )
-        return found
+                text = f"{name} in {label} must be a string, not {shown(value)}"
+                self.complain(text, key, name, hint="put it in quotes")
+        return strings
 
     def wrong(
         self, key: str, wanted: str, value: object, default: D, *, hint: str | None = None
@@ -306,13 +266,9 @@ def sound(text: str) -> bool:
 
 def shown(value: object) -> str:
     """Return a TOML value as a message shows it, cut if it is long."""
-    text = (
-        str(value).lower()
-        if isinstance(value, bool)
-        else "a table"
-        if isinstance(value, dict)
-        else table.shown(value, 61)
-    )
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = "a table" if isinstance(value, dict) else table.shown(value, 61)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
@@ -331,8 +287,7 @@ def name_problem(name: str) -> str | None:
 
 # The file.
 
-
-# The file in a worktree. A branch may make it a symbolic link, so it is opened with care; files
+# Its name in a worktree. A branch may make it a symbolic link, so it is opened with care; files
 # shipped with gitckpt are not.
 OBEYED = "gitckpt.toml"
 
@@ -349,23 +304,17 @@ class ConfigError(UsageError):
     """
 
     def __init__(self, path: str, mistakes: Collection[Mistake], cure: str | None = None) -> None:
-        by_line = sorted(mistakes, key=lambda mistake: mistake.line)
+        self.mistakes = sorted(mistakes, key=lambda mistake: mistake.line)
+        # The hint has the full path: every worktree has a file of that name.
         name = os.path.basename(path)
-        self.mistakes = by_line
+        lines = [f"{name}:{mistake.line}: {mistake.text}" for mistake in self.mistakes]
+        hints = [f" ({mistake.hint})" if mistake.hint else "" for mistake in self.mistakes]
         self.candidates: list[str] = []
-        if len(by_line) == 1:
-            # With the full path: every worktree has a file of that name.
-            more = f" ({by_line[0].hint})" if by_line[0].hint else ""
-            super().__init__(
-                f"{name}:{by_line[0].line}: {by_line[0].text}",
-                hint=(cure or f"correct it: {path}") + more,
-            )
-            return
-        super().__init__(f"{name}: {len(by_line)} mistakes", hint=cure or f"correct them: {path}")
-        self.candidates = [
-            f"{name}:{each.line}: {each.text}" + (f" ({each.hint})" if each.hint else "")
-            for each in by_line
-        ]
+        if len(lines) == 1:
+            super().__init__(lines[0], hint=(cure or f"correct it: {path}") + hints[0])
+        else:
+            super().__init__(f"{name}: {len(lines)} mistakes", hint=cure or f"correct them: {path}")
+            self.candidates = [line + hint for line, hint in zip(lines, hints, strict=True)]
 
 
 class ConfigFile:
@@ -391,17 +340,16 @@ class ConfigFile:
 
     def each(self, key: str, kind: str, read: Callable[[str, Table], T]) -> dict[str, T]:
         """Read each table `[key.NAME]`; raise `ConfigError` if anything read so far is wrong."""
-        around = self.table(key)
-        found = {}
-        for name in around.values:
-            problem = name_problem(name)
-            if problem:
-                around.complain(f"the name of {kind} {name!r} {problem}", name)
-            table = around.inner(name, f"{kind} {name!r}")
+        outer = self.table(key)
+        tables = {}
+        for name in outer.values:
+            if problem := name_problem(name):
+                outer.complain(f"the name of {kind} {name!r} {problem}", name)
+            table = outer.inner(name, f"{kind} {name!r}")
             if table is not None:
-                found[name] = read(name, table)
+                tables[name] = read(name, table)
         self.require_correct()
-        return found
+        return tables
 
     def require_correct(self) -> None:
         if self._mistakes.found:
@@ -436,13 +384,8 @@ def _document(text: str, path: str) -> dict[str, object]:
     except ValueError as error:
         import re
 
+        text_end = text.count("\n") + (not text.endswith("\n"))
         where = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
-        line = (
-            int(where[1])
-            if where and where[1]
-            else text.count("\n") + (not text.endswith("\n"))
-            if where
-            else 1
-        )
-        said = str(error)[: where.start()] if where else str(error)
-        raise ConfigError(path, [Mistake(max(line, 1), f"not TOML: {said}")]) from None
+        line = int(where[1] or text_end) if where else 1
+        problem = str(error)[: where.start()] if where else str(error)
+        raise ConfigError(path, [Mistake(max(line, 1), f"not TOML: {problem}")]) from None

@@ -20,8 +20,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 
-_OPENING = {"[": "]", "{": "}"}
-_CLOSING = frozenset(_OPENING.values())
+_OPENING, _CLOSING = frozenset("[{"), frozenset("]}")
 _PUNCTUATION = frozenset("[].")
 
 # Keys and array indices, from the top of the document.
@@ -54,11 +53,14 @@ class Locations:
                 if statement[0].text == "[":
                     table = self._header(statement)
                 else:
-                    _Statement(table, self._lines).read(statement)
+                    self._key(table, statement)
                 statement = []
 
     def line(self, *path: str | int) -> int:
-        """Return the first line, from 1, of a key or element, or of its nearest parent."""
+        """Return the first line, from 1, of a key, or of its nearest parent.
+
+        What is inside a value, such as the elements of an array, has the line of its key.
+        """
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
@@ -78,49 +80,14 @@ class Locations:
                 self._lines.setdefault(path, line)
         return path
 
-
-class _Statement:
-    """Reads `key = value` without recursion: brackets may nest deeper than calls can."""
-
-    def __init__(self, table: KeyPath, lines: dict[KeyPath, int]) -> None:
-        self._path = table
-        self._lines = lines
-        self._keys: list[Token] = []
-        self._in_key = True
-        # The open brackets: the closing one, the path, and the index of the current element.
-        self._around: list[tuple[str, KeyPath, int]] = []
-
-    def read(self, words: list[Token]) -> None:
-        for word in words:
-            closing = self._around[-1][0] if self._around else ""
-            if word.text == closing:
-                self._path = self._around.pop()[1]
-                self._in_key = False
-            elif self._in_key:
-                self._key(word)
-            elif word.text == "," and closing:
-                _, outer, index = self._around[-1]
-                self._around[-1] = (closing, outer, index + 1)
-                self._path, self._in_key = outer, closing == "}"
-            elif word.text != "\n":
-                self._value(word)
-
-    def _key(self, word: Token) -> None:
-        if word.text == "=":
-            for key in self._keys:
-                self._path = (*self._path, _unquoted(key.text))
-                self._lines.setdefault(self._path, key.line)
-            self._keys, self._in_key = [], False
-        elif word.text != ".":
-            self._keys.append(word)
-
-    def _value(self, word: Token) -> None:
-        if self._around and self._around[-1][0] == "]":
-            self._path = (*self._around[-1][1], self._around[-1][2])
-            self._lines.setdefault(self._path, word.line)
-        if word.text in _OPENING:
-            self._around.append((_OPENING[word.text], self._path, 0))
-            self._in_key = word.text == "{"
+    def _key(self, table: KeyPath, statement: list[Token]) -> None:
+        path = table
+        for word in statement:
+            if word.text == "=":
+                return
+            if word.text != ".":
+                path = (*path, _unquoted(word.text))
+                self._lines.setdefault(path, word.line)
 
 
 def _tokens(text: str) -> Iterator[Token]:

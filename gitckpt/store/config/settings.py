@@ -33,44 +33,28 @@ from gitckpt.store.snapshot.limits import MB, Limits, size_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import IO, Any
 
 
 # The keys of `gitckpt.toml` with their built-in values.
-
 
 # Which submodules are captured.
 ALL, NONE = "all", "none"
 
 _LISTS = ("ckpt.include", "ckpt.secrets")
 _COUNTS = ("ckpt.keeplast", "ckpt.safetykeeplast")
-_SIZES = {
-    "": 1,
-    "B": 1,
-    "KB": 1000,
-    "MB": MB,
-    "GB": 1000 * MB,
-    "KIB": 1 << 10,
-    "MIB": 1 << 20,
-    "GIB": 1 << 30,
-}
+_SIZES = {"": 1, "B": 1, "KB": 1000, "MB": MB, "GB": 1000 * MB}
+_SIZES |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 
+@dataclass(frozen=True, slots=True)
 class Key:
-    def __init__(
-        self,
-        setting: str,
-        read: Callable[[Table, str, Any], Any],
-        usual: Any,
-        tighter: Callable[[Any, Any], Any],
-        written: Callable[[Any], Any] = lambda value: value,
-    ) -> None:
-        self.setting = setting  # the git setting that overrides it
-        self.read = read  # from a table; returns the last argument if the key is missing
-        self.usual = usual  # the built-in value
-        # Returns the value that keeps longer or captures less, else the first.
-        self.tighter = tighter
-        self.written = written  # formats a value as in the file
+    setting: str  # the git setting that overrides it
+    read: Callable[[Table, str, Any], Any]  # returns the last argument if the key is missing
+    usual: Any  # the built-in value
+    # Returns the value that keeps longer or captures less, else the first.
+    tighter: Callable[[Any, Any], Any]
+    written: Callable[[Any], Any] = lambda value: value  # formats a value as in the file
 
 
 def own_keys(name: str, values: list[str]) -> object:
@@ -111,8 +95,8 @@ def _patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[str, ..
 
 
 def _all_of_both(secrets: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    known = {pattern.lower() for pattern in secrets}
-    return (*secrets, *(pattern for pattern in others if pattern.lower() not in known))
+    names = {pattern.lower() for pattern in secrets}
+    return (*secrets, *(pattern for pattern in others if pattern.lower() not in names))
 
 
 def _nothing_new(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
@@ -122,48 +106,33 @@ def _nothing_new(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str,
 
 _POLICY, _LIMITS = Policy(), Limits()
 
+
+def _age(name: str, usual: int, tighter: Callable[[Any, Any], Any] = max) -> Key:
+    return Key(f"ckpt.{name}", Table.age, usual, tighter, times.length_text)
+
+
 # The keys of the file, by table.
 KEYS: Mapping[str, Key] = {
-    "retention.older_than": Key(
-        "ckpt.olderthan", Table.age, _POLICY.older_than, max, times.length_text
-    ),
+    "retention.older_than": _age("olderthan", _POLICY.older_than),
     "retention.keep_last": Key("ckpt.keeplast", _count, _POLICY.keep_last, max),
-    "retention.rewritten_older_than": Key(
-        "ckpt.rewrittenolderthan", Table.age, _POLICY.rewritten_older_than, max, times.length_text
-    ),
-    "retention.hourly_after": Key(
-        "ckpt.hourlyafter", Table.age, _POLICY.hourly_after, max, times.length_text
-    ),
-    "retention.daily_after": Key(
-        "ckpt.dailyafter", Table.age, _POLICY.daily_after, max, times.length_text
-    ),
-    "retention.runs_older_than": Key(
-        "ckpt.runsolderthan", Table.age, _POLICY.runs_older_than, max, times.length_text
-    ),
-    "retention.safety_older_than": Key(
-        "ckpt.safetyolderthan", Table.age, _POLICY.safety_older_than, max, times.length_text
-    ),
+    "retention.rewritten_older_than": _age("rewrittenolderthan", _POLICY.rewritten_older_than),
+    "retention.hourly_after": _age("hourlyafter", _POLICY.hourly_after),
+    "retention.daily_after": _age("dailyafter", _POLICY.daily_after),
+    "retention.runs_older_than": _age("runsolderthan", _POLICY.runs_older_than),
+    "retention.safety_older_than": _age("safetyolderthan", _POLICY.safety_older_than),
     "retention.safety_keep_last": Key("ckpt.safetykeeplast", _count, _POLICY.safety_keep_last, max),
     "snapshot.include": Key("ckpt.include", _patterns, _LIMITS.include, _nothing_new, list),
     "snapshot.max_file_size": Key("ckpt.maxfilesize", _size, _LIMITS.max_file_size, min, size_text),
     "snapshot.secrets": Key("ckpt.secrets", _patterns, _LIMITS.secrets, _all_of_both, list),
-    "snapshot.submodules": Key(
-        "ckpt.submodules", _submodules, ALL, max
-    ),  # "none" is greater than "all"
-    "snapshot.timeout": Key(
-        "ckpt.snapshottimeout",
-        Table.age,
-        round(_LIMITS.timeout * times.MICRO),
-        min,
-        times.length_text,
-    ),
+    # `max`: "none" is greater than "all".
+    "snapshot.submodules": Key("ckpt.submodules", _submodules, ALL, max),
+    "snapshot.timeout": _age("snapshottimeout", round(_LIMITS.timeout * times.MICRO), min),
 }
 
 WORKTREE_DIR = "ckpt.worktreedir"
 
 
 # Approvals: digests of what was allowed in this clone, a line each in the private directory.
-
 
 APPROVAL_FILE = "allowed"
 
@@ -179,14 +148,14 @@ def path_approval(repository: Repository) -> str:
     return os.path.join(repository.private_dir, APPROVAL_FILE)
 
 
+def _open_approvals(repository: Repository, mode: str) -> IO[str]:
+    path = path_approval(repository)
+    return open(path, mode, encoding="ascii", errors="replace", opener=private_dirs.create)
+
+
 def approved(repository: Repository) -> frozenset[str]:
     try:
-        with open(
-            path_approval(repository),
-            encoding="ascii",
-            errors="replace",
-            opener=private_dirs.create,
-        ) as file:
+        with _open_approvals(repository, "r") as file:
             return frozenset(file.read().split())
     except OSError:
         return frozenset()
@@ -196,14 +165,11 @@ def note(repository: Repository, digests: Collection[str]) -> None:
     """Allow digests in all worktrees of this clone, and flush them to disk."""
     from gitckpt.git import fsync
 
-    # The newline comes first: after a line torn by a power cut, the next digest is whole.
-    lines = "".join(f"\n{digest}" for digest in digests)
     repository.make_private_dir()
     try:
-        with open(
-            path_approval(repository), "a", encoding="ascii", opener=private_dirs.create
-        ) as file:
-            file.write(lines)
+        with _open_approvals(repository, "a") as file:
+            # The newline comes first: after a line torn by a power cut, the next digest is whole.
+            file.write("".join(f"\n{digest}" for digest in digests))
             file.flush()
             os.fsync(file.fileno())
         fsync.flush([repository.private_dir, repository.common_dir])
@@ -214,90 +180,30 @@ def note(repository: Repository, digests: Collection[str]) -> None:
 def forget(repository: Repository) -> bool:
     """Remove all approvals; return whether there were any."""
     try:
-        with open(
-            path_approval(repository),
-            "r+",
-            encoding="ascii",
-            errors="replace",
-            opener=private_dirs.create,
-        ) as file:
-            was_any = bool(file.read().strip())
+        with _open_approvals(repository, "r+") as file:
+            had_any = bool(file.read().strip())
             file.truncate(0)
             os.fsync(file.fileno())
     except FileNotFoundError:
         return False
     except OSError as error:
         raise CkptError(f"cannot write {path_approval(repository)}: {error.strerror}") from None
-    return was_any
+    return had_any
 
 
 # Reading the settings.
-
 
 FILE = OBEYED
 # The git settings that `read` knows, as git spells them.
 NAMES = (*(key.setting for key in KEYS.values()), WORKTREE_DIR)
 
-_SETTINGS = """\
-# gitckpt: settings for everybody who works in this repository. `git config ckpt.*` overrides them for one clone.
-
-[retention]
-# Checkpoints made by hooks expire at this age …
-older_than = "30d"
-# … but so many of the newest stay, whatever their age.
-keep_last = 100
-# Those whose commit was amended or rebased expire at this age, however new they are among the others.
-rewritten_older_than = "7d"
-# Of those made by hooks and agents, one an hour stays from this age on, if it has what the others have …
-hourly_after = "1d"
-# … and one a day from this age on.
-daily_after = "7d"
-# A run that is complete expires at this age, with all its checkpoints and its worktree; others stay.
-runs_older_than = "7d"
-# What was there before files were replaced, by restore, undo, redo or a phase that goes back, expires at this age …
-safety_older_than = "7d"
-# … but so many of the newest stay, whatever their age.
-safety_keep_last = 20
-
-[snapshot]
-# Untracked files larger than this, or whose names look like secrets, are not captured; each checkpoint lists them.
-max_file_size = "50 MB"
-# The names come with gitckpt (.env*, *.pem, .npmrc and many more; source files are never among them).
-# To have others in their place:
-# secrets = [".env*", "*.pem"]
-# Ignored files to capture nevertheless; patterns as in .gitignore.
-include = []
-# Submodules that are checked out: "all" captures each of them in its own repository, "none" leaves them alone.
-submodules = "all"
-# Where a hook, an autosave or a step waits longer for the files, the checkpoint is recorded without them. What you ask for has no limit.
-timeout = "60s"
-"""
-
-_EXAMPLE = """
-# Phases that `git ckpt run ci` runs one after the other, with a checkpoint after each. To have them, take away the # of each line below.
-# [pipelines.ci]
-# description = "lint, then test"
-#
-# [[pipelines.ci.phases]]
-# name = "lint"
-# run = "ruff check ."
-#
-# [[pipelines.ci.phases]]
-# name = "test"
-# run = "pytest"
-# timeout = "30m"
-# retries = 1
-"""
-
-TEMPLATE = _SETTINGS + _EXAMPLE
-
 PIPELINES = "pipelines"
+_EXAMPLE_TITLE = "\n# Phases that"
 AGENTS = "agents"
 STEPS = "steps"
 # Tables that other modules check: a mistake in them breaks no other command.
 _ELSEWHERE = (PIPELINES, AGENTS, STEPS)
 
-_RETENTION, _SNAPSHOT = "retention.", "snapshot."
 _RUNS = "retention.runs_older_than"
 _SHOWN = 3
 
@@ -335,7 +241,8 @@ class Settings:
         if self.loosened is None or self.loosened.is_allowed:
             return ""
         names = first_of(list(self.loosened.values), _SHOWN)
-        return f"{FILE} loosens {names}; until that is allowed here, built-in values apply: git ckpt allow"
+        instead = "until that is allowed here, built-in values apply: git ckpt allow"
+        return f"{FILE} loosens {names}; {instead}"
 
     def require_correct(self) -> None:
         """Raise the error, for commands that execute or approve what the file says."""
@@ -352,33 +259,30 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     """
     read_all = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     own = {name: values for name, values in read_all.items() if name.startswith("ckpt.")}
-    owned, error = _owned(own)
+    owned, error = _own_values(own)
     from_file: dict[str, Any] = {}
     where = path(repository)
     try:
         file = file or read_file(where)
-        from_file = _all_said(file, owned)
+        from_file = _values_in(file, owned)
         file.require_correct()
-    except UsageError as found:
-        error = found
+    except UsageError as mistake:
+        error = mistake
     usual = {name: key.usual for name, key in KEYS.items()}
-    if error is not None:
-        values = _strictest(usual, from_file, _committed(repository)) | owned
-        return replace(
-            _settings(values, own, read_all), error=error, problem=_problem(error, where)
-        )
-    assert file is not None
+    if error is not None or file is None:
+        values = _strictest(usual, from_file, _values_in_head(repository)) | owned
+        problem = _problem(error, where) if error is not None else ""
+        return replace(_settings(values, own, read_all), error=error, problem=problem)
     strict = _strictest(usual, from_file)
-    loosened = _loosened(repository, file, from_file, strict | owned)
+    loosened = _loosening(repository, file, from_file, strict | owned)
     values = usual | from_file if loosened is not None and loosened.is_allowed else strict
     return replace(_settings(values | owned, own, read_all), loosened=loosened)
 
 
-def _owned(own: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
+def _own_values(own: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
     """Return the keys that git's configuration sets, and its first bad value."""
     mistakes = Mistakes("")
-    said = {name: own_keys(name, values) for name, values in own.items()}
-    table = Table(said, (), "git config", mistakes)
+    table = Table({name: own_keys(name, own[name]) for name in own}, (), "git config", mistakes)
     owned = {}
     for name, key in KEYS.items():
         count = len(mistakes.found)
@@ -389,36 +293,36 @@ def _owned(own: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | N
     return owned, None if first is None else UsageError(first.text, hint=first.hint)
 
 
-def _all_said(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
+def _values_in(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
     """Return the file's value of each key that git's configuration does not set."""
     tables = _tables(file)
-    said = {}
+    values = {}
     for name, key in KEYS.items():
         table, _, short = name.partition(".")
         if name not in owned and short in tables[table].values:
-            said[name] = key.read(tables[table], short, key.usual)
-    return said
+            values[name] = key.read(tables[table], short, key.usual)
+    return values
 
 
 def head_text(repository: Repository) -> str:
-    (found,) = repository.cat_file.contents([f"HEAD:{FILE}"], budget.FILE.size)
-    if found is None or found[1] != "blob":
+    (stored,) = repository.cat_file.contents([f"HEAD:{FILE}"], budget.FILE.size)
+    if stored is None or stored[1] != "blob":
         return ""
-    return found[2].decode("utf-8", "surrogateescape")
+    return stored[2].decode("utf-8", "surrogateescape")
 
 
-def _committed(repository: Repository) -> dict[str, Any]:
+def _values_in_head(repository: Repository) -> dict[str, Any]:
     try:
-        return _all_said(ConfigFile(head_text(repository), FILE))
+        return _values_in(ConfigFile(head_text(repository), FILE))
     except ConfigError:
         return {}
 
 
-def _strictest(usual: Mapping[str, Any], *said: Mapping[str, Any]) -> dict[str, Any]:
+def _strictest(usual: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that keep the longest and capture the least."""
     values = dict(usual)
-    for each in said:
-        values |= {name: KEYS[name].tighter(value, values[name]) for name, value in each.items()}
+    for other in others:
+        values |= {name: KEYS[name].tighter(value, values[name]) for name, value in other.items()}
     return values
 
 
@@ -441,15 +345,14 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
 
     A shorter `age` than for other runs counts only if the file here has it, and that is allowed.
     """
-    found = read(repository)
-    loosened = found.loosened
-    short = (
-        loosened.values.get(_key_of(pipeline))
-        if loosened is not None and loosened.is_allowed
-        else None
+    settings = read(repository)
+    loosened = settings.loosened
+    is_allowed = (
+        loosened is not None
+        and loosened.is_allowed
+        and loosened.values.get(_key_of(pipeline), ("",))[0] == times.length_text(age)
     )
-    is_allowed = short is not None and short[0] == times.length_text(age)
-    return age if is_allowed else max(age, found.policy.runs_older_than)
+    return age if is_allowed else max(age, settings.policy.runs_older_than)
 
 
 def _tables(file: ConfigFile) -> dict[str, Table]:
@@ -460,37 +363,37 @@ def _tables(file: ConfigFile) -> dict[str, Table]:
         name: file.table(name, f"[{name}]", f"write [{name}] above its keys") for name in names
     }
     for name, table in tables.items():
-        table.only([each.partition(".")[2] for each in KEYS if each.startswith(f"{name}.")])
+        prefix = f"{name}."
+        table.only([key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)])
     return tables
 
 
-def _loosened(
-    repository: Repository, file: ConfigFile, said: Mapping[str, Any], strict: Mapping[str, Any]
+def _loosening(
+    repository: Repository, file: ConfigFile, values: Mapping[str, Any], strict: Mapping[str, Any]
 ) -> Loosening | None:
-    """Return what a file loosens: keys whose value in `said` is not the strict one."""
-    values = {
-        name: (KEYS[name].written(said[name]), KEYS[name].written(strict[name]))
-        for name in said
-        if strict[name] != said[name]
+    """Return what a file loosens: keys whose value in the file is not the strict one."""
+    loosened = {
+        name: (KEYS[name].written(value), KEYS[name].written(strict[name]))
+        for name, value in values.items()
+        if strict[name] != value
     }
+    ages = {}
     pipelines = file.document.get(PIPELINES)
     for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
-        text = (
-            pipeline.get("retention")
-            if isinstance(pipeline, dict) and name_problem(name) is None
-            else None
-        )
+        if not isinstance(pipeline, dict) or name_problem(name) is not None:
+            continue
+        text = pipeline.get("retention")
         with contextlib.suppress(UsageError):  # reported where the pipeline is used
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
-                values[_key_of(name)] = (times.length_text(age), times.length_text(strict[_RUNS]))
-    if not values:
+                ages[_key_of(name)] = times.length_text(age)
+    loosened |= {name: (age, times.length_text(strict[_RUNS])) for name, age in ages.items()}
+    if not loosened:
         return None
 
     # Over all values together: an age may be harmless only with a large `keep_last`.
-    ages = [(name, value) for name, (value, _) in values.items() if name not in said]
-    digest = digest_of("settings", [*sorted(said.items()), *sorted(ages)])
-    return Loosening(values, digest, digest in approved(repository))
+    digest = digest_of("settings", [*sorted(values.items()), *sorted(ages.items())])
+    return Loosening(loosened, digest, digest in approved(repository))
 
 
 def _key_of(pipeline: str) -> str:
@@ -501,17 +404,14 @@ def _settings(
     values: Mapping[str, Any], own: Mapping[str, list[str]], read_all: Mapping[str, list[str]]
 ) -> Settings:
     policy, limits = (
-        {name.partition(".")[2]: values[name] for name in KEYS if name.startswith(table)}
-        for table in (_RETENTION, _SNAPSHOT)
+        {name.removeprefix(table): values[name] for name in KEYS if name.startswith(table)}
+        for table in ("retention.", "snapshot.")
     )
     limits["submodules"] = limits["submodules"] == ALL
     limits["timeout"] /= times.MICRO
+    configured = attributes.Configured.of(read_all)
     worktree_dir = own[WORKTREE_DIR][-1] if WORKTREE_DIR in own else None
-    return Settings(
-        Policy(**policy),
-        Limits(**limits, configured=attributes.Configured.of(read_all)),
-        worktree_dir,
-    )
+    return Settings(Policy(**policy), Limits(**limits, configured=configured), worktree_dir)
 
 
 def path(repository: Repository) -> str:
@@ -519,31 +419,38 @@ def path(repository: Repository) -> str:
     return os.path.join(top, FILE) if top else ""
 
 
+def template() -> str:
+    """Return the text of a new `gitckpt.toml`: all settings, then an example of a pipeline."""
+    path = os.path.join(os.path.dirname(__file__), "template.toml")
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def write_template(path: str) -> bool:
     """Write `gitckpt.toml`, or add missing tables and an example; return whether it changed."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
+    settings, title, example = template().partition(_EXAMPLE_TITLE)
     try:
         before = text_of(path)
         budget.require(before, budget.FILE)
-        document = tomlkit.parse(before or _SETTINGS)
-        for name, table in tomlkit.parse(_SETTINGS).items():
+        document = tomlkit.parse(before or settings)
+        for name, table in tomlkit.parse(settings).items():
             if name not in document:
                 document.add(tomlkit.nl())
                 document.add(name, table)
         after = tomlkit.dumps(document)
         if PIPELINES not in document and f"[{PIPELINES}." not in before:
-            after += _EXAMPLE.replace("\n", "\r\n") if "\r\n" in before else _EXAMPLE
+            added = title + example
+            after += added.replace("\n", "\r\n") if "\r\n" in before else added
         if after != before:
-            with open(
-                path, "w", encoding="utf-8", newline="", opener=private_dirs.own_file
-            ) as file:
+            opener = private_dirs.own_file
+            with open(path, "w", encoding="utf-8", newline="", opener=opener) as file:
                 file.write(after)
     except (TOMLKitError, budget.Excess) as error:
-        raise UsageError(
-            f"{path} is not TOML: {error}", hint="correct it, then run the command again"
-        ) from None
+        hint = "correct it, then run the command again"
+        raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
     return after != before
@@ -551,14 +458,12 @@ def write_template(path: str) -> bool:
 
 def is_template(path: str) -> bool:
     try:
-        return text_of(path) == TEMPLATE
+        return text_of(path) == template()
     except UsageError:
         return False
 
 
-# `gitckpt.toml` of a commit: a run's worktree starts with it, and it may differ from the file
-# here.
-
+# `gitckpt.toml` of a commit, with which a run's worktree starts.
 
 _SHORT = 10
 
@@ -566,14 +471,14 @@ _SHORT = 10
 def require_correct(repository: Repository, commit: str) -> None:
     """Raise `ConfigError` if the settings of a commit have mistakes."""
     name = f"{commit}:{FILE}"
-    (found,) = repository.cat_file.contents([name], budget.FILE.size) if commit else (None,)
-    if found is None or found[1] != "blob":
+    (stored,) = repository.cat_file.contents([name], budget.FILE.size) if commit else (None,)
+    if stored is None or stored[1] != "blob":
         return  # no file, or an error reported after checkout
-    if _mistakes(repository, name, found[2]) is None:
+    if _mistakes(repository, name, stored[2]) is None:
         return
     # Only now, as this starts processes: it may be a link, and a filter may change it.
-    at_top = leaf(repository, commit, os.fsencode(FILE))
-    if at_top is None or at_top[1] not in FILES:
+    entry = leaf(repository, commit, os.fsencode(FILE))
+    if entry is None or entry[1] not in FILES:
         return
     error = _mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)
     if error is not None:
@@ -591,13 +496,12 @@ def _mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | N
 
 def _cure(repository: Repository, commit: str) -> str:
     where = path(repository) or FILE
-    cure = f"a run begins with that file: correct {where}, commit it, and start again"
+    cure = f"the run would start with that file: correct {where}, commit it, and start again"
     try:
         is_base = repository.commit("HEAD") != commit
-    # The branch is unborn, as in a bare repository that others push to.
-    except NotFoundError:
+    except NotFoundError:  # the branch is unborn, as in a bare repository that others push to
         is_base = True
-    return f"{cure}; or begin with another commit: --base REV" if is_base else cure
+    return f"{cure}; or start at another commit: --base REV" if is_base else cure
 
 
 # Settings for commands.
@@ -615,9 +519,9 @@ class Rules:
         return self.read().limits
 
     def read(self) -> Settings:
-        found = read(self._repository)
-        for sentence in filter(None, (found.problem, found.notice)):
+        settings = read(self._repository)
+        for sentence in filter(None, (settings.problem, settings.notice)):
             if sentence not in self._told:
                 self._told.add(sentence)
                 self._tell(sentence)
-        return found
+        return settings

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
 import shlex
 import stat
 import sys
-import tempfile
 
-from gitckpt.git import fsync, leftovers
-from gitckpt.git.filesystem import names_in
+from gitckpt.git import fsync
+from gitckpt.git.files import atomic
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from contextlib import ExitStack
     from typing import NoReturn
 
 
@@ -47,9 +44,7 @@ ANY = f"{', '.join(EVENTS[:-1])} or {EVENTS[-1]}"
 
 
 # The directory that holds the package `gitckpt`.
-PACKAGE_DIR = os.path.dirname(
-    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-)
+PACKAGE_DIR = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 
 _HOOKS, _SCRIPT = "hooks", "hook.sh"
 _NEW_FILE = b"#!/bin/sh\n"
@@ -58,7 +53,6 @@ _NEW_MODE = 0o755
 _BEGIN = b"# >>> gitckpt >>>"
 _END = b"# <<< gitckpt <<<"
 _MARKER = re.compile(rb"^(?:%s|%s)\r?$" % (_BEGIN, _END), re.MULTILINE)
-_STAGED = re.compile(r"\..+\.gitckpt-(\d+)-\w+")
 _CALL = 'sh @SCRIPT@ @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@" </dev/null'
 # Used in a file with nothing but the block, which `sh` runs: saves a process.
 _SOURCE = '(set -- @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@"; . @SCRIPT@) </dev/null'
@@ -79,42 +73,27 @@ class Pin:
     def script(self) -> str:
         """The shell script that the hook runs: in the package (wheel) or beside it (checkout)."""
         packaged = os.path.join(self.package_dir, "gitckpt", _HOOKS, _SCRIPT)
-        return (
-            packaged
-            if os.path.isfile(packaged)
-            else os.path.join(self.package_dir, _HOOKS, _SCRIPT)
-        )
+        in_checkout = os.path.join(self.package_dir, _HOOKS, _SCRIPT)
+        return packaged if os.path.isfile(packaged) else in_checkout
 
     def block(self, event: str, *, created: bool = False) -> bytes:
         """Return the block for a file, which gitckpt may delete with it if it `created` it."""
         first, rest = _template("block.sh").rstrip("\n").split("\n", 1)
         if created:
             rest = rest.replace(_CALL, _SOURCE)
-        return (
-            first.encode()
-            + b"\n"
-            + (_CREATED if created else b"")
-            + os.fsencode(self._filled(rest, event))
-        )
+        head = first.encode() + b"\n" + (_CREATED if created else b"")
+        return head + os.fsencode(self._fill(rest, event))
 
     def command(self, event: str) -> str:
-        code = "".join(
-            line
-            for line in _template("block.sh").splitlines(keepends=True)
-            if not line.startswith("#")
-        )
-        return self._filled(
-            _template("command.sh").replace("@BODY@", code.rstrip("\n")).rstrip("\n"), event
-        )
+        lines = _template("block.sh").splitlines()
+        code = "\n".join(line for line in lines if not line.startswith("#"))
+        command = _template("command.sh").replace("@BODY@", code).rstrip("\n")
+        return self._fill(command, event)
 
-    def _filled(self, text: str, event: str) -> str:
-        words = {
-            "PYTHON": self.python,
-            "PACKAGE_DIR": self.package_dir,
-            "SCRIPT": self.script,
-            "EVENT": event,
-        }
-        return re.sub("@([A-Z_]+)@", lambda place: shlex.quote(words[place[1]]), text)
+    def _fill(self, template: str, event: str) -> str:
+        words = {"PYTHON": self.python, "PACKAGE_DIR": self.package_dir}
+        words |= {"SCRIPT": self.script, "EVENT": event}
+        return re.sub("@([A-Z_]+)@", lambda match: shlex.quote(words[match[1]]), template)
 
 
 def pinned(text: str) -> Pin | None:
@@ -168,10 +147,6 @@ class HookFile:
         return _CREATED in (self.block or b"") and without_blocks(self.data or b"") == _NEW_FILE
 
     @property
-    def quoted(self) -> str:
-        return shlex.quote(self.path)
-
-    @property
     def is_executable(self) -> bool:
         return bool(self.mode & 0o111)
 
@@ -181,48 +156,35 @@ class HookFile:
         if self.oddity or self.data is None or self.is_ours:
             return self.oddity
         if b"\0" in self.data:
-            return "is no text file"
+            return "is not a text file"
         if problem := _shebang_problem(self.data):
             return problem
         if not self.is_executable:
-            return "is not executable, so git ignores it, and making it executable would switch on the text that is in it"
+            return "is not executable; making it executable would switch on its own text"
         if _MARKER.search(without_blocks(self.data)):
-            return "holds a part of a gitckpt block; take out the lines from `# >>> gitckpt >>>` on that belong to it"
+            return "contains a part of a gitckpt block; remove it from `# >>> gitckpt >>>` on"
         return ""
 
     def with_block(self, event: str, pin: Pin) -> FileChange | None:
         """Return the change that adds or renews the block; None if it is up to date."""
         if self.data is None:
-            return FileChange(
-                self,
-                _NEW_FILE + pin.block(event, created=True) + b"\n",
-                _NEW_MODE,
-                f"{event}: wrote {self.path}",
-            )
+            data = _NEW_FILE + pin.block(event, created=True) + b"\n"
+            return FileChange(self, data, _NEW_MODE, f"{event}: wrote {self.path}")
         old = self.block
-        new = pin.block(event, created=_CREATED in (old or b""))
-        data = _inserted(self.data, new)
+        data = _insert(self.data, pin.block(event, created=_CREATED in (old or b"")))
         mode = _NEW_MODE if self.is_ours and not self.is_executable else self.mode
         if (data, mode) == (self.data, self.mode):
             return None
-        return FileChange(
-            self,
-            data,
-            mode,
-            f"{event}: {'renewed the block in' if old else 'added a block to'} {self.path}",
-        )
+        verb = "renewed the block in" if old else "added a block to"
+        return FileChange(self, data, mode, f"{event}: {verb} {self.path}")
 
     def without_block(self, event: str) -> FileChange | None:
         if self.block is None or self.data is None:
             return None
         if self.is_ours:
             return FileChange(self, None, 0, f"{event}: removed {self.path}")
-        return FileChange(
-            self,
-            without_blocks(self.data),
-            self.mode,
-            f"{event}: took the block out of {self.path}",
-        )
+        data = without_blocks(self.data)
+        return FileChange(self, data, self.mode, f"{event}: removed the block from {self.path}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,19 +207,14 @@ def read(path: str) -> HookFile:
     except (FileNotFoundError, NotADirectoryError):
         return HookFile(path, None, 0, "")
     except OSError as error:
-        _refused("read", path, error)
+        _raise_refused("read", path, error)
 
 
-def make_directory(path: str, undo: ExitStack) -> bool:
-    """Make a directory for hooks; return whether it was missing."""
-    if os.path.isdir(path):
-        return False
+def make_directory(path: str) -> None:
     try:
         os.makedirs(path)
     except OSError as error:
-        _refused("make the directory", path, error)
-    undo.callback(remove_directory, path)
-    return True
+        _raise_refused("make the directory", path, error)
 
 
 def remove_directory(path: str) -> bool:
@@ -269,71 +226,34 @@ def remove_directory(path: str) -> bool:
     return True
 
 
-def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
-    """Make all changes, or none; `undo` receives callbacks that revert them."""
-    for place in {os.path.dirname(change.file.path) for change in changes}:
-        _sweep(place)
-    staged: list[tuple[FileChange, str]] = []
-    path = ""
-    try:
-        for change in changes:
-            path = change.file.path
-            staged.append(
-                (change, "" if change.data is None else _staged(path, change.data, change.mode))
-            )
-        for change, temporary in staged:
-            path = change.file.path
-            if temporary:
-                os.replace(temporary, path)
-            else:
+def apply(changes: Sequence[FileChange]) -> None:
+    """Write each changed file as a whole, and flush the directories."""
+    for change in changes:
+        path = change.file.path
+        try:
+            if change.data is None:
                 os.unlink(path)
-            undo.callback(_take_back, change)
-        places = {os.path.dirname(change.file.path) for change in changes}
-        # The hooks directory may be new.
-        fsync.flush(places | {os.path.dirname(place) for place in places})
-    except OSError as error:
-        _refused("write", path, error)
-    finally:
-        for _, temporary in staged:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+            else:
+                _write(path, change.data, change.mode)
+        except OSError as error:
+            _raise_refused("write", path, error)
+    directories = {os.path.dirname(change.file.path) for change in changes}
+    # The hooks directory may be new.
+    fsync.flush(directories | set(map(os.path.dirname, directories)))
 
 
-def _take_back(change: FileChange) -> None:
-    file = change.file
-    with contextlib.suppress(OSError):
-        if file.data is None:
-            os.unlink(file.path)
-        else:
-            os.replace(_staged(file.path, file.data, file.mode), file.path)
+def _write(path: str, data: bytes, mode: int) -> None:
+    def opener(scratch: str, flags: int) -> int:
+        fd = os.open(scratch, flags, mode)
+        os.fchmod(fd, mode)  # whatever the umask
+        return fd
+
+    directory, name = os.path.split(path)
+    scratch = os.path.join(directory, f".{name}.gitckpt-hook")
+    atomic.write_own(path, data, flushed=True, opener=opener, scratch=scratch)
 
 
-def _staged(path: str, data: bytes, mode: int) -> str:
-    fd, temporary = tempfile.mkstemp(
-        prefix=f".{os.path.basename(path)}.gitckpt-{os.getpid()}-", dir=os.path.dirname(path)
-    )
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            os.fchmod(fd, mode)
-            file.flush()
-            os.fsync(fd)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return temporary
-
-
-def _sweep(place: str) -> None:
-    """Delete the temporary files of killed processes beside hooks."""
-    for name in names_in(place):
-        match = _STAGED.fullmatch(name)
-        if match and not leftovers.is_alive(int(match[1])):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(place, name))
-
-
-def _inserted(data: bytes, block: bytes) -> bytes:
+def _insert(data: bytes, block: bytes) -> bytes:
     for start, end in _blocks(data):
         return data[:start] + block + without_blocks(data[end:])
     if not data.startswith(b"#!"):
@@ -348,31 +268,24 @@ def _shebang_problem(data: bytes) -> str:
         return ""
     line = data[2:].partition(b"\n")[0]
     if line.endswith(b"\r"):
-        return "cannot be run by the system: its first line ends with a carriage return"
+        return "has a carriage return in its first line, which the system cannot run"
     words = os.fsdecode(line).split()
     name = os.path.basename(words.pop(0)) if words else ""
     if name in ("env", "busybox"):
-        name = next(
-            (
-                os.path.basename(word)
-                for word in words
-                if not word.startswith("-") and "=" not in word
-            ),
-            name,
-        )
-    return (
-        ""
-        if name in _SHELLS
-        else f"is a script for {name or 'an interpreter without a name'}, not for a POSIX shell"
-    )
+        programs = [word for word in words if not word.startswith("-") and "=" not in word]
+        name = os.path.basename(programs[0]) if programs else name
+    if name in _SHELLS:
+        return ""
+    return f"is a script for {name or 'an unnamed interpreter'}, not for a POSIX shell"
 
 
-def _refused(verb: str, path: str, error: OSError) -> NoReturn:
-    cure = "mend that, and run the command again"
+def _raise_refused(verb: str, path: str, error: OSError) -> NoReturn:
+    cure = "correct that, then run the command again"
     if error.errno in (errno.EACCES, errno.EPERM):
-        cure = f"make it writable, and run the command again: chmod u+w {shlex.quote(os.path.dirname(path))}"
+        directory = shlex.quote(os.path.dirname(path))
+        cure = f"make it writable, then run the command again: chmod u+w {directory}"
     elif error.errno in (errno.ENOTDIR, errno.EEXIST):
-        cure = "core.hooksPath, or what stands in place of the directory: git config --show-origin core.hooksPath"
+        cure = "see which directory git uses: git config --show-origin core.hooksPath"
     raise RepositoryError(f"cannot {verb} {path}: {error.strerror}", hint=cure) from None
 
 
@@ -380,11 +293,10 @@ def _template(name: str) -> str:
     """Return a file of `hooks/`, which is inside the package (wheel) or beside it (checkout)."""
     package = os.path.join(PACKAGE_DIR, "gitckpt")
     for directory in (package, PACKAGE_DIR):
-        try:
-            with open(os.path.join(directory, _HOOKS, name), encoding="utf-8") as file:
+        path = os.path.join(directory, _HOOKS, name)
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8") as file:
                 return file.read()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
     raise RepositoryError(
         f"{name} is missing from the installation of gitckpt in {package}",
         hint=f"install it again for {sys.executable}",

@@ -1,15 +1,16 @@
-"""Install gitckpt's hooks and settings into a repository, remove exactly those, inspect them."""
+"""Install, remove and inspect gitckpt's hooks and git settings in a repository."""
 
 from __future__ import annotations
 
 import fnmatch
 import os
 import re
+import shlex
 import sys
-from contextlib import ExitStack
 
 from gitckpt.git import config
 from gitckpt.git.files import regular
+from gitckpt.git.filesystem import names_in
 from gitckpt.model import budget
 from gitckpt.model.errors import Finding, UsageError
 from gitckpt.model.values import dataclass
@@ -79,75 +80,60 @@ class HookSettings:
 
     def rewrites_other_notes(self) -> bool:
         """Return whether the user configured how git carries other notes, locally or globally."""
-        others = [
-            ref
-            for ref in self._everywhere.get(REWRITE_REF.lower(), [])
-            if ref not in (NOTES, OUR_NOTES)
-        ]
+        others = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
         return bool(others or self._everywhere.get(_REWRITE_MODE.lower()))
 
     def keeps_garbage_together(self) -> bool:
         """Return whether cruft packs are configured, locally or globally."""
         return _CRUFT_PACKS.lower() in self._everywhere
 
-    def set(self, name: str, value: str, undo: ExitStack) -> bool:
+    def set(self, name: str, value: str) -> bool:
         """Give a name exactly one value; return whether that changed anything."""
         before = self.all(name)
         if before == [value]:
             return False
-        self.drop(name, undo)
-        self.add(name, value, undo)
+        self.drop(name)
+        self.add(name, value)
         return True
 
-    def add(self, name: str, value: str, undo: ExitStack) -> None:
+    def add(self, name: str, value: str) -> None:
         if value not in self.all(name):
-            # Before the write: git may write the value and then fail to flush it.
-            undo.callback(config.unset, self._repository, name, value)
             config.write(self._repository, name, value, add=True)
             self._values.setdefault(_canonical(name), []).append(value)
 
-    def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
+    def drop(self, name: str, value: str | None = None) -> bool:
         """Remove a name, or one of its values; return whether it was there."""
         before = self.all(name)
-        gone = [each for each in before if value in (None, each)]
-        if gone:
+        dropped = [old for old in before if value in (None, old)]
+        if dropped:
             config.unset(self._repository, name, value)
-            for each in reversed(gone):
-                undo.callback(config.write, self._repository, name, each, add=True)
-            self._values[_canonical(name)] = [each for each in before if each not in gone]
-        return bool(gone)
+            self._values[_canonical(name)] = [old for old in before if old not in dropped]
+        return bool(dropped)
+
+    def add_as_init(self, values: Sequence[tuple[str, str]]) -> list[str]:
+        """Add settings that `uninit` removes; return a sentence for each."""
+        for name, _ in values:
+            # First: after a kill, a setting that is not recorded here would stay forever.
+            self.add(SET_BY_INIT, name)
+        for name, value in values:
+            self.add(name, value)
+        return [f"added {name} = {value} to the configuration" for name, value in values]
 
 
-def follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
-    """Make git carry gitckpt's notes through amend and rebase; return what was done."""
-    by_us = settings.all(SET_BY_INIT)
-    if settings.rewrites_notes() and REWRITE_REF not in by_us:
-        return []
-    # Set by an older version.
-    is_older = REWRITE_REF in by_us and NOTES in settings.all(REWRITE_REF)
-    wanted = [(REWRITE_REF, OUR_NOTES)] if is_older or not settings.rewrites_notes() else []
-    if not settings.all(_REWRITE_MODE) and (
-        _REWRITE_MODE in by_us or not settings.rewrites_other_notes()
-    ):
-        # Only then: the mode applies to all notes and would sort the lines of the user's own.
-        wanted.append((_REWRITE_MODE, _SORTED_UNION))
-    for name, _ in wanted:
-        # First: after a kill, a setting that is not recorded here would stay forever.
-        settings.add(SET_BY_INIT, name, undo)
-    for name, value in wanted:
-        settings.add(name, value, undo)
-    if is_older:
-        settings.drop(REWRITE_REF, undo, NOTES)
-    return [f"added {name} = {value} to the configuration" for name, value in wanted]
-
-
-def keep_garbage_together(settings: HookSettings, undo: ExitStack) -> list[str]:
-    """Make git keep unreachable objects in packs until they expire; return what was done."""
-    if settings.keeps_garbage_together():
-        return []
-    settings.add(SET_BY_INIT, _CRUFT_PACKS, undo)  # first, as above
-    settings.add(_CRUFT_PACKS, "true", undo)
-    return [f"added {_CRUFT_PACKS} = true to the configuration"]
+def _missing_settings(settings: HookSettings) -> list[tuple[str, str]]:
+    """Return the settings by which git carries notes along and packs garbage, if missing."""
+    by_init = settings.all(SET_BY_INIT)
+    missing = []
+    if not settings.rewrites_notes():
+        missing.append((REWRITE_REF, OUR_NOTES))
+    is_ours = REWRITE_REF in by_init or bool(missing)
+    # The mode applies to all notes and would sort the lines of the user's own.
+    may_set_mode = _REWRITE_MODE in by_init or not settings.rewrites_other_notes()
+    if is_ours and may_set_mode and not settings.all(_REWRITE_MODE):
+        missing.append((_REWRITE_MODE, _SORTED_UNION))
+    if not settings.keeps_garbage_together():
+        missing.append((_CRUFT_PACKS, "true"))
+    return missing
 
 
 def hooks_directory(repository: Repository) -> str:
@@ -195,10 +181,12 @@ _PRE_COMMIT_TYPES = tuple(
 )
 
 
-# The short way beside pre-commit: pre-commit writes only hook types it is installed for, and
-# calls the hook files that it replaced.
+# Pre-commit writes only hook types it is installed for, and calls the hook files that it replaced.
 BESIDE = "git ckpt init --hooks files"
-_SHORT_WAY = f"pre-commit owns the hooks, and they do not all call gitckpt; the short way, hooks of gitckpt's own beside it in this clone: {BESIDE}"
+_SHORT_WAY = (
+    "pre-commit owns the hooks, and they do not all call gitckpt; "
+    f"to add gitckpt's own hook files in this clone: {BESIDE}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +211,8 @@ class Manager:
         if self.name == _LEFTHOOK:
             return f"run: git ckpt hook {event} {{0}} || :"
         if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
-            variable = PRE_COMMIT_ARGUMENTS[event]
-            return (
-                f"entry: sh -c 'git ckpt hook {event} \"${variable}\"'"
-                if variable
-                else f"entry: git ckpt hook {event}"
-            )
+            command, variable = f"git ckpt hook {event}", PRE_COMMIT_ARGUMENTS[event]
+            return f"entry: sh -c '{command} \"${variable}\"'" if variable else f"entry: {command}"
         return call(event)
 
     def advice(self, events: Sequence[str], *, in_full: bool) -> list[str]:
@@ -239,29 +223,20 @@ class Manager:
             return self._lefthook_advice(events)
         if self.name == PRE_COMMIT and not in_full:
             place = self.place(_PRE_COMMIT_TYPES[0])
-            return [
-                _SHORT_WAY,
-                f"or, to share them with all clones, see the lines to add to {place}: git ckpt init --hooks external",
-            ]
+            shared = f"or share them with all clones: git ckpt init --hooks external, for {place}"
+            return [_SHORT_WAY, shared]
         if self.name == PRE_COMMIT:
-            known = [event for event in events if event in _PRE_COMMIT_TYPES]
-            unknown = [event for event in events if event not in known]
-            advice = self._pre_commit_advice(known) if known else []
-            return [
-                _SHORT_WAY,
-                *advice,
-                *self._file_advice("pre-commit has no type for this", unknown),
-            ]
+            supported = [event for event in events if event in _PRE_COMMIT_TYPES]
+            others = [event for event in events if event not in supported]
+            advice = self._pre_commit_advice(supported) if supported else []
+            advice += self._file_advice("pre-commit has no such type", others) if others else []
+            return [_SHORT_WAY, *advice]
         if os.path.exists(self.hooks_dir) and not os.path.isdir(self.hooks_dir):
-            return [
-                f"core.hooksPath is {self.hooks_dir}, so git runs no hooks; git config --unset core.hooksPath, then run: git ckpt init"
-            ]
-        return self._file_advice(
-            "husky owns the hooks"
-            if self.name == _HUSKY
-            else f"{self.hooks_dir} is not gitckpt's to write",
-            events,
-        )
+            cure = "git config --unset core.hooksPath, then git ckpt init"
+            return [f"git runs no hooks: {self.hooks_dir} is not a directory; run: {cure}"]
+        is_husky = self.name == _HUSKY
+        reason = "husky owns the hooks" if is_husky else f"gitckpt does not write {self.hooks_dir}"
+        return self._file_advice(reason, events)
 
     def _files(self, event: str) -> list[str]:
         """Return its own files that may call gitckpt, the recommended one first."""
@@ -271,24 +246,18 @@ class Manager:
             return [os.path.join(self.worktree, ".husky", event)]
         if self.name == _LEFTHOOK:
             return _lefthook_files(self.worktree) or [os.path.join(self.worktree, "lefthook.yml")]
-        return (
-            [os.path.join(self.worktree, _PRE_COMMIT_FILE)]
-            if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES
-            else []
-        )
+        if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
+            return [os.path.join(self.worktree, _PRE_COMMIT_FILE)]
+        return []
 
     def _file_advice(self, reason: str, events: Sequence[str]) -> list[str]:
-        if not events:
-            return []
-        return [
-            f"{reason}; add a line to each file (a new one starts with #!/bin/sh and is executable):",
-            *(f"  {self.place(event)}: {self.line(event)}" for event in events),
-        ]
+        lines = [f"  {self.place(event)}: {self.line(event)}" for event in events]
+        how = "add a line to each file (start a new one with #!/bin/sh; make it executable)"
+        return [f"{reason}; {how}:", *lines]
 
     def _lefthook_advice(self, events: Sequence[str]) -> list[str]:
-        lines = [
-            f"lefthook owns the hooks; add to {self.place(events[0])}, in its syntax, then run: lefthook install"
-        ]
+        place = self.place(events[0])
+        lines = [f"lefthook owns the hooks; add to {place}, then run: lefthook install"]
         for event in events:
             lines += [
                 f"  {event}:",
@@ -300,21 +269,14 @@ class Manager:
 
     def _pre_commit_advice(self, events: Sequence[str]) -> list[str]:
         types = " ".join(f"--hook-type {event}" for event in events)
-        lines = [
-            f"or add to {self.place(events[0])} below `repos:`, then run: pre-commit install {types}",
-            "  - repo: local",
-            "    hooks:",
-        ]
+        place = self.place(events[0])
+        lines = [f"or add to {place} below `repos:`, then run: pre-commit install {types}"]
+        lines += ["  - repo: local", "    hooks:"]
         for event in events:
-            lines += [
-                f"      - id: gitckpt-{event}",
-                f"        name: gitckpt {event}",
-                f"        {self.line(event)}",
-                "        language: system",
-                f"        stages: [{event}]",
-                "        always_run: true",
-                "        pass_filenames: false",
-            ]
+            lines += [f"      - id: gitckpt-{event}", f"        name: gitckpt {event}"]
+            lines += [f"        {self.line(event)}", "        language: system"]
+            lines += [f"        stages: [{event}]", "        always_run: true"]
+            lines += ["        pass_filenames: false"]
         return lines
 
 
@@ -323,16 +285,10 @@ def detect(repository: Repository, hooks_dir: str) -> Manager | None:
     return Manager(name, hooks_dir, repository.worktree) if name else None
 
 
-def is_to_come(repository: Repository) -> bool:
-    """Return whether pre-commit has its file here and may be installed later."""
-    return repository.worktree is not None and os.path.exists(
-        os.path.join(repository.worktree, _PRE_COMMIT_FILE)
-    )
-
-
-def unmanaged(repository: Repository, hooks_dir: str) -> Manager:
-    """Return the stand-in for a user who fills the hooks directory by hand."""
-    return Manager(_HOOKS_PATH, hooks_dir, repository.worktree)
+def detect_or_user(repository: Repository, hooks_dir: str) -> Manager:
+    """Return the manager, or the user, who fills the hooks directory by hand."""
+    name = _owner(repository, hooks_dir) or _HOOKS_PATH
+    return Manager(name, hooks_dir, repository.worktree)
 
 
 def call(event: str) -> str:
@@ -344,7 +300,7 @@ def calls(path: str, event: str) -> bool:
     """Return whether a file in any language calls `git ckpt hook <event>` outside of comments."""
     lines = _content(path).split(b"\n")
     code = b"\n".join(line for line in lines if not line.lstrip().startswith((b"#", b"//")))
-    return any(found[1] == event.encode() for found in _CALL.finditer(code))
+    return any(match[1] == event.encode() for match in _CALL.finditer(code))
 
 
 def _owner(repository: Repository, hooks_dir: str) -> str | None:
@@ -371,23 +327,17 @@ def _owner(repository: Repository, hooks_dir: str) -> str | None:
 
 def _hook_texts(hooks_dir: str) -> bytes:
     """Return the text of all active hook files: an owner of one may take the others, too."""
-    try:
-        names = sorted(os.listdir(hooks_dir))
-    except (FileNotFoundError, NotADirectoryError):
-        return b""
-    return b"\n".join(_content(os.path.join(hooks_dir, name)) for name in names if "." not in name)
+    names = [name for name in sorted(names_in(hooks_dir)) if "." not in name]
+    return b"\n".join(_content(os.path.join(hooks_dir, name)) for name in names)
 
 
 def _lefthook_files(worktree: str) -> list[str]:
-    found = []
-    for directory in (worktree, os.path.join(worktree, ".config")):
-        if os.path.isdir(directory):
-            found += [
-                os.path.join(directory, name)
-                for name in sorted(os.listdir(directory))
-                if _LEFTHOOK_FILE.fullmatch(name)
-            ]
-    return found
+    return [
+        os.path.join(directory, name)
+        for directory in (worktree, os.path.join(worktree, ".config"))
+        for name in sorted(names_in(directory))
+        if _LEFTHOOK_FILE.fullmatch(name)
+    ]
 
 
 def _content(path: str) -> bytes:
@@ -450,7 +400,7 @@ def install(
 ) -> Installation:
     """Make git call gitckpt and carry notes along; a second call only repairs.
 
-    If an error is raised, nothing was changed.
+    After an error, a second call completes it, and `uninstall` removes what was written.
 
     Args:
         version: of git.
@@ -465,56 +415,44 @@ def install(
     is_standing = all(_in_use(directory, event).block for event in EVENTS)
     used = _mode(mode, version, settings, is_managed=manager is not None and not is_standing)
     pin = _pin(python, package_dir)
-    changes, advice = _file_changes(
-        repository, settings, pin, directory if used == "files" else None
-    )
-    person = manager or unmanaged(repository, directory)
+    target = directory if used == "files" else None
+    changes, advice = _file_changes(repository, settings, pin, target)
+    owner = manager or detect_or_user(repository, directory)
     if used == "external":
-        advice = person.advice(
-            [event for event in EVENTS if not person.calls(event)], in_full=mode == used
-        )
+        missing = [event for event in EVENTS if not owner.calls(event)]
+        advice = owner.advice(missing, in_full=mode == used)
     elif used == "config":
-        advice = [_twice(person, event) for event in EVENTS if person.calls(event)]
+        advice = [_twice(owner, event) for event in EVENTS if owner.calls(event)]
     elif used == "none" and mode == "auto":
-        advice = [
-            f"no hooks, as chosen before; to have them: git config --unset {CHOSEN}, then {_INIT}"
-        ]
-    elif used == "files" and changes and manager is None and is_to_come(repository):
-        advice.append(
-            "pre-commit, once it is installed here, goes on with these hooks: it keeps the files that are there, and calls them"
-        )
-    with ExitStack() as undo:
-        if used == "files":
-            _prepare_directory(repository, settings, directory, undo)
-        files.apply(changes, undo)
-        changed = [change.sentence for change in changes]
-        changed += _set_hooks(settings, pin if used == "config" else None, undo)
-        changed += follow_rewrites(settings, undo)
-        changed += keep_garbage_together(settings, undo)
-        settings.set(MODE, used, undo)
-        if mode != "auto":
-            settings.set(CHOSEN, "true", undo)
-        undo.pop_all()
+        cure = f"git config --unset {CHOSEN}, then {_INIT}"
+        advice = [f"no hooks, as chosen before; to install them: {cure}"]
+    if used == "files":
+        _prepare_directory(repository, settings, directory)
+    files.apply(changes)
+    changed = [change.sentence for change in changes]
+    changed += _set_hooks(settings, pin if used == "config" else None)
+    changed += settings.add_as_init(_missing_settings(settings))
+    settings.set(MODE, used)
+    if mode != "auto":
+        settings.set(CHOSEN, "true")
     return Installation(used, changed, advice)
 
 
 def uninstall(repository: Repository) -> list[str]:
     """Remove what `install` added, and nothing else; return a sentence for each change."""
     settings = HookSettings(repository)
-    by_us = settings.all(SET_BY_INIT)
+    by_init = settings.all(SET_BY_INIT)
     directory = installed_directory(repository, settings)
     changes, _ = _file_changes(repository, settings, Pin("", ""), None)
-    with ExitStack() as undo:
-        files.apply(changes, undo)
-        changed = [change.sentence for change in changes]
-        changed += _set_hooks(settings, None, undo)
-        for name, value in VALUES:
-            if name in by_us and settings.drop(name, undo, value):
-                changed.append(f"took {name} = {value} out of the configuration")
-        for name in (MODE, CHOSEN, DIRECTORY, SET_BY_INIT):
-            settings.drop(name, undo)
-        undo.pop_all()
-    if MADE_DIRECTORY in by_us and files.remove_directory(directory):
+    files.apply(changes)
+    changed = [change.sentence for change in changes]
+    changed += _set_hooks(settings, None)
+    for name, value in VALUES:
+        if name in by_init and settings.drop(name, value):
+            changed.append(f"removed {name} = {value} from the configuration")
+    for name in (MODE, CHOSEN, DIRECTORY, SET_BY_INIT):
+        settings.drop(name)
+    if MADE_DIRECTORY in by_init and files.remove_directory(directory):
         changed.append(f"removed the empty directory {directory}")
     return changed
 
@@ -522,12 +460,9 @@ def uninstall(repository: Repository) -> list[str]:
 def lines_left(repository: Repository) -> list[str]:
     """Return the files in which the user's own lines call gitckpt."""
     directory = hooks_directory(repository)
-    person = detect(repository, directory) or unmanaged(repository, directory)
-    return list(
-        dict.fromkeys(
-            path for event in EVENTS for path in person.files(event) if calls(path, event)
-        )
-    )
+    owner = detect_or_user(repository, directory)
+    paths = (path for event in EVENTS for path in owner.files(event) if calls(path, event))
+    return list(dict.fromkeys(paths))
 
 
 def inspect(
@@ -541,36 +476,25 @@ def inspect(
     settings = HookSettings(repository)
     mode = settings.last(MODE)
     if mode not in _MODES[1:]:
-        return [
-            Finding(
-                "hooks-not-installed",
-                repository.common_dir,
-                "gitckpt was never set up in this repository",
-                _INIT,
-            )
-        ]
+        sentence = "gitckpt was never set up in this repository"
+        return [Finding("hooks-not-installed", repository.common_dir, sentence, _INIT)]
     directory = hooks_directory(repository)
-    owner = detect(repository, directory)
-    person = owner or unmanaged(repository, directory)
+    owner = detect_or_user(repository, directory)
     pin = _pin(python, package_dir)
     findings: list[Finding] = []
     if mode == "config":
-        findings = _inspect_config(settings, version, pin, person)
+        findings = _inspect_config(settings, version, pin, owner)
     elif mode == "files":
-        findings = _inspect_files(repository, settings, directory, pin, person)
+        findings = _inspect_files(repository, settings, directory, pin, owner)
     elif mode == "external":
-        is_wanted = owner is not None or settings.last(CHOSEN) is not None
-        findings = [
-            _external_missing(person, event, is_wanted=is_wanted)
-            for event in EVENTS
-            if not person.calls(event)
-        ]
+        is_managed = detect(repository, directory) is not None
+        is_wanted = is_managed or settings.last(CHOSEN) is not None
+        missing = [event for event in EVENTS if not owner.calls(event)]
+        findings = [_external_missing(owner, event, is_wanted=is_wanted) for event in missing]
     if not settings.rewrites_notes():
-        ref = REWRITE_REF
-        sentence = "amend and rebase leave the links of a commit to its checkpoints behind"
-        findings.append(
-            Finding("rewrite-ref-missing", ref, sentence, f"git config --add {ref} '{OUR_NOTES}'")
-        )
+        sentence = "amend and rebase do not carry the links from commits to checkpoints along"
+        cure = f"git config --add {REWRITE_REF} '{OUR_NOTES}'"
+        findings.append(Finding("rewrite-ref-missing", REWRITE_REF, sentence, cure))
     return list(dict.fromkeys(findings))
 
 
@@ -582,34 +506,28 @@ def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
     if mode == "none":
         return mode
     others = [event for event in EVENTS if event != _AT_COMMIT]
-    found = [each for each in inspect(repository, version=version) if each.code in _MISSED]
-    return (
-        "missed"
-        if any(not any(event in each.sentence for event in others) for each in found)
-        else "recorded"
-    )
+    for finding in inspect(repository, version=version):
+        if finding.code in _MISSED and not any(event in finding.sentence for event in others):
+            return "missed"
+    return "recorded"
 
 
 def _pin(python: str, package_dir: str) -> Pin:
     if not python:
-        raise UsageError(
-            "there is no Python interpreter that the hooks could start",
-            hint=f"run it as: python3 -m gitckpt {_INIT[9:]}",
-        )
+        hint = f"run it as: python3 -m gitckpt {_INIT.removeprefix('git ckpt ')}"
+        raise UsageError("the hooks need a Python interpreter, and none is known", hint=hint)
     return Pin(os.path.abspath(python), os.path.abspath(package_dir))
 
 
 def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_managed: bool) -> str:
     if asked not in _MODES:
-        raise UsageError(
-            f"no such way to install hooks: {asked}", hint=f"one of {', '.join(_MODES)}"
-        )
+        raise UsageError(f"unknown hook mode: {asked}", hint=f"one of {', '.join(_MODES)}")
     has_config_hooks = version >= CONFIG_HOOKS_SINCE
     if asked == "config" and not has_config_hooks:
-        needed, have = (".".join(map(str, numbers)) for numbers in (CONFIG_HOOKS_SINCE, version))
+        needed, present = (".".join(map(str, part)) for part in (CONFIG_HOOKS_SINCE, version))
         raise UsageError(
-            f"git {have} takes no hooks from its configuration; {needed} is the first that does",
-            hint="install a newer git, or choose another way: files, external or auto",
+            f"git {present} cannot read hooks from its configuration; git {needed} can",
+            hint="install a newer git, or choose another mode: files, external or auto",
         )
     if asked != "auto":
         return asked
@@ -634,73 +552,59 @@ def _file_changes(
     ]
     for directory in dict.fromkeys(candidates):
         for event in EVENTS:
-            file = (
-                files.read(os.path.join(directory, event))
-                if directory != target
-                else _in_use(directory, event)
-            )
-            change = None
-            if directory != target:
+            if directory == target:
+                file = _in_use(directory, event)
+                change = None if file.obstacle else file.with_block(event, pin)
+                if file.obstacle and not calls(file.path, event):
+                    advice.append(f"{event}: {file.path} {file.obstacle}; add: {call(event)}")
+            else:
+                file = files.read(os.path.join(directory, event))
                 change = file.without_block(event)
-            elif not file.obstacle:
-                change = file.with_block(event, pin)
-            elif not calls(file.path, event):
-                advice.append(f"{event}: {file.path} {file.obstacle}; make it call: {call(event)}")
             aside = [files.read(file.path + suffix).without_block(event) for suffix in _ASIDE]
-            changes += [each for each in (change, *aside) if each]
+            changes += filter(None, (change, *aside))
     return changes, advice
 
 
-def _twice(person: Manager, event: str) -> str:
-    return f"{event} calls gitckpt twice: {person.place(event)} has a line for it, too; take that line out"
+def _twice(owner: Manager, event: str) -> str:
+    return f"{event} calls gitckpt twice; remove the line from {owner.place(event)}"
 
 
-def _prepare_directory(
-    repository: Repository, settings: HookSettings, directory: str, undo: ExitStack
-) -> None:
+def _prepare_directory(repository: Repository, settings: HookSettings, directory: str) -> None:
     if not os.path.isdir(directory):
         # Before the directory is made: a kill in between must not leave it unrecorded.
-        settings.add(SET_BY_INIT, MADE_DIRECTORY, undo)
-        files.make_directory(directory, undo)
+        settings.add(SET_BY_INIT, MADE_DIRECTORY)
+        files.make_directory(directory)
     if directory == default_directory(repository):
-        settings.drop(DIRECTORY, undo)
+        settings.drop(DIRECTORY)
         return
     relative = os.path.relpath(directory, os.path.realpath(repository.common_dir))
     # A path below the git directory is stored relative: it moves with the repository.
-    settings.set(DIRECTORY, directory if relative.startswith(os.pardir) else relative, undo)
+    settings.set(DIRECTORY, directory if relative.startswith(os.pardir) else relative)
 
 
-def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list[str]:
+def _set_hooks(settings: HookSettings, pin: Pin | None) -> list[str]:
     """Set the hooks in git's configuration, or remove them without a pin; return what was done."""
     changed = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
         if pin is not None:
-            done = [
-                settings.set(f"{section}.event", event, undo),
-                settings.set(f"{section}.command", pin.command(event), undo),
-            ]
-            if any(done):
+            is_new = settings.set(f"{section}.event", event)
+            if settings.set(f"{section}.command", pin.command(event)) or is_new:
                 changed.append(f"{event}: set {section} in the configuration")
         else:
-            done = [settings.drop(f"{section}.{key}", undo) for key in ("command", "event")]
-            if any(done):
-                changed.append(f"{event}: took {section} out of the configuration")
+            had_command = settings.drop(f"{section}.command")
+            if settings.drop(f"{section}.event") or had_command:
+                changed.append(f"{event}: removed {section} from the configuration")
     return changed
 
 
 def _inspect_config(
-    settings: HookSettings, version: tuple[int, ...], pin: Pin, person: Manager
+    settings: HookSettings, version: tuple[int, ...], pin: Pin, owner: Manager
 ) -> list[Finding]:
     if version < CONFIG_HOOKS_SINCE:
-        have = ".".join(map(str, version))
+        present = ".".join(map(str, version))
         return [
-            Finding(
-                "hook-missing",
-                MODE,
-                f"git {have} ignores the hooks that are set in its configuration",
-                _INIT,
-            )
+            _not_called(MODE, f"git {present} ignores the hooks that are set in its configuration")
         ]
     findings = []
     for event in EVENTS:
@@ -708,92 +612,66 @@ def _inspect_config(
         command = settings.last(f"{section}.command")
         enabled = f"{section}.enabled"
         if command is None or event not in settings.all(f"{section}.event"):
-            findings.append(
-                Finding("hook-missing", section, f"{event} does not call gitckpt", _INIT)
-            )
+            findings.append(_not_called(section, f"{event} does not call gitckpt"))
         elif not config.is_on((settings.all(enabled) or ["true"])[-1]):
-            findings.append(
-                Finding(
-                    "hook-missing",
-                    section,
-                    f"{event} is switched off by {enabled}",
-                    f"git config --unset {enabled}",
-                )
-            )
+            cure = f"git config --unset {enabled}"
+            findings.append(_not_called(section, f"{event} is switched off by {enabled}", cure))
         elif command != pin.command(event):
-            findings.append(_stale(section, event, command))
-        if person.calls(event):
-            findings.append(Finding("hook-twice", section, _twice(person, event)))
+            findings.append(_outdated(section, event, command))
+        if owner.calls(event):
+            findings.append(Finding("hook-twice", section, _twice(owner, event)))
     return findings
 
 
 def _inspect_files(
-    repository: Repository, settings: HookSettings, directory: str, pin: Pin, person: Manager
+    repository: Repository, settings: HookSettings, directory: str, pin: Pin, owner: Manager
 ) -> list[Finding]:
     findings = []
     installed = installed_directory(repository, settings)
     for event in EVENTS:
         file = _in_use(directory, event)
-        called = person.calls(event)
+        is_called = owner.calls(event)
         if file.block is not None:
-            findings += _inspect_block(file, file.block, event, pin)
-            if called:
-                findings.append(Finding("hook-twice", file.path, _twice(person, event)))
-        elif not called:
-            findings.append(
-                _moved_aside(file, event)
-                or _shadowed(installed, directory, event)
-                or _missing(file, event)
-            )
+            if not file.is_executable:
+                sentence = f"git ignores {event}: the file is not executable"
+                cure = f"chmod +x {shlex.quote(file.path)}"
+                findings.append(Finding("hook-not-executable", file.path, sentence, cure))
+            if file.block not in (pin.block(event), pin.block(event, created=True)):
+                findings.append(_outdated(file.path, event, os.fsdecode(file.block)))
+            if is_called:
+                findings.append(Finding("hook-twice", file.path, _twice(owner, event)))
+        elif not is_called:
+            findings.append(_missing_block(file, event, installed, directory))
     return findings
 
 
-def _inspect_block(file: HookFile, block: bytes, event: str, pin: Pin) -> list[Finding]:
-    findings = []
-    if not file.is_executable:
-        findings.append(
-            Finding(
-                "hook-not-executable",
-                file.path,
-                f"git ignores {event}: the file is not executable",
-                f"chmod +x {file.quoted}",
-            )
-        )
-    if block not in (pin.block(event), pin.block(event, created=True)):
-        findings.append(_stale(file.path, event, os.fsdecode(block)))
-    return findings
-
-
-def _stale(where: str, event: str, text: str) -> Finding:
-    pin = files.pinned(text)
-    if pin and not os.access(pin.python, os.X_OK):
-        return Finding(
-            "interpreter-missing",
-            pin.python,
-            "the hooks start a Python interpreter that is gone",
-            _INIT,
-        )
-    if pin and not os.path.isfile(pin.script):
-        return Finding("package-missing", pin.script, "the hooks use a gitckpt that is gone", _INIT)
-    return Finding(
-        "hook-outdated",
-        where,
-        f"{event} calls gitckpt in another way than this gitckpt would set up",
-        _INIT,
-    )
-
-
-def _moved_aside(file: HookFile, event: str) -> Finding | None:
+def _missing_block(file: HookFile, event: str, installed: str, directory: str) -> Finding:
     for suffix in _ASIDE:
         aside = files.read(file.path + suffix)
         if aside.block is not None:
-            return Finding(
-                "hook-moved-aside",
-                aside.path,
-                f"another hook manager moved the {event} hook aside; it no longer runs",
-                _INIT,
-            )
-    return None
+            sentence = f"another hook manager moved the {event} hook aside; it no longer runs"
+            return Finding("hook-moved-aside", aside.path, sentence, _INIT)
+    if installed != directory and files.read(os.path.join(installed, event)).block is not None:
+        sentence = f"git uses the hooks in {directory} and ignores those of gitckpt in {installed}"
+        return Finding("hook-shadowed", "core.hooksPath", sentence, _INIT)
+    sentence = f"{event} does not call gitckpt"
+    if file.obstacle:
+        return _not_called(file.path, f"{sentence}: the file {file.obstacle}", call(event))
+    return _not_called(file.path, sentence)
+
+
+def _not_called(where: str, sentence: str, cure: str = _INIT) -> Finding:
+    return Finding("hook-missing", where, sentence, cure)
+
+
+def _outdated(where: str, event: str, text: str) -> Finding:
+    pin = files.pinned(text)
+    if pin and not os.access(pin.python, os.X_OK):
+        sentence = "the hooks start a Python interpreter that is gone"
+        return Finding("interpreter-missing", pin.python, sentence, _INIT)
+    if pin and not os.path.isfile(pin.script):
+        return Finding("package-missing", pin.script, "the hooks use a gitckpt that is gone", _INIT)
+    return Finding("hook-outdated", where, f"{event} has an outdated call of gitckpt", _INIT)
 
 
 def _in_use(directory: str, event: str) -> HookFile:
@@ -809,26 +687,8 @@ def _in_use(directory: str, event: str) -> HookFile:
     return aside if is_called else file
 
 
-def _shadowed(installed: str, directory: str, event: str) -> Finding | None:
-    if installed == directory or files.read(os.path.join(installed, event)).block is None:
-        return None
-    sentence = f"git looks for hooks in {directory}, so those of gitckpt in {installed} never run"
-    return Finding("hook-shadowed", "core.hooksPath", sentence, _INIT)
-
-
-def _missing(file: HookFile, event: str) -> Finding:
-    if file.obstacle:
-        return Finding(
-            "hook-missing",
-            file.path,
-            f"{event} does not call gitckpt: the file {file.obstacle}",
-            call(event),
-        )
-    return Finding("hook-missing", file.path, f"{event} does not call gitckpt", _INIT)
-
-
-def _external_missing(person: Manager, event: str, *, is_wanted: bool) -> Finding:
-    where = person.place(event)
-    shorter = f"{BESIDE}; or " if person.name == PRE_COMMIT else ""
-    cure = f"{shorter}add to {where}: {person.line(event)}" if is_wanted else _INIT
+def _external_missing(owner: Manager, event: str, *, is_wanted: bool) -> Finding:
+    where = owner.place(event)
+    shorter = f"{BESIDE}; or " if owner.name == PRE_COMMIT else ""
+    cure = f"{shorter}add to {where}: {owner.line(event)}" if is_wanted else _INIT
     return Finding("hook-external-missing", where, f"{event} does not call gitckpt", cure)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from gitckpt.store.leases.leases import Lease, Leases
 
-_LOOK = 0.1
+_INTERVAL = 0.1
 
 
 def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], object]) -> bool:
@@ -25,10 +25,10 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
             and sends no signal.
         tell: takes a sentence if the process cannot be signaled.
     """
-    found = leases.cancel(run)
-    if found is None:
+    cancelled = leases.cancel(run)
+    if cancelled is None:
         return False
-    oid, lease = found
+    oid, lease = cancelled
     if wait <= 0 or lease.is_ours:  # no signal to this process: the driver stops at its next check
         return True
     if leases.is_process(oid, lease):
@@ -43,26 +43,26 @@ def _signal(lease: Lease, tell: Callable[[str], object]) -> None:
     except ProcessLookupError:
         pass  # it has just ended
     except PermissionError:
-        tell(
-            f"process {lease.pid} belongs to somebody else, and will notice by itself that run {lease.run} shall stop"
-        )
+        tell(f"process {lease.pid} is another user's; it stops run {lease.run} at its next check")
 
 
 def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
     deadline = time.monotonic() + wait
     while True:
-        found = leases.read(run)
-        if found is None or found[1].token != token or not leases.is_held(*found):
+        current = leases.read(run)
+        if current is None or current[1].token != token or not leases.is_held(*current):
             return
-        if leases.is_stalled(*found):
+        if leases.is_stalled(*current):
+            pid = current[1].pid
+            take_over = f"git ckpt resume {run} --take-over"
             raise CkptError(
-                f"run {run} was asked to stop, and will when process {found[1].pid} goes on, which is stalled",
-                hint=f"let it go on: kill -CONT {found[1].pid}; or go on without it: git ckpt resume {run} --take-over",
+                f"run {run} was asked to stop, but its process {pid} is stalled",
+                hint=f"let it continue: kill -CONT {pid}; or take the run from it: {take_over}",
             )
-        left = deadline - time.monotonic()
-        if left <= 0:
+        rest = deadline - time.monotonic()
+        if rest <= 0:
             raise CkptError(
-                f"run {run} was asked to stop, and has not yet",
-                hint=f"it stops when it next looks; see: git ckpt status {run}",
+                f"run {run} was asked to stop and has not stopped yet",
+                hint=f"it stops at its next check; see: git ckpt status {run}",
             )
-        time.sleep(min(left, _LOOK))
+        time.sleep(min(rest, _INTERVAL))

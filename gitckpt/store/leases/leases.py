@@ -82,11 +82,8 @@ class Lease:
 
     def is_endless(self, now: int) -> bool:
         """Return whether the lease is valid longer than any driver would write."""
-        # Longer than `LONGEST`, or renewed further ahead of now.
-        renewed = times.from_text(self.renewed)
-        return self.released is None and (
-            times.from_text(self.expires) - renewed > LONGEST or renewed - now > LONGEST
-        )
+        expires, renewed = times.from_text(self.expires), times.from_text(self.renewed)
+        return self.released is None and max(expires - renewed, renewed - now) > LONGEST
 
     @property
     def is_here(self) -> bool:
@@ -101,53 +98,49 @@ class Lease:
 
     def sentence(self) -> str:
         """Name the holder, for people."""
-        return f"{self.holder} on {self.host}, process {self.pid}, which last said so at {self.renewed}"
+        return f"{self.holder} on {self.host}, process {self.pid}, renewed at {self.renewed}"
 
 
 def render(lease: Lease) -> bytes:
-    found: dict[str, Any] = {"version": _VERSION}
+    document: dict[str, Any] = {"version": _VERSION}
     for name in Lease.__slots__:
         value = getattr(lease, name)
         if name != "unknown" and value is not None and value is not False:
-            found[name] = value
-    return toml.dumps(found | dict(lease.unknown), budget.RECORD).encode()
+            document[name] = value
+    return toml.dumps(document | dict(lease.unknown), budget.RECORD).encode()
 
 
 def parse(data: bytes, ref: str) -> Lease:
     """Parse the document of a lease; the last part of its ref must be the run."""
-    return fenced(ref, lambda: _parsed(data, ref))
+    return fenced(ref, lambda: _parse(data, ref))
 
 
-def _parsed(data: bytes, ref: str) -> Lease:
+def _parse(data: bytes, ref: str) -> Lease:
     try:
         budget.require_size(len(data), budget.RECORD)
-        found = toml.loads(data.decode("utf-8"), budget.RECORD)
+        document = toml.loads(data.decode("utf-8"), budget.RECORD)
     except ValueError as error:
         raise InvalidCheckpoint(ref, "", f"not a lease: {error}") from None
 
-    take = _Reader(found, ref)
-    if take.required("version", int) > _VERSION:
-        raise InvalidCheckpoint(
-            ref,
-            "version",
-            "written by a newer gitckpt",
-            hint="upgrade gitckpt: pip install -U gitckpt",
-        )
-    texts = {key: take.required(key, str) for key in _TEXTS}
+    reader = _LeaseReader(document, ref)
+    if reader.required("version", int) > _VERSION:
+        hint = "upgrade gitckpt: pip install -U gitckpt"
+        raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint=hint)
+    texts = {key: reader.required(key, str) for key in _TEXTS}
     for key in _INSTANTS:
-        take.instant(key)
+        reader.instant(key)
     if ref_names.LEASES + texts["run"] != ref:
         raise InvalidCheckpoint(ref, "run", f"{texts['run']} is not the ref's name")
-    token, pid = take.required("token", int), take.required("pid", int)
+    token, pid = reader.required("token", int), reader.required("pid", int)
     if not 0 < token < MOST_TOKENS:
-        raise InvalidCheckpoint(ref, "token", f"{token} is no token: 1 to 2^62 - 1")
-    released, cancelled = take.optional("released", str), take.flag("cancelled")
+        raise InvalidCheckpoint(ref, "token", f"{token} is not between 1 and 2^62 - 1")
+    released, cancelled = reader.optional("released", str), reader.flag("cancelled")
     return Lease(
-        token=token, pid=pid, released=released, cancelled=cancelled, unknown=take.rest, **texts
+        token=token, pid=pid, released=released, cancelled=cancelled, unknown=reader.rest, **texts
     )
 
 
-class _Reader(TableReader):
+class _LeaseReader(TableReader):
     """A reader whose errors use Python's names of types."""
 
     kinds: Mapping[type, str] = {kind: kind.__name__ for kind in TableReader.kinds}
@@ -155,10 +148,10 @@ class _Reader(TableReader):
 
 def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
     """Return the error that another process has the lease, or why it is gone."""
-    who = f"taken over by {lease.sentence()}" if lease else why
+    reason = f"taken over by {lease.sentence()}" if lease else why
     return LeaseLost(
-        f"the lease of run {run} was {who}; nothing more is written",
-        hint=f"see what became of it: git ckpt status {run}",
+        f"the lease of run {run} was {reason}; nothing more is written",
+        hint=f"see its state: git ckpt status {run}",
     )
 
 
@@ -168,15 +161,17 @@ def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
 _PATIENCE = 5.0
 
 
-class _Open:
+class _SharedLock:
+    """The lock file of this process, shared by all its leases in a repository."""
+
     def __init__(self, lock: Lock) -> None:
         self.lock = lock
         self.leases = 0  # how many need it
-        # A lease could not be released: the file stays, unlocked, and tells that it has no holder.
+        # A lease could not be released: the unlocked file stays to show that its holder is gone.
         self.stays = False
 
 
-_open: dict[str, _Open] = {}
+_locks: dict[str, _SharedLock] = {}
 _mutex = threading.Lock()
 
 
@@ -184,9 +179,9 @@ def _after_fork() -> None:
     """Close the files in a forked child, which would keep them locked."""
     global _mutex  # noqa: PLW0603 - another thread may have held it
     _mutex = threading.Lock()
-    for each in _open.values():
-        each.lock.leave_to_parent()
-    _open.clear()
+    for shared in _locks.values():
+        shared.lock.leave_to_parent()
+    _locks.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -204,34 +199,31 @@ class LockFiles:
         self._repository.make_private_dir()
         path = self._path(lease)
         with _mutex:
-            mine = _open.get(path) or _Open(Lock(path, _PATIENCE))
-            if not mine.leases and not mine.lock.acquire() and mine.lock.is_taken:
-                raise BusyError(
-                    f"{path} is locked by another process", hint="run the command again"
-                )
-            mine.leases += 1
-            _open[path] = mine
+            shared = _locks.get(path) or _SharedLock(Lock(path, _PATIENCE))
+            if not shared.leases and not shared.lock.acquire() and shared.lock.is_taken:
+                hint = "run the command again"
+                raise BusyError(f"{path} is locked by another process", hint=hint)
+            shared.leases += 1
+            _locks[path] = shared
 
     def release(self, lease: Lease, *, is_over: bool) -> None:
         """Release the lock unless other leases of this process need it."""
         path = self._path(lease)
         with _mutex:
-            mine = _open.get(path)
-            if mine is None:
+            shared = _locks.get(path)
+            if shared is None:
                 return  # the lock belongs to the parent of this forked process
-            mine.leases -= 1
-            mine.stays |= not is_over  # over: the document of the lease says that it has no holder
-            if not mine.leases:
-                del _open[path]
-                mine.lock.release(delete=not mine.stays)
+            shared.leases -= 1
+            shared.stays |= not is_over  # else the document of the lease shows that it is over
+            if not shared.leases:
+                del _locks[path]
+                shared.lock.release(delete=not shared.stays)
 
     def note(self, lease: Lease, oids: Iterable[str]) -> None:
         """List lease documents as written here, by or for the lease's process."""
         try:
-            # Never create the file: an unlocked one says that the process is gone.
-            fd = os.open(
-                self._path(lease), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            )
+            # Never create the file: an unlocked one shows that the process is gone.
+            fd = self._open(lease, os.O_WRONLY | os.O_APPEND)
         except OSError:
             return  # the lease is valid until it expires
         with open(fd, "wb", buffering=0) as file:
@@ -239,34 +231,31 @@ class LockFiles:
 
     def knows(self, lease: Lease, oid: str) -> bool:
         try:
-            fd = os.open(
-                self._path(lease), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            )
+            fd = self._open(lease, os.O_RDONLY | os.O_NONBLOCK)
         except (OSError, CkptError):
             return False
         with open(fd, "rb", buffering=0) as file:
             return oid.encode("ascii") in file.read().split(b"\n")
 
+    def _open(self, lease: Lease, flags: int) -> int:
+        return os.open(self._path(lease), flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+
     def is_alive(self, lease: Lease, oid: str) -> bool | None:
         """Return whether the writer of a lease lives; None if unknown."""
         if not self.knows(lease, oid):
             return None
-        locked = is_locked(self._path(lease))
-        if locked:
+        if locked := is_locked(self._path(lease)):
             return True
         if locked is None:  # a file system without locks
-            return (
-                filesystem.start_of(lease.pid) == lease.started
-                if lease.is_here and lease.boot
-                else None
-            )
-        return (
-            False if lease.boot and lease.boot == filesystem.here().boot else None
-        )  # a network file system may not lock across machines
+            is_visible = lease.is_here and lease.boot
+            return filesystem.start_of(lease.pid) == lease.started if is_visible else None
+        # A network file system may not lock across machines.
+        return False if lease.boot and lease.boot == filesystem.here().boot else None
 
     def _path(self, lease: Lease) -> str:
         process = f"{lease.boot} {lease.namespace} {lease.pid} {lease.started}"
-        name = f"{ref_names.DRIVER}.{abs(lease.pid)}.{object_id('blob', process.encode('utf-8', 'replace'), 'sha1')}"
+        digest = object_id("blob", process.encode("utf-8", "replace"), "sha1")
+        name = f"{ref_names.DRIVER}.{abs(lease.pid)}.{digest}"
         return os.path.join(self._repository.private_dir, name)
 
 
@@ -299,20 +288,19 @@ class Leases:
         oid = self.current(run)
         if oid is None:
             return None
-        found = next(self._objects.read([oid]))
-        if found is None or found[0] != "blob":
-            raise InvalidCheckpoint(
-                ref, "", "does not point to a lease", hint="see what is wrong: git ckpt verify"
-            )
-        return oid, parse(found[1], ref)
+        stored = next(self._objects.read([oid]))
+        if stored is None or stored[0] != "blob":
+            hint = "see what is wrong: git ckpt verify"
+            raise InvalidCheckpoint(ref, "", "does not point to a lease", hint=hint)
+        return oid, parse(stored[1], ref)
 
     def current(self, run: str) -> str | None:
         return self._refs.read(ref_names.LEASES + run)
 
     def require_free(self, run: str) -> None:
-        found = self.read(run)
-        if found is not None and self.is_held(*found):
-            raise self.refusal(*found)
+        lease = self.read(run)
+        if lease is not None and self.is_held(*lease):
+            raise self.refusal(*lease)
 
     def is_held(self, oid: str, lease: Lease) -> bool:
         """Return whether a live process holds a lease.
@@ -331,9 +319,8 @@ class Leases:
         """
         if lease.released is not None or lease.is_ours or not self._files.is_alive(lease, oid):
             return False
-        half = (
-            times.from_text(lease.renewed) + times.from_text(lease.expires)
-        ) // 2  # two renewals are overdue by then
+        # Two renewals are overdue at half of the validity.
+        half = (times.from_text(lease.renewed) + times.from_text(lease.expires)) // 2
         return self.clock() >= half or (lease.is_here and filesystem.is_stopped(lease.pid))
 
     def is_process(self, oid: str, lease: Lease) -> bool:
@@ -343,26 +330,20 @@ class Leases:
         return self._files.knows(lease, oid) and filesystem.start_of(lease.pid) == lease.started
 
     def refusal(self, oid: str, lease: Lease) -> LeaseHeld:
-        who, run = lease.sentence(), lease.run
+        run, driven = lease.run, f"run {lease.run} is driven by {lease.sentence()}"
+        take_over = f"git ckpt resume {run} --take-over"
         if lease.is_endless(self.clock()):
-            return LeaseHeld(
-                f"run {run} is driven until {lease.expires}, which no driver says: by {who}",
-                hint=f"if nobody does: git ckpt resume {run} --take-over",
-            )
+            sentence = f"{driven}; its lease is valid too long: until {lease.expires}"
+            return LeaseHeld(sentence, hint=f"if that process is gone: {take_over}")
         if self.is_stalled(oid, lease):
-            return LeaseHeld(
-                f"run {run} is stalled: it is driven by {who}",
-                hint=f"let process {lease.pid} go on, or go on without it: git ckpt resume {run} --take-over",
-            )
+            hint = f"let process {lease.pid} continue, or take the run from it: {take_over}"
+            return LeaseHeld(f"{driven}, which is stalled", hint=hint)
         if self._files.is_alive(lease, oid):
-            return LeaseHeld(
-                f"run {run} is driven by {who}",
-                hint=f"wait for its end, or stop it: git ckpt cancel {run}",
-            )
-        until = times.to_text(lease.end)
+            return LeaseHeld(driven, hint=f"wait for its end, or stop it: git ckpt cancel {run}")
         return LeaseHeld(
-            f"run {run} is driven by {who}, elsewhere; its lease lasts until {until}, unless it is renewed",
-            hint=f"then, or once it has ended: git ckpt resume {run}; to ask for its end: git ckpt cancel {run}",
+            f"{driven}, on another machine; unless renewed, its lease ends at "
+            f"{times.to_text(lease.end)}",
+            hint=f"after that: git ckpt resume {run}; to ask it to stop: git ckpt cancel {run}",
         )
 
     def acquire(
@@ -382,11 +363,9 @@ class Leases:
         """
         if length > LONGEST:
             raise UsageError(
-                f"a lease of {length} µs is longer than one can be",
-                hint=f"the longest is {LONGEST}; it is renewed by itself",
+                f"a lease of {length} µs is too long", hint=f"the longest is {LONGEST} µs"
             )
-        lease, found = self._next(run, holder, length, take_over=take_over)
-        old, before = found or ("", None)
+        lease, old, before = self._next(run, holder, length, take_over=take_over)
         try:
             oid = self._take(lease, old)
         except RefMoved:
@@ -419,26 +398,19 @@ class Leases:
         documents, updates = [], []
         for run in runs:
             try:
-                lease, found = self._next(run, holder, LENGTH)
+                lease, old, before = self._next(run, holder, LENGTH)
                 self._files.acquire(lease)
             except CkptError as error:
                 refused[run] = error
                 continue
-            old, before = found or ("", None)
             documents.append(render(lease))
-            updates.append(
-                Update(
-                    ref_names.LEASES + run,
-                    object_id("blob", documents[-1], self._repository.object_format),
-                    old,
-                )
-            )
-            holds[run] = Hold(self, updates[-1].new, lease, LENGTH, before, is_first=not old)
+            oid = object_id("blob", documents[-1], self._repository.object_format)
+            updates.append(Update(ref_names.LEASES + run, oid, old))
+            holds[run] = Hold(self, oid, lease, LENGTH, before, is_first=not old)
         try:
             if updates:
-                self._files.note(
-                    next(iter(holds.values())).lease, [update.new for update in updates]
-                )
+                any_lease = next(iter(holds.values())).lease
+                self._files.note(any_lease, [update.new for update in updates])
                 self._objects.write([("blob", data) for data in documents])
                 self._refs.update(updates)
         except CkptError:  # one held lease fails the whole transaction
@@ -455,33 +427,29 @@ class Leases:
 
     def _next(
         self, run: str, holder: str, length: int, *, take_over: bool = False
-    ) -> tuple[Lease, tuple[str, Lease | None] | None]:
-        """Return the next lease of a run, and the oid and lease that it replaces."""
+    ) -> tuple[Lease, str, Lease | None]:
+        """Return the next lease of a run; oid ("" for none) and lease that it replaces."""
         now = self.clock()
         before: Lease | None = None
-        oid = self.current(run)
+        oid = self.current(run) or ""
         try:
-            found = self.read(run)
+            oid, before = self.read(run) or ("", None)
+            token = before.token + 1 if before is not None else 1
         except InvalidCheckpoint as error:
-            if oid is None or error.field == "version":  # a newer gitckpt may drive it
+            if not oid or error.field == "version":  # a newer gitckpt may drive it
                 raise
             if not take_over:
-                raise error.but(
-                    hint=f"if nobody drives the run: git ckpt resume {run} --take-over"
-                ) from None
+                hint = f"if nobody drives the run: git ckpt resume {run} --take-over"
+                raise error.but(hint=hint) from None
             token = MOST_TOKENS
-        else:
-            oid, before = found or (None, None)
-            token = before.token + 1 if before is not None else 1
         if token >= MOST_TOKENS:
-            token = (
-                now // times.MICRO
-            )  # larger than any earlier token, whose children must stay fenced
-        if oid is not None and before is not None and self.is_held(oid, before):
+            # Larger than any earlier token, whose children must stay fenced.
+            token = now // times.MICRO
+        if before is not None and self.is_held(oid, before):
             may_be_taken = take_over and (self.is_stalled(oid, before) or before.is_endless(now))
             if not may_be_taken:
                 raise self.refusal(oid, before)
-        here, pid = filesystem.here(), os.getpid()
+        here, pid, instant = filesystem.here(), os.getpid(), times.to_text(now)
         lease = Lease(
             run=run,
             token=token,
@@ -491,11 +459,11 @@ class Leases:
             namespace=here.namespace,
             pid=pid,
             started=filesystem.start_of(pid),
-            acquired=times.to_text(now),
-            renewed=times.to_text(now),
+            acquired=instant,
+            renewed=instant,
             expires=times.to_text(now + length),
         )
-        return lease, None if oid is None else (oid, before)
+        return lease, oid, before
 
     def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
         """Replace a lease, expected at the oid `old` ("" for none); return the new oid.
@@ -517,20 +485,18 @@ class Leases:
     def cancel(self, run: str) -> tuple[str, Lease] | None:
         """Ask the driver of a run to stop; return its lease with oid, or None without one."""
         for _ in range(20):
-            found = self.read(run)
-            if found is None or not self.is_held(*found):
+            held = self.read(run)
+            if held is None or not self.is_held(*held):
                 return None
+            oid, lease = held
+            is_ours = self._files.knows(lease, oid)
             try:
-                self.swap(
-                    replace(found[1], cancelled=True),
-                    found[0],
-                    is_ours=self._files.knows(found[1], found[0]),
-                )
+                self.swap(replace(lease, cancelled=True), oid, is_ours=is_ours)
             except RefMoved:
                 continue
-            return found
+            return held
         raise BusyError(
-            f"the lease of {run} changes as fast as it is read", hint="run the command again"
+            f"the lease of {run} changed at each of 20 attempts", hint="run the command again"
         )
 
     def bound(self, run: str) -> BoundToToken | None:
@@ -576,25 +542,20 @@ class Hold:
             if self._leases.current(self.lease.run) == self._oid:
                 return
             try:
-                found = self._leases.read(self.lease.run)
+                current = self._leases.read(self.lease.run)
             except InvalidCheckpoint as error:
-                raise lost(
-                    self.lease.run, None, f"replaced by what is no lease ({error.problem})"
-                ) from None
-            if found is None or found[1].token != self.lease.token:
-                raise lost(self.lease.run, found[1] if found else None)
-            self._oid = found[0]
-            self.lease = replace(
-                self.lease, cancelled=found[1].cancelled
-            )  # others may change only this
+                reason = f"replaced by an invalid one ({error.problem})"
+                raise lost(self.lease.run, None, reason) from None
+            if current is None or current[1].token != self.lease.token:
+                raise lost(self.lease.run, current[1] if current else None)
+            # Others may change nothing else.
+            self._oid = current[0]
+            self.lease = replace(self.lease, cancelled=current[1].cancelled)
 
     def renew(self) -> None:
         now = self._leases.clock()
-        self._write(
-            lambda lease: replace(
-                lease, renewed=times.to_text(now), expires=times.to_text(now + self._length)
-            )
-        )
+        renewed, expires = times.to_text(now), times.to_text(now + self._length)
+        self._write(lambda lease: replace(lease, renewed=renewed, expires=expires))
 
     def release(self) -> None:
         now = times.to_text(self._leases.clock())
@@ -638,10 +599,10 @@ class BoundToToken:
 
     def update(self) -> Update:
         """Return the update that fails a transaction if another driver has the run."""
-        found = self._leases.read(self._run)
-        if found is None or found[1].token != self._token:
-            raise lost(self._run, found[1] if found else None)
-        return Update(ref_names.LEASES + self._run, found[0], found[0])
+        current = self._leases.read(self._run)
+        if current is None or current[1].token != self._token:
+            raise lost(self._run, current[1] if current else None)
+        return Update(ref_names.LEASES + self._run, current[0], current[0])
 
     def check(self) -> None:
         self.update()

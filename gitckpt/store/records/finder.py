@@ -14,7 +14,7 @@ from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
 from gitckpt.model.skip_invalid import fenced
 from gitckpt.store import local_checkpoints, notes
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.records.index import Index
@@ -120,7 +120,7 @@ def latest(repository: Repository, index: Index) -> CheckpointInfo:
         found = next(_of_this_worktree(index.select(Query(limit=limit)), repository), None)
         if found is not None:
             return found
-    known = Roster.read(repository)
+    known = LocalCheckpoints.read(repository)
     replaced = known.replaced(index.oids())
     if any(
         known.was_captured_in(name, local_checkpoints.place_of(repository)) for name in replaced
@@ -140,7 +140,9 @@ def _latest_any(repository: Repository, index: Index) -> str:
         if found is not None:
             return found.id
     outside = index.select(Query(in_run=False))
-    if outside and not Roster.read(repository):  # a fresh clone: nothing is listed as written here
+    if outside and not LocalCheckpoints.read(
+        repository
+    ):  # a fresh clone: nothing is listed as written here
         found = next((entry for entry in outside if entry.trigger != SAFETY), None)
         if found is not None:
             return found.id
@@ -155,14 +157,14 @@ def _none_yet() -> NotFoundError:
 
 
 def _ours(entries: Sequence[CheckpointInfo], repository: Repository) -> Iterator[CheckpointInfo]:
-    known = Roster.read(repository, [entry.id for entry in entries])
+    known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     return (entry for entry in entries if entry.trigger != SAFETY and known.is_ours(entry))
 
 
 def _of_this_worktree(
     entries: Sequence[CheckpointInfo], repository: Repository
 ) -> Iterator[CheckpointInfo]:
-    known = Roster.read(repository, [entry.id for entry in entries])
+    known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     place, made_for = local_checkpoints.place_of(repository), ref_names.owner_in(repository.git_dir)
     run = made_for.run if made_for is not None else None
     for entry in _ours(entries, repository):
@@ -250,7 +252,7 @@ def _by_rev(
 
 def _of_others(entries: Sequence[CheckpointInfo], repository: Repository) -> CheckpointInfo | None:
     """Return the first fetched checkpoint that replaces no local one."""
-    known = Roster.read(repository, [entry.id for entry in entries])
+    known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     for entry in entries:
         if entry.trigger != SAFETY and not known.is_replaced(entry.id, entry.oid):
             return entry

@@ -24,7 +24,7 @@ from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store import local_checkpoints
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import Query
 from gitckpt.store.snapshot import comparison, manifest
@@ -86,7 +86,7 @@ def read(store: Checkpoints) -> Stack:
     here = local_checkpoints.name_of(store.repository)
     made = local_checkpoints.made_at(store.repository)
     safeties = [entry for entry in store.list() if entry.trigger == SAFETY]
-    roster = Roster.read(store.repository, [entry.id for entry in safeties])
+    roster = LocalCheckpoints.read(store.repository, [entry.id for entry in safeties])
     undo = {}
     for entry in filter(roster.is_ours, reversed(safeties)):
         state = store.read(entry.id).state
@@ -174,7 +174,7 @@ def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
             if here is not None and not _is_same(store, store.read(here), safety):
                 ahead.append(here)  # files were edited since: both states can be wanted
             ahead.append(safety.id)
-        noted = Roster.read(store.repository, [safety.id]).oid(safety.id)
+        noted = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
         oid = noted or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
         now = interrupted if is_half_done else safety.id
         _write(store.repository, Stack(undo, redo, open=now, oids={**stack.oids, safety.id: oid}))

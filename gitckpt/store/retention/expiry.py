@@ -20,7 +20,7 @@ from gitckpt.model.errors import BusyError, CkptError, UsageError, WorktreeError
 from gitckpt.model.policy import ALL, DAY, HOUR, Candidate, Decision, Newest, Place, Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, notes, submodules
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import keys, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.retention import runs, sweep, worktree
@@ -115,7 +115,7 @@ def decide(
         newest: from which place on checkpoints are protected as the newest.
     """
     now = store.clock()
-    mine = Roster.read(store.repository)
+    mine = LocalCheckpoints.read(store.repository)
     spans = policy.spans(
         [each for each in staying if mine.is_ours(entries[each.id])], rules, newest, now=now
     )
@@ -451,7 +451,7 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointIn
     Checkpoints written here count first: fetched ones dated years ahead must not push them out.
     With too few local ones, all of them stay, and so do the newest of all.
     """
-    own = Roster.read(store.repository).ids_as_written(store.index.oids())
+    own = LocalCheckpoints.read(store.repository).ids_as_written(store.index.oids())
     if rules.everything:
         entries = list(store.list(Query(in_run=False)))
         others = [entry for entry in entries if entry.trigger not in (SAFETY, SUBMODULE)]

@@ -24,7 +24,7 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, submodules
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Lease, parse
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import OF_TRACKS, WITHIN, Query, is_driven, is_told
 from gitckpt.store.runs import run_files, trust
@@ -293,7 +293,10 @@ def is_from_here(store: Checkpoints, run: str) -> bool:
     if owner is not None and owner.run is not None:
         return owner.run == run
     names = [entry.id for entry in store.list(Query(run=run))]
-    known, here = Roster.read(store.repository, names), local_checkpoints.place_of(store.repository)
+    known, here = (
+        LocalCheckpoints.read(store.repository, names),
+        local_checkpoints.place_of(store.repository),
+    )
     return any(known.place(name) == here for name in names)
 
 
@@ -307,7 +310,7 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         is_run = ids.is_run_id(name)
         entries = store.list(Query(run=name) if is_run else Query(ids=[name]))
-        known = Roster.read(repository, [entry.id for entry in entries])
+        known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
         as_written = [entry for entry in entries if known.has(entry.id, entry.oid)]
         places = [str(known.place(entry.id)) for entry in as_written]
         runs = {entry.run for entry in entries if entry.run is not None}
@@ -333,7 +336,7 @@ def _outside(store: Checkpoints) -> Checkpoint | None:
     here = local_checkpoints.place_of(store.repository)
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
-        known = Roster.read(store.repository, [entry.id for entry in entries])
+        known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
         ours = (entry for entry in entries if known.is_ours(entry))
         own = (entry for entry in ours if known.was_captured_in(entry.id, here))
         silent = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)

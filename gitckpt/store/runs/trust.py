@@ -16,7 +16,7 @@ from gitckpt.model import codec, ids, jsonable
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.store import local_checkpoints
 from gitckpt.store import secrets as stored
-from gitckpt.store.local_checkpoints import Roster
+from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import Query
 from gitckpt.store.runs.run_files import ENTRY, INPUT
@@ -115,7 +115,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
             f"it cannot be noted that run {run} is adopted", hint="see why: git ckpt doctor"
         )
     if by is None:
-        known = Roster.read(store.repository, [entry.id for entry in entries])
+        known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
         new = [
             (entry.id, entry.oid)
             for entry in reversed(entries)
@@ -133,7 +133,7 @@ def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:
     # Local saves after a fetch, and saves lost to a full disk, are not in the chain, but their
     # files are here.
     entries = store.list(Query(run=run))
-    known = Roster.read(store.repository, [entry.id for entry in entries])
+    known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
     theirs = [
         entry.id
         for entry in entries

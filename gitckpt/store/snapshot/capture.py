@@ -490,7 +490,7 @@ class _Capture:
 
         stored = self._writer.contents if self._writer is not None else None
         paths = [path for path in self._read if path not in self._unread]
-        return secrets.look(self._index, files, paths, stored)
+        return secrets.find_suspects(self._index, files, paths, stored)
 
     def _nested(self, seen: Survey) -> list[Omitted]:
         reason = "a repository of its own: its files stay in it"
