@@ -113,11 +113,11 @@ def _steps(loop: Mapping[str, Any]) -> list[Gauge]:
 
 
 def _blockers(state: Mapping[str, Any]) -> list[Gauge]:
-    known = (each for each in _listed(state, "blockers") if isinstance(each, Mapping))
-    active = [each for each in known if str(each.get("status", "")).upper() == "ACTIVE"]
+    blockers = [item for item in _listed(state, "blockers") if isinstance(item, Mapping)]
+    active = [item for item in blockers if str(item.get("status", "")).upper() == "ACTIVE"]
     return [
-        Gauge("blocker", f"{_word(each.get('id', '?'))}: {_word(each.get('description', ''))}")
-        for each in active[:_MOST]
+        Gauge("blocker", f"{_word(item.get('id', '?'))}: {_word(item.get('description', ''))}")
+        for item in active[:_MOST]
     ]
 
 

@@ -36,8 +36,8 @@ REFUSED = [
         (),
         "the loop has no condition to end",
         (
-            "name the issues, or a command that knows, or let the tests decide: --issue ID, --done COMMAND or --until-tests-pass of "
-            "git ckpt loop; --input issues=ID, done=COMMAND or until_tests_pass=yes of git ckpt run and resume"
+            "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
+            "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
         ),
     ),
     (("--issue", "bd-1;rm"), "'bd-1;rm' is not an issue id", "list the issues: bd list"),
@@ -59,7 +59,7 @@ REFUSED = [
     (
         ("--done", "true", "--timeout", "0s"),
         "timeout: must be more than 0",
-        "write as much as it may take, such as 30m, or leave it out",
+        "write a duration such as 30m",
     ),
     (
         ("--done", "true", "--timeout", "x"),

@@ -296,7 +296,7 @@ def test_a_coder_that_is_not_there(pair: Pair) -> None:
         4,
         [
             "error: the coder is not installed: gone",
-            f"hint: install it, then: {again}; or name another one: {again} --input coder=CLIENT",
+            f"hint: install it, then: {again}; or use another one: {again} --input coder=CLIENT",
         ],
     )
     # The first run that calls an agent of gitckpt.toml says yes to it.

@@ -258,7 +258,7 @@ class TestFailures:
         error, hint = err.splitlines()[-2:]
         assert (code, error) == (4, "error: the agent is not installed: no-such-agent")
         assert hint.startswith("hint: install it, then: git ckpt resume ")
-        another = hint.partition("or name another one: git ckpt ")[2].split()
+        another = hint.partition("or use another one: git ckpt ")[2].split()
         another[-1] = another[-1].replace("CLIENT", "cat >feature")
         assert project.ckpt(*another).code == 0
 

@@ -75,7 +75,7 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
         (
             lambda: phase_options.limit("timeout", "0s", 1.0),
             "timeout must be more than 0, not '0s'",
-            "write as much as it may take: 30m",
+            "write a duration such as 30m",
         ),
     ],
 )

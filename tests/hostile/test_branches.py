@@ -276,7 +276,7 @@ def test_a_run_that_goes_on_calls_no_other_agent_than_it_was_started_with(
     done = ckpt("resume")
     assert (
         done.code,
-        f"started with something else: the agent {agent} is touch '{marker}'" in done.err,
+        f"has changed since its start: the agent {agent} is touch '{marker}'" in done.err,
     ) == (2, True), done.err
     assert not marker.exists()
     ckpt("resume", "--accept-changes")

@@ -308,29 +308,16 @@ def known_to(
     return {**plain(newest.state), **definition.inputs, **given, **inputs}
 
 
-def note(
-    repository: Repository,
-    definition: PipelineDefinition,
-    known: Mapping[str, str],
-    clients: Mapping[str, Client],
-) -> None:
+def note(repository: Repository, called: Iterable[Client]) -> None:
     """Record on this machine the agents that a person started or accepted a run with."""
-    digests = {_digest(client) for client in _called_clients(definition, known, clients)}
-    if new := digests - settings.approved(repository):
+    if new := {_digest(client) for client in called} - settings.approved(repository):
         settings.note(repository, new)
 
 
-def require_noted(
-    repository: Repository,
-    run: str,
-    definition: PipelineDefinition,
-    known: Mapping[str, str],
-    clients: Mapping[str, Client],
-) -> None:
+def require_noted(repository: Repository, run: str, called: Iterable[Client]) -> None:
     """Raise `Changed` if a run calls an agent that is not recorded; see `note`."""
     approved = settings.approved(repository)
-    called = dict.fromkeys(_called_clients(definition, known, clients))
-    new = [client for client in called if _digest(client) not in approved]
+    new = [client for client in dict.fromkeys(called) if _digest(client) not in approved]
     if new:
         raise Changed(run, [f"the agent {client.name} is {client.command}" for client in new])
 
@@ -366,9 +353,10 @@ def require_installed(
                 )
 
 
-def _called_clients(
+def called_clients(
     definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]
 ) -> Iterator[Client]:
+    """Yield the agents of `gitckpt.toml` that the phases call."""
     for phase in definition.phases:
         for role in _ROLES if phase.use and clients else ():
             name = _filled(phase.options.get(role, ""), known)

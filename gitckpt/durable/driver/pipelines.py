@@ -78,8 +78,8 @@ class Pipelines:
 
     def names(self) -> list[str]:
         """Return the names of the pipelines, presets last."""
-        own = file.names(self._file())
-        return [*own, *(name for name in file.PRESETS if name not in own)]
+        names = file.names(self._file())
+        return list(dict.fromkeys([*names, *file.PRESETS]))
 
     @staticmethod
     def preset(name: str) -> str:
@@ -146,7 +146,8 @@ class Pipelines:
             known = {**plan.definition.inputs, **plan.given.inputs}
             clients = self._clients(plan.definition)
             driver.require_installed(plan.definition, plan.skipped, known, clients)
-            driver.note(self._store.repository, plan.definition, known, clients)
+            called = driver.called_clients(plan.definition, known, clients)
+            driver.note(self._store.repository, called)
             first = launch.start(
                 self._store,
                 plan.definition,
@@ -203,9 +204,8 @@ class Pipelines:
         settings.read(self._store.repository).require_correct()
         if not (trusted or accepts):
             known = driver.known_to(newest, definition, how.get("inputs", {}))
-            driver.require_noted(
-                self._store.repository, run, definition, known, self._clients(definition)
-            )
+            called = driver.called_clients(definition, known, self._clients(definition))
+            driver.require_noted(self._store.repository, run, called)
         opening = reopen(
             self._store,
             run,
@@ -298,12 +298,8 @@ class Pipelines:
     def _update_pipeline(
         self, run: Session, definition: PipelineDefinition, how: Resumption, mode: str | None
     ) -> None:
-        accepts = how.get("accept_changes", False)
-        newest = run.writer.newest
-        pipeline, contents = launch.require_same(self._store, newest, definition, accept=accepts)
-        launch.keep_inputs(run, contents, accepted=accepts)
-        if accepts:
-            pipeline = launch.with_copies(run, pipeline, definition)
+        accept = how.get("accept_changes", False)
+        pipeline = launch.update_pipeline(self._store, run, definition, accept=accept)
         if how.get("inputs"):
             pipeline = launch.changed_inputs(pipeline, definition, how["inputs"])
         if mode is not None:
@@ -321,7 +317,8 @@ class Pipelines:
                 self._observer.warn(remark)
             clients = self._clients(definition)
             known = driver.known_to(run.newest, definition, {})
-            driver.note(self._store.repository, definition, known, clients)
+            called = driver.called_clients(definition, known, clients)
+            driver.note(self._store.repository, called)
             result = Driver(run, definition, self._observer, skips, clients).drive()
             if result.is_complete:
                 run.finish()
@@ -404,10 +401,10 @@ def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
         return "", []
     completed = pipeline.completed
     called = driver.called_agents(definition, completed, driver.known_to(newest, definition, {}))
-    phase = next((each for each in definition.phases if each.name not in completed), None)
-    if phase is None:
-        return "", called
-    return f"{phase.name}: {phase.run if phase.run is not None else phase.use}", called
+    for phase in definition.phases:
+        if phase.name not in completed:
+            return f"{phase.name}: {phase.run if phase.run is not None else phase.use}", called
+    return "", called
 
 
 def _autonomy(wishes: Wishes, kind: type) -> str | None:

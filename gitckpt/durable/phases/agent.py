@@ -122,10 +122,10 @@ def patiently(
         wait_for_a_limit(run, run.state, show)
         answer = call()
         now = run.store.clock() / times.MICRO
-        found = failure.classify(answer, now)
+        problem = failure.classify(answer, now)
         cost += answer.report.cost_usd or 0.0
-        kind = found.kind if found is not None else failure.OTHER
-        wait = found.wait if found is not None else None
+        kind = problem.kind if problem is not None else failure.OTHER
+        wait = problem.wait if problem is not None else None
         if kind == failure.FATAL:
             raise unusable(answer, run.id, role)
         is_final = (

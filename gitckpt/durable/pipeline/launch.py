@@ -226,14 +226,14 @@ def read_inputs(
 
 def given_to(run: Session, definition: PipelineDefinition) -> Given:
     """Return the inputs of a run from its own copies; errors as `require_copies`."""
-    contents = _copies(run, run.pipeline, definition)
+    contents = _copies(run, run.pipeline.contents, definition)
     require_copies(run, definition)
     return Given({**definition.inputs, **run.pipeline.inputs}, contents)
 
 
 def require_copies(run: Session, definition: PipelineDefinition) -> None:
     """Raise `Changed` if the run's copies of input files differ from its start."""
-    copies = _copies(run, run.pipeline, definition)
+    copies = _copies(run, run.pipeline.contents, definition)
     # The copies come from a snapshot, which may have been fetched.
     digests = Given({}, copies).digests
     wrong = [name for name in digests if digests[name] != run.pipeline.contents[name]]
@@ -295,17 +295,48 @@ def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given
         raise Changed(str(newest.run), changed, hint=hint)
 
 
-def require_same(
-    store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool
-) -> tuple[Pipeline, dict[str, bytes]]:
+def update_pipeline(
+    store: Checkpoints, run: Session, definition: PipelineDefinition, *, accept: bool
+) -> Pipeline:
     """Compare a pipeline and its inputs with the start of a run; raise Changed unless `accept`.
 
-    Returns the pipeline record from now on, and the file contents to copy; stored copies may be
-    masked.
+    Updates the run's copies of input files and returns the pipeline record from now on.
     """
+    newest = run.writer.newest
     before = newest.pipeline or Pipeline()
     changed = pipeline.changes(before.definition, definition.digest())
-    contents: dict[str, bytes] = {}
+    contents = _present_contents(store, newest, definition, accept=accept)
+    digests, recorded = Given({}, contents).digests, before.contents
+    known = {name: recorded[name] for name in digests if name in recorded}
+    changed += attempts.differing_inputs(known, digests, "input")
+    if accept:
+        run.files.keep(contents)
+        present = Given({}, _copies(run, {**recorded, **digests}, definition)).digests
+        return replace(
+            before,
+            phases=tuple(phase.name for phase in definition.phases),
+            definition=definition.digest(),
+            contents={**recorded, **digests, **present},
+        )
+    if changed:
+        raise Changed(run.id, changed)
+    # Stored copies may be masked: replace those of the same file.
+    stored = run.files.inputs()
+    run.files.keep(
+        {
+            name: data
+            for name, data in contents.items()
+            if digests[name] == recorded.get(name)
+            and stored.get(name) == secrets.masked_copies(store.repository, data)
+        }
+    )
+    return before
+
+
+def _present_contents(
+    store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool
+) -> dict[str, bytes]:
+    before, contents = newest.pipeline or Pipeline(), {}
     main = main_worktree(store.repository) or store.repository.worktree or ""
     tops = (store.repository.worktree or main, main)
     for name in definition.files:
@@ -315,29 +346,14 @@ def require_same(
         if existing is None:
             continue  # only the run's copy is left
         # A path without a recorded content was not read here before: another tool may have set it.
-        if name not in before.contents and (reason := _exclusion(store, existing)) is not None:
-            if accept:
-                raise UsageError(
-                    f"cannot read {path}, the input {name} of {newest.run}: {reason}",
-                    hint="start a new run: git ckpt run",
-                )
-            continue
-        contents[name] = _content(existing, name, *tops)
-    digests, recorded = Given({}, contents).digests, before.contents
-    known = {name: recorded[name] for name in digests if name in recorded}
-    changed += attempts.differing_inputs(known, digests, "input")
-    if changed and not accept:
-        raise Changed(str(newest.run), changed)
-    if not accept:
-        same = [name for name in digests if digests[name] == recorded.get(name)]
-        return before, {name: contents[name] for name in same}
-    pipeline_record = replace(
-        before,
-        phases=tuple(phase.name for phase in definition.phases),
-        definition=definition.digest(),
-        contents={**recorded, **digests},
-    )
-    return pipeline_record, contents
+        if name in before.contents or (reason := _exclusion(store, existing)) is None:
+            contents[name] = _content(existing, name, *tops)
+        elif accept:
+            raise UsageError(
+                f"cannot read {path}, the input {name} of {newest.run}: {reason}",
+                hint="start a new run: git ckpt run",
+            )
+    return contents
 
 
 def _exclusion(store: Checkpoints, path: str) -> str | None:
@@ -372,30 +388,10 @@ def _masked(definition: PipelineDefinition, given: Mapping[str, str]) -> dict[st
     }
 
 
-def with_copies(run: Session, now: Pipeline, definition: PipelineDefinition) -> Pipeline:
-    """Return the pipeline record with the digests of the run's present copies."""
-    digests = Given({}, _copies(run, now, definition)).digests
-    return replace(now, contents={**now.contents, **digests})
-
-
-def keep_inputs(run: Session, contents: Mapping[str, bytes], *, accepted: bool) -> None:
-    """Replace the run's copies of input files.
-
-    Unless accepted, only replace a masked copy of the same file.
-    """
-    copies = {} if accepted else run.files.inputs()
-    repository = run.store.repository
-    run.files.keep(
-        {
-            name: data
-            for name, data in contents.items()
-            if accepted or copies.get(name) == secrets.masked_copies(repository, data)
-        }
-    )
-
-
-def _copies(run: Session, pipeline: Pipeline, definition: PipelineDefinition) -> dict[str, bytes]:
-    names = [name for name in definition.files if name in pipeline.contents]
+def _copies(
+    run: Session, recorded: Collection[str], definition: PipelineDefinition
+) -> dict[str, bytes]:
+    names = [name for name in definition.files if name in recorded]
     return {
         name: _content(os.path.join(run.files.path, run_files.INPUT, name), name) for name in names
     }

@@ -440,8 +440,8 @@ class PhaseOptions:
     def __post_init__(self) -> None:
         # Check now: after a failed phase, an error here would prevent the record of the failure.
         require("retries", self.retries, Retries, "a Retries")
-        for each in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
-            if not (isinstance(each, type) and issubclass(each, BaseException)):
+        for kind in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                 raise refused("retry_on", self.retry_on, "a tuple of exceptions")
         require_number("autosave", self.autosave)
         require_number("max_recoveries", self.max_recoveries)

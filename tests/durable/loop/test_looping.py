@@ -303,7 +303,7 @@ def test_b9_a_missing_test_command_is_a_failure(
     failed = fails(bench)
     none = (
         "no test command found: pytest is not installed, and no Makefile has a target test; "
-        "name one: --tests COMMAND of git ckpt loop, --input tests=COMMAND of git ckpt run and resume"
+        "set one: --tests COMMAND of git ckpt loop, --input tests=COMMAND of git ckpt run and resume"
     )
     assert failed.errors == (f"Final tests failed: {none}", "reached max iterations (1)")
     assert (bench.memory["tests"], bench.memory["tests_output"]) == ("failed", none)
@@ -547,7 +547,7 @@ class TestDone:
         failed = fails(bench)
         assert (failed.message, failed.hint) == (
             "the agent is not installed: nosuchagent",
-            f"install it, then: git ckpt resume {bench.run}; or name another one: git ckpt resume {bench.run} --input agent=CLIENT",
+            f"install it, then: git ckpt resume {bench.run}; or use another one: git ckpt resume {bench.run} --input agent=CLIENT",
         )
         assert bench.prompts == []
 

@@ -73,8 +73,8 @@ def test_no_iterations_stand_for_the_usual_number() -> None:
             {},
             "the loop has no condition to end",
             (
-                "name the issues, or a command that knows, or let the tests decide: --issue ID, --done COMMAND or --until-tests-pass of "
-                "git ckpt loop; --input issues=ID, done=COMMAND or until_tests_pass=yes of git ckpt run and resume"
+                "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
+                "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
             ),
         ),
         ({"until_tests_pass": "no", "epic": "bd-1"}, "the loop has no condition to end", None),
@@ -101,7 +101,7 @@ def test_no_iterations_stand_for_the_usual_number() -> None:
         (
             {"done": "true", "test_timeout": "0s"},
             "test_timeout must be more than 0, not '0s'",
-            "write as much as it may take: 30m",
+            "write a duration such as 30m",
         ),
         (
             {"done": "true", "agent_timeout": "0h"},

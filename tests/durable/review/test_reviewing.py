@@ -530,7 +530,7 @@ class TestStruggle:
         )
         assert (
             caught.value.hint
-            == "split the task, or say more exactly what is wanted; resuming the run tries another cycle"
+            == "split the task or describe it better; resuming the run tries another cycle"
         )
         assert bench.journal.cycle.cycle == 2
 

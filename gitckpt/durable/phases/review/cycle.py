@@ -106,8 +106,8 @@ def signs(state: CycleState) -> Signs:
 
 
 def struggle_reason(state: CycleState) -> str:
-    found = signs(state)
-    return found.sentence() if found.score >= _THRESHOLD else ""
+    current = signs(state)
+    return current.sentence() if current.score >= _THRESHOLD else ""
 
 
 def repeats(history: Sequence[str]) -> int:
@@ -489,7 +489,7 @@ class Review:
             self._ask(CODER, prompts.lint_fix(state))
             self._enter(LINTING, lint_output="", lint_fixes=state.lint_fixes + 1, uncommitted=_FIX)
             return
-        code, said = self._shell(command) if command is not None else (0, "")
+        code, output = self._shell(command) if command is not None else (0, "")
         if code == 0:
             self._commit(_FIX)  # the linter may fix files itself
             self._enter(self._after_linting())
@@ -499,7 +499,7 @@ class Review:
         self._tell(f"cycle {state.cycle}: the linter {complaint}")
         self._enter(
             self._after_linting() if is_last else LINTING,
-            lint_output=cut(f"$ {command}\n{_output(said, code)}", LONGEST),
+            lint_output=cut(f"$ {command}\n{_shown_output(output, code)}", LONGEST),
         )
 
     def _after_linting(self) -> str:
@@ -507,9 +507,9 @@ class Review:
 
     def _filter(self) -> None:
         for name, command in self._options.filters.items():
-            code, said = self._shell(command)
+            code, output = self._shell(command)
             if code != 0:
-                output = _output(said, code)
+                output = _shown_output(output, code)
                 cycle = self._state.cycle
                 self._tell(f"cycle {cycle}: the filter {name} fails")
                 description = f"{_mark(name)} {cut(output, _MAX_FILTER_OUTPUT)}"
@@ -534,7 +534,7 @@ class Review:
     def _judge(self) -> None:
         state, answer = self._state, self._state.review_output
         cycle = state.cycle
-        found = tuple(replace(finding, cycle=cycle) for finding in replies.findings(answer))
+        findings = tuple(replace(finding, cycle=cycle) for finding in replies.findings(answer))
         verifications = replies.verifications(answer)
         self._state = replace(
             state,
@@ -545,20 +545,22 @@ class Review:
         if replies.is_approved(answer):
             self._seal()
             self._tell(f"cycle {cycle}: approved")
-            self._enter(APPROVED, findings=found, all_findings=(*self._state.all_findings, *found))
+            self._enter(
+                APPROVED, findings=findings, all_findings=(*self._state.all_findings, *findings)
+            )
             return
-        noun = "finding" if len(found) == 1 else "findings"
-        self._tell(f"cycle {cycle}: not approved, {len(found)} {noun}")
-        self._settle(found)
+        noun = "finding" if len(findings) == 1 else "findings"
+        self._tell(f"cycle {cycle}: not approved, {len(findings)} {noun}")
+        self._settle(findings)
 
-    def _settle(self, found: tuple[ReviewFinding, ...], **changes: Any) -> None:
+    def _settle(self, findings: tuple[ReviewFinding, ...], **changes: Any) -> None:
         self._seal()
         self._take_refactoring()
         state = self._state
         self._state = replace(
             state,
-            findings=found,
-            all_findings=(*state.all_findings, *found),
+            findings=findings,
+            all_findings=(*state.all_findings, *findings),
             filter_history=(*state.filter_history, changes.get("filter_check_name", "")),
             **changes,
         )
@@ -698,8 +700,8 @@ def _amount(cost: float | None) -> float:
     return cost if cost is not None and math.isfinite(cost) and cost > 0 else 0.0
 
 
-def _output(said: str, code: int) -> str:
-    return trimmed(secrets.masked(storable(said))) or f"exit code {code}, no output"
+def _shown_output(output: str, code: int) -> str:
+    return trimmed(secrets.masked(storable(output))) or f"exit code {code}, no output"
 
 
 def _mark(name: str) -> str:

@@ -90,7 +90,7 @@ def verified(
     findings: Iterable[ReviewFinding], verifications: Sequence[Verification]
 ) -> tuple[ReviewFinding, ...]:
     """Return all findings, each with the status of its last verification."""
-    status = {each.finding: each.status for each in verifications}
+    status = {check.finding: check.status for check in verifications}
     return tuple(
         replace(finding, status=status.get(finding.id, finding.status)) for finding in findings
     )
@@ -124,10 +124,9 @@ class ReviewReport:
 
 def findings(answer: str) -> tuple[ReviewFinding, ...]:
     """Return the findings of an answer that have a description; MAJOR is the default."""
-    found = [
-        _finding(block) for block in _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))
-    ]
-    return tuple(each for each in found if each.description)
+    blocks = _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))
+    parsed = [_finding(block) for block in blocks]
+    return tuple(finding for finding in parsed if finding.description)
 
 
 def verifications(answer: str) -> tuple[Verification, ...]:
@@ -137,15 +136,13 @@ def verifications(answer: str) -> tuple[Verification, ...]:
         _VERIFICATION,
         lambda line: line in ("", _VERIFICATION, _ISSUE, _REPORT) or line.startswith(_APPROVED),
     )
-    said = [
-        (_last(block, "FINDING_ID:"), _last(block, "STATUS:").lower(), _last(block, "COMMENT:"))
-        for block in blocks
-    ]
-    return tuple(
-        Verification(finding, status if status in (FIXED, REGRESSED) else STILL_PRESENT, comment)
-        for finding, status, comment in said
-        if finding
-    )
+    parsed = []
+    for block in blocks:
+        finding, status = _last(block, "FINDING_ID:"), _last(block, "STATUS:").lower()
+        status = status if status in (FIXED, REGRESSED) else STILL_PRESENT
+        if finding:
+            parsed.append(Verification(finding, status, _last(block, "COMMENT:")))
+    return tuple(parsed)
 
 
 def report(answer: str) -> ReviewReport | None:
@@ -153,12 +150,11 @@ def report(answer: str) -> ReviewReport | None:
     for block in _blocks(
         answer, _REPORT, lambda line: bool(line) and not line.startswith(tuple(_FIELDS))
     ):
-        said = {name: _last(block, field) for field, name in _FIELDS.items()}
         if any(block):
-            needs = said["needs_human_review"].lower() in ("yes", "true")
-            return ReviewReport(
-                said["satisfaction"].lower(), said["risk"].lower(), needs, said["summary"]
-            )
+            values = {name: _last(block, field) for field, name in _FIELDS.items()}
+            needs_review = values["needs_human_review"].lower() in ("yes", "true")
+            satisfaction, risk = values["satisfaction"].lower(), values["risk"].lower()
+            return ReviewReport(satisfaction, risk, needs_review, values["summary"])
     return None
 
 
@@ -300,8 +296,8 @@ class CycleState:
             "findings": _statuses(self.findings),
             "all_findings": _statuses(self.all_findings),
             "verifications": [
-                {"id": each.finding, "status": each.status, "comment": each.comment}
-                for each in self.verifications
+                {"id": check.finding, "status": check.status, "comment": check.comment}
+                for check in self.verifications
             ],
             "sessions": dict(self.sessions),
             "report": {}
@@ -463,17 +459,15 @@ def _phase(head: _Table, more: _Table, numbers: tuple[str, ...]) -> str:
     if "phase" in more.values:
         return more.choice("phase", PHASES)
     if number >= len(numbers):
-        raise head.invalid(
-            "phase",
-            f"{number} is no phase: {', '.join(f'{at} {name}' for at, name in enumerate(numbers))}",
-        )
+        known = ", ".join(f"{position} {name}" for position, name in enumerate(numbers))
+        raise head.invalid("phase", f"{number} is not a phase: {known}")
     return numbers[number]
 
 
 def _plain(findings: tuple[ReviewFinding, ...]) -> list[dict[str, Any]]:
     return [
-        {"severity": each.severity, "description": each.description, "cycle": each.cycle}
-        for each in findings
+        {name: getattr(finding, name) for name in ("severity", "description", "cycle")}
+        for finding in findings
     ]
 
 
