@@ -74,7 +74,7 @@ class TestAProgramsRun:
         newest = stage.newest(run)
         assert (newest.label, newest.message, newest.rewound_to) == (
             "rewind-complete",
-            "phase 'two' is to be done again",
+            "redo phase 'two'",
             None,
         )
         assert (newest.state, newest.tree, newest.git_sha) == (

@@ -33,10 +33,8 @@ class TestRun:
     def test_another_pipeline_or_other_inputs_are_refused(self, stage: Stage) -> None:
         stage.pipeline("one: false")
         stage.ckpt("run", "ci", "--key", "nightly")
-        hint = (
-            "hint: start another run: another key; go on with this one: git ckpt resume STAMP-ci\n"
-        )
-        what = "error: run STAMP-ci was started with something else: "
+        hint = "hint: use another key, or continue this run: git ckpt resume STAMP-ci\n"
+        what = "error: run STAMP-ci has changed since its start: "
         assert told(
             stage.ckpt(
                 "run", "loop", "-i", "plan=README", "-i", "until_tests_pass=yes", "--key", "nightly"

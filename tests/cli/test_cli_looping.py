@@ -34,17 +34,17 @@ def script(stage: Stage, *entries: dict[str, object]) -> str:
 REFUSED = [
     (
         (),
-        "nothing says when the work is done",
+        "the loop has no condition to end",
         (
-            "name the issues, or a command that knows, or let the tests decide: --issue ID, --done COMMAND or --until-tests-pass of "
-            "git ckpt loop; --input issues=ID, done=COMMAND or until_tests_pass=yes of git ckpt run and resume"
+            "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
+            "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
         ),
     ),
-    (("--issue", "bd-1;rm"), "'bd-1;rm' is no id of an issue", "see which there are: bd list"),
+    (("--issue", "bd-1;rm"), "'bd-1;rm' is not an issue id", "list the issues: bd list"),
     (
         ("--done", "true", "--max-iterations", "-1"),
         "max_iterations must be 0 or more, not '-1'",
-        "write a whole number: 100",
+        "write a whole number, such as 100",
     ),
     (
         ("--done", "true", "--pause", "soon"),
@@ -54,12 +54,12 @@ REFUSED = [
     (
         ("--done", "true", "--conversation", "old"),
         "conversation is 'old'",
-        "it is one of new, continue",
+        "choose new or continue",
     ),
     (
         ("--done", "true", "--timeout", "0s"),
-        "timeout: 0 is no time at all",
-        "write as much as it may take, such as 30m, or leave it out",
+        "timeout: must be more than 0",
+        "write a duration such as 30m",
     ),
     (
         ("--done", "true", "--timeout", "x"),
@@ -69,12 +69,12 @@ REFUSED = [
     (
         ("--done", "true", "--prompt", "no.txt"),
         "cannot read TOP/no.txt, the input prompt: No such file or directory",
-        "name a file that can be read",
+        "name a readable file",
     ),
     (
         ("--done", "true", "--prompt", "bad.txt"),
-        "the template of the prompt cannot be used: there is no $nothing",
-        "it may name $plan, $epic, $issues, $tests, $tracking, $failure; write $$ for $",
+        "cannot use the template of the prompt: $nothing is unknown",
+        "use $plan, $epic, $issues, $tests, $tracking, $failure; write $$ for $",
     ),
 ]
 
@@ -233,7 +233,7 @@ def test_one_that_is_exhausted_has_failed_and_goes_on(stage: Stage, plan: Path) 
     assert (code, out) == (20, f"{run}\n")
     assert err.splitlines()[-2:] == [
         "error: reached max iterations (2)",
-        f"hint: see what is missing: git ckpt status {run}; to go on: git ckpt resume {run}",
+        f"hint: see the progress: git ckpt status {run}; to continue: git ckpt resume {run}",
     ]
     assert stage.status(run) == "failed"
     done = stage.ckpt("resume")

@@ -110,8 +110,8 @@ def test_too_many_cycles_then_more_of_them(pair: Pair) -> None:
     assert (done.code, done.err.splitlines()[-2:]) == (
         20,
         [
-            "error: not approved after 1 cycles, the most there may be",
-            f"hint: look at the findings; to go on, allow more cycles: git ckpt resume {run} --input max_cycles=N",
+            "error: not approved after 1 cycles, which is the limit",
+            f"hint: look at the findings; to allow more cycles: git ckpt resume {run} --input max_cycles=N",
         ],
     )
     done = pair.stage.ckpt("resume", run, "--input", "max_cycles=2")
@@ -132,7 +132,7 @@ def test_what_a_person_commits_after_a_failure_stays(pair: Pair) -> None:
     head = pair.stage.checkout.git("-C", str(worktree), "rev-parse", "HEAD")
     done = pair.stage.ckpt("resume", run)
     assert done.code == 0, done.err
-    assert "HEAD has moved on from" in done.err
+    assert "HEAD has moved from" in done.err
     assert pair.stage.checkout.git("-C", str(worktree), "rev-parse", "HEAD") == head
 
 
@@ -183,7 +183,7 @@ def test_the_task_may_change_in_flight(pair: Pair) -> None:
     assert late == (
         2,
         "",
-        f"error: run {run} is no review that goes on\nhint: see which runs there are: git ckpt runs\n",
+        f"error: run {run} is not an open review\nhint: list the runs: git ckpt runs\n",
     )
 
 
@@ -196,7 +196,7 @@ def test_the_task_may_change_in_flight(pair: Pair) -> None:
         (["review", "x", "--max-budget", "much"], "max_budget is 'much'"),
         (["review", "x", "--max-cycles", "-1"], "max_cycles must be 0 or more, not '-1'"),
         (["review", "x", "--agent-timeout", "soon"], "agent_timeout: 'soon' is not an age"),
-        (["review", "x", "--agent-timeout", "0s"], "agent_timeout: '0s' is no time at all"),
+        (["review", "x", "--agent-timeout", "0s"], "agent_timeout must be more than 0, not '0s'"),
         (["review", "x", "--refactor", "none"], "no run goes by 'none'"),
     ],
 )
@@ -225,7 +225,7 @@ class TestInputs:
         [
             ("nome=b", "the pipeline ci has no input 'nome'"),
             ("name", "'name' is not NAME=VALUE"),
-            ("plan=x", "the input plan is a file, whose content belongs to the run"),
+            ("plan=x", "cannot replace the input plan, which is a file"),
         ],
     )
     def test_what_is_refused(self, stage: Stage, word: str, message: str) -> None:
@@ -282,7 +282,7 @@ def test_a_coder_that_is_not_there(pair: Pair) -> None:
         assert (done.code, done.out, done.err.splitlines()[0]) == (
             4,
             "",
-            f"error: the {role} is not there: gone",
+            f"error: the {role} is not installed: gone",
         )
         assert pair.stage.runs() == []
     assert (
@@ -295,8 +295,8 @@ def test_a_coder_that_is_not_there(pair: Pair) -> None:
     assert (done.code, done.err.splitlines()[-2:]) == (
         4,
         [
-            "error: the coder is not there: gone",
-            f"hint: install it, then: {again}; or name another one: {again} --input coder=CLIENT",
+            "error: the coder is not installed: gone",
+            f"hint: install it, then: {again}; or use another one: {again} --input coder=CLIENT",
         ],
     )
     # The first run that calls an agent of gitckpt.toml says yes to it.

@@ -67,7 +67,7 @@ class TestRun:
                 "first\nwhy\n"
                 "      one: failed after 0.0s\n"
                 "error: phase 'one' failed: exit code 3: why\n"
-                "hint: see more: git ckpt status STAMP-ci; to go on: git ckpt resume STAMP-ci\n"
+                "hint: see more: git ckpt status STAMP-ci; to continue: git ckpt resume STAMP-ci\n"
             ),
         )
 
@@ -96,7 +96,7 @@ class TestRun:
         stage.pipeline(f"one: {begins}; {harm}; }}", "two: true")
         code, out, err = told(stage.ckpt("run", "ci"), stage)
         assert (code, out) == (14, "STAMP-ci\n")
-        assert "warning: one-complete could not be recorded: cannot " in err
+        assert "warning: cannot record one-complete: cannot " in err
         assert (
             "error: cannot run a command in TOP/.ckpt/worktrees/STAMP-ci: it does not exist\nhint: open the worktree again: "
             in err
@@ -114,7 +114,7 @@ class TestRun:
             [
                 "      my phase: blocked after 0.0s",
                 "error: phase 'my phase' is blocked: exit code 4",
-                "hint: when what blocks it is out of the way: git ckpt resume STAMP-ci --from 'my phase'",
+                "hint: solve that, then: git ckpt resume STAMP-ci --from 'my phase'",
             ],
         )
         assert stage.status(stage.run()) == "blocked"
@@ -203,7 +203,7 @@ class TestRun:
         run = stage.run()
         assert done.code == 20
         assert done.err.splitlines()[-2:] == [
-            "error: phase 'one' was ended: the run took longer than it may",
+            "error: phase 'one' was ended: the run reached its deadline",
             f"hint: to give it more time: git ckpt resume {run} --timeout 1h",
         ]
         late = stage.ckpt("resume")
@@ -263,12 +263,12 @@ class TestRun:
     @pytest.mark.parametrize(
         ("script", "said"),
         [
-            ('echo "{" > "$CKPT_STATE"', "what it left in CKPT_STATE is not JSON: "),
-            ('echo "[]" > "$CKPT_STATE"', "what it left in CKPT_STATE is list, not a map"),
-            ('rm "$CKPT_STATE"', "cannot be read: No such file or directory"),
+            ('echo "{" > "$CKPT_STATE"', "CKPT_STATE is not JSON: "),
+            ('echo "[]" > "$CKPT_STATE"', "CKPT_STATE is a JSON list, not an object"),
+            ('rm "$CKPT_STATE"', "state.json: No such file or directory"),
             ('echo "word" > "$CKPT_SET"', "'word' in CKPT_SET is not key=value"),
             ('echo "n:=soon" > "$CKPT_SET"', "'n:=soon' in CKPT_SET is not key:=JSON: "),
-            ('echo "n<gone" > "$CKPT_SET"', "gone cannot be read: No such file or directory"),
+            ('echo "n<gone" > "$CKPT_SET"', "gone: No such file or directory"),
         ],
     )
     def test_a_state_that_is_none(self, stage: Stage, script: str, said: str) -> None:
@@ -362,7 +362,7 @@ class TestDryRun:
         assert done == (
             2,
             "",
-            "error: there is no plan: phase 'implementation' needs it\nhint: name it: -i plan=PATH\n",
+            "error: phase 'implementation' needs the input plan\nhint: name it: -i plan=PATH\n",
         )
         assert stage.runs() == []
 
@@ -382,14 +382,14 @@ MISTAKES = [
     (
         ("run", "nope"),
         12,
-        "no pipeline goes by 'nope'",
-        f"there are: ci, {PRESETS}; others go into gitckpt.toml",
+        "there is no pipeline 'nope'",
+        f"pipelines: ci, {PRESETS}; define others in gitckpt.toml",
     ),
     (
         ("run", "rlm"),
         12,
-        "no pipeline goes by 'rlm'",
-        f"did you mean rlm-act? There are: ci, {PRESETS}",
+        "there is no pipeline 'rlm'",
+        f"did you mean rlm-act? pipelines: ci, {PRESETS}; define others in gitckpt.toml",
     ),
     (
         ("run", "ci", "-i", "x"),
@@ -407,7 +407,7 @@ MISTAKES = [
     (
         ("run", "ci", "--autonomy", "batched"),
         2,
-        "'batched' is no mode of autonomy",
+        "'batched' is not a mode of autonomy",
         "did you mean batch?",
     ),
     (
@@ -432,8 +432,8 @@ MISTAKES = [
     (
         ("run", "--print", "ci"),
         12,
-        "no preset goes by 'ci'",
-        f"there are: {', '.join(pipelines.PRESETS)}",
+        "there is no preset 'ci'",
+        f"presets: {', '.join(pipelines.PRESETS)}",
     ),
     (
         ("resume", "x"),

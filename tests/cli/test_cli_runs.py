@@ -334,9 +334,9 @@ class TestByHand:
         hook.chmod(0o755)
         done = stage.ckpt("finish", run)
         assert (done.code, done.out) == (1, "")
-        assert "run-complete could not be recorded: " in done.err
+        assert "cannot record run-complete: " in done.err
         assert f"hint: remove what is in the way, then: git ckpt finish {run}\n" in done.err
-        assert "could not be recorded" in stage.ckpt("status", run).err
+        assert "cannot record" in stage.ckpt("status", run).err
         flag.unlink()
         assert stage.ckpt("finish", run).code == 0
         status = stage.ckpt("status", run)
@@ -511,8 +511,8 @@ class TestResume:
         )
         (stage.worktree(run) / "work").write_text("half-way\n")
         said = (
-            f"warning: going back to {target[:8]} was cut off half-way, and the run goes on from what was there before; "
-            f"to go back: git ckpt resume {target} --rewind\n"
+            f"warning: an interrupted rewind to {target[:8]} was undone; "
+            f"to repeat it: git ckpt resume {target} --rewind\n"
         )
         done = stage.ckpt("resume", run)
         assert (done.code, said in done.err) == (20, True)
@@ -608,13 +608,13 @@ class TestResume:
         assert stage.ckpt("run", "ci").code == 20
         file, run = stage.checkout.path / "gitckpt.toml", stage.run()
         file.unlink()
-        error = f"error: the pipeline 'ci', which drives run {run}, is not in {file}\n"
+        error = f"error: the pipeline 'ci' of run {run} is not in {file}\n"
         ways = (
             f"git ckpt resume {run}",
             f"git ckpt finish --force {run}",
             f"git ckpt remove {run}",
         )
-        hint = f"hint: put it back there, then: {ways[0]}; or end the run as it is: {ways[1]}; or remove it: {ways[2]}\n"
+        hint = f"hint: restore it, then: {ways[0]}; or end the run: {ways[1]}; or remove it: {ways[2]}\n"
         assert stage.ckpt("resume") == stage.ckpt("resume", run) == (12, "", error + hint)
         assert stage.ckpt("finish", run).code == 2
         assert stage.ckpt("finish", "--force", run).code == 0

@@ -208,7 +208,7 @@ def test_the_worktree_is_brought_to_where_others_have_gone_on_with_the_run(
     done = stage.ckpt("resume", run, "--trust", "--accept-changes")
     assert done.code == 0, done.err
     assert (there / "seen").read_text() == "new\nmore\n"
-    assert "its worktree was as " in done.err
+    assert "updated its worktree from " in done.err
     with stage.store() as store:
         held = [entry for entry in store.list() if entry.trigger == "safety"]
         assert [store.file(entry.id, "mine") for entry in held if entry.tree][
@@ -265,7 +265,7 @@ def test_what_was_saved_since_is_not_replaced(
     (path / "mine").write_text("edited\n")
     done = stage.ckpt("resume", run)
     assert (done.code, (path / "mine").read_text()) == (14, "edited\n")
-    assert f"to have what they made instead: git ckpt resume {adopted.id} --rewind" in done.err
+    assert f"to replace it: git ckpt resume {adopted.id} --rewind" in done.err
     assert (
         stage.ckpt("resume", run).code,
         (path / "mine").read_text(),
@@ -284,7 +284,7 @@ def test_nor_where_it_was_saved_before_the_run_was_adopted(
     (path / "mine").write_text("edited\n")
     done = stage.ckpt("resume", run, "--trust")
     assert (done.code, (path / "mine").read_text()) == (14, "edited\n")
-    assert "lacks what others have made until" in done.err
+    assert "continued elsewhere until" in done.err
     assert (stage.ckpt("resume", run).code, (path / "mine").read_text()) == (0, "edited\n")
 
 
@@ -300,7 +300,7 @@ def test_nor_where_only_a_full_disk_has_left_it_out_of_the_chain(stage: Stage) -
     assert stage.ckpt("resume", run).code == 2
     done = stage.ckpt("resume", run, "--trust")
     assert (done.code, (path / "mine").read_text()) == (0, "edited\n")
-    assert "its worktree was as" not in done.err
+    assert "updated its worktree" not in done.err
 
 
 def test_what_is_left_of_theirs_comes_where_the_newest_was_removed(

@@ -88,7 +88,7 @@ def test_loop_kill_and_resume(desk: Bench) -> None:
     )
     assert not (tree / "half.txt").exists(), "the iteration began with the files as they were"
     told = models.prompts("This is attempt 2")[-1]
-    assert "an earlier one was interrupted, and no file has changed since it began" in told
+    assert "an earlier one was interrupted. It changed no file" in told
     memory = desk.state(run)["loop"]
     assert (memory["iterations"], memory["tests"]) == (2, "passed")
     assert memory["tokens"]["input"] >= 2 * INPUT_TOKENS
@@ -183,7 +183,7 @@ def test_key_that_is_refused(desk: Bench) -> None:
     """Nothing is tried again: the loop ends at once, with the words of the client."""
     desk.models.scripts = {TASK: [Turn(status=401, message="invalid x-api-key")]}
     _, err = desk.call(*loop(desk), code=4)
-    assert f"{desk.kit.name} cannot be asked: {desk.kit.name} failed" in err
+    assert f"cannot use {desk.kit.name}: {desk.kit.name} failed" in err
     assert "iteration 2" not in err
 
 
@@ -203,7 +203,7 @@ def test_claude_at_a_limit(desk: Bench) -> None:
     )
     out, err = desk.call(*loop(desk))
     assert "the model is called again, attempt 1 of 1: rate_limit" in err
-    assert "limited: the agent is asked again at" in err
+    assert "limited: the next call is at" in err
     assert desk.state(out.split()[0])["loop"]["iterations"] == 1
 
 
@@ -225,7 +225,7 @@ def test_claude_that_is_not_allowed_what_it_wants(desk: Bench) -> None:
     words = [command if word == desk.kit.command else word for word in loop(desk)]
     _, err = desk.call(*words, code=4)
     assert err.count("not allowed: Bash: touch one.txt two.txt") == 3
-    assert "claude was not allowed what it wanted, 3 times in a row" in err
+    assert "claude was denied a permission 3 times in a row" in err
     assert "--allowedTools" in err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempts import USUAL, Attempting, PhaseOptions
+from gitckpt.durable.run.attempts import USUAL, CurrentAttempt, PhaseOptions, Session
 from gitckpt.durable.run.opener import reopen
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Attempt, Checkpoint
@@ -89,7 +89,7 @@ def go_on(
 ) -> Run:
     """Resumes a run, waiting with the sleep that is given."""
     opening = reopen(inside(store), run, adapter="plumbing", accept_changes=accept_changes)
-    return Run(ActiveRun(opening, sleep=sleep) if sleep is not None else ActiveRun(opening))
+    return Run(Session(opening, sleep or time.sleep))
 
 
 def labels(store: Store, run: str) -> list[str]:
@@ -126,7 +126,7 @@ class Killed(BaseException):
 def die(run: Run, name: str, work: Callable[..., Any], conduct: PhaseOptions = USUAL) -> None:
     """Lets the driver of a run be killed within a phase: its work raises `Killed`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Attempting, "_fail", lambda *_: None)
+        patch.setattr(CurrentAttempt, "_fail", lambda *_: None)
         with pytest.raises(Killed):
             run.phase(name, work, conduct=conduct)
     crash(run)
@@ -134,9 +134,9 @@ def die(run: Run, name: str, work: Callable[..., Any], conduct: PhaseOptions = U
 
 def crash(run: Run) -> None:
     """Leaves a run as a driver does that is killed: nothing is recorded, and the lease is that of a process that is gone."""
-    run._active._heartbeat.close()
+    run._session._renewer.close()
     working.crashed(run._store, run.id)
-    run._active._opening.close()
+    run._session._opening.close()
 
 
 def take_over(store: Store, run: str) -> None:

@@ -52,7 +52,7 @@ def test_what_somebody_else_brings_back_is_not_written_over_the_next_attempt(
 
     refused = stage.ckpt("resume", stage.run(), "--take-over")
     assert refused.code == 11
-    assert "are being brought back, over what the next attempt would write: by " in refused.err
+    assert "another process restores files of run " in refused.err
     assert "kill -CONT " in refused.err
 
     held.unlink()

@@ -185,7 +185,7 @@ class TestFailures:
         assert err.splitlines()[-2].startswith(f"error: phase '{phase}' failed: {who}exit code ")
         assert (
             err.splitlines()[-1]
-            == f"hint: see more: git ckpt status {run}; to go on: git ckpt resume {run}"
+            == f"hint: see more: git ckpt status {run}; to continue: git ckpt resume {run}"
         )
         assert project.status(run) == "failed"
         assert [event.status for event in project.events(run).values()] == ["complete"] * at + [
@@ -239,7 +239,7 @@ class TestFailures:
         code, _, err = start(project)
         assert (code, err.splitlines()[-2]) == (
             4,
-            "error: claude cannot be asked: claude failed: exit code 1: Invalid API key · Please run /login",
+            "error: cannot use claude: claude failed: exit code 1: Invalid API key · Please run /login",
         )
 
     def test_an_agent_that_is_not_there(self, project: Stage) -> None:
@@ -247,7 +247,7 @@ class TestFailures:
         assert (code, out, err.splitlines()[0]) == (
             4,
             "",
-            "error: the agent is not there: no-such-agent",
+            "error: the agent is not installed: no-such-agent",
         )
         assert project.runs() == []
 
@@ -256,9 +256,9 @@ class TestFailures:
         assert start(project)[0] == 20
         code, _, err = project.ckpt("resume", "--input", "agent=no-such-agent")
         error, hint = err.splitlines()[-2:]
-        assert (code, error) == (4, "error: the agent is not there: no-such-agent")
+        assert (code, error) == (4, "error: the agent is not installed: no-such-agent")
         assert hint.startswith("hint: install it, then: git ckpt resume ")
-        another = hint.partition("or name another one: git ckpt ")[2].split()
+        another = hint.partition("or use another one: git ckpt ")[2].split()
         another[-1] = another[-1].replace("CLIENT", "cat >feature")
         assert project.ckpt(*another).code == 0
 
@@ -267,7 +267,7 @@ class TestFailures:
         once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; exit 1; }'
         project.program("claude", f"{once}; cat > feature")
         code, _, err = start(project)
-        assert (code, err.count("limited: the agent is asked again at ")) == (0, 1)
+        assert (code, err.count("limited: the next call is at ")) == (0, 1)
         limited = project.checkpoint(project.run(), "run agent-progress")
         assert limited.errors == ("claude failed: exit code 1: 429: try again in 1 seconds",)
         assert limited.state["retry_at"] > limited.timestamp
@@ -319,12 +319,12 @@ class TestFailures:
         assert (code, out, err) == (
             2,
             "",
-            f"error: cannot read {path}, the input plan: No such file or directory\nhint: name a file that can be read\n",
+            f"error: cannot read {path}, the input plan: No such file or directory\nhint: name a readable file\n",
         )
         assert project.runs() == []
 
     def test_no_plan_at_all(self, project: Stage) -> None:
-        hint = "hint: name it: git ckpt run PLAN.md; or as an input: -i plan=PLAN.md"
+        hint = "hint: name it: git ckpt run PLAN.md, or -i plan=PLAN.md"
         assert project.ckpt("run", "plan-to-pr") == (2, "", f"error: there is no plan\n{hint}\n")
         assert project.runs() == []
 

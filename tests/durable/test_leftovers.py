@@ -100,7 +100,7 @@ def test_a_resume_ends_what_lives_though_the_watchdog_was_killed_too_and_says_so
     assert all(map(runs, left))
     done = stage.ckpt("resume")
     assert done.code == 0
-    assert "what an earlier attempt had left running was ended: " in done.err
+    assert "ended processes of an earlier attempt: " in done.err
     assert all(str(pid) in done.err for pid in left)
     assert not any(map(runs, left))
     assert (stage.worktree(stage.run()) / "lines").read_text().split()[-1] == "begin"

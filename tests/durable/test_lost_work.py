@@ -277,12 +277,12 @@ class TestCheckpointsThatCannotBeWritten:
         code, _, err = stage.ckpt("run", "ci")
         run = stage.run()
         assert (code, stage.calls) == (1, ["two"])
-        assert "warning: one-complete could not be recorded: " in err
+        assert "warning: cannot record one-complete: " in err
         assert err.splitlines()[-2].startswith(
-            f"error: not every checkpoint of run {run} could be written: "
+            f"error: cannot write all checkpoints of run {run}: "
         )
         assert err.splitlines()[-1] == f"hint: git ckpt resume {run}"
-        assert "warning: one-complete could not be recorded: " in stage.ckpt("status", run).err
+        assert "warning: cannot record one-complete: " in stage.ckpt("status", run).err
         note(stage, "full").unlink()
         assert stage.ckpt("resume").code == 0
         assert (stage.status(run), stage.files(stage.newest(run))) == (
@@ -349,8 +349,8 @@ class TestThePipelineHasChanged:
             2,
             "",
             (
-                f"error: run {run} was started with something else: {said}\n"
-                "hint: put it back, or go on with what is there now: --accept-changes\n"
+                f"error: run {run} has changed since its start: {said}\n"
+                "hint: undo the change, or accept it with --accept-changes\n"
             ),
         )
         assert stage.labels(run) == before
@@ -385,7 +385,7 @@ class TestThePlanHasChanged:
 
     def test_f7_an_edited_plan_is_noticed(self, stage: Stage, run: str) -> None:
         stage.checkout.write("plan.md", "second version\n")
-        said = f"error: run {run} was started with something else: input 'plan' has changed"
+        said = f"error: run {run} has changed since its start: input 'plan' has changed"
         refused = stage.ckpt("resume", run)
         assert (refused.code, refused.err.splitlines()[0]) == (2, said)
         assert stage.ckpt("resume", "--accept-changes").code == 0

@@ -132,7 +132,7 @@ def told(main_checkout: Checkout) -> Told:
 def test_what_is_stored_of_a_file_is_masked_and_the_run_has_it_whole(told: Told) -> None:
     assert told.done.code == 0, told.done
     assert (
-        "plan.md, line 2, looks like a secret (github-pat): it is masked in the copy that is stored"
+        "masked what looks like a secret in the stored copy of plan.md, line 2 (github-pat)"
         in told.done.err
     )
     assert told.copy.read_text() == PLAN == (told.here.path / "plan.md").read_text()
@@ -180,11 +180,9 @@ def test_without_the_file_nobody_goes_on_from_what_is_masked_unasked(
     if is_other:
         assert "input 'plan' has changed" in done.err
         return
+    assert "the run's copy of the input plan has masked secrets" in done.err
     assert (
-        "the run's copy of the input plan, in which what looked like a secret is masked" in done.err
-    )
-    assert (
-        f"put plan.md back as it was; or go on with what is masked: git ckpt resume {told.run} --accept-changes"
+        f"restore the original plan.md, or continue with the masked copy: git ckpt resume {told.run} --accept-changes"
         in done.err
     )
     assert told.copy.read_text() == f"{MASKED}\n"

@@ -210,10 +210,10 @@ def test_one_that_cannot_be_written_moves_nothing(
 
 def test_outside_a_phase_there_is_none(plain: Store) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
-        with pytest.raises(UsageError, match="none is under way"):
+        with pytest.raises(UsageError, match="no phase is in progress"):
             run.milestone()
         run.phase("work", lambda: 1)
-        with pytest.raises(UsageError, match="none is under way"):
+        with pytest.raises(UsageError, match="no phase is in progress"):
             run.milestone()
 
 
@@ -222,7 +222,7 @@ def test_a_run_that_was_cancelled_stops_at_one(plain: Store, main_checkout: Chec
         if number == 2:
             leases = inside(plain).leases
             leases.cancel(RUN)
-            run._active.hold.renew()
+            run._session.hold.renew()
 
     run = Run.start(plain, "Add login!", adapter="plumbing")
     with pytest.raises(Cancelled):

@@ -92,13 +92,13 @@ class TestFilesOfAnExchange:
     def test_no_link_is_followed(self, stage: Stage, secret: Path, name: str, target: str) -> None:
         target = str(secret) if target == "secret" else target
         said = failed(stage, f"one: {LEFT.format(path=f'${name}', target=target)}")
-        assert "cannot be read: it is no regular file" in said
+        assert "it is no regular file" in said
 
     @pytest.mark.parametrize("left", ["mkfifo $FILE", "mkdir $FILE", "mkdir -p $FILE/a"])
     @pytest.mark.parametrize("name", ["CKPT_STATE", "CKPT_SET"])
     def test_neither_pipe_nor_directory_is_read(self, stage: Stage, name: str, left: str) -> None:
         said = failed(stage, f"one: rm ${name}; {left.replace('FILE', name)}")
-        assert "cannot be read: " in said
+        assert "cannot read " in said
         stage.pipeline("one: true")
         assert stage.ckpt("resume", "--accept-changes").code == 0
 
@@ -114,7 +114,7 @@ class TestFilesOfAnExchange:
         make = f"ln -s {secret} link; ln -s {secret.parent} dir; mkfifo pipe"
         said = failed(stage, f'one: {make}; echo "key<{name.format(secret=secret)}" >> "$CKPT_SET"')
         assert "in CKPT_SET: " in said
-        assert "cannot be read: " in said
+        assert "cannot read " in said
 
     def test_a_value_is_read_from_the_worktree_or_the_output(self, stage: Stage) -> None:
         sets = ["a<file", "b<link", "c<$CKPT_OUTPUT/file", "d<$PWD/file"]

@@ -42,19 +42,23 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
 @pytest.mark.parametrize(
     ("read", "message", "hint"),
     [
-        (lambda: phase_options.agreed("force", "Perhaps"), "force is 'perhaps'", "say yes or no"),
+        (
+            lambda: phase_options.agreed("force", "Perhaps"),
+            "force is 'perhaps'",
+            "set it to yes or no",
+        ),
         *(
             (
                 lambda text=text: phase_options.count("max_cycles", text, 3),
                 f"max_cycles is {text!r}",
-                "write a whole number: 3",
+                "write a whole number, such as 3",
             )
             for text in ("1.5", "many", "1000000", "\u0663", " 1")
         ),
         (
             lambda: phase_options.count("max_cycles", "-1", 3),
             "max_cycles must be 0 or more, not '-1'",
-            "write a whole number: 3",
+            "write a whole number, such as 3",
         ),
         (
             lambda: phase_options.amount("max_budget", "-0.5"),
@@ -70,8 +74,8 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
         (lambda: phase_options.limit("timeout", "7", 1.0), "timeout: '7' is not an age", AGE),
         (
             lambda: phase_options.limit("timeout", "0s", 1.0),
-            "timeout: '0s' is no time at all",
-            "write as much as it may take: 30m",
+            "timeout must be more than 0, not '0s'",
+            "write a duration such as 30m",
         ),
     ],
 )

@@ -260,12 +260,12 @@ class TestAutonomy:
 
     @pytest.mark.parametrize(
         ("text", "hint"),
-        [("bach", "did you mean batch?"), ("", "it is one of checkpoint, batch, fully_autonomous")],
+        [("bach", "did you mean batch?"), ("", "choose from checkpoint, batch, fully_autonomous")],
     )
     def test_no_mode(self, text: str, hint: str) -> None:
         with pytest.raises(UsageError) as caught:
             pipeline.autonomy(text)
         assert (caught.value.message, caught.value.hint) == (
-            f"{text!r} is no mode of autonomy",
+            f"{text!r} is not a mode of autonomy",
             hint,
         )

@@ -226,8 +226,8 @@ class TestOrder:
             for name, need in needs.items()
         )
         assert file.mistakes(text) == [
-            "8: phases need each other in a circle: b → c → b",
-            "16: phases need each other in a circle: d → d",
+            "8: phases need each other: b → c → b",
+            "16: phases need each other: d → d",
         ]
 
 
@@ -301,7 +301,7 @@ class TestMistakes:
                 'needs = "lint"',
                 "needs in phase 'lint' must be a list of names, such as [\"lint\"], not 'lint'",
             ),
-            ('needs = ["lint"]', "phases need each other in a circle: lint → lint"),
+            ('needs = ["lint"]', "phases need each other: lint → lint"),
             (
                 'on_resume = "rest"',
                 "on_resume in phase 'lint' must be one of keep, reset, not 'rest' (did you mean reset?)",
@@ -372,11 +372,11 @@ class TestMistakes:
             ),
             (
                 ["name = 'a'", "use = 'read plna'"],
-                "3: use in phase 'a' names 'read plna', which is no step that gitckpt knows (did you mean 'read plan'?)",
+                "3: use in phase 'a' names an unknown step: 'read plna' (did you mean 'read plan'?)",
             ),
             (
                 ["name = 'a'", "use = 'xyzzy'"],
-                "3: use in phase 'a' names 'xyzzy', which is no step that gitckpt knows (there are: generate branch, read plan)",
+                "3: use in phase 'a' names an unknown step: 'xyzzy' (steps: generate branch, read plan)",
             ),
         ],
     )
@@ -390,7 +390,7 @@ class TestMistakes:
             ("x = 1", f"unknown key 'x' in pipeline 'ci' ({KNOWN_PIPELINE_KEYS})"),
             (
                 'autonomy = "bach"',
-                "autonomy in pipeline 'ci': 'bach' is no mode of autonomy (did you mean batch?)",
+                "autonomy in pipeline 'ci': 'bach' is not a mode of autonomy (did you mean batch?)",
             ),
             (
                 'worktree = "remove"',
@@ -472,12 +472,12 @@ name = "docs"
 run = "x"
 aliases = ["OTHER"]
 """
-        hint = "(names differ by more than case, hyphens and underscores)"
+        hint = "(names must differ by more than case, hyphens and underscores)"
         assert file.mistakes(text) == [
             f"4: the alias 'docs' is that of line 12 {hint}",
-            f"6: the phase name 'Read-Plan' cannot be told from 'read plan' in line 2 {hint}",
+            f"6: the phase name 'Read-Plan' is too similar to 'read plan' of line 2 {hint}",
             f"9: the phase name 'read plan' is that of line 2 {hint}",
-            f"14: the alias 'OTHER' cannot be told from 'other' in line 4 {hint}",
+            f"14: the alias 'OTHER' is too similar to 'other' of line 4 {hint}",
         ]
 
     def test_all_at_once_in_every_pipeline(self, file: File) -> None:
@@ -527,14 +527,17 @@ class TestNames:
     @pytest.mark.parametrize(
         ("name", "hint"),
         [
-            ("test", f"there are: ci, rlm-act, {OTHERS}; others go into gitckpt.toml"),
-            ("plan-to-rp", f"did you mean plan-to-pr? There are: ci, rlm-act, {OTHERS}"),
+            ("test", f"pipelines: ci, rlm-act, {OTHERS}; define others in gitckpt.toml"),
+            (
+                "plan-to-rp",
+                f"did you mean plan-to-pr? pipelines: ci, rlm-act, {OTHERS}; define others in gitckpt.toml",
+            ),
         ],
     )
     def test_none_by_that_name(self, file: File, name: str, hint: str) -> None:
         with pytest.raises(NotFoundError) as caught:
             file.read(PHASE + PHASE.replace("ci", "rlm-act"), name)
-        assert (caught.value.message, caught.value.hint) == (f"no pipeline goes by {name!r}", hint)
+        assert (caught.value.message, caught.value.hint) == (f"there is no pipeline {name!r}", hint)
 
     def test_the_file_goes_before_the_preset(self, file: File) -> None:
         mine = file.read(PHASE.replace("ci", "plan-to-pr"), "plan-to-pr")

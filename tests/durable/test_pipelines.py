@@ -120,10 +120,11 @@ class TestARun:
             Pipelines(plain).run("ci")
         run = plain.runs()[0].run
         assert (
-            caught.value.hint == f"see more: git ckpt status {run}; to go on: git ckpt resume {run}"
+            caught.value.hint
+            == f"see more: git ckpt status {run}; to continue: git ckpt resume {run}"
         )
         define("true")
-        with pytest.raises(CkptError, match="was started with something else: phase 'one': run"):
+        with pytest.raises(CkptError, match="has changed since its start: phase 'one': run"):
             Pipelines(plain).resume(run)
         assert Pipelines(plain).resume(run, accept_changes=True).status == "complete"
         with pytest.raises(UsageError, match="is complete"):
@@ -174,9 +175,9 @@ class TestNothingIsChanged:
     @pytest.mark.parametrize(
         ("name", "inputs", "message"),
         [
-            ("none", {}, "no pipeline goes by 'none'"),
+            ("none", {}, "there is no pipeline 'none'"),
             ("ci", {"other": "1"}, "the pipeline ci has no input 'other'"),
-            ("loop", {"plan": "README"}, "nothing says when the work is done"),
+            ("loop", {"plan": "README"}, "the loop has no condition to end"),
             (
                 "loop",
                 {"plan": "README", "until_tests_pass": "yes", "max_iterations": "many"},
@@ -218,9 +219,9 @@ class TestNothingIsChanged:
     def test_by_going_on_with_what_no_pipeline_drives(self, plain: Store) -> None:
         with Run.start(plain, "by-hand") as run:
             run.pause()
-        with pytest.raises(UsageError, match="no pipeline drives"):
+        with pytest.raises(UsageError, match="has no pipeline"):
             Pipelines(plain).resume(run.id)
-        with pytest.raises(UsageError, match="is no review that goes on"):
+        with pytest.raises(UsageError, match="is not an open review"):
             Pipelines(plain).refactor(run.id, "another task")
 
 

@@ -36,9 +36,9 @@ def test_there_are_as_many_as_files() -> None:
 def test_none_by_that_name() -> None:
     with pytest.raises(NotFoundError) as caught:
         pipelines.preset_text("../presets/rlm-act")
-    hint = f"there are: {', '.join(pipelines.PRESETS)}"
+    hint = f"presets: {', '.join(pipelines.PRESETS)}"
     assert (caught.value.message, caught.value.hint) == (
-        "no preset goes by '../presets/rlm-act'",
+        "there is no preset '../presets/rlm-act'",
         hint,
     )
 

@@ -184,7 +184,7 @@ class TestPhases:
 
     def test_without_a_question_no_run_starts(self, act: Act) -> None:
         done = act.stage.ckpt("run", "rlm-act")
-        said = "error: there is no question: the phase 'research' needs it\nhint: ask it: -i question=\"how does it work?\"\n"
+        said = "error: phase 'research' needs the input question\nhint: ask it: -i question=\"how does it work?\"\n"
         assert done == (2, "", said)
         assert act.stage.runs() == []
 
@@ -503,7 +503,7 @@ class TestShortcuts:
         act.stage.checkout.write("h.json", "{")
         code, out, err = act("-i", "plan_path=h.json")
         assert (code, out) == (2, "")
-        assert err.splitlines()[0].startswith("error: h.json, the input plan_path, is not JSON: ")
+        assert err.splitlines()[0].startswith("error: the input plan_path is not JSON: h.json: ")
         assert act.stage.runs() == []
 
     @pytest.mark.long

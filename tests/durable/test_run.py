@@ -104,7 +104,7 @@ def test_a_phase_with_other_inputs_is_refused_by_name_unless_that_is_accepted(pl
             run.phase("research", Counted(), inputs={"question": "how?", "deep": 1})
         run.pause()
     changes = "phase 'research': input 'question' has changed; phase 'research': input 'depth' is gone; phase 'research': input 'deep' is new"
-    assert caught.value.message == f"run {RUN} was started with something else: {changes}"
+    assert caught.value.message == f"run {RUN} has changed since its start: {changes}"
     assert caught.value.exit_code == 2
     with go_on(plain, RUN, accept_changes=True) as run:
         assert run.phase("research", Counted(), inputs={"question": "how?"}) == 1
@@ -269,7 +269,7 @@ def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleepe
     assert caught.value.exit_code == 4
     assert (
         caught.value.message
-        == "phase 'research' ended 3 times without anybody having seen why; the limit is 2"
+        == "phase 'research' crashed 3 times for unknown reasons; the limit is 2"
     )
     assert work.calls == []
     assert (inside(plain).heads.read(RUN).label, summary_of(inside(plain), RUN).status) == (
@@ -373,7 +373,7 @@ def test_where_the_time_does_not_suffice_for_files_in_between_it_is_said_once(
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         run.phase("work", work, conduct=PhaseOptions(autosave=50_000))
         run.pause()
-    said = f"files of {RUN} are not saved in between: capturing the files took more than 0 seconds; to allow more time: git config ckpt."
+    said = f"no autosaves of run {RUN}: capturing the files took more than 0 seconds; to allow more time: git config ckpt."
     assert (Path(inside(store).repository.private_dir) / "log").read_text().count(said) == 1
 
 
@@ -399,7 +399,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(
         assert run.phase("two", work) == 1
         assert run.phase("two", work) == 1
         assert len(run.unwritten) == 1
-        assert run.unwritten[0].startswith("two-started could not be recorded: ")
+        assert run.unwritten[0].startswith("cannot record two-started: ")
         assert timeline.read(inside(store), RUN).unwritten == run.unwritten
         flag.unlink()
         run.state["later"] = True
@@ -421,7 +421,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(
     two = store.read(store.list(Query(run=RUN, label="two-complete"))[0].id)
     assert two.state == {}, "the state is that of its time"
     assert (
-        "two-started could not be recorded"
+        "cannot record two-started"
         in (Path(inside(store).repository.private_dir) / "log").read_text()
     )
     assert timeline.read(inside(store), RUN).unwritten == []
@@ -446,7 +446,7 @@ def test_a_checkpoint_that_was_written_when_an_error_came_is_not_written_again(
         run.phase("one", lambda: due.append(1))
         assert not due
         assert len(run.unwritten) == 1
-        assert run.unwritten[0] == "one-complete could not be recorded: git ended unexpectedly"
+        assert run.unwritten[0] == "cannot record one-complete: git ended unexpectedly"
         run.phase("two", Counted())
         assert run.unwritten == []
     assert labels(store, RUN) == [
@@ -474,7 +474,7 @@ def test_a_run_whose_end_could_not_be_written_says_so(
     with (
         pytest.raises(
             CkptError,
-            match=f"not every checkpoint of run {RUN} could be written: work-started could not be recorded",
+            match=f"cannot write all checkpoints of run {RUN}: cannot record work-started",
         ),
         run,
     ):
@@ -491,7 +491,7 @@ def test_a_run_whose_end_could_not_be_written_says_so(
 
 def test_checkpoints_say_how_far_the_pipeline_has_come(plain: Store) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
-        run._active.change(replace(run._active.pipeline, phases=("one", "two")))
+        run._writer.pipeline = replace(run._writer.pipeline, phases=("one", "two"))
         run.phase("two", Counted())
     progress = plain.read(plain.list(Query(run=RUN, label="two-complete"))[0].id).progress
     assert progress is not None
@@ -540,9 +540,8 @@ def test_work_that_takes_long_can_look_whether_it_shall_stop(plain: Store, clock
 
 def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
-        run._active.change(
-            replace(run._active.pipeline, deadline=times.to_text(clock.instant + 600 * times.MICRO))
-        )
+        deadline = times.to_text(clock.instant + 600 * times.MICRO)
+        run._writer.pipeline = replace(run._writer.pipeline, deadline=deadline)
         run.phase("one", Counted())
         run.pause()
     clock.instant += 700 * times.MICRO

@@ -42,7 +42,7 @@ def test_an_unknown_argument_is_refused(plain: Store) -> None:
     assert refused.value.message == "there is no argument 'accept_change'"
     assert (
         refused.value.hint
-        == "how a run may be gone on with: accept_changes, adapter, again, directory, holder, lease, take_over, trust"
+        == "the arguments are: accept_changes, adapter, again, directory, holder, lease, take_over, trust"
     )
     assert plain.runs()[0].lease is None
 
@@ -95,7 +95,7 @@ def test_a_run_goes_back_to_a_checkpoint_of_its_own_alone(plain: Store) -> None:
         for wrong, whose in ((foreign, "of no run"), (other.newest.id, f"of run {other.id}")):
             with pytest.raises(UsageError, match=f" is {whose}, not of {run.id}$"):
                 run.rewind(wrong)
-        with pytest.raises(UsageError, match=r"^id: must be a string, not Entry"):
+        with pytest.raises(UsageError, match=r"^id: must be a string, not CheckpointInfo"):
             run.rewind(entry)  # type: ignore[arg-type]
         assert (run.newest, plain.list(Query(run=run.id))[0].id) == (before, before.id)
         run.rewind(entry.id)

@@ -70,7 +70,7 @@ def test_other_inputs_of_a_phase_are_noticed(plain: Store) -> None:
     with (
         pytest.raises(
             Changed,
-            match=f"^run {RUN} was started with something else: phase 'one': input 'n' has changed$",
+            match=f"^run {RUN} has changed since its start: phase 'one': input 'n' has changed$",
         ),
         start(plain) as run,
     ):

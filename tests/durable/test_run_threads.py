@@ -45,7 +45,7 @@ def test_a_second_thread_is_refused_and_nothing_is_lost(plain: Store) -> None:
                 call()
             assert (
                 refused.value.message
-                == f"run {run.id} is in use by another thread: phases of one run go one after the other"
+                == f"another thread uses run {run.id}: phases of a run cannot run in parallel"
             ), name
             assert refused.value.hint == "call them from one thread, or start a run for each thread"
         leave.set()

@@ -165,7 +165,7 @@ def test_nothing_is_taken_back_while_what_is_newer_cannot_be_recorded(
             run.phase(name, lambda name=name: Path(run.path, name).write_text(name))
         flag.touch()
         with pytest.raises(
-            CkptError, match="is not taken back, as it could not be recorded as it is now"
+            CkptError, match=r"cannot rewind run .*: its present files are not recorded"
         ) as caught:
             run.rewind(plain.list(Query(run=RUN, label="one-complete"))[0].id)
         assert str(caught.value.hint).endswith(" --rewind")
@@ -259,7 +259,10 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
             lambda run: run.phase("one", Counted(), inputs="x"),
             "inputs: must be a map of names to values, not 'x'",
         ),
-        (lambda run: run.phase("one", Counted(), conduct=3), "conduct: must be a Conduct, not 3"),
+        (
+            lambda run: run.phase("one", Counted(), conduct=3),
+            "conduct: must be a PhaseOptions, not 3",
+        ),
         (
             lambda run: run.phase("one", lambda: run.milestone(errors="x")),
             "errors: must be a list of strings, not 'x'",

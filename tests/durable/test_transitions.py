@@ -9,8 +9,8 @@ import pytest
 
 from gitckpt.durable.driver.driver import Observer
 from gitckpt.durable.driver.pipelines import Pipelines
-from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.attempts import Ended, PhaseOptions, Session
+from gitckpt.durable.run.run import Run, session_of
 from gitckpt.git.refs import Refs, Update
 from gitckpt.model.errors import CkptError
 from gitckpt.store.audit import verification
@@ -63,7 +63,7 @@ class Witness(Observer):
         self.saw.append((f"{status} {phase}", " ".join(labels(self._store, self.run)[-2:])))
 
 
-def write(run: ActiveRun, name: str) -> int:
+def write(run: Run, name: str) -> int:
     """Changes a file of a run's worktree."""
     return (Path(run.path) / name).write_text(name)
 
@@ -130,8 +130,8 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
 ) -> None:
     git = DyingGit(tmp_path / "dying", monkeypatch)
-    with ActiveRun.start(inside(store), "Add login!", adapter="plumbing") as run:
-        run.perform(
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        session_of(run).perform(
             "one",
             lambda _: Ended(write(run, "one")),
             inputs={},
@@ -139,9 +139,11 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
             followed=True,
         )
         assert labels(store, run.id) == ["run-started", "one-started"]
-        run.store.refs.close()
+        inside(run.store).refs.close()
         git.die_after(done)
-        run.perform("two", lambda _: Ended(write(run, "two")), inputs={}, conduct=PhaseOptions())
+        session_of(run).perform(
+            "two", lambda _: Ended(write(run, "two")), inputs={}, conduct=PhaseOptions()
+        )
         assert git.has_died
     assert labels(store, run.id) == [*THREE[:5], "run-complete"]
     assert [entry.sequence for entry in store.list(Query(run=run.id))] == list(range(6, 0, -1))
@@ -149,8 +151,10 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
 
 
 def test_one_whose_successor_never_comes_is_recorded_at_the_end(store: Store) -> None:
-    with ActiveRun.start(inside(store), "Add login!", adapter="plumbing") as run:
-        run.perform("one", lambda _: Ended(), inputs={}, conduct=PhaseOptions(), followed=True)
+    with Run.start(store, "Add login!", adapter="plumbing") as run:
+        session_of(run).perform(
+            "one", lambda _: Ended(), inputs={}, conduct=PhaseOptions(), followed=True
+        )
         run.pause()
     assert labels(store, run.id) == THREE[:3]
 

@@ -50,7 +50,7 @@ class TestForge:
         assert commands[:2] == ["    read plan: read plan", "    run agent: agent"]
         assert commands[2].startswith("    commit and push: set -e git add --all git diff --cached")
         assert commands[2].endswith("… (10 lines, cut)")
-        assert commands[4] == "    the whole of them: git ckpt run --print plan-to-pr"
+        assert commands[4] == "    in full: git ckpt run --print plan-to-pr"
         assert "\\n" not in "".join(commands)
         assert max(map(len, commands)) < 150
         advice = stage.ok("status", AUTH).splitlines()[-1]
@@ -152,7 +152,7 @@ class TestForge:
         done = stage.ckpt("resume", AUTH, "--trust")
         assert (done.code, stage.calls) == (20, [])
         assert (
-            f"the plan cannot be read: {stage.worktree(AUTH)}/plans/auth.md: Is a directory"
+            f"cannot read the plan: {stage.worktree(AUTH)}/plans/auth.md: Is a directory"
             in done.err
         )
 
@@ -166,8 +166,8 @@ class TestForge:
         assert "names 'plans/auth.md', which is not in the repository" in stage.ok("import", ".")
         done = stage.ckpt("resume", AUTH, "--trust")
         assert done.code == 20
-        assert "the plan is not there: plans/auth.md" in done.err
-        assert f"put it there, then: git ckpt resume {AUTH} --accept-changes" in done.err
+        assert "the plan does not exist: plans/auth.md" in done.err
+        assert f"create it, then: git ckpt resume {AUTH} --accept-changes" in done.err
         assert stage.calls == []
         stage.checkout.write("plans/auth.md", "# Written again\n")
         done = stage.ckpt("resume", AUTH, "--accept-changes")

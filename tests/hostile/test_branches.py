@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt.cli.parser.commands import COMMANDS
+from gitckpt.durable.driver import pipelines
 from gitckpt.durable.pipeline.file import PRESETS
-from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.git.repository import discover
 from gitckpt.hook import main as hook
 from gitckpt.model.policy import Policy
@@ -171,9 +171,7 @@ def test_a_preset_that_is_another_one_is_announced_each_time(
     branches.redefining(checkout, tmp_path / "marker")
     checkout.commit("a plan", **{"plan.md": "x"})
     name = {"plan.md": "plan-to-pr"}.get(words[1], words[1]) if words[0] == "run" else words[0]
-    said = (
-        f"warning: gitckpt.toml redefines the pipeline {name}: what it runs stands in that file\n"
-    )
+    said = f"warning: gitckpt.toml redefines the pipeline {name}; see its commands there\n"
     for _ in range(2):
         done = ckpt(*words, at=checkout)
         assert (done.code, done.err.count(said)) == (0, 1)
@@ -278,7 +276,7 @@ def test_a_run_that_goes_on_calls_no_other_agent_than_it_was_started_with(
     done = ckpt("resume")
     assert (
         done.code,
-        f"started with something else: the agent {agent} is touch '{marker}'" in done.err,
+        f"has changed since its start: the agent {agent} is touch '{marker}'" in done.err,
     ) == (2, True), done.err
     assert not marker.exists()
     ckpt("resume", "--accept-changes")
@@ -300,9 +298,7 @@ def test_a_branch_makes_no_run_skip_a_phase_or_take_one_for_another(
     for words in (["resume"], ["resume", "--from", "test"]):
         done = ckpt(*words)
         assert done.code == 2
-        assert (
-            f"was started with something else: phase 'test': {key.partition(' ')[0]}\n" in done.err
-        )
+        assert f"has changed since its start: phase 'test': {key.partition(' ')[0]}\n" in done.err
     assert ckpt("resume", "--accept-changes").code == 20
 
 
@@ -331,7 +327,7 @@ def test_a_run_whose_driver_is_killed_at_its_start_goes_on_with_its_agents(
         "1",
     ]
     with monkeypatch.context() as patched:
-        patched.setattr(ActiveRun, "resume", kill)
+        patched.setattr(pipelines, "reopen", kill)
         with pytest.raises(Killed):
             ckpt(*words, at=checkout)
     assert ckpt("resume").code == 20
@@ -405,7 +401,7 @@ def test_no_command_executes_anything_that_it_does_not_name(
     assert bugs == {}
     refused = {words: each.err for words, each in done.items() if each.code == 2}
     assert set(refused) == {("resume",), ("finish",), ("step", "next"), ("step", "show")}
-    assert "was started with something else" in refused["resume",]
+    assert "has changed since its start" in refused["resume",]
 
 
 @pytest.mark.sampled(2)

@@ -299,7 +299,7 @@ def test_a_copy_of_an_input_is_compared_at_each_start_of_a_phase(victim: Stage) 
     victim.checkout.commit("another pipeline", **{"plan.md": "GOOD\n"})
     done = victim.ckpt("run", "ci")
     run = victim.run()
-    message = f"run {run} was started with something else: the run's copy of the input plan"
+    message = f"run {run} has changed since its start: the run's copy of the input plan"
     assert (done.code, message in done.err, (victim.programs / "read").exists()) == (
         2,
         True,

@@ -126,7 +126,7 @@ def test_what_a_run_keeps_beside_its_worktree(
 
 def test_the_text_of_a_preset() -> None:
     assert "[pipelines.loop]" in Pipelines.preset("loop")
-    with pytest.raises(NotFoundError, match="no preset goes by 'ci'"):
+    with pytest.raises(NotFoundError, match="there is no preset 'ci'"):
         Pipelines.preset("ci")
 
 

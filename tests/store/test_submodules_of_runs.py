@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.run import opener
-from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.attempts import PhaseOptions
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import Attempt, Omitted, Pipeline
@@ -168,7 +167,7 @@ def test_nor_where_others_have_gone_on_with_one_of_theirs(
     ) as raised:
         Run.resume(plain, run.id, trust=True)
     assert str(raised.value.hint).endswith(
-        f"in {run.path}; then, or to go on without: git ckpt resume {run.id}"
+        f"in {run.path}; then, or to continue without: git ckpt resume {run.id}"
     )
     with Run.resume(plain, run.id) as again:
         assert (Path(again.path, "more").exists(), Path(again.path, "lib", "more").exists()) == (
@@ -205,9 +204,9 @@ def test_a_phase_that_changes_one_has_changed_files(
         for name in names:
             Path(run.path, "lib", name).write_text("x\n")
         Checkout(Path(run.path, "lib")).git("checkout", "--quiet", "-B", f"branch-{len(names)}")
-        return run.has_changed_files(Attempt("one", 1))
+        return run._session.has_changed_files(Attempt("one", 1))
 
-    with ActiveRun.start(inside(plain), "build") as run:
+    with Run.start(plain, "build") as run:
         assert [changed(), changed("inner/new")] == [False, True]
         Path(run.path, "lib/inner/new").unlink()
         assert [changed(), changed("new")] == [False, True]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import NoneType
 from typing import TypedDict
 
@@ -23,7 +23,6 @@ from gitckpt.durable.pipeline.definition import (
 from gitckpt.durable.pipeline.file import PRESET
 from gitckpt.durable.pipeline.launch import Context, Given, filled, plain
 from gitckpt.durable.run import attempts
-from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.attempts import (
     AgentUnusable,
     Cancelled,
@@ -35,6 +34,7 @@ from gitckpt.durable.run.attempts import (
     PhaseFailed,
     PhaseOptions,
 )
+from gitckpt.durable.run.run import Run, session_of
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.arguments import first_of, require, require_callable, shell_word
@@ -94,25 +94,24 @@ def _ask_agent(context: Context) -> Ended:
 def _require_plan(given: Given, _: Callable[[str], str]) -> None:
     if not given.inputs.get(PLAN):
         raise UsageError(
-            "there is no plan",
-            hint="name it: git ckpt run PLAN.md; or as an input: -i plan=PLAN.md",
+            "there is no plan", hint="name it: git ckpt run PLAN.md, or -i plan=PLAN.md"
         )
 
 
-def _require_loop(given: Given, said: Callable[[str], str]) -> None:
+def _require_loop(given: Given, option: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.loop import loop, prompt
 
-    loop.read(said)
+    loop.read(option)
     try:
         prompt.require_usable(given.contents.get("prompt", b"").decode("utf-8", "replace"))
     except PhaseFailed as error:
         raise UsageError(error.message, hint=error.hint) from None
 
 
-def _require_review(_: Given, said: Callable[[str], str]) -> None:
+def _require_review(_: Given, option: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.review.phase import read
 
-    read(said)
+    read(option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class Step:
     """A built-in step."""
 
     action: Callable[[Context], Ended]
-    options: tuple[str, ...] = ()  # keys of `with`
+    options: str = ""  # keys of `with`, separated by spaces
     memory: tuple[str, ...] = ()  # keys of the state that hold its progress
     # Gets the inputs and a getter of options; raises UsageError if the step would fail at once.
     require: Callable[[Given, Callable[[str], str]], None] | None = None
@@ -128,34 +127,23 @@ class Step:
 
 
 _LOOP_OPTIONS = (
-    *(
-        "plan",
-        "issues",
-        "epic",
-        "agent",
-        "prompt",
-        "conversation",
-        "tests",
-        "done",
-        "until_tests_pass",
-    ),
-    *("max_iterations", "max_budget", "pause", "agent_timeout", "idle_timeout", "test_timeout"),
+    "plan issues epic agent prompt conversation tests done until_tests_pass max_iterations "
+    "max_budget pause agent_timeout idle_timeout test_timeout"
 )
-
 _REVIEW_OPTIONS = (
-    *("task", "title", "coder", "reviewer", "lint", "lint_retries", "filters"),
-    *("epic", "max_cycles", "max_budget", "agent_timeout", "force"),
+    "task title coder reviewer lint lint_retries filters epic max_cycles max_budget "
+    "agent_timeout force"
 )
 
 STEPS = {
     "read plan": Step(read_plan, require=_require_plan),
     "generate branch": Step(generate_branch),
-    "agent": Step(_ask_agent, ("agent", "prompt", "agent_timeout"), needs="prompt"),
+    "agent": Step(_ask_agent, "agent prompt agent_timeout", needs="prompt"),
     "loop": Step(_run_loop, _LOOP_OPTIONS, ("loop",), _require_loop, needs="plan"),
     "review": Step(_run_review, _REVIEW_OPTIONS, ("review",), _require_review),
 }
 
-OPTIONS = {name: step.options for name, step in STEPS.items()}
+OPTIONS = {name: tuple(step.options.split()) for name, step in STEPS.items()}
 
 
 def memory_of(phase: PhaseDefinition) -> tuple[str, ...]:
@@ -165,19 +153,19 @@ def memory_of(phase: PhaseDefinition) -> tuple[str, ...]:
 
 def require_sense(definition: PipelineDefinition, given: Given) -> None:
     """Raise UsageError before the start if the options of a step are invalid."""
-    for at, phase in enumerate(definition.phases):
+    for position, phase in enumerate(definition.phases):
         step = STEPS.get(phase.use or "")
         if step is None:
             continue
         try:
-            said = {name: filled(text, given.inputs) for name, text in phase.options.items()}
+            values = {name: filled(text, given.inputs) for name, text in phase.options.items()}
         except KeyError:
             continue  # the state is known when the phase begins
         if step.require is not None:
-            step.require(given, lambda name, said=said: said.get(name, ""))  # type: ignore[misc]
-        if at == 0 and step.needs and not said.get(step.needs):
+            step.require(given, lambda name, values=values: values.get(name, ""))  # type: ignore[misc]
+        if position == 0 and step.needs and not values.get(step.needs):
             raise UsageError(
-                f"there is no {step.needs}: phase {phase.name!r} needs it",
+                f"phase {phase.name!r} needs the input {step.needs}",
                 hint=f"name it: -i {step.needs}=PATH",
             )
 
@@ -193,14 +181,12 @@ def skipped(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     In rlm-act, a Markdown plan replaces the first four phases. Requirements in JSON replace its
     research and, if a child has acceptance criteria, the decomposition.
     """
-    found = {}
+    skips = {}
     for phase in definition.phases:
         reason = next((name for name in phase.skip_with if given.inputs.get(name)), None)
         if reason is not None:
-            found[phase.name] = f"{reason} is given: {given.inputs[reason]}"
-    if definition.name == _RLM:
-        found |= _rlm(definition, given)
-    return found
+            skips[phase.name] = f"{reason} is given: {given.inputs[reason]}"
+    return skips | _skipped_in_rlm(definition, given) if definition.name == _RLM else skips
 
 
 def require_question(
@@ -210,35 +196,33 @@ def require_question(
     is_asked = definition.name == _RLM and definition.source == PRESET and "research" not in skips
     if is_asked and not given.inputs.get("question"):
         raise UsageError(
-            "there is no question: the phase 'research' needs it",
+            "phase 'research' needs the input question",
             hint='ask it: -i question="how does it work?"',
         )
 
 
-def _rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
+def _skipped_in_rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     path = given.inputs.get(_PLAN, "")
     names = [phase.name for phase in definition.phases]
     if path.endswith(".md"):
         return dict.fromkeys(names[:4], f"the plan is given: {path}")
     name = _PLAN if path.endswith(".json") else _HIERARCHY
-    hierarchy = given.contents.get(name)
-    if hierarchy is None:
+    if name not in given.contents:
         return {}
     try:
-        found = _has_criteria(json.loads(hierarchy), is_child=False)
+        is_complete = _has_criteria(json.loads(given.contents[name]), is_child=False)
     except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"{given.inputs[name]}, the input {name}, is not JSON: {error}",
+            f"the input {name} is not JSON: {given.inputs[name]}: {error}",
             hint="correct it, then start again",
         ) from None
-    if not found:
-        return {}
-    return dict.fromkeys(names[:2], "requirements with acceptance criteria are given")
+    reason = "requirements with acceptance criteria are given"
+    return dict.fromkeys(names[:2], reason) if is_complete else {}
 
 
 def _has_criteria(node: Any, *, is_child: bool) -> bool:
     if isinstance(node, list):
-        return any(_has_criteria(each, is_child=is_child) for each in node)
+        return any(_has_criteria(inner, is_child=is_child) for inner in node)
     if not isinstance(node, dict):
         return False
     if is_child and any(node.get(key) for key in _CRITERIA):
@@ -251,7 +235,7 @@ def _has_criteria(node: Any, *, is_child: bool) -> bool:
 
 # Trust: a run that was not written here needs approval before it continues.
 
-_SHOWN = 100  # characters of a command
+_MAX_COMMAND = 100  # characters of a command
 _CUT = ", cut)"
 
 
@@ -259,8 +243,8 @@ def require_trust(
     store: Checkpoints,
     wanted: Sequence[Checkpoint],
     *,
-    trusted: bool,
-    show: Callable[[str, Sequence[str]], None],
+    trusted: bool = False,
+    show: Callable[[str, Sequence[str]], None] = lambda *_: None,
     adopts: bool = True,
 ) -> None:
     """Adopt the run of checkpoints that were not written here, if trusted.
@@ -289,27 +273,24 @@ def _commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     try:
         definition = file.read(os.path.join(top, settings.FILE), pipeline.name, OPTIONS)
     except CkptError as error:
-        return [f"cannot be told: {error.message}"]
-    left = [phase for phase in definition.phases if phase.name not in pipeline.completed]
+        return [f"unknown: {error.message}"]
     commands = [
-        f"{phase.name}: {_brief(phase.run if phase.run is not None else str(phase.use))}"
-        for phase in left
+        f"{phase.name}: {_shorten(phase.run if phase.run is not None else str(phase.use))}"
+        for phase in definition.phases
+        if phase.name not in pipeline.completed
     ]
     if any(command.endswith(_CUT) for command in commands):
-        place = (
-            f"git ckpt run --print {definition.name}"
-            if definition.source == file.PRESET
-            else f"see {definition.source}"
-        )
-        commands.append(f"the whole of them: {place}")
+        is_preset = definition.source == file.PRESET
+        show = f"git ckpt run --print {definition.name}" if is_preset else definition.source
+        commands.append(f"in full: {show}")
     return commands
 
 
-def _brief(command: str) -> str:
+def _shorten(command: str) -> str:
     line = " ".join(command.split())
-    if len(line) <= _SHOWN:
+    if len(line) <= _MAX_COMMAND:
         return line
-    return f"{line[:_SHOWN].rstrip()}… ({len(command.strip().splitlines())} lines{_CUT}"
+    return f"{line[:_MAX_COMMAND].rstrip()}… ({len(command.strip().splitlines())} lines{_CUT}"
 
 
 # Agents of `gitckpt.toml`: a run only calls those it was started with, so that no branch can
@@ -327,37 +308,21 @@ def known_to(
     return {**plain(newest.state), **definition.inputs, **given, **inputs}
 
 
-def note(
-    repository: Repository,
-    definition: PipelineDefinition,
-    known: Mapping[str, str],
-    clients: Mapping[str, Client],
-) -> None:
+def note(repository: Repository, called: Iterable[Client]) -> None:
     """Record on this machine the agents that a person started or accepted a run with."""
-    digests = {
-        _digest(client) for client in _called(definition, known, clients)
-    } - settings.approved(repository)
-    if digests:
-        settings.note(repository, digests)
+    if new := {_digest(client) for client in called} - settings.approved(repository):
+        settings.note(repository, new)
 
 
-def require_noted(
-    repository: Repository,
-    run: str,
-    definition: PipelineDefinition,
-    known: Mapping[str, str],
-    clients: Mapping[str, Client],
-) -> None:
+def require_noted(repository: Repository, run: str, called: Iterable[Client]) -> None:
     """Raise `Changed` if a run calls an agent that is not recorded; see `note`."""
     approved = settings.approved(repository)
-    new = dict.fromkeys(
-        client for client in _called(definition, known, clients) if _digest(client) not in approved
-    )
+    new = [client for client in dict.fromkeys(called) if _digest(client) not in approved]
     if new:
         raise Changed(run, [f"the agent {client.name} is {client.command}" for client in new])
 
 
-def require_there(
+def require_installed(
     definition: PipelineDefinition,
     skipped: Collection[str],
     known: Mapping[str, str],
@@ -376,23 +341,22 @@ def require_there(
         env = {**os.environ, **definition.env, **phase.env}
         for role in _ROLES if phase.use else ():
             try:
-                wanted = filled(phase.options.get(role, ""), known)
-                missing = client_of(wanted, clients).missing(env, os.curdir) if wanted else None
+                client = filled(phase.options.get(role, ""), known)
+                missing = client_of(client, clients).missing(env, os.curdir) if client else None
             except (KeyError, UsageError):
-                continue  # the state is known when the phase begins; the phase reports a bad command
+                continue  # the state is known when the phase begins; the phase reports bad commands
             if missing is not None and (os.sep not in missing or os.path.isabs(missing)):
-                options = (
-                    f"--{role} CLIENT of git ckpt loop and review, -i {role}=CLIENT of git ckpt run"
-                )
                 raise AgentUnusable(
-                    f"the {role} is not there: {missing}",
-                    hint=f"install it, or name another one: {options}",
+                    f"the {role} is not installed: {missing}",
+                    hint=f"install it, or name another one: --{role} CLIENT of git ckpt loop and "
+                    f"review, -i {role}=CLIENT of git ckpt run",
                 )
 
 
-def _called(
+def called_clients(
     definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]
 ) -> Iterator[Client]:
+    """Yield the agents of `gitckpt.toml` that the phases call."""
     for phase in definition.phases:
         for role in _ROLES if phase.use and clients else ():
             name = _filled(phase.options.get(role, ""), known)
@@ -400,17 +364,17 @@ def _called(
                 yield clients[name]
 
 
-def named(
+def called_agents(
     definition: PipelineDefinition, completed: Collection[str], known: Mapping[str, str]
 ) -> list[str]:
     """Return the agents, or else the steps, that the remaining phases call."""
-    found: dict[str, None] = {}
+    called: dict[str, None] = {}
     for phase in definition.phases:
         if phase.name in completed or phase.use not in _STEPS:
             continue
         names = [_filled(phase.options.get(role, ""), known) for role in _ROLES]
-        found |= dict.fromkeys([name for name in names if name] or [phase.use])
-    return list(found)
+        called |= dict.fromkeys([name for name in names if name] or [phase.use])
+    return list(called)
 
 
 def _filled(text: str, known: Mapping[str, str]) -> str:
@@ -421,9 +385,8 @@ def _filled(text: str, known: Mapping[str, str]) -> str:
 
 
 def _digest(client: Client) -> str:
-    return settings.digest_of(
-        "agents", [getattr(client, name) for name in client.__match_args__ if name != PRICE]
-    )
+    values = [getattr(client, name) for name in client.__match_args__ if name != PRICE]
+    return settings.digest_of("agents", values)
 
 
 # The answers to a pause.
@@ -462,17 +425,18 @@ class Observer:
         return EXIT, ""
 
 
-def advice(error: PhaseFailed, run: ActiveRun) -> str:
+def advice(error: PhaseFailed, run: Run) -> str:
+    resume = f"git ckpt resume {run.id}"
     if isinstance(error, DeadlineReached):
-        return f"to give it more time: git ckpt resume {run.id} --timeout 1h"
+        return f"to give it more time: {resume} --timeout 1h"
     if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
-        return f"when what blocks it is out of the way: git ckpt resume {run.id} --from {shell_word(run.last_attempt.phase)}"
+        return f"solve that, then: {resume} --from {shell_word(run.last_attempt.phase)}"
     if isinstance(error, Cancelled):
-        return f"to go on with it: git ckpt resume {run.id}"
-    return f"see more: git ckpt status {run.id}; to go on: git ckpt resume {run.id}"
+        return f"to continue: {resume}"
+    return f"see more: git ckpt status {run.id}; to continue: {resume}"
 
 
-def told(observer: Observer | None) -> Observer:
+def require_observer(observer: Observer | None) -> Observer:
     """Return the observer, or a silent one; raise UsageError for a bad one."""
     require("observer", observer, (Observer, NoneType), "an Observer")
     for name in vars(Observer) if observer is not None else ():
@@ -488,32 +452,37 @@ class Result:
 
 
 class Driver:
+    """Drives a run through the phases of its pipeline."""
+
     def __init__(
         self,
-        run: ActiveRun,
+        run: Run,
         definition: PipelineDefinition,
         observer: Observer,
         skipped: Mapping[str, str] | None = None,
         agents: Mapping[str, Client] | None = None,
     ) -> None:
         self._run = run
+        self._session = session_of(run)
         self._definition = definition
         self._observer = observer
         self._skipped = skipped or {}
         self._agents = agents or {}
-        self._untold: tuple[str, str, float | None] | None = None
+        # The last phase that ended, with status and seconds, until the observer gets it.
+        self._unreported: tuple[str, str, float | None] | None = None
         self._announced: set[str] = set()
-        self._suspects: set[str] = set()
+        self._reported_suspects: set[str] = set()
 
     def drive(self) -> Result:
-        run = self._run
+        session = self._session
+        repository = session.store.repository
         try:
             with Watchdog(
-                EnvTag(run.id, run.hold.lease.token, run.store.repository.common_dir)
+                EnvTag(session.id, session.hold.lease.token, repository.common_dir)
             ) as watchdog:
                 return self._drive(watchdog)
         finally:
-            self._tell()
+            self._report_end()
 
     def _drive(self, watchdog: Watchdog) -> Result:
         phases, position = self._definition.phases, 0
@@ -523,73 +492,80 @@ class Driver:
                 position += 1
                 continue
             if phase.name in self._skipped:
-                self._tell()
+                self._report_end()
                 self._run.skip(phase.name, message=message_of(self._skipped[phase.name]))
                 self._observer.ended(phase.name, "skipped", None)
                 continue
-            if not self._do(phase, position, watchdog):
+            if not self._perform(phase, position, watchdog):
                 return Result(is_complete=False, after=phase.name)
             if position + 1 < len(phases) and self._pauses_after(phase):
                 answer, revision = self._observer.ask(phase.name)
                 if answer == EXIT:
                     return Result(is_complete=False, after=phase.name)
                 if answer != CONTINUE:
-                    self._again(phase, answer, revision)
+                    self._repeat(phase, answer, revision)
         return Result(is_complete=True)
 
-    def _is_followed(self, phase: PhaseDefinition, at: int) -> bool:
-        coming = self._definition.phases[at + 1 : at + 2]
-        return (
-            bool(coming)
-            and not self._pauses_after(phase)
-            and coming[0].name not in (*self._run.completed, *self._skipped)
-        )
+    def _is_followed(self, phase: PhaseDefinition, position: int) -> bool:
+        following = self._definition.phases[position + 1 : position + 2]
+        done = {*self._run.completed, *self._skipped}
+        return bool(following) and not self._pauses_after(phase) and following[0].name not in done
 
     def _pauses_after(self, phase: PhaseDefinition) -> bool:
-        autonomy = self._run.pipeline.autonomy or self._definition.autonomy
-        return autonomy == CHECKPOINT or (
-            autonomy == BATCH and self._definition.ends_group(phase.name)
-        )
+        autonomy = self._session.pipeline.autonomy or self._definition.autonomy
+        ends_group = autonomy == BATCH and self._definition.ends_group(phase.name)
+        return autonomy == CHECKPOINT or ends_group
 
-    def _again(self, phase: PhaseDefinition, answer: str, revision: str) -> None:
+    def _repeat(self, phase: PhaseDefinition, answer: str, revision: str) -> None:
+        run, name = self._run, phase.name
         if answer == RESTART:
-            self._run.restart(phase.name)
-        else:
-            self._run.revise(phase.name, revision, memory_of(phase))
+            run.restart(name)
+            return
+        revisions = dict(run.state.get("revisions", {}))
+        revisions[name] = "\n\n".join(filter(None, [revisions.get(name, ""), revision]))
+        run.state["revisions"] = revisions
+        redo(run, name, memory_of(phase))
 
-    def _do(self, phase: PhaseDefinition, at: int, watchdog: Watchdog) -> bool:
+    def _perform(self, phase: PhaseDefinition, position: int, watchdog: Watchdog) -> bool:
         # Returns False if the phase asks to be retried later.
         conduct = PhaseOptions(
             phase.retries, (PhaseFailed,), phase.autosave, phase.max_recoveries, phase.on_resume
         )
+        session, observer = self._session, self._observer
 
         def action(attempt: Attempt) -> Ended:
-            self._tell()
-            launch.require_copies(self._run, self._definition)
-            observer = self._observer
-            observer.begins(phase.name, attempt.number, at + 1, len(self._definition.phases))
-            told = (observer.output, observer.tick, self._agents, self._announce)
-            context = Context(self._run, self._definition, phase, attempt, watchdog, *told)
-            return (
-                STEPS[phase.use].action(context)
-                if phase.use is not None
-                else CommandPhase(context).perform()
+            self._report_end()
+            launch.require_copies(session, self._definition)
+            observer.begins(phase.name, attempt.number, position + 1, len(self._definition.phases))
+            context = Context(
+                session,
+                self._definition,
+                phase,
+                attempt,
+                watchdog,
+                observer.output,
+                observer.tick,
+                self._agents,
+                self._announce,
             )
+            if phase.use is not None:
+                return STEPS[phase.use].action(context)
+            return CommandPhase(context).perform()
 
         self._require_not_blocked(phase)
         watchdog.prepare()  # ready when the start of the phase is recorded
-        followed = self._is_followed(phase, at)
+        followed = self._is_followed(phase, position)
         try:
-            self._run.perform(phase.name, action, inputs={}, conduct=conduct, followed=followed)
+            session.perform(phase.name, action, inputs={}, conduct=conduct, followed=followed)
         except PhaseDeferred:
             return False
         finally:
-            last = self._run.last_attempt
+            last = session.last_attempt
             if last is not None and last.phase == phase.name:
-                self._tell()
-                self._untold = (phase.name, last.ended or "interrupted", last.seconds)
+                self._report_end()
+                self._unreported = (phase.name, last.ended or "interrupted", last.seconds)
             if not followed or last is None or last.ended != attempts.COMPLETE:
-                self._tell()
+                self._report_end()
         return True
 
     def _announce(self, sentence: str) -> None:
@@ -597,32 +573,37 @@ class Driver:
             self._announced.add(sentence)
             self._observer.warn(sentence)
 
-    def _tell(self) -> None:
+    def _report_end(self) -> None:
         # Report the end of a phase only after it is recorded.
-        untold, self._untold = self._untold, None
-        if untold is not None:
-            self._run.flush()
-            self._observer.ended(*untold)
+        ending, self._unreported = self._unreported, None
+        if ending is not None:
+            self._session.writer.flush()
+            self._observer.ended(*ending)
             self._warn_of_suspects()
 
     def _warn_of_suspects(self) -> None:
         files = self._run.newest.worktree
-        first = (
-            {suspect.path: suspect for suspect in reversed(files.suspects)}
-            if files is not None
-            else {}
-        )
-        fresh = [suspect for path, suspect in sorted(first.items()) if path not in self._suspects]
-        if fresh:
-            self._suspects.update(first)
-            named = first_of([f"{each.path}:{each.line} ({each.rule})" for each in fresh], 3)
-            advice = f"if it is none: git ckpt allow --secret {fresh[0].digest}"
-            self._observer.warn(f"captured, and looks like a secret: {named}; {advice}")
+        suspects = files.suspects if files is not None else ()
+        first = {suspect.path: suspect for suspect in reversed(suspects)}
+        new = [first[path] for path in sorted(first) if path not in self._reported_suspects]
+        if new:
+            self._reported_suspects.update(first)
+            places = first_of([f"{each.path}:{each.line} ({each.rule})" for each in new], 3)
+            advice = f"if it is not one: git ckpt allow --secret {new[0].digest}"
+            self._observer.warn(f"captured what looks like a secret: {places}; {advice}")
 
     def _require_not_blocked(self, phase: PhaseDefinition) -> None:
-        last = self._run.last_attempt
+        run, last = self._run.id, self._run.last_attempt
         if last is not None and last.phase == phase.name and last.ended == attempts.BLOCKED:
+            again = f"git ckpt resume {run} --from {shell_word(phase.name)}"
             raise PhaseBlocked(
-                f"phase {phase.name!r} of run {self._run.id} is blocked",
-                hint=f"see why: git ckpt status {self._run.id}; then: git ckpt resume {self._run.id} --from {shell_word(phase.name)}",
+                f"phase {phase.name!r} of run {run} is blocked",
+                hint=f"see why: git ckpt status {run}; then: {again}",
             )
+
+
+def redo(run: Run, name: str, forget: Iterable[str]) -> None:
+    """Redo a phase and those after it, without some keys of the state."""
+    for key in forget:
+        run.state.pop(key, None)
+    run.redo(name)

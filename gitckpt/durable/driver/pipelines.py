@@ -12,23 +12,23 @@ from gitckpt.durable.driver.driver import (
     OPTIONS,
     Driver,
     Observer,
-    Result,
     Resumption,
     Wishes,
     advice,
     memory_of,
+    redo,
+    require_observer,
     require_question,
     require_sense,
     skipped,
-    told,
 )
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import file, launch
 from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition
 from gitckpt.durable.run import attempts
-from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempts import PhaseFailed
-from gitckpt.durable.run.opener import settle
+from gitckpt.durable.run.attempts import PhaseFailed, Session
+from gitckpt.durable.run.opener import release_completed, reopen
+from gitckpt.durable.run.run import Run, incomplete_record, session_of
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import ids, runstate, times
 from gitckpt.model.arguments import require_text
@@ -74,12 +74,12 @@ class Pipelines:
 
     def __init__(self, store: Store, observer: Observer | None = None) -> None:
         self._store = inside(store)
-        self._observer = told(observer)
+        self._observer = require_observer(observer)
 
     def names(self) -> list[str]:
         """Return the names of the pipelines, presets last."""
-        own = file.names(self._file())
-        return [*own, *(name for name in file.PRESETS if name not in own)]
+        names = file.names(self._file())
+        return list(dict.fromkeys([*names, *file.PRESETS]))
 
     @staticmethod
     def preset(name: str) -> str:
@@ -145,9 +145,9 @@ class Pipelines:
             # Note the agents before the run exists: after a kill, it continues with them.
             known = {**plan.definition.inputs, **plan.given.inputs}
             clients = self._clients(plan.definition)
-            driver.require_there(plan.definition, plan.skipped, known, clients)
-            driver.note(self._store.repository, plan.definition, known, clients)
-            timeout = wishes.get("timeout")
+            driver.require_installed(plan.definition, plan.skipped, known, clients)
+            called = driver.called_clients(plan.definition, known, clients)
+            driver.note(self._store.repository, called)
             first = launch.start(
                 self._store,
                 plan.definition,
@@ -155,26 +155,21 @@ class Pipelines:
                 name=about or name,
                 base=base,
                 autonomy=mode,
-                timeout=timeout,
+                timeout=wishes.get("timeout"),
                 key=key,
             )
         except RunExists as error:
             newest = self._store.heads.catch_up(error.run)
-            driver.require_trust(
-                self._store, [newest], trusted=False, show=lambda *_: None
-            )  # the key may have been fetched
+            driver.require_trust(self._store, [newest])  # the key may have been fetched
             launch.require_same_start(newest, plan.definition, plan.given)
             if newest.label == ref_names.RUN_COMPLETE:
-                settle(self._store, error.run)
+                release_completed(self._store, error.run)
                 return self._was_complete(error.run, plan.definition)
             return self.resume(error.run, **wishes)
-        plan.given.tell(self._store, self._observer.warn)
-        run = ActiveRun.resume(
-            self._store,
-            str(first.run),
-            adapter="plumbing",
-            holder=wishes.get("holder", "a program"),
-        )
+        plan.given.warn_of_secrets(self._store, self._observer.warn)
+        holder = wishes.get("holder", "a program")
+        opening = reopen(self._store, str(first.run), adapter="plumbing", holder=holder)
+        run = Run(Session(opening), opening.remarks)
         return self._drive(run, plan.definition, plan.skipped)
 
     def resume(self, run: str, **how: Unpack[Resumption]) -> Outcome:
@@ -186,7 +181,7 @@ class Pipelines:
         Raises:
             NotFoundError: unknown run, pipeline or phase.
             UsageError: the run is complete or has no pipeline, or an input is unknown or a file.
-            Untrusted: the run or the checkpoint to rewind to was not written here; see `candidates`.
+            Untrusted: run or checkpoint was not written here; see `candidates`.
             Changed: the pipeline or its inputs changed.
             Exception: as `run`.
         """
@@ -194,47 +189,48 @@ class Pipelines:
         newest = self._store.heads.catch_up(run)
         if newest.pipeline is None or newest.pipeline.name is None:
             raise UsageError(
-                f"no pipeline drives run {run}",
+                f"run {run} has no pipeline",
                 hint=f"open its worktree: git ckpt resume --no-run {run}",
             )
         definition = file.read_of_run(self._file(), newest.pipeline.name, OPTIONS, run)
-        phase = how.get("phase")
-        again = definition.phase(phase) if phase is not None else None
-        back = how.get("rewind")
-        wanted = [newest, *([back] if back is not None else [])]
-        driver.require_trust(
-            self._store, wanted, trusted=how.get("trust", False), show=lambda *_: None
-        )
-        if again is None and back is None and settle(self._store, run):
+        phase, target = how.get("phase"), how.get("rewind")
+        first = definition.phase(phase) if phase is not None else None
+        trusted, accepts = how.get("trust", False), how.get("accept_changes", False)
+        checkpoints = [newest, *([target] if target is not None else [])]
+        driver.require_trust(self._store, checkpoints, trusted=trusted)
+        goes_back = first is not None or target is not None
+        if not goes_back and release_completed(self._store, run):
             return self._was_complete(run, definition)
         settings.read(self._store.repository).require_correct()
-        if not (how.get("trust", False) or how.get("accept_changes", False)):
+        if not (trusted or accepts):
             known = driver.known_to(newest, definition, how.get("inputs", {}))
-            driver.require_noted(
-                self._store.repository, run, definition, known, self._clients(definition)
-            )
-        opened = ActiveRun.resume(
+            called = driver.called_clients(definition, known, self._clients(definition))
+            driver.require_noted(self._store.repository, run, called)
+        opening = reopen(
             self._store,
             run,
-            accept_changes=how.get("accept_changes", False),
+            accept_changes=accepts,
             adapter="plumbing",
             holder=how.get("holder", "a program"),
-            again=again is not None or back is not None,
+            again=goes_back,
             directory=how.get("directory"),
             take_over=how.get("take_over", False),
         )
+        opened = Run(Session(opening), opening.remarks)
         try:
-            target = runstate.rewinding_to(newest)
-            if back is not None:
-                opened.rewind(back)
-            elif target is not None:
-                went_on = f"going back to {target[: ids.SHORT]} was cut off half-way, and the run goes on from what was there before"
-                self._observer.warn(f"{went_on}; to go back: git ckpt resume {target} --rewind")
-            self._bring_up_to_date(opened, definition, how, mode)
-            if again is not None:
-                later = definition.phases[definition.phases.index(again) :]
-                opened.redo(again.name, {key for each in later for key in memory_of(each)})
-            skips = skipped(definition, launch.given_to(opened, definition))
+            if target is not None:
+                opened.rewind(target)
+            elif (interrupted := runstate.rewinding_to(newest)) is not None:
+                self._observer.warn(
+                    f"an interrupted rewind to {interrupted[: ids.SHORT]} was undone; "
+                    f"to repeat it: git ckpt resume {interrupted} --rewind"
+                )
+            session = session_of(opened)
+            self._update_pipeline(session, definition, how, mode)
+            if first is not None:
+                later = definition.phases[definition.phases.index(first) :]
+                redo(opened, first.name, {key for other in later for key in memory_of(other)})
+            skips = skipped(definition, launch.given_to(session, definition))
         except BaseException:
             opened.close()
             raise
@@ -269,13 +265,12 @@ class Pipelines:
             NotFoundError: unknown run.
             UsageError: the run is not an open review, or the task is empty.
         """
-        from gitckpt.durable.phases.review import (
-            phase as review,
-        )  # two dozen modules, only for reviews
+        # Two dozen modules, only for reviews.
+        from gitckpt.durable.phases.review import phase as review
 
         require_text("task", task)
         if not task.strip():
-            raise UsageError("there is no task", hint="say what the task has become")
+            raise UsageError("the new task is empty", hint="describe the changed task")
         status = summary.summary_of(self._store, run).status
         newest = self._store.heads.read(run)
         if (
@@ -284,8 +279,7 @@ class Pipelines:
             or newest.pipeline.name != "review"
         ):
             raise UsageError(
-                f"run {run} is no review that goes on",
-                hint="see which runs there are: git ckpt runs",
+                f"run {run} is not an open review", hint="list the runs: git ckpt runs"
             )
         review.refactor(run_files.of_run(self._store.repository, run).path, task)
 
@@ -297,21 +291,15 @@ class Pipelines:
         return read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
 
     def _definition(self, name: str) -> PipelineDefinition:
-        settings.read(
-            self._store.repository
-        )  # checks the whole file: finds [pipeline.NAME], a likely typo
+        # Checks the whole file: finds [pipeline.NAME], a likely typo.
+        settings.read(self._store.repository)
         return file.read(self._file(), name, OPTIONS)
 
-    def _bring_up_to_date(
-        self, run: ActiveRun, definition: PipelineDefinition, how: Resumption, mode: str | None
+    def _update_pipeline(
+        self, run: Session, definition: PipelineDefinition, how: Resumption, mode: str | None
     ) -> None:
-        accepts = how.get("accept_changes", False)
-        pipeline, contents = launch.require_same(
-            self._store, run.newest, definition, accept=accepts
-        )
-        launch.take_in(run, contents, accepted=accepts)
-        if accepts:
-            pipeline = launch.with_copies(run, pipeline, definition)
+        accept = how.get("accept_changes", False)
+        pipeline = launch.update_pipeline(self._store, run, definition, accept=accept)
         if how.get("inputs"):
             pipeline = launch.changed_inputs(pipeline, definition, how["inputs"])
         if mode is not None:
@@ -319,25 +307,18 @@ class Pipelines:
         timeout = how.get("timeout")
         if timeout is not None:
             pipeline = replace(pipeline, deadline=times.to_text(self._store.clock() + timeout))
-        run.change(pipeline)
+        run.writer.pipeline = pipeline
 
-    def _drive(
-        self, run: ActiveRun, definition: PipelineDefinition, skips: Mapping[str, str]
-    ) -> Outcome:
+    def _drive(self, run: Run, definition: PipelineDefinition, skips: Mapping[str, str]) -> Outcome:
         try:
             self._observer.started(run.id)
-            for remark in run.remarks:
-                self._observer.warn(remark)
             redefined = file.redefinition(definition)
-            if redefined is not None:
-                self._observer.warn(redefined)
+            for remark in (*run.remarks, *([redefined] if redefined is not None else [])):
+                self._observer.warn(remark)
             clients = self._clients(definition)
-            driver.note(
-                run.store.repository,
-                definition,
-                driver.known_to(run.newest, definition, {}),
-                clients,
-            )
+            known = driver.known_to(run.newest, definition, {})
+            called = driver.called_clients(definition, known, clients)
+            driver.note(self._store.repository, called)
             result = Driver(run, definition, self._observer, skips, clients).drive()
             if result.is_complete:
                 run.finish()
@@ -348,27 +329,18 @@ class Pipelines:
         finally:
             self._close(run)
             self._expire(definition)
-        return self._outcome(run, definition, result)
-
-    def _outcome(self, run: ActiveRun, definition: PipelineDefinition, result: Result) -> Outcome:
         if run.unwritten:
-            hint = f"git ckpt resume {run.id}"
-            raise CkptError(
-                f"not every checkpoint of run {run.id} could be written: {run.unwritten[-1]}",
-                hint=hint,
-            )
+            raise incomplete_record(run)
         if result.is_complete:
-            return self._retired(run.id, definition, run.path)
+            return self._complete(run.id, definition, run.path)
         is_deferred = run.last_attempt is not None and run.last_attempt.ended == attempts.PARTIAL
         return Outcome(run.id, DEFERRED if is_deferred else PAUSED, run.path, result.after)
 
     def _was_complete(self, run: str, definition: PipelineDefinition) -> Outcome:
-        return replace(
-            self._retired(run, definition, summary.summary_of(self._store, run).path),
-            was_complete=True,
-        )
+        path = summary.summary_of(self._store, run).path
+        return replace(self._complete(run, definition, path), was_complete=True)
 
-    def _retired(self, run: str, definition: PipelineDefinition, path: str | None) -> Outcome:
+    def _complete(self, run: str, definition: PipelineDefinition, path: str | None) -> Outcome:
         from gitckpt.store.retention import worktree
 
         files = self._store.heads.read(run).worktree
@@ -390,30 +362,28 @@ class Pipelines:
         try:
             if expiry.doubt(self._store.repository, self._store.clock()) is not None:
                 return  # left to the next run that ends, or to maintenance
-            said = definition.retention
-            found = settings.read(self._store.repository)
-            found.require_correct()
-            age = said if said is not None else found.policy.runs_older_than
-            if said is not None and definition.source != file.PRESET:
+            config = settings.read(self._store.repository)
+            config.require_correct()
+            age = definition.retention
+            if age is None:
+                age = config.policy.runs_older_than
+            elif definition.source != file.PRESET:
                 age = settings.age_of_runs(self._store.repository, definition.name, age)
             maintenance.cleanup_runs(self._store, pipeline=definition.name, older_than=age)
         except CkptError as error:
-            self._observer.warn(f"old runs were not removed: {error.message}")
+            self._observer.warn(f"cannot remove old runs: {error.message}")
 
-    def _close(self, run: ActiveRun) -> None:
+    def _close(self, run: Run) -> None:
         # Only warn: the error that ended the run matters more than, say, a full disk.
         try:
             run.close()
         except CkptError as error:
-            self._observer.warn(
-                f"the lease of run {run.id} could not be given back: {error.message}"
-            )
+            self._observer.warn(f"cannot release the lease of run {run.id}: {error.message}")
         for sentence in run.unwritten:
             self._observer.warn(sentence)
         if not run.unwritten:
-            run_files.note(
-                run.store.repository, run.id, []
-            )  # later checkpoints replace the unwritten ones of earlier drivers
+            # Later checkpoints replace the unwritten ones of earlier drivers.
+            run_files.note(self._store.repository, run.id, [])
 
 
 def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
@@ -430,14 +400,14 @@ def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     except CkptError:
         return "", []
     completed = pipeline.completed
-    called = driver.named(definition, completed, driver.known_to(newest, definition, {}))
-    phase = next((each for each in definition.phases if each.name not in completed), None)
-    if phase is None:
-        return "", called
-    return f"{phase.name}: {phase.run if phase.run is not None else phase.use}", called
+    called = driver.called_agents(definition, completed, driver.known_to(newest, definition, {}))
+    for phase in definition.phases:
+        if phase.name not in completed:
+            return f"{phase.name}: {phase.run if phase.run is not None else phase.use}", called
+    return "", called
 
 
 def _autonomy(wishes: Wishes, kind: type) -> str | None:
-    launch.require_wishes(wishes, kind.__annotations__)
-    said = wishes.get("autonomy")
-    return pipelines.autonomy(said) if said is not None else None
+    launch.require_options(wishes, kind.__annotations__)
+    mode = wishes.get("autonomy")
+    return pipelines.autonomy(mode) if mode is not None else None

@@ -8,17 +8,15 @@ from collections.abc import Callable, Mapping, MutableMapping
 from gitckpt.durable.agent import call as failure
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import Client, words
-from gitckpt.durable.command.execution import DEADLINE, Timeouts
+from gitckpt.durable.command.execution import Timeouts
 from gitckpt.durable.phases import options
+from gitckpt.durable.phases.command import failure_of
 from gitckpt.durable.pipeline.launch import Context
-from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.attempts import (
     AgentUnusable,
-    DeadlineReached,
     Ended,
-    PhaseBlocked,
-    PhaseDeferred,
     PhaseFailed,
+    Session,
 )
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
@@ -35,7 +33,6 @@ MOST_LOST = 5
 RETRY_AT = "retry_at"
 
 _LONGEST_PAUSE = 60.0
-_RETRY_LATER, _BLOCKED = 75, 4
 
 
 def ask(context: Context) -> Ended:
@@ -48,10 +45,12 @@ def ask(context: Context) -> Ended:
         raise PhaseFailed(error.message, hint=error.hint) from None
     prompt = _prompt(context)
     env, directory = context.environment(), os.path.join(run.files.path, "agent")
-    require_there(client, env, run)
+    require_installed(client, env, run)
     agent = Agent(client, run.path, env, context.watchdog, directory)
     attempt = (
-        context.attempt if context.attempt.began else replace(context.attempt, began=run.newest.id)
+        context.attempt
+        if context.attempt.began
+        else replace(context.attempt, began=run.writer.newest.id)
     )  # milestones follow, at limits
     usual, idle = (
         None if length is None else length / times.MICRO
@@ -63,15 +62,16 @@ def ask(context: Context) -> Ended:
         return agent.ask(prompt, patience=patience, output=context.output, tick=context.look)
 
     answer = patiently(run, call, lambda text: context.output(f"{words(text)}\n".encode()))
-    _require_success(phase.name, answer)
+    if answer.problem:
+        raise failure_of(phase.name, answer, answer.problem)
     if phase.must_change and not run.has_changed_files(attempt):
         raise PhaseFailed(
             f"phase {phase.name!r} produced no file changes", code=answer.code, output=answer.tail
         )
     report = answer.report
-    said = {"cost_usd": report.cost_usd, "tokens": dict(report.tokens), "session": report.session}
+    result = {"cost_usd": report.cost_usd, "tokens": dict(report.tokens), "session": report.session}
     return Ended(
-        result={key: value for key, value in said.items() if value} or None,
+        result={key: value for key, value in result.items() if value} or None,
         code=answer.code,
         output=answer.tail,
     )
@@ -81,52 +81,35 @@ def _prompt(context: Context) -> str:
     path = context.option("prompt")
     if not path:
         raise PhaseFailed(
-            f"phase {context.phase.name!r} asks an agent nothing",
-            hint='name a file: prompt = "PATH"',
+            f"phase {context.phase.name!r} has no prompt", hint='name a file: prompt = "PATH"'
         )
-    return context.content(path, "what the agent is asked").decode("utf-8", "replace")
+    return context.content(path, "the prompt").decode("utf-8", "replace")
 
 
-def _require_success(name: str, answer: Answer) -> None:
-    if not answer.problem:
-        return
-    what = f"phase {name!r}"
-    if answer.ended_by == DEADLINE:
-        raise DeadlineReached(
-            f"{what} was ended: the run took longer than it may",
-            code=answer.code,
-            output=answer.tail,
-        )
-    ending = {_BLOCKED: PhaseBlocked, _RETRY_LATER: PhaseDeferred}.get(answer.code, PhaseFailed)
-    verb = {_BLOCKED: "is blocked", _RETRY_LATER: "asks to be tried again later"}.get(
-        answer.code, "failed"
-    )
-    raise ending(f"{what} {verb}: {answer.problem}", code=answer.code, output=answer.tail)
-
-
-def require_there(
-    client: Client, env: Mapping[str, str], run: ActiveRun, role: str = "agent"
+def require_installed(
+    client: Client, env: Mapping[str, str], run: Session, role: str = "agent"
 ) -> None:
     """Raise `AgentUnusable` if the client of an input (`role`) is not installed."""
     missing = client.missing(env, run.path)
     if missing is not None:
         again = f"git ckpt resume {run.id}"
-        hint = f"install it, then: {again}; or name another one: {again} --input {role}=CLIENT"
-        raise AgentUnusable(f"the {role} is not there: {missing}", hint=hint)
+        hint = f"install it, then: {again}; or use another one: {again} --input {role}=CLIENT"
+        raise AgentUnusable(f"the {role} is not installed: {missing}", hint=hint)
 
 
 def unusable(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
     """Return the error for an agent that cannot answer until its setup is fixed."""
+    resume = f"git ckpt resume {run}"
     return AgentUnusable(
-        f"{answer.client} cannot be asked: {answer.problem}",
+        f"cannot use {answer.client}: {answer.problem}",
         code=answer.code,
         output=answer.tail,
-        hint=f"settle that, then: git ckpt resume {run}; or name another agent: --input {role}=CLIENT",
+        hint=f"fix that, then: {resume}; or use another agent: {resume} --input {role}=CLIENT",
     )
 
 
 def patiently(
-    run: ActiveRun, call: Callable[[], Answer], show: Callable[[str], None], role: str = "agent"
+    run: Session, call: Callable[[], Answer], show: Callable[[str], None], role: str = "agent"
 ) -> Answer:
     """Call an agent until it answers; wait for rate limits, retry lost connections.
 
@@ -139,47 +122,43 @@ def patiently(
         wait_for_a_limit(run, run.state, show)
         answer = call()
         now = run.store.clock() / times.MICRO
-        found = failure.classify(answer, now)
+        problem = failure.classify(answer, now)
         cost += answer.report.cost_usd or 0.0
-        if found is not None and found.kind == failure.FATAL:
+        kind = problem.kind if problem is not None else failure.OTHER
+        wait = problem.wait if problem is not None else None
+        if kind == failure.FATAL:
             raise unusable(answer, run.id, role)
-        stays = (found is not None and found.kind == failure.TRANSIENT and lost >= MOST_LOST) or (
-            found is not None
-            and found.kind == failure.LIMITED
-            and found.wait is None
-            and limited >= failure.MOST_LIMITED
+        is_final = (
+            kind == failure.OTHER
+            or (kind == failure.TRANSIENT and lost >= MOST_LOST)
+            or (kind == failure.LIMITED and wait is None and limited >= failure.MOST_LIMITED)
         )
-        if found is None or found.kind == failure.OTHER or stays:
-            return replace(
-                answer, report=replace(answer.report, cost_usd=cost or answer.report.cost_usd)
-            )
+        if is_final:
+            report = replace(answer.report, cost_usd=cost or answer.report.cost_usd)
+            return replace(answer, report=report)
         show(answer.problem)
-        if found.kind == failure.TRANSIENT:
+        if kind == failure.TRANSIENT:
             lost += 1
             run.wait(min(2.0**lost, _LONGEST_PAUSE))
             continue
         limited += 1
-        until = run.state[RETRY_AT] = times.to_text(
-            int((now + failure.pause(found.wait, limited)) * times.MICRO)
-        )
+        retry_at = now + failure.pause(wait, limited)
+        until = run.state[RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
         run.milestone(message=f"limited until {until}", errors=[answer.problem])
 
 
 def wait_for_a_limit(
-    run: ActiveRun, state: MutableMapping[str, Any], show: Callable[[str], None]
+    run: Session, state: MutableMapping[str, Any], show: Callable[[str], None]
 ) -> None:
     """Wait until the time in `state[RETRY_AT]`, then remove it."""
     until = state.get(RETRY_AT)
     # An imported file or a command can store anything here; a value that is no time is no limit.
     try:
-        left = (
-            (times.from_text(until) - run.store.clock()) / times.MICRO
-            if isinstance(until, str)
-            else 0.0
-        )
+        due = times.from_text(until) if isinstance(until, str) else 0
     except ValueError:
-        left = 0.0
+        due = 0
+    left = (due - run.store.clock()) / times.MICRO
     if left > 0:
-        show(f"limited: the agent is asked again at {until}; git ckpt cancel {run.id} ends that")
+        show(f"limited: the next call is at {until}; to stop: git ckpt cancel {run.id}")
         run.wait(min(left, failure.LONGEST_TOLD))
     state.pop(RETRY_AT, None)

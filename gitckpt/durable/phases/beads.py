@@ -40,48 +40,41 @@ class Beads:
         self._label = label
         self._call = call
 
-    def there(self) -> Mapping[str, str]:
+    def existing(self) -> Mapping[str, str]:
         """Return the ids of existing issues by the first word of their title."""
-        said = self._ask(f"list --label {shlex.quote(self._label)}")
-        issues: list[Any] = said if isinstance(said, list) else []
-        found = {}
+        answer = self._ask(f"list --label {shlex.quote(self._label)}")
+        issues: list[Any] = answer if isinstance(answer, list) else []
+        existing = {}
         for issue in issues:
             title, bead = (
                 issue.get(key) if isinstance(issue, dict) else None for key in ("title", "id")
             )
             if isinstance(title, str) and isinstance(bead, str) and options.is_issue(bead):
-                found[title.partition(":")[0]] = bead
-        return found
+                existing[title.partition(":")[0]] = bead
+        return existing
 
     def create(self, word: str, title: str, description: str) -> str:
         """Create an issue and return its id. `word` identifies the issue; it has no colon."""
         line = " ".join(title.replace("\0", " ").split())
         short = line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
-        words = [
-            f"{word}: {short}",
-            "--parent",
-            self._parent,
-            "--type",
-            "task",
-            "--labels",
-            self._label,
-        ]
-        words.append("--description=" + description.replace("\0", " "))
-        said = self._ask(f"create {' '.join(map(shlex.quote, words))}")
-        issue = said[0] if isinstance(said, list) and said else said
+        arguments = [f"{word}: {short}", "--parent", self._parent, "--type", "task"]
+        arguments += ["--labels", self._label]
+        arguments.append("--description=" + description.replace("\0", " "))
+        answer = self._ask(f"create {' '.join(map(shlex.quote, arguments))}")
+        issue = answer[0] if isinstance(answer, list) and answer else answer
         bead = issue.get("id") if isinstance(issue, dict) else None
         if not isinstance(bead, str) or not options.is_issue(bead):
-            raise TrackerFailed(f"bd does not say which issue it has made for {word}")
+            raise TrackerFailed(f"bd does not report the id of the issue for {word}")
         return bead
 
     def _ask(self, words: str) -> Any:
-        outcome, said = self._call(f"{BD} {words} --json")
-        what = words.partition(" ")[0]
+        outcome, output = self._call(f"{BD} {words} --json")
+        command = words.partition(" ")[0]
         if outcome.ended_by != EXIT:
-            raise TrackerFailed(f"bd {what} was ended: it took too long", hangs=True)
+            raise TrackerFailed(f"bd {command} timed out", hangs=True)
         if outcome.code:
-            raise TrackerFailed(f"bd {what}: exit code {outcome.code}{last_line(outcome.tail)}")
+            raise TrackerFailed(f"bd {command}: exit code {outcome.code}{last_line(outcome.tail)}")
         try:
-            return json.loads(said) if said.strip() else None
+            return json.loads(output) if output.strip() else None
         except (ValueError, RecursionError):
-            raise TrackerFailed(f"bd {what} prints no JSON") from None
+            raise TrackerFailed(f"bd {command} prints no JSON") from None

@@ -12,13 +12,13 @@ from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, Ending, Timeouts
 from gitckpt.durable.pipeline.definition import PhaseDefinition
 from gitckpt.durable.pipeline.launch import Context
-from gitckpt.durable.run.active_run import ActiveRun
 from gitckpt.durable.run.attempts import (
     DeadlineReached,
     Ended,
     PhaseBlocked,
     PhaseDeferred,
     PhaseFailed,
+    Session,
 )
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import ids, jsonable, times
@@ -28,6 +28,8 @@ from gitckpt.store.runs import run_files
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from gitckpt.durable.agent.call import Answer
 
 _SET = re.compile(r"([^=<]*?)(:=|=|<)(.*)")
 _LARGEST = 1024 * 1024
@@ -56,13 +58,11 @@ class CommandPhase:
                 output=self._context.output,
                 tick=self._context.look,
             )
-            self._require_success(phase, outcome)
+            if outcome.ended_by != execution.EXIT or outcome.code:
+                raise _failure(phase, outcome)
             if phase.must_change and not self._run.has_changed_files(self._context.attempt):
-                raise PhaseFailed(
-                    f"phase {phase.name!r} produced no file changes",
-                    code=outcome.code,
-                    output=outcome.tail,
-                )
+                message = f"phase {phase.name!r} produced no file changes"
+                raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
             self._run.state = files.state(outcome)
         finally:
             files.clear()
@@ -76,33 +76,39 @@ class CommandPhase:
             seconds(phase.timeout), seconds(phase.idle_timeout), self._run.seconds_left()
         )
 
-    def _require_success(self, phase: PhaseDefinition, outcome: Ending) -> None:
-        if outcome.ended_by == execution.EXIT and outcome.code == 0:
-            return
-        what, code, said = f"phase {phase.name!r}", outcome.code, execution.last_line(outcome.tail)
-        if outcome.ended_by == execution.DEADLINE:
-            message = f"{what} was ended: the run took longer than it may"
-            raise DeadlineReached(message, code=code, output=outcome.tail)
-        if outcome.ended_by != execution.EXIT:
-            limit = phase.timeout if outcome.ended_by == execution.TIMEOUT else phase.idle_timeout
-            how = "it took" if outcome.ended_by == execution.TIMEOUT else "it printed nothing for"
-            raise PhaseFailed(
-                f"{what} was ended: {how} more than {times.length_text(limit or 0)}",
-                code=code,
-                output=outcome.tail,
-            )
-        ending = {BLOCKED: PhaseBlocked, RETRY_LATER: PhaseDeferred}.get(code, PhaseFailed)
-        verb = {BLOCKED: "is blocked", RETRY_LATER: "asks to be tried again later"}.get(
-            code, "failed"
+
+def _failure(phase: PhaseDefinition, outcome: Ending) -> PhaseFailed:
+    if outcome.ended_by in (execution.TIMEOUT, execution.IDLE_TIMEOUT):
+        is_timeout = outcome.ended_by == execution.TIMEOUT
+        limit = phase.timeout if is_timeout else phase.idle_timeout
+        reason = "it took" if is_timeout else "it printed nothing for"
+        return PhaseFailed(
+            f"phase {phase.name!r} was ended: {reason} more than {times.length_text(limit or 0)}",
+            code=outcome.code,
+            output=outcome.tail,
         )
-        cause = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise ending(f"{what} {verb}: {cause}{said}", code=code, output=outcome.tail)
+    code = outcome.code
+    cause = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return failure_of(phase.name, outcome, cause + execution.last_line(outcome.tail))
+
+
+def failure_of(phase: str, outcome: Ending | Answer, cause: str) -> PhaseFailed:
+    """Return the error for a command or agent that ended without success."""
+    code, output = outcome.code, outcome.tail
+    if outcome.ended_by == DEADLINE:
+        message = f"phase {phase!r} was ended: the run reached its deadline"
+        return DeadlineReached(message, code=code, output=output)
+    error, verb = {
+        BLOCKED: (PhaseBlocked, "is blocked"),
+        RETRY_LATER: (PhaseDeferred, "asks to be retried later"),
+    }.get(code, (PhaseFailed, "failed"))
+    return error(f"phase {phase!r} {verb}: {cause}", code=code, output=output)
 
 
 class _Exchange:
     """The files through which a command and its run exchange values."""
 
-    def __init__(self, run: ActiveRun, phase: PhaseDefinition) -> None:
+    def __init__(self, run: Session, phase: PhaseDefinition) -> None:
         self._run = run
         self._phase = phase
         self.state_path = os.path.join(run.files.path, "state.json")
@@ -120,12 +126,8 @@ class _Exchange:
 
     def prepare(self) -> None:
         run_files.make_directory(self.output_path)
-        self._before = (
-            json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False).encode(
-                "utf-8", "surrogatepass"
-            )
-            + b"\n"
-        )
+        state = json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False)
+        self._before = state.encode("utf-8", "surrogatepass") + b"\n"
         for path, data in ((self.state_path, self._before), (self.set_path, b"")):
             try:
                 if os.path.islink(path):
@@ -136,7 +138,7 @@ class _Exchange:
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
     def state(self, outcome: Ending) -> dict[str, Any]:
-        state = self._run.state
+        """Return the state that the command left; raise PhaseFailed if it is invalid."""
         try:
             private_dirs.require(self._run.files.path)
             after = regular.content(self.state_path, _LARGEST_STATE, follow=False)
@@ -147,43 +149,35 @@ class _Exchange:
         except WorktreeError as error:
             raise self._failed(error.message, outcome) from None
         except OSError as error:
-            raise self._failed(
-                f"{error.filename} cannot be read: {error.strerror}", outcome
-            ) from None
+            raise self._failed(f"cannot read {error.filename}: {error.strerror}", outcome) from None
+        state = dict(self._run.state)
         if after != self._before:
             try:
                 state = json.loads(after)
             except (ValueError, RecursionError) as error:
-                raise self._failed(
-                    f"what it left in CKPT_STATE is not JSON: {error}", outcome
-                ) from None
+                raise self._failed(f"CKPT_STATE is not JSON: {error}", outcome) from None
             if not isinstance(state, dict):
-                raise self._failed(
-                    f"what it left in CKPT_STATE is {type(state).__name__}, not a map", outcome
-                )
-        state = dict(state)
+                kind = type(state).__name__
+                raise self._failed(f"CKPT_STATE is a JSON {kind}, not an object", outcome)
         for line in lines:
-            found = _SET.fullmatch(line)
-            if found is None or not found[1].strip():
-                raise self._failed(f"{line!r:.100} in CKPT_SET is not key=value", outcome)
+            match = _SET.fullmatch(line)
+            place = f"{line!r:.100} in CKPT_SET"
+            if match is None or not match[1].strip():
+                raise self._failed(f"{place} is not key=value", outcome)
             try:
-                state[found[1].strip()] = self._value(found[2], found[3])
+                state[match[1].strip()] = self._value(match[2], match[3])
             except OSError as error:
-                raise self._failed(
-                    f"{line!r:.100} in CKPT_SET: {error.filename} cannot be read: {error.strerror}",
-                    outcome,
-                ) from None
+                problem = f"{place}: cannot read {error.filename}: {error.strerror}"
+                raise self._failed(problem, outcome) from None
             except (ValueError, RecursionError) as error:
-                raise self._failed(
-                    f"{line!r:.100} in CKPT_SET is not key:=JSON: {error}", outcome
-                ) from None
+                raise self._failed(f"{place} is not key:=JSON: {error}", outcome) from None
         return state
 
-    def _value(self, how: str, text: str) -> Any:
+    def _value(self, operator: str, text: str) -> Any:
         # key:=JSON, key=TEXT, or key<FILE
-        if how == ":=":
+        if operator == ":=":
             return json.loads(text)
-        if how == "=":
+        if operator == "=":
             return text
         path, top = text.strip(), self._run.path
         if path.startswith(f"{self.output_path}/"):
@@ -225,7 +219,7 @@ def run(
     )
     if outcome.ended_by == DEADLINE:
         raise DeadlineReached(
-            f"{name or line} was ended: the run took longer than it may", output=outcome.tail
+            f"{name or line} was ended: the run reached its deadline", output=outcome.tail
         )
     return outcome
 

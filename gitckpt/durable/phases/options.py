@@ -16,10 +16,10 @@ _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 
 
 def agreed(name: str, text: str) -> bool:
-    said = text.lower()
-    if said not in (*_YES, *_NO):
-        raise UsageError(f"{name} is {said!r:.60}", hint="say yes or no")
-    return said in _YES
+    answer = text.lower()
+    if answer not in (*_YES, *_NO):
+        raise UsageError(f"{name} is {answer!r:.60}", hint="set it to yes or no")
+    return answer in _YES
 
 
 def is_issue(text: str) -> bool:
@@ -28,44 +28,46 @@ def is_issue(text: str) -> bool:
 
 def require_issue(text: str) -> None:
     if not is_issue(text):
-        raise UsageError(f"{text!r:.100} is no id of an issue", hint="see which there are: bd list")
+        raise UsageError(f"{text!r:.100} is not an issue id", hint="list the issues: bd list")
 
 
-def count(name: str, text: str, usual: int) -> int:
+def count(name: str, text: str, default: int) -> int:
     if not text:
-        return usual
+        return default
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
         wrong = "must be 0 or more, not" if text.startswith("-") else "is"
-        raise UsageError(f"{name} {wrong} {text!r:.60}", hint=f"write a whole number: {usual}")
+        raise UsageError(
+            f"{name} {wrong} {text!r:.60}", hint=f"write a whole number, such as {default}"
+        )
     return int(text)
 
 
 def amount(name: str, text: str) -> float:
     """Return an amount in US dollars, such as `2.50`; 0 if it is not set."""
     try:
-        found = float(text or 0)
+        dollars = float(text or 0)
     except ValueError:
-        found = -1.0
-    if not 0 <= found < 1e9:
+        dollars = -1.0
+    if not 0 <= dollars < 1e9:
         wrong = "must be 0 or more, not" if text.startswith("-") else "is"
         raise UsageError(f"{name} {wrong} {text!r:.60}", hint="write an amount in US dollars: 2.50")
-    return found
+    return dollars
 
 
-def pause(name: str, text: str, usual: float) -> float:
+def pause(name: str, text: str, default: float) -> float:
     """Return the duration in an option, such as `90s`, in seconds; it may be 0."""
     try:
-        return times.parse_age(text) / times.MICRO if text else usual
+        return times.parse_age(text) / times.MICRO if text else default
     except UsageError as error:
         raise UsageError(f"{name}: {error.message}", hint=error.hint) from None
 
 
-def limit(name: str, text: str, usual: float) -> float:
+def limit(name: str, text: str, default: float) -> float:
     """Return a timeout in seconds, as `pause` does; it must not be 0."""
-    seconds = pause(name, text, usual)
+    seconds = pause(name, text, default)
     if not seconds:
         raise UsageError(
-            f"{name}: {text!r:.60} is no time at all", hint="write as much as it may take: 30m"
+            f"{name} must be more than 0, not {text!r:.60}", hint="write a duration such as 30m"
         )
     return seconds
 

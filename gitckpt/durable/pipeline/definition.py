@@ -17,26 +17,12 @@ _AUTONOMIES = (CHECKPOINT, BATCH, FULLY_AUTONOMOUS)
 KEEP, REMOVE_WHEN_PUSHED = "keep", "remove_when_pushed"
 WORKTREES = (KEEP, REMOVE_WHEN_PUSHED)
 
-# Keys of a pipeline that may change between two resumes, with the reason.
-FREE = {
-    "name": "the run has it",
-    "phases": "each has its own entries, and their order has one",
-    "description": "a text for people",
-    "autonomy": "the run keeps the one that it was started with",
-    "timeout": "the run keeps its deadline",
-    "retention": "it says when a complete run expires",
-    "source": "the path of the file",
-}
+# Keys of a pipeline that may change between two resumes: a run keeps its name, autonomy and
+# deadline, and phases have their own digests.
+FREE = ("name", "phases", "description", "autonomy", "timeout", "retention", "source")
 
-# Keys of a phase that may change between two resumes, with the reason.
-FREE_IN_PHASES = {
-    "name": "it is part of the name of each entry",
-    "timeout": "an attempt may be given more time",
-    "idle_timeout": "an attempt may be given more time",
-    "retries": "the same command runs again, sooner or later",
-    "autosave": "it says how often the files are saved",
-    "max_recoveries": "a run that crashes may be given more tries",
-}
+# Keys of a phase that may change between two resumes: they do not change what its command does.
+FREE_IN_PHASES = ("name", "timeout", "idle_timeout", "retries", "autosave", "max_recoveries")
 
 _UNORDERED = ("needs", "aliases", "skip_with", "files")
 
@@ -99,16 +85,12 @@ class PipelineDefinition:
         known = {
             folded(name): phase for phase in self.phases for name in (phase.name, *phase.aliases)
         }
-        found = known.get(folded(text))
-        if found is not None:
-            return found
-        names = ", ".join(phase.name for phase in self.phases)
+        if folded(text) in known:
+            return known[folded(text)]
+        hint = f"its phases: {', '.join(phase.name for phase in self.phases)}"
         close = closest(folded(text), known)
-        hint = (
-            f"did you mean {known[close].name}? Its phases: {names}"
-            if close
-            else f"its phases: {names}"
-        )
+        if close:
+            hint = f"did you mean {known[close].name}? I{hint[1:]}"
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
 
     def ends_group(self, name: str) -> bool:
@@ -123,60 +105,52 @@ class PipelineDefinition:
 
         Omits the keys in `FREE` and `FREE_IN_PHASES` and those with their default.
         """
-        digest = {
-            key: _hash(value)
-            for key, value in _said(self, PipelineDefinition("", ()), FREE).items()
-        }
-        digest["order"] = _hash([phase.name for phase in self.phases])
+        values = _set_values(self, PipelineDefinition("", ()), FREE)
+        values["order"] = [phase.name for phase in self.phases]
         for phase in self.phases:
-            for key, value in _said(phase, PhaseDefinition(""), FREE_IN_PHASES).items():
-                digest[f"{phase.name}.{key}"] = _hash(value)
-        return digest
+            for key, value in _set_values(phase, PhaseDefinition(""), FREE_IN_PHASES).items():
+                values[f"{phase.name}.{key}"] = value
+        return {key: _hash(value) for key, value in values.items()}
 
 
-def _said(
-    definition: PipelineDefinition | PhaseDefinition, usual: object, free: Collection[str]
+def _set_values(
+    definition: PipelineDefinition | PhaseDefinition, default: object, free: Collection[str]
 ) -> dict[str, object]:
-    said: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key in definition.__match_args__:
         value = getattr(definition, key)
-        if key in free or value == getattr(usual, key):
-            continue
-        value = sorted(value) if key in _UNORDERED else value
-        said["with" if key == "options" else key] = (
-            dict(value) if isinstance(value, Mapping) else value
-        )
-    return said
+        if key not in free and value != getattr(default, key):
+            value = sorted(value) if key in _UNORDERED else value
+            value = dict(value) if isinstance(value, Mapping) else value
+            values["with" if key == "options" else key] = value
+    return values
 
 
 def _hash(value: object) -> str:
     import hashlib
     import json
 
-    return hashlib.sha256(
-        json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-    ).hexdigest()[:16]
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     """Return the differences of two digests, for people."""
     before, after = _phases(old), _phases(new)
-    whole = dict.fromkeys(key for key in (*new, *old) if "." not in key)
-    if before != after:
-        whole.pop("order", None)  # implied by an added or removed phase
-    differing = (key for key in whole if old.get(key) != new.get(key))
-    found = ["the order of the phases" if key == "order" else key for key in differing]
+    differing = [key for key in {**new, **old} if old.get(key) != new.get(key)]
+    changed = [
+        "the order of the phases" if key == "order" else key
+        for key in differing
+        # A new or missing phase implies another order.
+        if "." not in key and (key != "order" or before == after)
+    ]
     for name in after:
         if name not in before:
-            found.append(f"phase {name!r} is new")
+            changed.append(f"phase {name!r} is new")
             continue
-        keys = dict.fromkeys(key for key in (*new, *old) if key.rpartition(".")[0] == name)
-        found += [
-            f"phase {name!r}: {key.rpartition('.')[2]}"
-            for key in keys
-            if old.get(key) != new.get(key)
-        ]
-    return found + [f"phase {name!r} is gone" for name in before if name not in after]
+        keys = [key.rpartition(".") for key in differing]
+        changed += [f"phase {name!r}: {key}" for phase, _, key in keys if phase == name]
+    return changed + [f"phase {name!r} is gone" for name in before if name not in after]
 
 
 def _phases(digest: Mapping[str, str]) -> dict[str, None]:
@@ -193,6 +167,6 @@ def autonomy(text: str) -> str:
     name = FULLY_AUTONOMOUS if name == "autonomous" else name
     if name not in _AUTONOMIES:
         close = closest(name, _AUTONOMIES)
-        hint = f"did you mean {close}?" if close else f"it is one of {', '.join(_AUTONOMIES)}"
-        raise UsageError(f"{text!r} is no mode of autonomy", hint=hint)
+        hint = f"did you mean {close}?" if close else f"choose from {', '.join(_AUTONOMIES)}"
+        raise UsageError(f"{text!r} is not a mode of autonomy", hint=hint)
     return name

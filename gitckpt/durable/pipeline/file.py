@@ -28,7 +28,11 @@ _PHASE_KEYS = tuple(
     "with" if name == "options" else name for name in PhaseDefinition.__match_args__
 )
 _RETRIES_KEYS = Retries.__match_args__
-_USUAL, _USUAL_PHASE, _USUAL_RETRIES = PipelineDefinition("", ()), PhaseDefinition(""), Retries()
+_DEFAULT, _DEFAULT_PHASE, _DEFAULT_RETRIES = (
+    PipelineDefinition("", ()),
+    PhaseDefinition(""),
+    Retries(),
+)
 
 
 def parse(
@@ -41,22 +45,24 @@ def parse(
     return ConfigFile(text, path).each(
         PIPELINES,
         "pipeline",
-        lambda name, table: _pipeline(name, table, known_steps, source or path),
+        lambda name, table: _parse_pipeline(name, table, known_steps, source or path),
     )
 
 
-def _pipeline(
+def _parse_pipeline(
     name: str, table: Table, known_steps: Mapping[str, Collection[str]], source: str
 ) -> PipelineDefinition:
     table.only(_PIPELINE_KEYS)
     inputs = table.inputs("inputs")
-    phases = [(each, _phase(each, known_steps, inputs)) for each in table.tables("phases", "phase")]
+    phases = [
+        (each, _parse_phase(each, known_steps, inputs)) for each in table.tables("phases", "phase")
+    ]
     if table.values.get("phases", []) == []:
         table.complain(
             f"{table.label} has no phases",
             hint=f"add [[pipelines.{name}.phases]] with name and run",
         )
-    _names_differ(phases)
+    _require_distinct_names(phases)
     return PipelineDefinition(
         name=name,
         phases=_in_order(table.label, phases),
@@ -65,7 +71,7 @@ def _pipeline(
         timeout=table.duration("timeout", positive=True),
         inputs=inputs,
         files=table.members("files", inputs, "input"),
-        worktree=table.choice("worktree", pipeline.WORKTREES, _USUAL.worktree),
+        worktree=table.choice("worktree", pipeline.WORKTREES, _DEFAULT.worktree),
         retention=table.duration("retention"),
         description=table.text("description", one_line=True) or "",
         source=source,
@@ -73,15 +79,15 @@ def _pipeline(
 
 
 def _autonomy(table: Table) -> str:
-    value = table.text("autonomy", _USUAL.autonomy) or _USUAL.autonomy
+    value = table.text("autonomy", _DEFAULT.autonomy) or _DEFAULT.autonomy
     try:
         return pipeline.autonomy(value)
     except UsageError as error:
         table.complain(f"autonomy in {table.label}: {error.message}", "autonomy", hint=error.hint)
-        return _USUAL.autonomy
+        return _DEFAULT.autonomy
 
 
-def _phase(
+def _parse_phase(
     table: Table, known_steps: Mapping[str, Collection[str]], inputs: Collection[str]
 ) -> PhaseDefinition:
     table.only(_PHASE_KEYS)
@@ -93,13 +99,13 @@ def _phase(
         env=table.environment("env"),
         timeout=table.duration("timeout", positive=True),
         idle_timeout=table.duration("idle_timeout", positive=True),
-        retries=_retries(table),
-        autosave=table.duration("autosave", _USUAL_PHASE.autosave) or 0,
-        max_recoveries=table.count("max_recoveries", _USUAL_PHASE.max_recoveries),
+        retries=_parse_retries(table),
+        autosave=table.duration("autosave", _DEFAULT_PHASE.autosave) or 0,
+        max_recoveries=table.count("max_recoveries", _DEFAULT_PHASE.max_recoveries),
         group=table.text("group", one_line=True),
         needs=table.words("needs"),
-        on_resume=table.choice("on_resume", ON_RESUME, _USUAL_PHASE.on_resume),
-        must_change=table.flag("must_change", default=_USUAL_PHASE.must_change),
+        on_resume=table.choice("on_resume", ON_RESUME, _DEFAULT_PHASE.on_resume),
+        must_change=table.flag("must_change", default=_DEFAULT_PHASE.must_change),
         aliases=table.words("aliases"),
         skip_with=table.members("skip_with", inputs, "input"),
         options=_options(table, use, known_steps),
@@ -116,18 +122,8 @@ def _command(
     run, use = table.text("run"), table.text("use")
     if use is not None and use not in known_steps:
         close = closest(use, known_steps)
-        hint = (
-            f"did you mean {close!r}?"
-            if close
-            else f"there are: {', '.join(sorted(known_steps))}"
-            if known_steps
-            else None
-        )
-        table.complain(
-            f"use in {table.label} names {use!r}, which is no step that gitckpt knows",
-            "use",
-            hint=hint,
-        )
+        hint = f"did you mean {close!r}?" if close else f"steps: {', '.join(sorted(known_steps))}"
+        table.complain(f"use in {table.label} names an unknown step: {use!r}", "use", hint=hint)
     return run, use
 
 
@@ -140,7 +136,7 @@ def _options(
         table.complain(
             f"{table.label} has with, but no use",
             "with",
-            hint="only what gitckpt does itself has options",
+            hint="only built-in steps have options",
         )
         return {}
     inner = table.inner("with", f"with of {table.label}")
@@ -149,54 +145,48 @@ def _options(
     return table.strings("with", f"with of {table.label}")
 
 
-def _retries(table: Table) -> Retries:
+def _parse_retries(table: Table) -> Retries:
     if not isinstance(table.values.get("retries"), dict):
-        return Retries(attempts=table.count("retries", _USUAL_RETRIES.attempts))
+        return Retries(attempts=table.count("retries", _DEFAULT_RETRIES.attempts))
     inner = table.inner("retries", f"retries of {table.label}")
     assert inner is not None
     inner.only(_RETRIES_KEYS)
-    delay = inner.duration("delay", _USUAL_RETRIES.delay) or 0
-    longest = inner.duration("max_delay", max(delay, _USUAL_RETRIES.max_delay)) or 0
+    delay = inner.duration("delay", _DEFAULT_RETRIES.delay) or 0
+    longest = inner.duration("max_delay", max(delay, _DEFAULT_RETRIES.max_delay)) or 0
     if longest < delay:
         inner.complain(f"max_delay in {inner.label} is less than delay", "max_delay")
     return Retries(
         attempts=inner.count("attempts", 1),
         delay=delay,
-        backoff=inner.number("backoff", _USUAL_RETRIES.backoff, 1, 100),
+        backoff=inner.number("backoff", _DEFAULT_RETRIES.backoff, 1, 100),
         max_delay=longest,
-        jitter=inner.number("jitter", _USUAL_RETRIES.jitter, 0, 1),
+        jitter=inner.number("jitter", _DEFAULT_RETRIES.jitter, 0, 1),
         on=inner.codes("on"),
     )
 
 
-def _names_differ(phases: list[tuple[Table, PhaseDefinition]]) -> None:
+def _require_distinct_names(phases: list[tuple[Table, PhaseDefinition]]) -> None:
     taken: dict[str, tuple[str, Table, tuple[str | int, ...]]] = {}
-
-    def take(table: Table, name: str, what: str, *path: str | int) -> None:
-        if not name.strip():
-            return
-        if folded(name) in taken:
-            other, where, place = taken[folded(name)]
-            line = where.line(*place)
-            same = (
-                f"is that of line {line}"
-                if other == name
-                else f"cannot be told from {other!r} in line {line}"
-            )
-            table.complain(
-                f"{what} {name!r} {same}",
-                *path,
-                hint="names differ by more than case, hyphens and underscores",
-            )
-            return
-        taken[folded(name)] = (name, table, path)
-
     # All names first: they have precedence over aliases.
+    names: list[tuple[Table, str, str, tuple[str | int, ...]]] = [
+        (table, definition.name, "phase name", ("name",)) for table, definition in phases
+    ]
     for table, definition in phases:
-        take(table, definition.name, "the phase name", "name")
-    for table, definition in phases:
-        for i, alias in enumerate(definition.aliases):
-            take(table, alias, "the alias", "aliases", i)
+        aliases = enumerate(definition.aliases)
+        names += [(table, alias, "alias", ("aliases", i)) for i, alias in aliases]
+    for table, name, what, path in names:
+        if not name.strip():
+            continue
+        if folded(name) not in taken:
+            taken[folded(name)] = (name, table, path)
+            continue
+        other, other_table, other_path = taken[folded(name)]
+        relation = "is that" if other == name else f"is too similar to {other!r}"
+        table.complain(
+            f"the {what} {name!r} {relation} of line {other_table.line(*other_path)}",
+            *path,
+            hint="names must differ by more than case, hyphens and underscores",
+        )
 
 
 def _in_order(
@@ -210,17 +200,17 @@ def _in_order(
     waiting = list(phases)
     while waiting:
         missing = {definition.name for _, definition in waiting}
-        ready = next((each for each in waiting if missing.isdisjoint(each[1].needs)), None)
+        ready = next((pair for pair in waiting if missing.isdisjoint(pair[1].needs)), None)
         if ready is None:
-            cycle = _complain_of_cycle(waiting)
-            waiting = [each for each in waiting if each[1].name not in cycle]
-            continue
-        waiting.remove(ready)
-        ordered.append(ready[1])
+            cycle = _report_cycle(waiting)
+            waiting = [pair for pair in waiting if pair[1].name not in cycle]
+        else:
+            waiting.remove(ready)
+            ordered.append(ready[1])
     return tuple(ordered)
 
 
-def _complain_of_cycle(waiting: list[tuple[Table, PhaseDefinition]]) -> list[str]:
+def _report_cycle(waiting: list[tuple[Table, PhaseDefinition]]) -> list[str]:
     by_name = {definition.name: (table, definition) for table, definition in waiting}
     walked: list[str] = []
     name = waiting[0][1].name
@@ -231,7 +221,7 @@ def _complain_of_cycle(waiting: list[tuple[Table, PhaseDefinition]]) -> list[str
     first = min(range(len(cycle)), key=lambda i: by_name[cycle[i]][0].line())
     cycle = cycle[first:] + cycle[:first]
     by_name[cycle[0]][0].complain(
-        f"phases need each other in a circle: {' → '.join([*cycle, cycle[0]])}", "needs"
+        f"phases need each other: {' → '.join([*cycle, cycle[0]])}", "needs"
     )
     return cycle
 
@@ -250,22 +240,17 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
     A missing file has no pipelines. A mistake in any pipeline raises ConfigError.
     """
     require_text("name", name)
-    found = parse(text_of(path), path, known_steps)
-    if name in found:
-        return found[name]
+    defined = parse(text_of(path), path, known_steps)
+    if name in defined:
+        return defined[name]
     if name in PRESETS:
         return preset(name, known_steps)
-    kinds = dict.fromkeys(found, "") | {
-        other: " (preset)" for other in PRESETS if other not in found
-    }
-    close = closest(name, kinds)
-    known = ", ".join(other + kind for other, kind in kinds.items())
-    hint = (
-        f"did you mean {close}? There are: {known}"
-        if close
-        else f"there are: {known}; others go into {os.path.basename(path)}"
-    )
-    raise NotFoundError(f"no pipeline goes by {name!r}", hint=hint)
+    presets = [preset for preset in PRESETS if preset not in defined]
+    names = [*defined, *(f"{preset} (preset)" for preset in presets)]
+    close = closest(name, [*defined, *presets])
+    suggestion = f"did you mean {close}? " if close else ""
+    hint = f"{suggestion}pipelines: {', '.join(names)}; define others in {os.path.basename(path)}"
+    raise NotFoundError(f"there is no pipeline {name!r}", hint=hint)
 
 
 def read_of_run(
@@ -276,9 +261,9 @@ def read_of_run(
         return read(path, name, known_steps)
     except NotFoundError:  # the caller named the run, not the pipeline
         raise NotFoundError(
-            f"the pipeline {name!r}, which drives run {run}, is not in {path}",
-            hint=f"put it back there, then: git ckpt resume {run}; or end the run as it is: git ckpt finish --force {run}; "
-            f"or remove it: git ckpt remove {run}",
+            f"the pipeline {name!r} of run {run} is not in {path}",
+            hint=f"restore it, then: git ckpt resume {run}; or end the run: "
+            f"git ckpt finish --force {run}; or remove it: git ckpt remove {run}",
         ) from None
 
 
@@ -286,15 +271,15 @@ def redefinition(definition: PipelineDefinition) -> str | None:
     """Return a sentence if a pipeline in the file replaces a preset, or else None."""
     if definition.name not in PRESETS or definition.source == PRESET:
         return None
-    return f"{FILE} redefines the pipeline {definition.name}: what it runs stands in that file"
+    return f"{FILE} redefines the pipeline {definition.name}; see its commands there"
 
 
 def names(path: str) -> list[str]:
     """Return the names of the pipelines in a file, in order, without checking them."""
     file = read_file(path)
-    found = file.table(PIPELINES)
+    table = file.table(PIPELINES)
     file.require_correct()
-    return list(found.values)
+    return list(table.values)
 
 
 def preset(name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
@@ -304,6 +289,6 @@ def preset(name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDef
 def preset_text(name: str) -> str:
     require_text("name", name)
     if name not in PRESETS:
-        raise NotFoundError(f"no preset goes by {name!r}", hint=f"there are: {', '.join(PRESETS)}")
+        raise NotFoundError(f"there is no preset {name!r}", hint=f"presets: {', '.join(PRESETS)}")
     with open(os.path.join(_DIRECTORY, f"{name}.toml"), encoding="utf-8") as file:
         return file.read()

@@ -13,8 +13,7 @@ from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
 from gitckpt.durable.run import attempts
-from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempts import Changed, PhaseFailed
+from gitckpt.durable.run.attempts import Changed, PhaseFailed, Session
 from gitckpt.durable.run.opener import begin
 from gitckpt.git.files import regular
 from gitckpt.git.process import LOCAL_VARIABLES
@@ -38,16 +37,16 @@ if TYPE_CHECKING:
 # Environment variable: "1" in a repeated phase, else unset.
 RESUMED = "CKPT_RESUMED"
 
-_LONGEST = 4096
-_LONGEST_INPUT = 30_000  # systems allow 128 KiB for a variable
-_PLACE = re.compile(r"\{\{|\}\}|\{([a-z_][a-z0-9_]*)\}")
+_MAX_STATE_VALUE = 4096
+_MAX_INPUT = 30_000  # systems allow 128 KiB for a variable
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_][a-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """One attempt at a phase of a pipeline."""
 
-    run: ActiveRun
+    run: Session
     definition: PipelineDefinition
     phase: PhaseDefinition
     attempt: Attempt
@@ -59,75 +58,71 @@ class Context:
 
     def inputs(self) -> dict[str, str]:
         """Return the inputs of the run; for files, the paths of their copies."""
-        pipeline = self.run.pipeline
-        found = {**self.definition.inputs, **pipeline.inputs}
-        for name in self.definition.files:
-            found[name] = (
-                os.path.join(self.run.files.path, run_files.INPUT, name)
-                if name in pipeline.contents
-                else ""
-            )
-        return found
+        contents = self.run.pipeline.contents
+        copies = {
+            name: self.copy_of(name) if name in contents else "" for name in self.definition.files
+        }
+        return {**self.definition.inputs, **self.run.pipeline.inputs, **copies}
+
+    def copy_of(self, name: str) -> str:
+        """Return the path of the run's copy of a file input."""
+        return os.path.join(self.run.files.path, run_files.INPUT, name)
+
+    def names_of(self, path: str) -> list[str]:
+        """Return the copied file inputs with a path."""
+        inputs, contents = self.run.pipeline.inputs, self.run.pipeline.contents
+        names = self.definition.files
+        return [name for name in names if inputs.get(name) == path and name in contents]
 
     def content(self, path: str, what: str) -> bytes:
         """Return the content of an input file, or else of a file of the worktree.
 
         Raises PhaseFailed, which names the file `what`, if it is missing or cannot be read.
         """
-        run = self.run
-        names = [
-            name
-            for name in self.definition.files
-            if run.pipeline.inputs.get(name) == path and name in run.pipeline.contents
-        ]
-        copies = [os.path.join(run.files.path, run_files.INPUT, name) for name in names]
-        for place in (*copies, os.path.join(run.path, path)):
-            is_copy = place in copies or os.path.isabs(path)
+        top, resume = self.run.path, f"git ckpt resume {self.run.id}"
+        copies = [self.copy_of(name) for name in self.names_of(path)]
+        for place in (*copies, os.path.join(top, path)):
+            is_outside = place in copies or os.path.isabs(path)
             try:
-                return regular.content(place) if is_copy else regular.content_below(run.path, place)
+                return regular.content(place) if is_outside else regular.content_below(top, place)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                hint = f"make it a file that can be read, then: git ckpt resume {run.id}"
                 raise PhaseFailed(
-                    f"{what} cannot be read: {place}: {error.strerror}", hint=hint
+                    f"cannot read {what}: {place}: {error.strerror}",
+                    hint=f"replace it by a readable file, then: {resume}",
                 ) from None
-        hint = f"put it there, then: git ckpt resume {run.id} --accept-changes"
-        raise PhaseFailed(f"{what} is not there: {path}", hint=hint)
+        hint = f"create it, then: {resume} --accept-changes"
+        raise PhaseFailed(f"{what} does not exist: {path}", hint=hint)
 
     def option(self, name: str) -> str:
         """Return an option of the phase with its placeholders filled.
 
-        `{name}` stands for an input, or a string or number of the state; `{{` and `}}` for braces.
+        `{name}` names an input, or a string or number of the state; `{{` and `}}` are braces.
         Raises PhaseFailed for an unknown one.
         """
         given = {**self.definition.inputs, **self.run.pipeline.inputs}
         # An empty input does not hide a result of an earlier phase.
-        known = {
-            **given,
-            **plain(self.run.state),
-            **{key: value for key, value in given.items() if value},
-        }
+        set_inputs = {key: value for key, value in given.items() if value}
         try:
-            return filled(self.phase.options.get(name, ""), known)
+            values = {**given, **plain(self.run.state), **set_inputs}
+            return filled(self.phase.options.get(name, ""), values)
         except KeyError as error:
-            place = f"{{{error.args[0]}}}"
             raise PhaseFailed(
-                f"{name} of phase {self.phase.name!r} names {place}, and there is no such input or state"
+                f"{name} of phase {self.phase.name!r}: no input or state is named "
+                f"{{{error.args[0]}}}"
             ) from None
 
     def client(self, role: str) -> Client:
         """Return the agent that an option names; raise UsageError if it is empty or invalid."""
-        from gitckpt.durable.agent.clients import (
-            client_of,
-            redefinition,
-        )  # most phases are commands
+        # Not loaded for commands, which most phases are.
+        from gitckpt.durable.agent import clients
 
-        wanted = self.option(role)
-        redefined = redefinition(wanted, self.agents)
+        name = self.option(role)
+        redefined = clients.redefinition(name, self.agents)
         if redefined is not None:
             self.announce(redefined)
-        return client_of(wanted, self.agents)
+        return clients.client_of(name, self.agents)
 
     def environment(self) -> dict[str, str]:
         run = self.run
@@ -140,18 +135,17 @@ class Context:
         }
         env |= {**self.definition.env, **self.phase.env}
         env |= {f"CKPT_STATE_{key.upper()}": value for key, value in plain(run.state).items()}
-        env |= {
-            f"CKPT_INPUT_{name.upper()}": value
-            for name, value in self.inputs().items()
-            if len(value) <= _LONGEST_INPUT
-        }
+        for name, value in self.inputs().items():
+            if len(value) <= _MAX_INPUT:
+                env[f"CKPT_INPUT_{name.upper()}"] = value
+        if self.attempt.number > 1:
+            env[RESUMED] = "1"
         return env | {
             leases.RUN_VARIABLE: run.id,
             leases.FENCE_VARIABLE: str(run.hold.lease.token),
             "CKPT_REVISION": revision if isinstance(revision, str) and "\0" not in revision else "",
             "CKPT_PHASE": self.phase.name,
             "CKPT_ATTEMPT": str(self.attempt.number),
-            **({RESUMED: "1"} if self.attempt.number > 1 else {}),
         }
 
     def look(self, seconds: float) -> None:
@@ -163,18 +157,13 @@ class Context:
 
 def plain(state: Mapping[str, Any]) -> dict[str, str]:
     """Return the strings and numbers of a state that fit into an environment."""
-    found = {}
+    texts = {}
     for key, value in state.items():
         text = str(value) if type(value) in (str, int, float) else ""
-        if (
-            text
-            and key.isascii()
-            and key.replace("_", "a").isalnum()
-            and len(text) <= _LONGEST
-            and "\0" not in text
-        ):
-            found[key] = text
-    return found
+        is_name = key.isascii() and key.replace("_", "a").isalnum()
+        if text and is_name and len(text) <= _MAX_STATE_VALUE and "\0" not in text:
+            texts[key] = text
+    return texts
 
 
 def filled(text: str, known: Mapping[str, str]) -> str:
@@ -182,14 +171,12 @@ def filled(text: str, known: Mapping[str, str]) -> str:
 
     Raises KeyError for an unknown name.
     """
-    return _PLACE.sub(
-        lambda found: found[0][0] if found[1] is None else known[found[1]], text
+    return _PLACEHOLDER.sub(
+        lambda match: match[0][0] if match[1] is None else known[match[1]], text
     ).strip()
 
 
 # Inputs, start and comparison.
-
-_MASKED = ", in which what looked like a secret is masked, as in all that is stored; the file itself is gone, or another one by now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,68 +190,65 @@ class Given:
     def digests(self) -> dict[str, str]:
         return {name: hashlib.sha256(data).hexdigest() for name, data in self.contents.items()}
 
-    def tell(self, store: Checkpoints, warn: Callable[[str], None]) -> None:
+    def warn_of_secrets(self, store: Checkpoints, warn: Callable[[str], None]) -> None:
         """Warn of files whose stored copies have masked secrets, and how to allow them."""
         for name, data in self.contents.items():
-            found = secrets.unsettled(store.repository, data)
-            for hit, line, digest in found[:1]:
-                more = f", with {len(found) - 1} more" if len(found) > 1 else ""
-                what = f"{self.inputs[name]}, line {line}, looks like a secret ({hit.rule}{more}): it is masked in the copy that is stored"
-                warn(f"{what}; if it is none: git ckpt allow --secret {digest}")
+            hits = secrets.unsettled(store.repository, data)
+            for hit, line, digest in hits[:1]:
+                more = f" and {len(hits) - 1} more" if len(hits) > 1 else ""
+                warn(
+                    f"masked what looks like a secret in the stored copy of {self.inputs[name]}, "
+                    f"line {line} ({hit.rule}){more}; if it is not one: "
+                    f"git ckpt allow --secret {digest}"
+                )
 
 
 def read_inputs(
-    store: Checkpoints, definition: PipelineDefinition, said: Mapping[str, str]
+    store: Checkpoints, definition: PipelineDefinition, given: Mapping[str, str]
 ) -> Given:
-    """Return the inputs of a new run; files in `said` are relative to the current directory.
+    """Return the inputs of a new run; files in `given` are relative to the current directory.
 
     Secrets in texts are masked from the start, so that all phases get the same text. Phases find
     secrets in their environment.
     """
-    _require_inputs(definition, said)
-    said = _masked(definition, said)
+    _require_inputs(definition, given)
     top = store.repository.worktree or main_worktree(store.repository)
-    inputs, contents = {**definition.inputs, **said}, {}
+    inputs, contents = {**definition.inputs, **_masked(definition, given)}, {}
     for name in definition.files:
-        if not inputs[name]:
-            continue
-        path = (
-            os.path.abspath(inputs[name]) if name in said else os.path.join(top or "", inputs[name])
-        )
-        contents[name] = _content(path, name, top)
-        inputs[name] = _relative(path, top)
+        if inputs[name]:
+            start = os.curdir if name in given else top or ""
+            path = os.path.join(start, inputs[name])
+            path = os.path.abspath(path) if name in given else path
+            contents[name] = _content(path, name, top)
+            inputs[name] = _relative(path, top)
     return Given(inputs, contents)
 
 
-def given_to(run: ActiveRun, definition: PipelineDefinition) -> Given:
+def given_to(run: Session, definition: PipelineDefinition) -> Given:
     """Return the inputs of a run from its own copies; errors as `require_copies`."""
-    contents = _copies(run, run.pipeline, definition)
+    contents = _copies(run, run.pipeline.contents, definition)
     require_copies(run, definition)
     return Given({**definition.inputs, **run.pipeline.inputs}, contents)
 
 
-def require_copies(run: ActiveRun, definition: PipelineDefinition) -> None:
+def require_copies(run: Session, definition: PipelineDefinition) -> None:
     """Raise `Changed` if the run's copies of input files differ from its start."""
-    copies = _copies(run, run.pipeline, definition)
+    copies = _copies(run, run.pipeline.contents, definition)
     # The copies come from a snapshot, which may have been fetched.
-    wrong = [
-        name
-        for name, digest in Given({}, copies).digests.items()
-        if digest != run.pipeline.contents[name]
-    ]
-    if not wrong:
-        return
-    paths = [
-        run.pipeline.inputs.get(name, name) for name in wrong if secrets.has_masks(copies[name])
-    ]
-    if not paths:
-        raise Changed(run.id, [f"the run's copy of the input {name}" for name in wrong])
-    what = [
-        f"the run's copy of the input {name}{_MASKED if secrets.has_masks(copies[name]) else ''}"
+    digests = Given({}, copies).digests
+    wrong = [name for name in digests if digests[name] != run.pipeline.contents[name]]
+    masked = [name for name in wrong if secrets.has_masks(copies[name])]
+    changes = [
+        f"the run's copy of the input {name}{' has masked secrets' if name in masked else ''}"
         for name in wrong
     ]
-    hint = f"put {first_of(paths)} back as it was; or go on with what is masked: git ckpt resume {run.id} --accept-changes"
-    raise Changed(run.id, what, hint=hint)
+    if masked:
+        paths = first_of([run.pipeline.inputs.get(name, name) for name in masked])
+        accept = f"git ckpt resume {run.id} --accept-changes"
+        hint = f"restore the original {paths}, or continue with the masked copy: {accept}"
+        raise Changed(run.id, changes, hint=hint)
+    if wrong:
+        raise Changed(run.id, changes)
 
 
 def start(
@@ -284,7 +268,7 @@ def start(
     the pipeline.
     """
     limit = timeout or definition.timeout
-    said = Pipeline(
+    record = Pipeline(
         name=definition.name,
         phases=tuple(phase.name for phase in definition.phases),
         autonomy=autonomy or definition.autonomy,
@@ -293,7 +277,7 @@ def start(
         inputs=dict(given.inputs),
         contents=given.digests,
     )
-    return begin(store, name, base=base, state={}, pipeline=said, files=given.contents, key=key)
+    return begin(store, name, base=base, state={}, pipeline=record, files=given.contents, key=key)
 
 
 def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given: Given) -> None:
@@ -307,60 +291,72 @@ def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given
             {**before.inputs, **before.contents}, {**given.inputs, **given.digests}, "input"
         )
     if changed:
-        hint = f"start another run: another key; go on with this one: git ckpt resume {newest.run}"
+        hint = f"use another key, or continue this run: git ckpt resume {newest.run}"
         raise Changed(str(newest.run), changed, hint=hint)
 
 
-def require_same(
-    store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool
-) -> tuple[Pipeline, dict[str, bytes]]:
+def update_pipeline(
+    store: Checkpoints, run: Session, definition: PipelineDefinition, *, accept: bool
+) -> Pipeline:
     """Compare a pipeline and its inputs with the start of a run; raise Changed unless `accept`.
 
-    Returns the pipeline record from now on, and the file contents to copy; stored copies may be
-    masked.
+    Updates the run's copies of input files and returns the pipeline record from now on.
     """
+    newest = run.writer.newest
     before = newest.pipeline or Pipeline()
     changed = pipeline.changes(before.definition, definition.digest())
-    contents: dict[str, bytes] = {}
-    top = main_worktree(store.repository) or store.repository.worktree or ""
-    tops = (store.repository.worktree or top, top)
-    for name in definition.files:
-        path = before.inputs.get(name)
-        places = [os.path.join(place, path) for place in tops] if path else []
-        there = next((place for place in places if os.path.isfile(place)), None)
-        if there is None:
-            continue  # only the run's copy is left
-        # A path without a recorded content was not read here before: another tool may have set it.
-        if name not in before.contents and (reason := _left_out(store, there)) is not None:
-            if accept:
-                message = f"the input {name} of {newest.run} is {path}, which is not read: {reason}"
-                raise UsageError(message, hint="start a run of your own: git ckpt run")
-            continue
-        contents[name] = _content(there, name, *tops)
-    digests = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
-    changed += attempts.differing_inputs(
-        {name: before.contents[name] for name in digests if name in before.contents},
-        digests,
-        "input",
-    )
-    if changed and not accept:
-        raise Changed(str(newest.run), changed)
-    if not changed and not accept:
-        return before, {
+    contents = _present_contents(store, newest, definition, accept=accept)
+    digests, recorded = Given({}, contents).digests, before.contents
+    known = {name: recorded[name] for name in digests if name in recorded}
+    changed += attempts.differing_inputs(known, digests, "input")
+    if accept:
+        run.files.keep(contents)
+        present = Given({}, _copies(run, {**recorded, **digests}, definition)).digests
+        return replace(
+            before,
+            phases=tuple(phase.name for phase in definition.phases),
+            definition=definition.digest(),
+            contents={**recorded, **digests, **present},
+        )
+    if changed:
+        raise Changed(run.id, changed)
+    # Stored copies may be masked: replace those of the same file.
+    stored = run.files.inputs()
+    run.files.keep(
+        {
             name: data
             for name, data in contents.items()
-            if digests[name] == before.contents.get(name)
+            if digests[name] == recorded.get(name)
+            and stored.get(name) == secrets.masked_copies(store.repository, data)
         }
-    now = replace(
-        before,
-        phases=tuple(phase.name for phase in definition.phases),
-        definition=definition.digest(),
-        contents={**before.contents, **digests},
     )
-    return now, contents
+    return before
 
 
-def _left_out(store: Checkpoints, path: str) -> str | None:
+def _present_contents(
+    store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool
+) -> dict[str, bytes]:
+    before, contents = newest.pipeline or Pipeline(), {}
+    main = main_worktree(store.repository) or store.repository.worktree or ""
+    tops = (store.repository.worktree or main, main)
+    for name in definition.files:
+        path = before.inputs.get(name)
+        candidates = [os.path.join(top, path) for top in tops] if path else []
+        existing = next(filter(os.path.isfile, candidates), None)
+        if existing is None:
+            continue  # only the run's copy is left
+        # A path without a recorded content was not read here before: another tool may have set it.
+        if name in before.contents or (reason := _exclusion(store, existing)) is None:
+            contents[name] = _content(existing, name, *tops)
+        elif accept:
+            raise UsageError(
+                f"cannot read {path}, the input {name} of {newest.run}: {reason}",
+                hint="start a new run: git ckpt run",
+            )
+    return contents
+
+
+def _exclusion(store: Checkpoints, path: str) -> str | None:
     from gitckpt.store.snapshot import limits
 
     repository = store.repository
@@ -373,80 +369,54 @@ def _left_out(store: Checkpoints, path: str) -> str | None:
 
 
 def changed_inputs(
-    newest: Pipeline, definition: PipelineDefinition, said: Mapping[str, str]
+    newest: Pipeline, definition: PipelineDefinition, given: Mapping[str, str]
 ) -> Pipeline:
     """Return the pipeline record with changed inputs, which cannot be files."""
-    _require_inputs(definition, said)
-    for name in said:
+    _require_inputs(definition, given)
+    for name in given:
         if name in definition.files:
-            hint = "change the file itself, then go on with it: --accept-changes"
-            raise UsageError(
-                f"the input {name} is a file, whose content belongs to the run", hint=hint
-            )
-    return replace(newest, inputs={**newest.inputs, **_masked(definition, said)})
+            hint = "change the file itself, then resume with --accept-changes"
+            raise UsageError(f"cannot replace the input {name}, which is a file", hint=hint)
+    return replace(newest, inputs={**newest.inputs, **_masked(definition, given)})
 
 
-def _masked(definition: PipelineDefinition, said: Mapping[str, str]) -> dict[str, str]:
+def _masked(definition: PipelineDefinition, given: Mapping[str, str]) -> dict[str, str]:
     # Paths are not masked.
     return {
         name: value if name in definition.files else secrets.masked(value)
-        for name, value in said.items()
+        for name, value in given.items()
     }
 
 
-def with_copies(run: ActiveRun, now: Pipeline, definition: PipelineDefinition) -> Pipeline:
-    """Return the pipeline record with the digests of the run's present copies."""
-    return replace(
-        now, contents={**now.contents, **Given({}, _copies(run, now, definition)).digests}
-    )
-
-
-def take_in(run: ActiveRun, contents: Mapping[str, bytes], *, accepted: bool) -> None:
-    """Replace the run's copies of input files.
-
-    Unless accepted, only replace a masked copy of the same file.
-    """
-    there = {} if accepted else run.files.inputs()
-    repository = run.store.repository
-    run.files.keep(
-        {
-            name: data
-            for name, data in contents.items()
-            if accepted or there.get(name) == secrets.masked_copies(repository, data)
-        }
-    )
-
-
-def _copies(run: ActiveRun, pipeline: Pipeline, definition: PipelineDefinition) -> dict[str, bytes]:
-    names = [name for name in definition.files if name in pipeline.contents]
+def _copies(
+    run: Session, recorded: Collection[str], definition: PipelineDefinition
+) -> dict[str, bytes]:
+    names = [name for name in definition.files if name in recorded]
     return {
         name: _content(os.path.join(run.files.path, run_files.INPUT, name), name) for name in names
     }
 
 
-def require_wishes(said: Mapping[str, object], known: Collection[str]) -> None:
-    """Raise UsageError for unknown or mistyped arguments of a run."""
-    unknown = sorted(set(said) - set(known))
+def require_options(given: Mapping[str, object], known: Collection[str]) -> None:
+    """Raise UsageError for unknown or mistyped options of a run."""
+    unknown = sorted(set(given) - set(known))
     if unknown:
         raise UsageError(
             f"there is no argument {unknown[0]!r}",
-            hint=f"how a run may be driven: {', '.join(sorted(known))}",
+            hint=f"the arguments are: {', '.join(sorted(known))}",
         )
-    require_text("holder", said.get("holder", ""))
+    require_text("holder", given.get("holder", ""))
     for name in ("autonomy", "phase"):
-        require_text(name, said.get(name), may_be_none=True)
-    require_number("timeout", said.get("timeout"), may_be_none=True)
-    if said.get("timeout") == 0:
-        raise UsageError(
-            "timeout: 0 is no time at all",
-            hint="write as much as it may take, such as 30m, or leave it out",
-        )
-    require("rewind", said.get("rewind"), (Checkpoint, NoneType), "a Checkpoint")
-    require("inputs", said.get("inputs", {}), Mapping, "a map of names to values")
+        require_text(name, given.get(name), may_be_none=True)
+    require_number("timeout", given.get("timeout"), may_be_none=True)
+    if given.get("timeout") == 0:
+        raise UsageError("timeout: must be more than 0", hint="write a duration such as 30m")
+    require("rewind", given.get("rewind"), (Checkpoint, NoneType), "a Checkpoint")
+    require("inputs", given.get("inputs", {}), Mapping, "a map of names to values")
 
 
-def _require_inputs(definition: PipelineDefinition, said: Mapping[str, str]) -> None:
-    for name, text in mapping("inputs", said).items():
+def _require_inputs(definition: PipelineDefinition, given: Mapping[str, str]) -> None:
+    for name, text in mapping("inputs", given).items():
         require_text(f"inputs[{name!r}]", text)
         if name not in definition.inputs:
             known = ", ".join(definition.inputs) or "none"
@@ -457,13 +427,12 @@ def _require_inputs(definition: PipelineDefinition, said: Mapping[str, str]) -> 
 
 def _content(path: str, name: str, *tops: str | None) -> bytes:
     # Within one of the worktrees `tops`, a link must not lead out.
-    around = next((top for top in tops if top and path.startswith(f"{top}/")), None)
+    top = next((top for top in tops if top and path.startswith(f"{top}/")), None)
     try:
-        return regular.content(path) if around is None else regular.content_below(around, path)
+        return regular.content(path) if top is None else regular.content_below(top, path)
     except OSError as error:
         raise UsageError(
-            f"cannot read {path}, the input {name}: {error.strerror}",
-            hint="name a file that can be read",
+            f"cannot read {path}, the input {name}: {error.strerror}", hint="name a readable file"
         ) from None
 
 

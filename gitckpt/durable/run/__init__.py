@@ -1,8 +1,7 @@
 """Runs that this process drives: phases that are carried out exactly once.
 
 Doors:
-    run: `Run`, the public API.
-    active_run: the same for the rooms above.
+    run: `Run`, the public API, and its `Session` for the rooms above.
     opener: `begin` and `reopen`: the first checkpoint of a run; its lease, worktree and files.
-    attempts: conduct of a phase (`PhaseOptions`, `Retries`) and the result of an attempt (`Ended`).
+    attempts: `Session`; options of a phase, its errors and the result of an attempt (`Ended`).
 """

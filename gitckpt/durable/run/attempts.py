@@ -12,39 +12,38 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from gitckpt.durable.run.writer import Writer, append_log
 from gitckpt.git.repository import Repository
 from gitckpt.model import phase as phase_labels
-from gitckpt.model import times
+from gitckpt.model import runstate, times
 from gitckpt.model.arguments import (
     closest,
     folded,
     instances,
-    mapping,
     refused,
     require,
-    require_callable,
     require_number,
     shell_word,
 )
-from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
+from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.leases.leases import Hold, LeaseLost
-from gitckpt.store.runs.run_files import RunFiles
+from gitckpt.store.leases.leases import RENEWAL, Hold, LeaseLost
+from gitckpt.store.runs import trust
 from gitckpt.store.runs.summary import Attempts
 from gitckpt.store.snapshot import assurance
-from gitckpt.store.snapshot.limits import MORE_TIME, Limits
+from gitckpt.store.snapshot.limits import MORE_TIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from gitckpt.durable.run.opener import Opening
-    from gitckpt.store.records.recorder import Guard
+    from gitckpt.store.records.draft import Details
 
 
 # Failures with the status of their checkpoint. Any other exception of a phase is a failure, too.
@@ -114,166 +113,78 @@ class Changed(UsageError):
         run: str,
         what: list[str],
         *,
-        hint: str = "put it back, or go on with what is there now: --accept-changes",
+        hint: str = "undo the change, or accept it with --accept-changes",
     ) -> None:
-        super().__init__(f"run {run} was started with something else: {'; '.join(what)}", hint=hint)
+        super().__init__(f"run {run} has changed since its start: {'; '.join(what)}", hint=hint)
         self.what = what
 
 
-# Seconds between two checks whether the run must stop.
-_SLICE = 0.5
+# Seconds between two checks whether the run must stop, and whether there is a new commit.
+_STOP_POLL, _COMMIT_POLL = 0.5, 2.0
 
 
-class Session:
-    """State that a run, its phases and the current attempt share."""
-
-    def __init__(self, opening: Opening, sleep: Callable[[float], None]) -> None:
-        self._sleep = sleep
-        self.run = opening.run
-        self.store = opening.store
-        self.hold = opening.hold
-        self.files = opening.files
-        made_at = time.time() if opening.made else None
-        self.attempts = Attempts(
-            opening.store, opening.run, is_new=(opening.newest.sequence or 0) <= 1
-        )
-        self.writer = Writer(
-            opening.store, opening.run, opening.hold, opening.files, opening.newest, made_at=made_at
-        )
-        self.state: dict[str, Any] = dict(opening.newest.state)  # a phase may change it
-        self.last_attempt: Attempt | None = opening.newest.attempt
-
-    def check(self) -> None:
-        """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop."""
-        self.hold.check()
-        if self.hold.lease.cancelled:
-            raise Cancelled(
-                f"run {self.run} was cancelled",
-                hint=f"to go on with it: git ckpt resume {self.run}",
-            )
-        left = self.seconds_left()
-        if left is not None and left <= 0:
-            raise DeadlineReached(
-                f"run {self.run} took longer than it may, until {self.writer.pipeline.deadline}"
-            )
-
-    def wait(self, seconds: float) -> None:
-        require("seconds", seconds, (int, float), "a number of seconds")
-        until = self.store.clock() + seconds * times.MICRO
-        # Use the store's clock, as a sleeping machine stops others; bound the wait by `seconds`, as
-        # the clock may be set back.
-        while (left := min((until - self.store.clock()) / times.MICRO, seconds)) > 0:
-            self.check()
-            pause = min(left, _SLICE)
-            self._sleep(pause)
-            seconds -= pause
-
-    def seconds_left(self) -> float | None:
-        deadline = self.writer.pipeline.deadline
-        return (
-            None
-            if deadline is None
-            else (times.from_text(deadline) - self.store.clock()) / times.MICRO
-        )
-
-
-# Background threads: lease renewal and autosave.
-
-# Seconds between two checks for a new commit.
-LOOK = 2.0
-
-
-class Attendant:
+class RepeatingThread:
     """A thread that repeats an action until it returns False or is closed."""
 
     def __init__(self, interval: float, action: Callable[[], bool]) -> None:
         self._interval = interval
         self._action = action
-        self._ending = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._attend, daemon=True)
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        self._ending.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._closing.set()
+        self._thread.join()
 
-    def _attend(self) -> None:
-        while not self._ending.wait(self._interval):
-            if not self._action():
-                return
+    def _repeat(self) -> None:
+        while not self._closing.wait(self._interval) and self._action():
+            pass
 
 
-def heartbeat(hold: Hold, repository: Repository, interval: float) -> Attendant:
-    """Return the thread that renews a lease.
+def lease_renewer(hold: Hold, repository: Repository) -> RepeatingThread:
+    """Return the thread that renews a lease; it stops when the lease is lost."""
 
-    After a loss it stops; the driver notices when it writes.
-    """
-
-    def beat() -> bool:
+    def renew() -> bool:
         try:
             hold.renew()
         except LeaseLost:
-            return False
+            return False  # the driver notices when it writes
         except CkptError as error:
-            append_log(
-                repository, f"the lease of {hold.lease.run} was not renewed: {error.message}"
-            )
+            append_log(repository, f"cannot renew the lease of {hold.lease.run}: {error.message}")
         return True
 
-    return Attendant(interval, beat)
+    return RepeatingThread(RENEWAL, renew)
 
 
 class Autosaver:
     """Saves the files during a phase: after each commit, and at intervals if changed."""
 
-    def __init__(
-        self,
-        store: Checkpoints,
-        phase: str,
-        run: str,
-        saved: Content,
-        *,
-        guard: Guard,
-        beside: RunFiles,
-        limits: Limits,
-    ) -> None:
-        self._driver = store
-        self._repository = store.repository
+    def __init__(self, session: Session, phase: str) -> None:
+        self._session = session
         self._phase = phase
-        self._run = run
-        self._saved = saved
-        self._guard = guard
-        self._beside = beside
-        self._limits = limits
+        self._saved = _content(session.writer.newest)
         self._store: Checkpoints | None = None
         self._saving = threading.Lock()
-        self._is_told = False
+        self._has_warned = False
         self.failures: list[str] = []
 
-    def attendant(self, interval: float) -> Attendant:
-        step = min(interval, LOOK)
+    def thread(self, interval: float) -> RepeatingThread:
+        step = min(interval, _COMMIT_POLL)
         waited = 0.0
 
-        def look() -> bool:
+        def save_if_due() -> bool:
             nonlocal waited
             waited += step
             try:
                 with self._saving:
-                    store = self._own_store()
+                    store = self._thread_store()
                     if waited >= interval or store.objects.head()[0] != self._saved[0]:
                         waited = 0.0
                         self._save(store)
@@ -281,69 +192,56 @@ class Autosaver:
                 return False
             except CkptError as error:
                 self.failures.append(error.message)
-                append_log(
-                    self._repository,
-                    f"the files of {self._run} were not saved in between: {error.message}",
-                )
+                run = self._session.id
+                append_log(self._session.store.repository, f"autosave of {run}: {error.message}")
             return True
 
-        return Attendant(step, look)
+        return RepeatingThread(step, save_if_due)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
+        """Keep the thread from saving; then compare with the run's newest checkpoint."""
         with self._saving:
             yield
-
-    def saved(self, newest: Content) -> None:
-        self._saved = newest
+            self._saved = _content(self._session.writer.newest)
 
     def close(self) -> None:
         """Close the store; call it after the thread has ended."""
         if self._store is not None:
             self._store.close()
 
-    def _own_store(self) -> Checkpoints:
-        # The driver's store belongs to the driver's thread.
+    def _thread_store(self) -> Checkpoints:
+        # The session's store belongs to the driver's thread.
         if self._store is None:
-            here = self._repository
-            self._store = self._driver.seen_from(
-                Repository(here.git_dir, here.worktree, here.object_format), "plumbing"
-            )
+            here = self._session.store.repository
+            repository = Repository(here.git_dir, here.worktree, here.object_format)
+            self._store = self._session.store.seen_from(repository, "plumbing")
         return self._store
 
     def _save(self, store: Checkpoints) -> None:
-        commit = store.objects.head()[0]
-        newest = store.heads.read(self._run)
+        session, commit = self._session, store.objects.head()[0]
+        newest = store.heads.read(session.id)
         if newest.git_sha == commit != self._saved[0]:  # the hook has recorded commit and files
-            self._saved = held(newest)
+            self._saved = _content(newest)
             return
-        files = store.capture(self._limits, self._beside)
-        if files.degraded and not self._is_told:
-            self._is_told = True
-            store.announce(
-                f"files of {self._run} are not saved in between: {files.degraded}; {MORE_TIME}"
-            )
+        files = store.capture(session.writer.limits, session.files)
+        if files.degraded and not self._has_warned:
+            self._has_warned = True
+            store.announce(f"no autosaves of run {session.id}: {files.degraded}; {MORE_TIME}")
         if (commit, files.tree) == self._saved and not files.degraded:
             return
-        made = store.record(
-            f"{self._phase}-progress",
-            worktree=files,
-            run=self._run,
-            trigger=PHASE,
-            guard=self._guard,
+        label = f"{self._phase}-progress"
+        checkpoint = store.record(
+            label, worktree=files, run=session.id, trigger=PHASE, guard=session.hold
         )
-        failure = assurance.failure(store.repository, store.objects, made, store.announce)
+        failure = assurance.failure(store.repository, store.objects, checkpoint, store.announce)
         if failure is not None:
-            store.remove([made.id])
+            store.remove([checkpoint.id])
             raise failure
-        self._saved = held(made)
+        self._saved = _content(checkpoint)
 
 
-# Commit and snapshot of a checkpoint.
-Content = tuple[str, str | None]
-
-
-def held(checkpoint: Checkpoint) -> Content:
+def _content(checkpoint: Checkpoint) -> tuple[str, str | None]:
     return checkpoint.git_sha, checkpoint.tree
 
 
@@ -359,35 +257,25 @@ class NextAttempt:
     is_first: bool  # of the phase
 
 
-def after(
-    last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number: int = 0
+def next_attempt(
+    last: Attempt | None, phase: str, inputs: Mapping[str, str], number: int = 0
 ) -> NextAttempt:
     """Return the next attempt at a phase, after the last attempt of the run at any phase.
 
     A crash uses up a recovery, not a retry. After a final failure, a block or a deferral all
-    retries are available again.
-
-    Args:
-        number: of the last attempt at this phase, if `last` is at another phase.
+    retries are available again. `number` is that of the last attempt at this phase, if `last` is
+    at another one.
     """
-    if last is None or last.phase != phase or last.ended == COMPLETE:
-        if last is not None and last.phase == phase:
-            number = last.number
+    is_same = last is not None and last.phase == phase
+    if last is None or not is_same or last.ended == COMPLETE:
+        number = last.number if last is not None and is_same else number
         return NextAttempt(Attempt(phase, number + 1, inputs=inputs), crashed=False, is_first=True)
-    fresh = Attempt(phase, last.number + 1, began=last.began, inputs=inputs)
-    if last.ended is None:
-        return NextAttempt(
-            replace(fresh, failures=last.failures, recoveries=last.recoveries + 1),
-            crashed=True,
-            is_first=False,
-        )
-    if last.ended == FAILED and last.retry_at is not None:
-        return NextAttempt(
-            replace(fresh, failures=last.failures, recoveries=last.recoveries),
-            crashed=False,
-            is_first=False,
-        )
-    return NextAttempt(fresh, crashed=False, is_first=False)
+    crashed = last.ended is None
+    attempt = Attempt(phase, last.number + 1, began=last.began, inputs=inputs)
+    if crashed or (last.ended == FAILED and last.retry_at is not None):
+        recoveries = last.recoveries + crashed
+        attempt = replace(attempt, failures=last.failures, recoveries=recoveries)
+    return NextAttempt(attempt, crashed=crashed, is_first=False)
 
 
 def require_name(name: str) -> None:
@@ -401,11 +289,11 @@ def require_name(name: str) -> None:
     ):
         raise UsageError(
             f"{name!r} cannot be the name of a phase",
-            hint="choose another name, that does not end in a status",
+            hint="choose a name that does not end in a status",
         )
 
 
-def meant(text: str, names: Sequence[str], run: str) -> str:
+def find_phase(text: str, names: Sequence[str], run: str) -> str:
     """Return the phase with a name; ignores case, and hyphens equal spaces."""
     known = {folded(name): name for name in reversed(names)}
     if text in names or folded(text) in known:
@@ -418,7 +306,7 @@ def meant(text: str, names: Sequence[str], run: str) -> str:
     )
 
 
-def digests(values: Mapping[str, Any]) -> dict[str, str]:
+def digest_inputs(values: Mapping[str, Any]) -> dict[str, str]:
     """Return a digest of each JSON value; raise StateError for other values."""
     return {
         name: hashlib.sha256(to_json(value, f"/{name}").encode()).hexdigest()[:16]
@@ -453,22 +341,18 @@ def _require_json(value: Any, path: str) -> None:
         for number, inner in enumerate(value):
             _require_json(inner, f"{path}/{number}")
     elif value is not None and type(value) not in (str, int, float, bool):
-        raise StateError(
-            path,
-            f"{type(value).__name__} is no JSON value, and would not come back as it is: {value!r:.60}",
-        )
+        kind = type(value).__name__
+        raise StateError(path, f"{kind} is not a JSON value: {value!r:.60}")
 
 
 def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) -> list[str]:
-    found = []
-    for name in dict.fromkeys([*old, *new]):
-        if name not in new:
-            found.append(f"{kind} {name!r} is gone")
-        elif name not in old:
-            found.append(f"{kind} {name!r} is new")
-        elif old[name] != new[name]:
-            found.append(f"{kind} {name!r} has changed")
-    return found
+    """Return a sentence for each changed, new or missing input."""
+    sentences = []
+    for name in {**old, **new}:
+        if old.get(name) != new.get(name):
+            change = "is gone" if name not in new else "has changed" if name in old else "is new"
+            sentences.append(f"{kind} {name!r} {change}")
+    return sentences
 
 
 # Conduct of a phase, retries and the result of an attempt.
@@ -478,11 +362,11 @@ KEEP, RESET = "keep", "reset"
 ON_RESUME = (KEEP, RESET)
 
 # Maximum wait, in microseconds: keeps years at four digits.
-_LONGEST = 100 * 365 * 86_400 * MICRO
+_MAX_WAIT = 100 * 365 * 86_400 * MICRO
 
-# Maximum length of an error or output, in characters, and number of errors. Beyond that,
-# the checkpoint of a failure could be too large to write.
-_MOST_SAID, _MOST_ERRORS = 20_000, 100
+# Limits of an error or output in characters, and of the number of errors: beyond them, the
+# checkpoint of a failure could be too large to write.
+_MAX_TEXT, _MAX_ERRORS = 20_000, 100
 
 AUTOSAVE = 300 * MICRO
 MAX_RECOVERIES = 3
@@ -514,7 +398,7 @@ class Retries:
 
     @property
     def longest_wait(self) -> int:
-        return round(min(self.max_delay, _LONGEST) * (1 + self.jitter))
+        return round(min(self.max_delay, _MAX_WAIT) * (1 + self.jitter))
 
     def wait_before(self, attempt: int, random: float) -> int:
         """Return the wait before an attempt, in microseconds.
@@ -524,7 +408,7 @@ class Retries:
         """
         if attempt < 2 or not self.delay:
             return 0
-        longest = min(self.max_delay, _LONGEST)
+        longest = min(self.max_delay, _MAX_WAIT)
         try:
             wait = min(self.delay * self.backoff ** (attempt - 2), longest)
         except OverflowError:
@@ -556,8 +440,8 @@ class PhaseOptions:
     def __post_init__(self) -> None:
         # Check now: after a failed phase, an error here would prevent the record of the failure.
         require("retries", self.retries, Retries, "a Retries")
-        for each in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
-            if not (isinstance(each, type) and issubclass(each, BaseException)):
+        for kind in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                 raise refused("retry_on", self.retry_on, "a tuple of exceptions")
         require_number("autosave", self.autosave)
         require_number("max_recoveries", self.max_recoveries)
@@ -568,182 +452,61 @@ class PhaseOptions:
 USUAL = PhaseOptions()
 
 
-def require_call(
-    work: Callable[..., Any], inputs: Mapping[str, Any] | None, conduct: PhaseOptions
-) -> dict[str, Any]:
-    require_callable("work", work)
-    require("conduct", conduct, PhaseOptions, "a Conduct")
-    return mapping("inputs", inputs)
-
-
-def failed(
-    attempt: Attempt, error: BaseException, conduct: PhaseOptions, *, seconds: float, now: int
+def failed_attempt(
+    attempt: Attempt, error: BaseException, conduct: PhaseOptions, now: int
 ) -> Attempt:
-    ending = error if isinstance(error, PhaseFailed) else None
-    code = (
-        ending.code
-        if ending is not None and isinstance(ending.code, int) and ending.code.bit_length() < 64
-        else None
-    )
+    """Return the attempt as it is recorded after an error, with the time of a retry."""
+    failure = error if isinstance(error, PhaseFailed) else PhaseFailed("")
+    code = failure.code
+    if not isinstance(code, int) or code.bit_length() >= 64:
+        code = None
     failures = attempt.failures + 1
-    again = (
+    is_retried = (
         isinstance(error, conduct.retry_on)
         and not isinstance(error, PhaseBlocked | Cancelled | DeadlineReached | StateError)
         and failures <= conduct.retries.attempts
         and (conduct.retries.retries(code) or isinstance(error, PhaseDeferred))
     )
     retry_at = None
-    if again:
+    if is_retried:
         chance = int.from_bytes(os.urandom(4)) / 2**32
         retry_at = times.to_text(now + conduct.retries.wait_before(failures + 1, chance))
+    output = failure.output
     return replace(
         attempt,
-        ended=FAILED if again or ending is None else ending.status,
+        ended=FAILED if is_retried else failure.status,
         failures=failures,
         retry_at=retry_at,
         exit_code=code,
-        seconds=seconds,
-        output=_storable(ending.output)[-_MOST_SAID:]
-        if ending is not None and ending.output is not None
-        else None,
+        output=_masked(_storable(output)[-_MAX_TEXT:]) if output is not None else None,
     )
 
 
-def errors(error: BaseException) -> list[str]:
+def error_lines(error: BaseException) -> list[str]:
+    """Return the errors of a failed attempt for its checkpoint, shortened and masked."""
     if isinstance(error, PhaseFailed):
-        found = [_cut(each) for each in error.errors[:_MOST_ERRORS]]
-        more = len(error.errors) - len(found)
-        return [*found, f"and {more:,} more"] if more else found
-    if isinstance(error, KeyboardInterrupt):
-        return ["interrupted"]
-    # Works for exceptions whose __str__ raises, too.
-    text = str(traceback.TracebackException(type(error), error, None, compact=True))
-    return [_cut(f"{type(error).__name__}: {text}" if text else type(error).__name__)]
+        lines = [_shorten(line) for line in error.errors[:_MAX_ERRORS]]
+        more = len(error.errors) - len(lines)
+        lines += [f"and {more:,} more"] if more else []
+    elif isinstance(error, KeyboardInterrupt):
+        lines = ["interrupted"]
+    else:
+        # Works for exceptions whose __str__ raises, too.
+        text = str(traceback.TracebackException(type(error), error, None, compact=True))
+        lines = [_shorten(f"{type(error).__name__}: {text}" if text else type(error).__name__)]
+    return [str(_masked(line)) for line in lines]
 
 
-def _cut(text: object) -> str:
+def _shorten(text: object) -> str:
     whole = _storable(text)
-    return (
-        whole if len(whole) <= _MOST_SAID else f"{whole[:_MOST_SAID]}… ({len(whole):,} characters)"
-    )
+    if len(whole) <= _MAX_TEXT:
+        return whole
+    return f"{whole[:_MAX_TEXT]}… ({len(whole):,} characters)"
 
 
 def _storable(text: object) -> str:
     # File names and program output may contain lone surrogates, which UTF-8 cannot encode.
     return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-class Attempting:
-    """An attempt in progress: `last_attempt` of the session."""
-
-    def __init__(self, session: Session, conduct: PhaseOptions, *, followed: bool = False) -> None:
-        assert session.last_attempt is not None
-        self._session = session
-        self._writer = session.writer
-        self._conduct = conduct
-        self._followed = followed
-        self._attempt = session.last_attempt
-        self._before = copy.deepcopy(session.state)
-        self._started = time.monotonic()
-        newest, limits = held(self._writer.newest), self._writer.limits
-        self._saver = Autosaver(
-            session.store,
-            self._attempt.phase,
-            session.run,
-            newest,
-            guard=session.hold,
-            beside=session.files,
-            limits=limits,
-        )
-
-    def carry_out(self, action: Callable[[Attempt], Ended]) -> Any:
-        """Run the action, record the outcome and return the result.
-
-        Errors of the action are raised after they are recorded.
-        """
-        try:
-            ended = self._act(action)
-            result = to_json(ended.result, f"/{self._attempt.phase}")
-            self._session.last_attempt = replace(
-                self._attempt,
-                ended=COMPLETE,
-                exit_code=ended.code,
-                seconds=self._seconds(),
-                output=_masked(ended.output),
-                result=_masked(result),
-            )
-            self._write("complete", followed=self._followed)
-        except LeaseLost:
-            raise
-        except BaseException as error:
-            if self._writer.has_ended(self._attempt.phase):
-                raise  # interrupted after the completion was recorded or queued
-            self._session.state = self._before
-            self._fail(error)
-            raise
-        finally:
-            self._saver.close()
-            self._writer.notice(self._saver.failures)
-        return json.loads(result)
-
-    def milestone(
-        self,
-        *,
-        trigger: str,
-        message: str | None,
-        progress: Progress | None,
-        errors: Sequence[str] | None,
-    ) -> None:
-        reached = replace(self._attempt, began=self._session.store.new_id(), recoveries=0)
-        label = f"{reached.phase}-progress"
-        with self._saver.paused():
-            self._writer.write(
-                label,
-                self._session.state,
-                capture=True,
-                id=str(reached.began),
-                trigger=trigger,
-                attempt=reached,
-                message=message,
-                progress=progress,
-                errors=errors,
-            )
-            self._saver.saved(held(self._writer.newest))
-        if not self._writer.unwritten:
-            self._attempt = self._session.last_attempt = reached
-            self._before = copy.deepcopy(self._session.state)
-
-    def _act(self, action: Callable[[Attempt], Ended]) -> Ended:
-        if not self._conduct.autosave:
-            return action(self._attempt)
-        with self._saver.attendant(self._conduct.autosave / times.MICRO):
-            return action(self._attempt)
-
-    def _fail(self, error: BaseException) -> None:
-        ended = failed(
-            self._attempt,
-            error,
-            self._conduct,
-            seconds=self._seconds(),
-            now=self._session.store.clock(),
-        )
-        self._session.last_attempt = replace(ended, output=_masked(ended.output))
-        self._write(str(ended.ended), errors=[str(_masked(each)) for each in errors(error)])
-
-    def _write(self, status: str, errors: Sequence[str] = (), *, followed: bool = False) -> None:
-        label, attempt = f"{self._attempt.phase}-{status}", self._session.last_attempt
-        self._writer.write(
-            label,
-            self._session.state,
-            capture=True,
-            followed=followed,
-            trigger=PHASE,
-            attempt=attempt,
-            errors=errors,
-        )
-
-    def _seconds(self) -> float:
-        return round(time.monotonic() - self._started, 3)
 
 
 def _masked(text: str | None) -> str | None:
@@ -754,14 +517,156 @@ def _masked(text: str | None) -> str | None:
     return secrets.masked(text)
 
 
-class Performer:
-    """Carries out phases: repeats attempts until one completes or no retry is left."""
+class CurrentAttempt:
+    """The attempt in progress: `last_attempt` of the session."""
 
-    def __init__(self, session: Session, *, accepts_changes: bool) -> None:
+    def __init__(self, session: Session, conduct: PhaseOptions, *, followed: bool) -> None:
+        assert session.last_attempt is not None
         self._session = session
-        self._writer = session.writer
-        self._accepts = accepts_changes
-        self._attempting: Attempting | None = None
+        self._conduct = conduct
+        self._followed = followed
+        self._attempt = session.last_attempt
+        self._state_before = copy.deepcopy(session.state)
+        self._started = time.monotonic()
+        self._saver = Autosaver(session, self._attempt.phase)
+
+    def carry_out(self, action: Callable[[Attempt], Ended]) -> Any:
+        """Run the action, record the outcome and return the result.
+
+        Errors of the action are raised after they are recorded.
+        """
+        session, phase = self._session, self._attempt.phase
+        try:
+            ended = self._run_action(action)
+            result = to_json(ended.result, f"/{phase}")
+            attempt = replace(
+                self._attempt, exit_code=ended.code, output=_masked(ended.output), ended=COMPLETE
+            )
+            self._record(replace(attempt, result=_masked(result)), followed=self._followed)
+        except LeaseLost:
+            raise
+        except BaseException as error:
+            if session.writer.has_ended(phase):
+                raise  # interrupted after the completion was recorded or queued
+            session.state = self._state_before
+            self._fail(error)
+            raise
+        finally:
+            self._saver.close()
+            session.writer.log_failures(self._saver.failures)
+        return json.loads(result)
+
+    def milestone(self, **details: Unpack[Details]) -> None:
+        session = self._session
+        attempt = replace(self._attempt, began=session.store.new_id(), recoveries=0)
+        with self._saver.paused():
+            details |= {"id": str(attempt.began), "attempt": attempt}
+            label = f"{attempt.phase}-progress"
+            session.writer.write(label, session.state, capture=True, **details)
+        if not session.writer.unwritten:
+            self._attempt = session.last_attempt = attempt
+            self._state_before = copy.deepcopy(session.state)
+
+    def _run_action(self, action: Callable[[Attempt], Ended]) -> Ended:
+        if not self._conduct.autosave:
+            return action(self._attempt)
+        with self._saver.thread(self._conduct.autosave / MICRO):
+            return action(self._attempt)
+
+    def _fail(self, error: BaseException) -> None:
+        now = self._session.store.clock()
+        attempt = failed_attempt(self._attempt, error, self._conduct, now)
+        self._record(attempt, errors=error_lines(error))
+
+    def _record(
+        self, attempt: Attempt, *, errors: Sequence[str] = (), followed: bool = False
+    ) -> None:
+        session, seconds = self._session, round(time.monotonic() - self._started, 3)
+        session.last_attempt = attempt = replace(attempt, seconds=seconds)
+        session.record_attempt(str(attempt.ended), capture=True, followed=followed, errors=errors)
+
+
+class Session:
+    """The driver's hold on a run: its lease, worktree and state, and its attempts at phases."""
+
+    def __init__(self, opening: Opening, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._opening = opening
+        self._sleep = sleep
+        self.id = opening.run
+        self.path = opening.path
+        self.store = opening.store
+        self.hold = opening.hold
+        self.files = opening.files
+        newest = opening.newest
+        made_at = time.time() if opening.made else None
+        self.attempts = Attempts(opening.store, self.id, is_new=(newest.sequence or 0) <= 1)
+        self.writer = Writer(self.store, self.id, self.hold, self.files, newest, made_at=made_at)
+        self.state: dict[str, Any] = dict(newest.state)  # a phase may change it
+        self.last_attempt: Attempt | None = newest.attempt
+        self._current: CurrentAttempt | None = None
+        self._renewer = lease_renewer(self.hold, self.store.repository)
+        self._renewer.__enter__()
+        if runstate.rewinding_to(newest) is not None:  # the last driver was killed in a rewind
+            self.writer.go_back(newest)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.writer.pipeline
+
+    def close(self) -> None:
+        self._renewer.close()
+        try:
+            self.writer.flush()
+            self.store.close()  # writes pending notes, so the lease must still be held
+            self.hold.release()
+        except LeaseLost:
+            return  # another driver has taken over
+        except CkptError as error:
+            # The lease ends with this process anyway.
+            self.writer.log_failures([f"cannot release the lease: {error.message}"])
+        finally:
+            self._opening.close()
+
+    def check(self) -> None:
+        """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop."""
+        self.hold.check()
+        if self.hold.lease.cancelled:
+            raise Cancelled(
+                f"run {self.id} was cancelled", hint=f"to continue: git ckpt resume {self.id}"
+            )
+        left = self.seconds_left()
+        if left is not None and left <= 0:
+            raise DeadlineReached(f"run {self.id} reached its deadline, {self.pipeline.deadline}")
+
+    def wait(self, seconds: float) -> None:
+        require("seconds", seconds, (int, float), "a number of seconds")
+        until = self.store.clock() + seconds * MICRO
+        # Use the store's clock, as a sleeping machine stops others; bound the wait by `seconds`, as
+        # the clock may be set back.
+        while (left := min((until - self.store.clock()) / MICRO, seconds)) > 0:
+            self.check()
+            pause = min(left, _STOP_POLL)
+            self._sleep(pause)
+            seconds -= pause
+
+    def seconds_left(self) -> float | None:
+        deadline = self.pipeline.deadline
+        if deadline is None:
+            return None
+        return (times.from_text(deadline) - self.store.clock()) / MICRO
+
+    def has_changed_files(self, attempt: Attempt) -> bool:
+        """Return whether files changed since the phase of an attempt began."""
+        return self.attempts.differs_from(attempt.began or self.writer.newest.id)
+
+    def record_attempt(
+        self, status: str, *, capture: bool = False, followed: bool = False, **details: Any
+    ) -> None:
+        """Write the checkpoint of the last attempt at a phase."""
+        attempt = self.last_attempt
+        label = f"{attempt.phase}-{status}" if attempt is not None else status
+        details = {"trigger": PHASE, "attempt": attempt, **details}
+        self.writer.write(label, self.state, capture=capture, followed=followed, **details)
 
     def perform(
         self,
@@ -772,109 +677,84 @@ class Performer:
         conduct: PhaseOptions,
         followed: bool = False,
     ) -> Any:
-        session = self._session
+        """Carry out a phase as `Run.phase`, with an action that receives its attempt.
+
+        `inputs` are digests. With `followed`, another phase begins at once: a success is recorded
+        together with its start, or by `Writer.flush`.
+        """
         require_name(name)
-        if name in self._writer.completed:
-            return self._recorded(name, inputs)
-        coming = after(
-            session.last_attempt, name, inputs, number=session.attempts.attempts_at(name)
-        )
+        if name in self.writer.completed:
+            return self._recorded_result(name, inputs)
+        number = self.attempts.attempts_at(name)
+        coming = next_attempt(self.last_attempt, name, inputs, number)
         if coming.crashed and coming.attempt.recoveries > conduct.max_recoveries:
             self._block(coming.attempt, conduct)
         while True:
-            self._wait(session.last_attempt, conduct)
+            self._wait_for_retry(conduct)
             self._begin(coming, conduct)
+            self._current = CurrentAttempt(self, conduct, followed=followed)
             try:
-                return self._attempt(action, conduct, followed=followed)
+                return self._current.carry_out(action)
             except conduct.retry_on as error:
-                if (
-                    isinstance(error, LeaseLost | Cancelled | PhaseBlocked | DeadlineReached)
-                    or session.last_attempt is None
-                    or session.last_attempt.retry_at is None
-                ):
+                last = self.last_attempt
+                is_final = isinstance(error, LeaseLost | Cancelled | PhaseBlocked | DeadlineReached)
+                if is_final or last is None or last.retry_at is None:
                     raise
-            coming = after(session.last_attempt, name, inputs)
+            finally:
+                self._current = None
+            coming = next_attempt(self.last_attempt, name, inputs)
 
-    def milestone(
-        self,
-        *,
-        trigger: str,
-        message: str | None,
-        progress: Progress | None,
-        errors: Sequence[str] | None,
-    ) -> None:
-        if self._attempting is None:
+    def milestone(self, **details: Unpack[Details]) -> None:
+        """Record files and state as `Run.milestone`."""
+        if self._current is None:
             raise UsageError(
-                "a milestone belongs to a phase, and none is under way",
+                "a milestone belongs to a phase, and no phase is in progress",
                 hint="call it from the work of a phase",
             )
-        self._attempting.milestone(
-            trigger=trigger, message=message, progress=progress, errors=errors
-        )
-        self._session.check()
+        details.setdefault("trigger", PHASE)
+        self._current.milestone(**details)
+        self.check()
 
-    def _recorded(self, name: str, inputs: Mapping[str, str]) -> Any:
-        attempt = self._writer.ended(name)
+    def _recorded_result(self, name: str, inputs: Mapping[str, str]) -> Any:
+        attempt = self.writer.completing_attempt(name)
         if attempt is None:
             return None  # recorded as complete by another tool
         differing = differing_inputs(attempt.inputs, inputs, f"phase {name!r}: input")
-        if differing and attempt.ended == COMPLETE and not self._accepts:
-            raise Changed(self._session.run, differing)
+        if differing and attempt.ended == COMPLETE and not self._opening.accepts_changes:
+            raise Changed(self.id, differing)
         return None if attempt.result is None else json.loads(attempt.result)
 
     def _begin(self, coming: NextAttempt, conduct: PhaseOptions) -> None:
-        session = self._session
-        session.check()
+        self.check()
         attempt = coming.attempt
         if not coming.is_first:
-            self._writer.flush()
+            self.writer.flush()
             # Files that changed after an orderly end are the work of a person: keep them.
-            attempts, last = session.attempts, self._writer.newest.id
             resets = conduct.on_resume != KEEP and (
-                coming.crashed or not attempts.was_worked_on(attempt.phase, last)
+                coming.crashed
+                or not self.attempts.was_worked_on(attempt.phase, self.writer.newest.id)
             )
-            attempt = replace(attempt, began=attempt.began or attempts.began(attempt.phase))
-            self._writer.remove_locks()
+            attempt = replace(attempt, began=attempt.began or self.attempts.began(attempt.phase))
+            self.writer.remove_locks()
             if resets and attempt.began is not None:
-                self._writer.bring_back(attempt.began)
-        session.last_attempt = attempt
-        session.attempts.count_attempt(attempt)
-        self._writer.write(
-            f"{attempt.phase}-started", session.state, trigger=PHASE, attempt=attempt
-        )
-
-    def _attempt(
-        self, action: Callable[[Attempt], Ended], conduct: PhaseOptions, *, followed: bool
-    ) -> Any:
-        self._attempting = Attempting(self._session, conduct, followed=followed)
-        try:
-            return self._attempting.carry_out(action)
-        finally:
-            self._attempting = None
+                self.writer.go_back(trust.read(self.store, self.id, attempt.began))
+        self.last_attempt = attempt
+        self.attempts.count_attempt(attempt)
+        self.record_attempt("started")
 
     def _block(self, attempt: Attempt, conduct: PhaseOptions) -> None:
-        session = self._session
-        count = f"{attempt.recoveries} times without anybody having seen why; the limit is {conduct.max_recoveries}"
-        message = f"phase {attempt.phase!r} ended {count}"
-        blocked = session.last_attempt = replace(attempt, number=attempt.number - 1, ended=BLOCKED)
-        self._writer.write(
-            f"{attempt.phase}-blocked",
-            session.state,
-            capture=True,
-            trigger=PHASE,
-            attempt=blocked,
-            errors=[message],
+        message = (
+            f"phase {attempt.phase!r} crashed {attempt.recoveries} times for unknown reasons; "
+            f"the limit is {conduct.max_recoveries}"
         )
-        raise PhaseBlocked(
-            message,
-            hint=f"see what it did, then: git ckpt resume {session.run} --from {shell_word(attempt.phase)}",
-        )
+        self.last_attempt = replace(attempt, number=attempt.number - 1, ended=BLOCKED)
+        self.record_attempt("blocked", capture=True, errors=[message])
+        again = f"git ckpt resume {self.id} --from {shell_word(attempt.phase)}"
+        raise PhaseBlocked(message, hint=f"look for the cause, then: {again}")
 
-    def _wait(self, last: Attempt | None, conduct: PhaseOptions) -> None:
-        # Bound the wait: the clock may have been ahead when `retry_at` was recorded.
-        due = (
-            times.from_text(last.retry_at) if last is not None and last.retry_at is not None else 0
-        )
-        self._session.wait(
-            min(due - self._session.store.clock(), conduct.retries.longest_wait) / times.MICRO
-        )
+    def _wait_for_retry(self, conduct: PhaseOptions) -> None:
+        last = self.last_attempt
+        if last is not None and last.retry_at is not None:
+            # Bound the wait: the clock may have been ahead when `retry_at` was recorded.
+            wait = times.from_text(last.retry_at) - self.store.clock()
+            self.wait(min(wait, conduct.retries.longest_wait) / MICRO)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
 from gitckpt.durable.run import rewind
@@ -29,24 +29,20 @@ from gitckpt.store.worktrees import opener, resumption
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from typing import TypedDict, Unpack
-
-    class OpenOptions(TypedDict, total=False):
-        """Options for reopening a run; see `Run.resume`."""
-
-        accept_changes: bool
-        again: bool
-        adapter: str
-        holder: str
-        directory: str | os.PathLike[str] | None
-        take_over: bool
-        trust: bool
-        lease: int
+    from typing import Unpack
 
 
-_KNOWN = frozenset(
-    ("accept_changes", "again", "adapter", "holder", "directory", "take_over", "trust", "lease")
-)
+class OpenOptions(TypedDict, total=False):
+    """Options for reopening a run; see `Run.resume`."""
+
+    accept_changes: bool
+    again: bool
+    adapter: str
+    holder: str
+    directory: str | os.PathLike[str] | None
+    take_over: bool
+    trust: bool
+    lease: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,6 @@ class Opening:
     files: RunFiles
     hold: Hold
     newest: Checkpoint
-    crashed: bool  # the last driver did not release the lease
     made: bool  # the worktree was just created
     remarks: tuple[str, ...]
     accepts_changes: bool
@@ -87,23 +82,20 @@ def begin(
     rules = settings.read(store.repository)
     if pipeline.name is not None:
         rules.require_correct()
-    opener.default_root(
-        store.repository, rules.worktree_dir
-    )  # raises for a bare repository without one
+    # Raises for a bare repository without a configured directory.
+    opener.default_root(store.repository, rules.worktree_dir)
     if key is not None:
         store.claim(key).require_free()  # before anything is written
     commit = store.repository.commit_or_unborn(base)
     if pipeline.name is not None:
         # The run's worktree will contain the settings file of that commit.
         settings.require_correct(store.repository, commit)
-    worktree = (
-        replace(CLEAN, submodules=submodules.of_tree(store, commit))
-        if rules.limits.submodules
-        else CLEAN
-    )
+    worktree = CLEAN
+    if rules.limits.submodules:
+        worktree = replace(CLEAN, submodules=submodules.of_tree(store, commit))
     if files:
         worktree = run_files.with_inputs(store.repository, store.objects, worktree, commit, files)
-    made = store.record(
+    first = store.record(
         ref_names.RUN_STARTED,
         state,
         start=name,
@@ -114,8 +106,8 @@ def begin(
         pipeline=pipeline,
     )
     if files:
-        run_files.of_run(store.repository, str(made.run)).keep(files)
-    return made
+        run_files.of_run(store.repository, str(first.run)).keep(files)
+    return first
 
 
 def find_or_begin(
@@ -130,7 +122,7 @@ def find_or_begin(
     try:
         return begin(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
     except RunExists as error:
-        return _ours(store, error.run, trusted=False), False
+        return _require_trusted(store, error.run, trusted=False), False
 
 
 def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
@@ -139,52 +131,48 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
     Raises RunComplete, Untrusted, LeaseHeld, or BusyError if a leftover process cannot be ended or
     files are still being restored.
     """
-    unknown = sorted(set(how) - _KNOWN)
+    known = OpenOptions.__annotations__
+    unknown = sorted(set(how) - set(known))
     if unknown:
         raise UsageError(
             f"there is no argument {unknown[0]!r}",
-            hint=f"how a run may be gone on with: {', '.join(sorted(_KNOWN))}",
+            hint=f"the arguments are: {', '.join(sorted(known))}",
         )
     again = how.get("again", False)
-    newest = _ours(store, run, trusted=how.get("trust", False))
+    newest = _require_trusted(store, run, trusted=how.get("trust", False))
     if not again:
-        settle(store, run)
+        release_completed(store, run)
     require_open(store, newest, again=again)
     here = store.repository
-    own = Repository(here.git_dir, here.worktree, here.object_format)
-    lease_store = store.seen_from(own, "plumbing")
-    hold = None
-    try:
-        take_over = how.get("take_over", False)
+    with contextlib.ExitStack() as cleanup:
+        own = Repository(here.git_dir, here.worktree, here.object_format)
+        lease_store = store.seen_from(own, "plumbing")
+        cleanup.callback(lease_store.close)
         hold = lease_store.leases.acquire(
-            run, how.get("holder", "a program"), how.get("lease", LENGTH), take_over=take_over
+            run,
+            how.get("holder", "a program"),
+            how.get("lease", LENGTH),
+            take_over=how.get("take_over", False),
         )
-        crashed = not hold.is_first and (hold.before is None or hold.before.released is None)
-        newest = _ours(
-            store, run, trusted=False
-        )  # again: the last driver may have written until now
+        cleanup.callback(_release, hold)
+        # Read it again: the last driver may have written until now.
+        newest = _require_trusted(store, run, trusted=False)
         require_open(store, newest, again=again)
-        ended = _end_what_is_left(store, hold)
-        with FilesLock(store.repository, hold):
+        ended = _end_leftovers(store, hold)
+        with FilesLock(here, hold):
             opened = resumption.resume(store, newest, how.get("directory"), is_driven=True)
             if opened.unfiltered:  # an agent would take unfiltered files for real content
                 raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
-            repository = administration.seen_from(store.repository, opened.path)
+            repository = administration.seen_from(here, opened.path)
             if repository is None:
-                raise WorktreeError(
-                    f"{opened.path} is no worktree", hint="see what is wrong: git ckpt doctor"
-                )
-            files = run_files.of_run(store.repository, run)
+                raise WorktreeError(f"{opened.path} is no worktree", hint="run: git ckpt doctor")
+            files = run_files.of_run(here, run)
             if newest.tree is not None:
-                files.bring_back(store.repository, store.objects, newest.tree)
-            seen, caught_up = _caught_up(
-                store.seen_from(repository, how.get("adapter", "auto")), files, newest
-            )
-    except BaseException:
-        if hold is not None:
-            _give_back(hold)
-        lease_store.close()
-        raise
+                files.bring_back(here, store.objects, newest.tree)
+            seen = store.seen_from(repository, how.get("adapter", "auto"))
+            cleanup.callback(seen.close)
+            caught_up = rewind.catch_up(seen, files, newest)
+        cleanup.pop_all()
     return Opening(
         run=run,
         path=opened.path,
@@ -192,7 +180,6 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
         files=files,
         hold=hold,
         newest=newest,
-        crashed=crashed,
         made=opened.made,
         remarks=(*ended, *opened.remarks, *caught_up),
         accepts_changes=how.get("accept_changes", False),
@@ -200,17 +187,7 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
     )
 
 
-def _caught_up(
-    seen: Checkpoints, files: RunFiles, newest: Checkpoint
-) -> tuple[Checkpoints, tuple[str, ...]]:
-    try:
-        return seen, rewind.catch_up(seen, files, newest)
-    except BaseException:
-        seen.close()
-        raise
-
-
-def _ours(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
+def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
     store.heads.move_up(run)
     oid, newest = store.heads.head(run)
     if not local_checkpoints.knows(store.repository, run, oid):
@@ -220,30 +197,26 @@ def _ours(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
     return newest
 
 
-def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
-    # The scan takes 1 ms for 100 processes.
+def _end_leftovers(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
     if hold.is_first:
         return ()
+    # The scan takes 1 ms for 100 processes.
     ended = end_leftovers(EnvTag(hold.lease.run, hold.lease.token, store.repository.common_dir))
-    return (
-        (f"what an earlier attempt had left running was ended: {', '.join(ended)}",)
-        if ended
-        else ()
-    )
+    return (f"ended processes of an earlier attempt: {', '.join(ended)}",) if ended else ()
 
 
-def settle(store: Checkpoints, run: str) -> bool:
+def release_completed(store: Checkpoints, run: str) -> bool:
     """Release the lease of a complete run whose driver was killed; return if it was held."""
     if store.heads.catch_up(run).label != ref_names.RUN_COMPLETE:
         return False
-    found = store.leases.read(run)
-    if found is None or found[1].released is not None or store.leases.is_held(*found):
+    lease = store.leases.read(run)
+    if lease is None or lease[1].released is not None or store.leases.is_held(*lease):
         return False
-    _give_back(store.leases.acquire(run, "what a driver left undone"))
+    _release(store.leases.acquire(run, "cleanup after a killed driver"))
     return True
 
 
-def _give_back(hold: Hold) -> None:
+def _release(hold: Hold) -> None:
     try:
         hold.release()
     except LeaseLost:
@@ -257,14 +230,12 @@ def require_open(store: Checkpoints, newest: Checkpoint, *, again: bool = False)
 
 def _results(store: Checkpoints, newest: Checkpoint) -> dict[str, Any]:
     # Omits phases whose checkpoints are gone.
-    found: dict[str, Any] = {}
-    for phase, checkpoint_id in (
-        newest.pipeline.completed.items() if newest.pipeline is not None else ()
-    ):
+    results: dict[str, Any] = {}
+    completed = newest.pipeline.completed if newest.pipeline is not None else {}
+    for phase, checkpoint_id in completed.items():
         with contextlib.suppress(NotFoundError):
             attempt = trust.read(store, str(newest.run), checkpoint_id).attempt
-            is_its = attempt is not None and attempt.phase == phase and attempt.result is not None
-            found[phase] = (
-                json.loads(str(attempt.result)) if attempt is not None and is_its else None
-            )
-    return found
+            is_its_result = attempt is not None and attempt.phase == phase
+            result = attempt.result if attempt is not None and is_its_result else None
+            results[phase] = json.loads(result) if result is not None else None
+    return results

@@ -40,8 +40,8 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     commit, branch = store.objects.head()
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
     if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
-        require_way(store, checkpoint)
-        message = f"before going back to {checkpoint.id[: ids.SHORT]}"
+        require_restorable(store, checkpoint)
+        message = f"before going back to {_short(checkpoint.id)}"
         safe.append(store.save(ref_names.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id)
         _move_head(store, checkpoint, commit)
     restored = restorer.restore(store, checkpoint)
@@ -63,47 +63,53 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     noted = ownership.behind(store.repository)
     if noted is None:
         return ()
-    stood_at, adopted = noted
-    safe: list[str] = []
-    if (
-        newest.id not in noted and store.refs.read(ref_names.CHECKPOINTS + adopted) is not None
-    ):  # not removed
+    before, adopted = noted
+    is_kept = store.refs.read(ref_names.CHECKPOINTS + adopted) is not None
+    if is_kept and newest.id not in noted:
         # A commit or a save was recorded in the worktree: its edits must not be replaced.
         ownership.forget_behind(store.repository)
         raise WorktreeError(
-            f"the worktree of run {newest.run} lacks what others have made until {adopted[: ids.SHORT]}, "
-            f"and {newest.id[: ids.SHORT]} was recorded since",
-            hint=f"to go on as it is: git ckpt resume {newest.run}; to have what they made instead: git ckpt resume {adopted} --rewind",
+            f"run {newest.run} continued elsewhere until {_short(adopted)}, "
+            f"but its worktree has the newer {_short(newest.id)}",
+            hint=f"to keep the worktree: git ckpt resume {newest.run}; "
+            f"to replace it: git ckpt resume {adopted} --rewind",
         )
-    if stood_at != newest.id:
+    safe: list[str] = []
+    if before != newest.id:
         remove_locks(store.repository, str(newest.run))
-        take_output_back(store, files, newest)
+        restore_output(store, files, newest)
         try:
             safe = go_back(store, newest)
         except WorktreeError as error:
-            advice = submodules.advice_of(error)
-            if advice is None:
-                raise
-            ownership.forget_behind(
-                store.repository
-            )  # report it once: the files may be lost for good
-            place = shell_word(str(store.repository.worktree))
-            first = (
-                f"{advice}; then git ckpt restore {newest.id[: ids.SHORT]} in {place}; then, or "
-                if advice
-                else ""
-            )
-            raise error.but(hint=f"{first}to go on without: git ckpt resume {newest.run}") from None
+            raise _catch_up_failure(store, newest, error) from None
     ownership.forget_behind(store.repository)
     if not safe:
         return ()
-    held = ", ".join(each[: ids.SHORT] for each in safe)
-    return (
-        f"its worktree was as {stood_at[: ids.SHORT]} left it, and is as {newest.id[: ids.SHORT]} has it now; what was there is in {held}",
-    )
+    saved = ", ".join(map(_short, safe))
+    change = f"updated its worktree from {_short(before)} to {_short(newest.id)}"
+    return (f"{change}; its former content is in {saved}",)
 
 
-def require_way(store: Checkpoints, checkpoint: Checkpoint) -> None:
+def _catch_up_failure(
+    store: Checkpoints, newest: Checkpoint, error: WorktreeError
+) -> WorktreeError:
+    advice = submodules.advice_of(error)
+    if advice is None:
+        return error
+    # Report it once: the files may be lost for good.
+    ownership.forget_behind(store.repository)
+    hint = f"to continue without: git ckpt resume {newest.run}"
+    if advice:
+        place = shell_word(str(store.repository.worktree))
+        hint = f"{advice}; then git ckpt restore {_short(newest.id)} in {place}; then, or {hint}"
+    return error.but(hint=hint)
+
+
+def _short(checkpoint_id: str) -> str:
+    return checkpoint_id[: ids.SHORT]
+
+
+def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
     """Raise WorktreeError if `go_back` cannot succeed, LockHeld if the index is locked.
 
     A dry run, for use before HEAD moves or the rewind is recorded.
@@ -112,39 +118,40 @@ def require_way(store: Checkpoints, checkpoint: Checkpoint) -> None:
     PrivateIndex(store.repository).require_unlocked()
 
 
-def take_output_back(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
+def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
     """Restore the output files of the phases, after a safety checkpoint of the present ones."""
-    now = store.capture(beside=files)
-    then = checkpoint.tree
-    if now.tree is None or run_files.output_of(store.repository, now.tree) == run_files.output_of(
-        store.repository, then
-    ):
+    present = store.capture(beside=files)
+    tree, repository = present.tree, store.repository
+    if tree is None:
         return
-    message = f"before going back to {checkpoint.id[: ids.SHORT]}"
-    store.record(ref_names.SAFETY_COMPLETE, {}, worktree=now, trigger=SAFETY, message=message)
-    files.take_back(store.repository, store.objects, now.tree, then)
+    if run_files.output_of(repository, tree) == run_files.output_of(repository, checkpoint.tree):
+        return
+    message = f"before going back to {_short(checkpoint.id)}"
+    store.record(ref_names.SAFETY_COMPLETE, {}, worktree=present, trigger=SAFETY, message=message)
+    files.take_back(repository, store.objects, tree, checkpoint.tree)
 
 
-def is_held(
+def is_redundant(
     store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, wanted: Checkpoint
 ) -> bool:
     """Return whether two checkpoints hold everything that a safety checkpoint holds.
 
     `recorded` was made before the rewind, `wanted` was restored.
     """
-    saved, before = (
-        manifest.contents_of(each, store.repository, store.objects) for each in (safety, recorded)
-    )
+    repository, objects = store.repository, store.objects
+    saved, before = (manifest.contents_of(each, repository, objects) for each in (safety, recorded))
     indexes = [
-        comparison.merged_tree(store.repository, content, each.git_sha)
-        for content, each in ((saved, safety), (before, recorded))
+        comparison.merged_tree(repository, content, checkpoint.git_sha)
+        for content, checkpoint in ((saved, safety), (before, recorded))
     ]
-    same = (saved.files, saved.raw) == (before.files, before.raw) and indexes[0] == indexes[1]
-    same = same and (saved.directories, saved.modes) == (before.directories, before.modes)
-    plain = not (saved.operation or saved.flags or set(saved.index) - {0})
+    is_same = indexes[0] == indexes[1] and all(
+        getattr(saved, name) == getattr(before, name)
+        for name in ("files", "raw", "directories", "modes")
+    )
+    is_plain = not (saved.operation or saved.flags or set(saved.index) - {0})
     return (
-        same
-        and (plain or safety.worktree == recorded.worktree)
+        is_same
+        and (is_plain or safety.worktree == recorded.worktree)
         and safety.git_sha in (recorded.git_sha, wanted.git_sha)
     )
 
@@ -157,29 +164,23 @@ def remove_locks(repository: Repository, run: str) -> None:
     # A person in the worktree may hold a lock for long, such as during an editor session: keep the
     # locks while a git process works there, or if the system cannot tell. Other processes release
     # theirs at once: a lock that does not change for `PATIENCE` is stale.
-    branch = repository.head_ref()
+    branch, worktree = repository.head_ref(), repository.worktree or repository.git_dir
     refs = [ref_names.RUNS + run, ref_names.LEASES + run, *([branch] if branch else [])]
-    places = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
+    paths = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
     if repository.is_linked:
-        places += [
-            os.path.join(repository.git_dir, name)
-            for name in os.listdir(repository.git_dir)
-            if name.endswith(".lock")
-        ]
-    before = {path: mark for path in places if (mark := _mark(path)) is not None}
-    if (
-        not before
-        or process_tree.works_in("git", repository.worktree or repository.git_dir) is not False
-    ):
+        names = [name for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
+        paths += [os.path.join(repository.git_dir, name) for name in names]
+    locks = {path: identity for path in paths if (identity := _identity(path)) is not None}
+    if not locks or process_tree.works_in("git", worktree) is not False:
         return
     time.sleep(PATIENCE)
-    for path, mark in before.items():
-        if _mark(path) == mark:
+    for path, identity in locks.items():
+        if _identity(path) == identity:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
 
-def _mark(path: str) -> tuple[int, int, int] | None:
+def _identity(path: str) -> tuple[int, int, int] | None:
     # Distinguishes a lock file from a later one of the same name.
     try:
         status = os.lstat(path)
@@ -197,7 +198,7 @@ def fork(
         raise trust.refusal(store, checkpoint, trust.account(store, checkpoint))
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
     about = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
-    made = store.record(
+    first = store.record(
         ref_names.RUN_STARTED,
         checkpoint.state,
         start=about,
@@ -206,44 +207,37 @@ def fork(
         trigger=PHASE,
         pipeline=checkpoint.pipeline,
         forked_from=checkpoint.id,
-        message=f"forked from {checkpoint.id[: ids.SHORT]}",
+        message=f"forked from {_short(checkpoint.id)}",
     )
     if local_checkpoints.is_captured_here(store.repository, checkpoint.id):
-        local_checkpoints.note_fork(store.repository, made.id)
+        local_checkpoints.note_fork(store.repository, first.id)
     if checkpoint.run is not None and not is_ours:
-        trust.adopt(store, checkpoint.run, by=made.run)
+        trust.adopt(store, checkpoint.run, by=first.run)
     if checkpoint.run is not None and checkpoint.pipeline is not None:
         # Copy the original inputs: in the stored ones, secrets are masked.
-        wanted = checkpoint.pipeline.contents
-        inputs = run_files.of_run(store.repository, checkpoint.run).inputs()
+        digests = checkpoint.pipeline.contents
+        inputs = run_files.of_run(store.repository, checkpoint.run).inputs().items()
         same = {
             name: data
-            for name, data in inputs.items()
-            if hashlib.sha256(data).hexdigest() == wanted.get(name)
+            for name, data in inputs
+            if hashlib.sha256(data).hexdigest() == digests.get(name)
         }
-        run_files.of_run(store.repository, str(made.run)).keep(same)
-    return made
+        run_files.of_run(store.repository, str(first.run)).keep(same)
+    return first
 
 
-def _move_head(store: Checkpoints, checkpoint: Checkpoint, commit: str) -> None:
-    wanted = BRANCHES + checkpoint.branch if checkpoint.branch is not None else ""
-    message = f"git ckpt: back to {checkpoint.id[: ids.SHORT]}"
+def _move_head(store: Checkpoints, checkpoint: Checkpoint, head: str) -> None:
+    repository, commit = store.repository, checkpoint.git_sha
+    branch = BRANCHES + checkpoint.branch if checkpoint.branch is not None else ""
+    message = f"git ckpt: back to {_short(checkpoint.id)}"
     try:
-        if wanted and wanted == store.repository.head_ref():
-            store.repository.git.run(
-                "update-ref", "-m", message, wanted, checkpoint.git_sha, commit
-            )
+        if branch and branch == repository.head_ref():
+            repository.git.run("update-ref", "-m", message, branch, commit, head)
             return
         # Detach HEAD, and attach it only if the branch is free and still at the commit.
-        store.repository.point_head(checkpoint.git_sha, message)
-        tip = store.repository.cat_file.info(wanted) if wanted else None
-        if (
-            tip is not None
-            and tip[0] == checkpoint.git_sha
-            and opener.is_free(store.repository, wanted)
-        ):
-            store.repository.point_head(wanted, message)
+        repository.point_head(commit, message)
+        tip = repository.cat_file.info(branch) if branch else None
+        if tip is not None and tip[0] == commit and opener.is_free(repository, branch):
+            repository.point_head(branch, message)
     except GitError as error:
-        raise WorktreeError(
-            f"cannot move HEAD back to {checkpoint.git_sha}: {error.message}"
-        ) from None
+        raise WorktreeError(f"cannot move HEAD to {commit}: {error.message}") from None

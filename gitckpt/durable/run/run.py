@@ -12,16 +12,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
-from gitckpt.durable.run import rewind
-from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempts import USUAL, PhaseOptions
-from gitckpt.durable.run.opener import find_or_begin, require_open
-from gitckpt.model.arguments import mapping, require
+from gitckpt.durable.run import attempts, rewind
+from gitckpt.durable.run.attempts import USUAL, Ended, PhaseOptions, Session
+from gitckpt.durable.run.opener import find_or_begin, reopen, require_open
+from gitckpt.model.arguments import (
+    mapping,
+    must_not_be_async,
+    require,
+    require_callable,
+    require_text,
+)
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
-from gitckpt.model.errors import UsageError
+from gitckpt.model.document import message_of
+from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.model.phase import REWOUND
+from gitckpt.model.runstate import REWINDING, before_rewind
+from gitckpt.model.values import replace
+from gitckpt.store.records import ref_names
+from gitckpt.store.runs import trust
 from gitckpt.store.store import Store, inside
 
 TYPE_CHECKING = False
@@ -40,7 +50,7 @@ class _Turn:
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
             raise UsageError(
-                f"run {self._run} is in use by another thread: phases of one run go one after the other",
+                f"another thread uses run {self._run}: phases of a run cannot run in parallel",
                 hint="call them from one thread, or start a run for each thread",
             )
 
@@ -55,10 +65,13 @@ class Run:
     thread changes the run, such as in a phase, calls of other threads raise UsageError.
     """
 
-    def __init__(self, active: ActiveRun) -> None:
-        self._active = active
-        self._store = Store(active.store)
-        self._turn = _Turn(active.id)
+    def __init__(self, session: Session, remarks: Sequence[str] = ()) -> None:
+        self._session = session
+        self._writer = session.writer
+        self._store = Store(session.store)
+        self._remarks = remarks
+        self._pauses = False
+        self._turn = _Turn(session.id)
 
     @classmethod
     def start(
@@ -87,9 +100,9 @@ class Run:
             LeaseHeld: another process drives the run with that key.
             RunComplete: the run with that key is complete; `results` has the results of its phases.
         """
-        return cls(
-            ActiveRun.start(inside(store), name, key=key, base=base, state=state, adapter=adapter)
-        )
+        first = mapping("state", state)
+        newest, _ = find_or_begin(inside(store), name, key=key, base=base, state=first)
+        return cls.resume(store, str(newest.run), adapter=adapter)
 
     @classmethod
     def begin(
@@ -107,9 +120,8 @@ class Run:
         checkpoint of the run, and whether the run is new.
         """
         here = inside(store)
-        newest, is_new = find_or_begin(
-            here, name, key=key, base=base, state=mapping("state", state)
-        )
+        first = mapping("state", state)
+        newest, is_new = find_or_begin(here, name, key=key, base=base, state=first)
         if not is_new:
             require_open(here, newest)
             here.leases.require_free(str(newest.run))
@@ -133,7 +145,8 @@ class Run:
             LeaseHeld: a live process drives it.
             WorktreeError: its worktree cannot be opened.
         """
-        return cls(ActiveRun.resume(inside(store), run, **how))
+        opening = reopen(inside(store), run, **how)
+        return cls(Session(opening), opening.remarks)
 
     @classmethod
     def fork(
@@ -155,11 +168,8 @@ class Run:
             Untrusted: the checkpoint was not written here and is not trusted.
             WorktreeError: the worktree cannot be created.
         """
-        return cls.resume(
-            store,
-            str(cls.begin_fork(store, checkpoint, name, trust=how.get("trust", False)).run),
-            **how,
-        )
+        first = cls.begin_fork(store, checkpoint, name, trust=how.get("trust", False))
+        return cls.resume(store, str(first.run), **how)
 
     @classmethod
     def begin_fork(
@@ -182,39 +192,40 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._turn:
-            self._active.__exit__(kind, error, trace)
+            try:
+                if kind is None and not self._pauses:
+                    self.finish()
+            finally:
+                self.close()
+        if kind is None and self.unwritten:
+            raise incomplete_record(self)
 
     def close(self) -> None:
         """Release the lease; an incomplete run can be resumed."""
         with self._turn:
-            self._active.close()
+            self._session.close()
 
     def pause(self) -> None:
         """Leave the run incomplete at the end of the `with` block."""
         with self._turn:
-            self._active.pause()
+            self._pauses = True
 
     def finish(self) -> None:
         """Complete the run."""
         with self._turn:
-            self._active.finish()
+            self._writer.write(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
 
     @property
     def id(self) -> str:
         """Return the run id."""
-        return self._active.id
+        return self._session.id
 
     @property
     def path(self) -> str:
         """Return the top of the worktree."""
-        return self._active.path
+        return self._session.path
 
     @property
     def store(self) -> Store:
@@ -224,38 +235,38 @@ class Run:
     @property
     def state(self) -> dict[str, Any]:
         """Return the state for the next checkpoints; a phase may change it."""
-        return self._active.state
+        return self._session.state
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         require("state", state, dict, "a dict of names to values")
         with self._turn:
-            self._active.state = state
+            self._session.state = state
 
     @property
     def last_attempt(self) -> Attempt | None:
         """Return the last attempt at a phase."""
-        return self._active.last_attempt
+        return self._session.last_attempt
 
     @property
     def completed(self) -> Mapping[str, str]:
         """Return phase → id of the completing checkpoint, in order of completion."""
-        return self._active.completed
+        return self._writer.completed
 
     @property
     def newest(self) -> Checkpoint:
         """Return the newest checkpoint known to this process."""
-        return self._active.newest
+        return self._writer.newest
 
     @property
     def unwritten(self) -> list[str]:
         """Return the checkpoints that could not be written yet, with the reasons."""
-        return self._active.unwritten
+        return self._writer.unwritten
 
     @property
     def remarks(self) -> Sequence[str]:
         """Return notes about the opened worktree, one sentence each."""
-        return self._active.remarks
+        return self._remarks
 
     def phase(
         self,
@@ -279,8 +290,21 @@ class Run:
             UsageError: `work` is asynchronous or another thread uses the run; nothing was done.
             Exception: raised by `work`, after it was recorded.
         """
+
+        def action(_: Attempt) -> Ended:
+            result = work(**values)
+            if hasattr(type(result), "__await__"):  # not visible before the call
+                if hasattr(result, "close"):
+                    result.close()  # avoids the warning about a coroutine that was never awaited
+                raise must_not_be_async("work", work)
+            return Ended(result)
+
         with self._turn:
-            return self._active.phase(name, work, inputs=inputs, conduct=conduct)
+            require_callable("work", work)
+            require("conduct", conduct, PhaseOptions, "a PhaseOptions")
+            values = mapping("inputs", inputs)
+            digests = attempts.digest_inputs(values)
+            return self._session.perform(name, action, inputs=digests, conduct=conduct)
 
     def milestone(
         self,
@@ -296,14 +320,18 @@ class Run:
         the phase resets its files. `message` is one line of at most 1,000 characters.
         """
         with self._turn:
-            self._active.milestone(
+            self._session.milestone(
                 trigger=trigger, message=message, progress=progress, errors=errors
             )
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """Record that a phase is not needed; `message` is the reason, in one line."""
         with self._turn:
-            self._active.skip(name, result, message=message)
+            attempts.require_name(name)
+            number = self._session.attempts.attempts_at(name) + 1
+            value = attempts.to_json(result)
+            self._session.last_attempt = Attempt(name, number, ended="skipped", result=value)
+            self._session.record_attempt("skipped", message=message)
 
     def redo(self, name: str, *, record: bool = False) -> None:
         """Mark a phase and those completed after it as incomplete; keep files and state.
@@ -312,15 +340,29 @@ class Run:
         ignores case, and hyphens and underscores equal spaces.
         """
         with self._turn:
+            require_text("name", name)
+            session = self._session
             if record:
-                self._active.reopen(name)
-            else:
-                self._active.redo(name)
+                phases = session.attempts.phases(self.completed)
+                name = attempts.find_phase(name, phases, self.id)
+            self._writer.reopen(name)
+            last = self.last_attempt
+            if last is not None and last.phase == name:
+                # The caller has resolved what blocked the phase.
+                ended = attempts.FAILED if last.ended in (None, attempts.BLOCKED) else last.ended
+                session.last_attempt = replace(last, ended=ended, retry_at=None)
+            if record:
+                self._record_rewind(self.completed, message=message_of(f"redo phase {name!r}"))
 
     def restart(self, name: str) -> None:
         """Redo a phase with the files and state of its beginning."""
         with self._turn:
-            self._active.restart(name)
+            require_text("name", name)
+            began = self._session.attempts.began_first(name)
+            if began is not None:
+                self._writer.go_back(began)
+                self.state = dict(began.state)
+            self.redo(name)
 
     def rewind(self, checkpoint: Checkpoint | str) -> None:
         """Return to an earlier checkpoint of this run: files, state and completed phases.
@@ -335,12 +377,60 @@ class Run:
             CkptError: the newer content could not be recorded; no file was changed.
         """
         with self._turn:
-            self._active.rewind(checkpoint)
+            target = self._require_own(checkpoint)
+            self._writer.remove_locks()
+            rewind.require_restorable(self._session.store, target)
+            message = before_rewind(target.id)
+            self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=message)
+            if self.unwritten:  # the newer files are not safe yet, so do not touch them
+                reason = self.unwritten[-1]
+                self._writer.withdraw()
+                raise CkptError(
+                    f"cannot rewind run {self.id}: its present files are not recorded: {reason}",
+                    hint=f"fix that, then: git ckpt resume {target.id} --rewind",
+                )
+            self._writer.go_back(target)
+            self.state = dict(target.state)
+            attempt = target.attempt
+            self._session.last_attempt = attempt if attempt and attempt.ended else None
+            completed = target.pipeline.completed if target.pipeline else {}
+            self._record_rewind(completed, rewound_to=target.id)
 
     def check(self) -> None:
         """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop. For long work."""
-        self._active.check()
+        self._session.check()
 
     def wait(self, seconds: float) -> None:
         """Wait a number of seconds; raise an error as `check` if the run must stop."""
-        self._active.wait(seconds)
+        self._session.wait(seconds)
+
+    def _require_own(self, checkpoint: Checkpoint | str) -> Checkpoint:
+        store = self._session.store
+        if not isinstance(checkpoint, Checkpoint):
+            checkpoint = store.read(checkpoint)
+        if checkpoint.run == self.id:
+            return trust.read(store, self.id, checkpoint.id)
+        owner = "no run" if checkpoint.run is None else f"run {checkpoint.run}"
+        raise UsageError(
+            f"checkpoint {checkpoint.id} is of {owner}, not of {self.id}",
+            hint=f"list those of this run: git ckpt list --run {self.id}",
+        )
+
+    def _record_rewind(self, completed: Mapping[str, str], **details: Any) -> None:
+        pipeline = replace(self._writer.pipeline, completed=dict(completed))
+        details["attempt"] = self.last_attempt or Attempt("rewind", ended=attempts.COMPLETE)
+        details |= {"trigger": PHASE, "pipeline": pipeline}
+        self._writer.write(REWOUND, self.state, capture=True, **details)
+
+
+def session_of(run: Run) -> Session:
+    """Return what a run shares with its phases, for drivers."""
+    return run._session  # noqa: SLF001 - the only access to it
+
+
+def incomplete_record(run: Run) -> CkptError:
+    """Return the error for a run whose last checkpoints could not be written."""
+    return CkptError(
+        f"cannot write all checkpoints of run {run.id}: {run.unwritten[-1]}",
+        hint=f"fix that, then: git ckpt resume {run.id}",
+    )

@@ -7,7 +7,7 @@ import copy
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gitckpt.durable.command import process_tree
 from gitckpt.durable.run import rewind
@@ -68,24 +68,30 @@ class FilesLock:
 
 
 def _busy(run: str, path: str) -> BusyError:
-    remaining = process_tree.holders(path)
-    numbers = " ".join(str(process.pid) for process in remaining[:_NAMED])
-    who = (
-        ", ".join(process_tree.describe(process) for process in remaining[:_NAMED])
-        or "a process that is not to be seen from here"
-    )
-    hint = f"let it go on, if it was stopped (kill -CONT {numbers}), or end it (kill -9 {numbers}); then: git ckpt resume {run}"
-    message = f"files of run {run} are being brought back, over what the next attempt would write: by {who}"
+    holders = process_tree.holders(path)[:_NAMED]
+    names = ", ".join(map(process_tree.describe, holders)) or "an unknown process"
+    pids = " ".join(str(process.pid) for process in holders)
+    resume = f"git ckpt resume {run}"
     return BusyError(
-        message, hint=hint if remaining else f"when it has ended: git ckpt resume {run}"
+        f"another process restores files of run {run}: {names}",
+        hint=f"continue it (kill -CONT {pids}) or end it (kill -9 {pids}); then: {resume}"
+        if holders
+        else f"when that has ended: {resume}",
     )
 
 
 # Seconds; git cannot tell by time stamps whether younger files changed.
-_GRAIN = 1.5
+_RACY = 1.5
 
 # Keys of the state that `git ckpt step` writes while the run is driven.
-_REPORTED = ("track_id", "blockers", "loop_state")
+_STEP_KEYS = ("track_id", "blockers", "loop_state")
+
+
+class _Pending(NamedTuple):
+    label: str
+    state: Mapping[str, Any]
+    capture: bool
+    details: Details  # with the id, which shows after an error whether the checkpoint was written
 
 
 class Writer:
@@ -109,11 +115,11 @@ class Writer:
         self.pipeline = newest.pipeline or Pipeline()
         self.completed = dict(self.pipeline.completed)  # phase → id; "" while it is not written
         self.unwritten: list[str] = []
-        self._is_made_good = False
-        self._waiting: list[tuple[str, Mapping[str, Any], bool, Details]] = []
+        self._is_note_cleared = False
+        self._pending: list[_Pending] = []
         self._tried: set[str] = set()
-        self._known = False
-        self._reported: dict[str, Any] = {}
+        self._has_written = False  # since the last restore
+        self._step_state: dict[str, Any] = {}
         self.limits = store.rules.limits().automatic()
         self._made_at = made_at  # when the worktree was created; None if it existed before
 
@@ -138,85 +144,80 @@ class Writer:
             StateError, UsageError: the checkpoint can never be written.
         """
         details["run"] = self._run
-        # The id shows after an error whether the checkpoint was written.
         details.setdefault("id", self._store.new_id())
         details.setdefault("pipeline", self.pipeline)
-        attempt = details.get("attempt")
-        if attempt is not None and attempt.phase in self.pipeline.phases:
-            number = self.pipeline.phases.index(attempt.phase) + 1
-            progress = details.get("progress")
-            progress = (
-                progress if isinstance(progress, Progress) else Progress()
-            )  # else the record is refused
-            details["progress"] = replace(
-                progress, current_phase=number, total_phases=len(self.pipeline.phases)
-            )
+        attempt, phases = details.get("attempt"), self.pipeline.phases
+        progress = details.get("progress") or Progress()
+        if attempt is not None and attempt.phase in phases and isinstance(progress, Progress):
+            number = phases.index(attempt.phase) + 1
+            details["progress"] = replace(progress, current_phase=number, total_phases=len(phases))
         if followed:
             toml.dump_state(dict(state), {})  # raise now if the state can never be written
-        self._waiting.append((label, state, capture, details))
-        self._note(label, details)
+        self._pending.append(_Pending(label, state, capture, details))
+        self._update_completed(label, details)
         if followed:
             return
         self.flush()
-        if self._waiting:
-            last = self._waiting[-1]
+        if self._pending:
             # The caller may change the state before it is written.
-            self._waiting[-1] = (last[0], copy.deepcopy(dict(last[1])), *last[2:])
+            copied = copy.deepcopy(dict(self._pending[-1].state))
+            self._pending[-1] = self._pending[-1]._replace(state=copied)
 
     def has_ended(self, phase: str) -> bool:
         """Return whether the completion of a phase is recorded or pending."""
-        return bool(self.completed.get(phase)) or any(
-            label == f"{phase}-complete" for label, *_ in self._waiting
-        )
+        labels = [pending.label for pending in self._pending]
+        return bool(self.completed.get(phase)) or f"{phase}-complete" in labels
 
     def flush(self) -> None:
-        while self._waiting:
-            label = self._waiting[0][0]
-            together = self._go_together()
+        is_empty = not self._pending
+        while self._pending:
+            label, is_pair = self._pending[0].label, self._can_pair()
             try:
-                if not self._drop_written():
-                    self._record_first(together=together)
+                if not self._adopt_written():
+                    self._record_first(is_pair=is_pair)
             except LeaseLost:
                 raise
             except KeyboardInterrupt:
-                self._drop_written()
+                self._adopt_written()
                 raise
             except (StateError, UsageError):
-                if together:
+                if is_pair:
                     continue  # one at a time: the other may be valid
-                del self._waiting[0]
+                del self._pending[0]
                 raise
             except CkptError as error:
-                sentence = f"{label} could not be recorded: {error.message}"
-                if not self.unwritten or self.unwritten[-1] != sentence:
-                    self.unwritten.append(sentence)
-                    self._is_made_good = False
-                    run_files.note(self._store.repository, self._run, self.unwritten)
-                    append_log(self._store.repository, sentence)
+                self._note_unwritten(f"cannot record {label}: {error.message}")
                 return
-            if not self._waiting and not self._is_made_good:
-                self.unwritten.clear()
-                run_files.note(
-                    self._store.repository, self._run, []
-                )  # including notes of an earlier driver
-                self._is_made_good = True
+        if not is_empty and not self._is_note_cleared:
+            self._clear_unwritten()
+
+    def _note_unwritten(self, sentence: str) -> None:
+        if self.unwritten[-1:] != [sentence]:
+            self.unwritten.append(sentence)
+            self._is_note_cleared = False
+            run_files.note(self._store.repository, self._run, self.unwritten)
+            append_log(self._store.repository, sentence)
+
+    def _clear_unwritten(self) -> None:
+        self.unwritten.clear()
+        run_files.note(self._store.repository, self._run, [])  # including an earlier driver's
+        self._is_note_cleared = True
 
     def withdraw(self) -> None:
         """Drop the last unwritten checkpoint, which announces an aborted action.
 
         Otherwise it would be written as soon as there is disk space.
         """
-        checkpoint_id = self._waiting[-1][3]["id"]
+        checkpoint_id = self._pending[-1].details["id"]
         with contextlib.suppress(NotFoundError):
             self._store.read(checkpoint_id)
             return  # it was written; only the confirmation was lost
-        del self._waiting[-1]
+        del self._pending[-1]
         self._tried.discard(checkpoint_id)
-        if not self._waiting:
-            self.unwritten.clear()
-            run_files.note(self._store.repository, self._run, [])
+        if not self._pending:
+            self._clear_unwritten()
 
-    def notice(self, failures: list[str]) -> None:
+    def log_failures(self, failures: list[str]) -> None:
         for failure in failures:
             append_log(self._store.repository, f"run {self._run}: {failure}")
 
@@ -230,107 +231,97 @@ class Writer:
         """Restore the files of an earlier checkpoint, after a safety checkpoint."""
         self.remove_locks()
         with FilesLock(self._store.repository, self._hold):
-            rewind.take_output_back(self._store, self._files, checkpoint)
-            recorded = self.newest if self._known else None
+            rewind.restore_output(self._store, self._files, checkpoint)
+            recorded = self.newest if self._has_written else None
             for safety in rewind.go_back(self._store, checkpoint):
-                if recorded is not None and rewind.is_held(
+                if recorded is not None and rewind.is_redundant(
                     self._store, self._store.read(safety), recorded, checkpoint
                 ):
                     self._store.remove([safety])
-        self._known = False
+        self._has_written = False
 
     def remove_locks(self) -> None:
         rewind.remove_locks(self._store.repository, self._run)
 
-    def bring_back(self, checkpoint_id: str) -> None:
-        self.go_back(trust.read(self._store, self._run, checkpoint_id))
-
-    def ended(self, phase: str) -> Attempt | None:
+    def completing_attempt(self, phase: str) -> Attempt | None:
         """Return the attempt that completed a phase; None if unknown."""
         checkpoint_id = self.completed[phase]
-        for label, _, _, details in self._waiting:
-            attempt = details.get("attempt")
-            if attempt is not None and label.startswith(f"{phase}-") and attempt.ended:
+        for pending in self._pending:
+            attempt = pending.details.get("attempt")
+            if attempt is not None and attempt.ended and pending.label.startswith(f"{phase}-"):
                 return attempt
         try:
             attempt = trust.read(self._store, self._run, checkpoint_id).attempt
         except NotFoundError:
             raise NotFoundError(
-                f"the checkpoint that holds the result of phase {phase!r} is gone: {checkpoint_id}",
+                f"the checkpoint with the result of phase {phase!r} is gone: {checkpoint_id}",
                 hint=f"do the phase again: git ckpt resume {self._run} --from {shell_word(phase)}",
             ) from None
         return attempt if attempt is not None and attempt.phase == phase else None
 
-    def _note(self, label: str, details: Details) -> None:
-        pipeline: Pipeline | None = details.get("pipeline")
+    def _update_completed(self, label: str, details: Details) -> None:
+        pipeline = details.get("pipeline")
         if (details.get("rewound_to") or label == REWOUND) and pipeline is not None:
             self.completed = dict(pipeline.completed)
         self.completed = completed_after(self.completed, label, "")
 
-    def _go_together(self) -> bool:
+    def _can_pair(self) -> bool:
+        """Return whether the first two checkpoints can share a transaction."""
+        if len(self._pending) < 2 or self._pending[1].capture:
+            return False
         # A checkpoint that was tried before may exist already: look it up by itself.
-        first, *others = self._waiting[:2]
-        return (
-            bool(others)
-            and not others[0][2]
-            and not self._tried.intersection((first[3]["id"], others[0][3]["id"]))
-        )
+        ids = {pending.details["id"] for pending in self._pending[:2]}
+        return self._tried.isdisjoint(ids)
 
-    def _record_first(self, *, together: bool) -> None:
-        self._tried.update(each[3]["id"] for each in self._waiting[: 1 + together])
+    def _record_first(self, *, is_pair: bool) -> None:
+        first, *others = self._pending[: 1 + is_pair]
+        self._tried.update(pending.details["id"] for pending in (first, *others))
         then = None
-        label, state, capture, details = self._waiting[0]
-        if together:
-            then = Successor(
-                self._waiting[1][0],
-                self._told(self._waiting[1][1], self._waiting[1][3]),
-                self._waiting[1][3],
-            )
-        how: Any = {"guard": self._hold, "keeps": _REPORTED, "then": then, **details}
-        state = self._told(state, details)
-        if capture or not self._known:
-            self._refresh()
-            made = self._store.save(label, state, beside=self._files, **how)
+        for second in others:
+            then = Successor(second.label, self._with_steps(second), second.details)
+        how: Any = {"guard": self._hold, "keeps": _STEP_KEYS, "then": then, **first.details}
+        state = self._with_steps(first)
+        if first.capture or not self._has_written:
+            self._refresh_index()
+            made = self._store.save(first.label, state, beside=self._files, **how)
         else:
-            made = self._store.record(label, state, worktree=self.newest.worktree, **how)
+            made = self._store.record(first.label, state, worktree=self.newest.worktree, **how)
         self._adopt([made, *([then.made] if then is not None and then.made is not None else [])])
 
-    def _told(self, state: Mapping[str, Any], details: Details) -> Mapping[str, Any]:
-        return state if details.get("rewound_to") else {**state, **self._reported}
+    def _with_steps(self, pending: _Pending) -> Mapping[str, Any]:
+        rewinds = pending.details.get("rewound_to")
+        return pending.state if rewinds else {**pending.state, **self._step_state}
 
-    def _adopt(self, made: Sequence[Checkpoint]) -> None:
-        del self._waiting[: len(made)]
-        self._tried.difference_update(checkpoint.id for checkpoint in made)
-        newest = made[-1]
-        self._reported = {key: newest.state[key] for key in _REPORTED if key in newest.state}
-        self._known = True
-        self.newest = newest
-        if newest.pipeline is not None and not self._waiting:
+    def _adopt(self, written: Sequence[Checkpoint]) -> None:
+        del self._pending[: len(written)]
+        self._tried.difference_update(checkpoint.id for checkpoint in written)
+        self.newest = newest = written[-1]
+        self._step_state = {key: newest.state[key] for key in _STEP_KEYS if key in newest.state}
+        self._has_written = True
+        if newest.pipeline is not None and not self._pending:
             self.pipeline = newest.pipeline
             self.completed = dict(newest.pipeline.completed)
 
-    def _drop_written(self) -> bool:
+    def _adopt_written(self) -> bool:
         """Adopt the first pending checkpoint if it was written before an error."""
-        checkpoint_id = self._waiting[0][3]["id"]
+        checkpoint_id = self._pending[0].details["id"]
         if checkpoint_id not in self._tried:
             return False
         try:
-            made = self._store.read(checkpoint_id)
+            checkpoint = self._store.read(checkpoint_id)
         except NotFoundError:
             return False
         self._store.heads.move_up(self._run)
-        self._adopt([made])
+        self._adopt([checkpoint])
         return True
 
-    def _refresh(self) -> None:
+    def _refresh_index(self) -> None:
         # git status reads files as young as the index again each time: see "racy git" in
         # git-update-index(1). Refresh the index once after the worktree was created.
-        if self._made_at is None or time.time() < self._made_at + _GRAIN:
-            return
-        self._made_at = None
-        self._store.repository.git.run(
-            *NO_HOOKS, "update-index", "-q", "--refresh", ok=(0, 1, 128), locks=True
-        )
+        if self._made_at is not None and time.time() >= self._made_at + _RACY:
+            self._made_at = None
+            command = ("update-index", "-q", "--refresh")
+            self._store.repository.git.run(*NO_HOOKS, *command, ok=(0, 1, 128), locks=True)
 
 
 def append_log(repository: Repository, sentence: str) -> None:

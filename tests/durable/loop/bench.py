@@ -18,8 +18,7 @@ from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import PipelineDefinition
 from gitckpt.durable.pipeline.file import parse
-from gitckpt.durable.run.active_run import ActiveRun
-from gitckpt.durable.run.attempts import Attempting
+from gitckpt.durable.run.attempts import CurrentAttempt, Session
 from gitckpt.durable.run.opener import reopen
 from gitckpt.durable.run.run import Run
 from gitckpt.model.checkpoint import LOOP, Checkpoint
@@ -182,12 +181,11 @@ class Bench:
             again: a phase that is to be done again.
             forget: what of the state the phase does not need any more.
         """
-        opened = ActiveRun(
-            reopen(inside(self.store), self.run, adapter="plumbing", again=True), sleep=self.sleeper
-        )
+        opening = reopen(inside(self.store), self.run, adapter="plumbing", again=True)
+        opened = Run(Session(opening, self.sleeper))
         try:
             if again is not None:
-                opened.redo(again, forget)
+                driver.redo(opened, again, forget)
             self._driver(opened).drive()
             opened.finish()
         finally:
@@ -199,9 +197,9 @@ class Bench:
         self.listener.kill_at = at.encode()
         opened = go_on(self.store, self.run, self.sleeper)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Attempting, "_fail", lambda *_: None)
+            patch.setattr(CurrentAttempt, "_fail", lambda *_: None)
             with pytest.raises(Killed):
-                self._driver(opened._active).drive()
+                self._driver(opened).drive()
         crash(opened)
         self.listener.kill_at = None
         return opened
@@ -258,7 +256,7 @@ class Bench:
             if line.startswith("[loop] ")
         ]
 
-    def _driver(self, run: ActiveRun) -> Driver:
+    def _driver(self, run: Run) -> Driver:
         return Driver(run, self.definition, self.listener, agents={"fake": self.client})
 
     def _calls(self, kind: str) -> list[Path]:

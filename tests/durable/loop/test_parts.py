@@ -12,7 +12,7 @@ from gitckpt.durable.command.execution import EXIT, TIMEOUT, Ending
 from gitckpt.durable.driver import driver
 from gitckpt.durable.phases.loop import loop, prompt
 from gitckpt.durable.phases.loop import loop as tracker
-from gitckpt.durable.phases.loop.loop import LoopOptions, Standing
+from gitckpt.durable.phases.loop.loop import IssueStatus, LoopOptions
 from gitckpt.durable.pipeline.file import parse, preset
 from gitckpt.durable.run.attempts import PhaseFailed
 from gitckpt.model.errors import UsageError
@@ -71,26 +71,26 @@ def test_no_iterations_stand_for_the_usual_number() -> None:
     [
         (
             {},
-            "nothing says when the work is done",
+            "the loop has no condition to end",
             (
-                "name the issues, or a command that knows, or let the tests decide: --issue ID, --done COMMAND or --until-tests-pass of "
-                "git ckpt loop; --input issues=ID, done=COMMAND or until_tests_pass=yes of git ckpt run and resume"
+                "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
+                "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
             ),
         ),
-        ({"until_tests_pass": "no", "epic": "bd-1"}, "nothing says when the work is done", None),
-        ({"until_tests_pass": "perhaps"}, "until_tests_pass is 'perhaps'", "say yes or no"),
-        ({"issues": "bd-1 $(rm)"}, "'$(rm)' is no id of an issue", "see which there are: bd list"),
-        ({"issues": "--all"}, "'--all' is no id of an issue", None),
-        ({"done": "true", "epic": "a b"}, "'a b' is no id of an issue", None),
+        ({"until_tests_pass": "no", "epic": "bd-1"}, "the loop has no condition to end", None),
+        ({"until_tests_pass": "perhaps"}, "until_tests_pass is 'perhaps'", "set it to yes or no"),
+        ({"issues": "bd-1 $(rm)"}, "'$(rm)' is not an issue id", "list the issues: bd list"),
+        ({"issues": "--all"}, "'--all' is not an issue id", None),
+        ({"done": "true", "epic": "a b"}, "'a b' is not an issue id", None),
         (
             {"done": "true", "conversation": "old"},
             "conversation is 'old'",
-            "it is one of new, continue",
+            "choose new or continue",
         ),
         (
             {"done": "true", "max_iterations": "-1"},
             "max_iterations must be 0 or more, not '-1'",
-            "write a whole number: 100",
+            "write a whole number, such as 100",
         ),
         ({"done": "true", "max_iterations": "10000000"}, "max_iterations is '10000000'", None),
         (
@@ -100,10 +100,14 @@ def test_no_iterations_stand_for_the_usual_number() -> None:
         ),
         (
             {"done": "true", "test_timeout": "0s"},
-            "test_timeout: '0s' is no time at all",
-            "write as much as it may take: 30m",
+            "test_timeout must be more than 0, not '0s'",
+            "write a duration such as 30m",
         ),
-        ({"done": "true", "agent_timeout": "0h"}, "agent_timeout: '0h' is no time at all", None),
+        (
+            {"done": "true", "agent_timeout": "0h"},
+            "agent_timeout must be more than 0, not '0h'",
+            None,
+        ),
     ],
 )
 def test_options_that_cannot_be_understood(
@@ -192,7 +196,7 @@ Use tabs.
 
 ## The tests failed
 
-Make them pass. This is what they said last:
+Make them pass. This is their last output:
 
 ```
 1 failed
@@ -223,18 +227,18 @@ def test_values_are_no_templates() -> None:
 @pytest.mark.parametrize(
     ("template", "problem"),
     [
-        ("Do $plans now", "there is no $plans"),
-        ("cost: 5$", "a $ in it stands alone"),
-        ("${Plan}", "there is no $Plan"),
+        ("Do $plans now", "$plans is unknown"),
+        ("cost: 5$", "it has a single $"),
+        ("${Plan}", "$Plan is unknown"),
     ],
 )
 def test_template_with_an_unknown_name(template: str, problem: str) -> None:
     with pytest.raises(PhaseFailed) as caught:
         prompt.build(template, TASK, "")
-    assert caught.value.message == f"the template of the prompt cannot be used: {problem}"
+    assert caught.value.message == f"cannot use the template of the prompt: {problem}"
     assert (
         caught.value.hint
-        == "it may name $plan, $epic, $issues, $tests, $tracking, $failure; write $$ for $"
+        == "use $plan, $epic, $issues, $tests, $tracking, $failure; write $$ for $"
     )
 
 
@@ -243,7 +247,7 @@ def test_template_with_an_unknown_name(template: str, problem: str) -> None:
 
 def beads(
     said: object, *issues: str, code: int = 0, ended_by: str = EXIT, tail: str = ""
-) -> Standing:
+) -> IssueStatus:
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
     return tracker.beads(issues or ("bd-1",), lambda _: (Ending(code, ended_by, tail, 0.1), data))
 
@@ -257,7 +261,7 @@ def issue(status: object, name: object = "bd-1") -> dict[str, object]:
 def test_rlm_25_closed(status: str, in_array: bool) -> None:
     said = [issue(status)] if in_array else issue(status)
     found = beads(said)
-    assert (found, found.is_done) == (Standing(("bd-1",), ()), True)
+    assert (found, found.is_done) == (IssueStatus(("bd-1",), ()), True)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +280,7 @@ def test_rlm_25_closed(status: str, in_array: bool) -> None:
 )
 def test_rlm_25_open(status: str) -> None:
     found = beads([issue(status)])
-    assert (found, found.is_done) == (Standing((), ("bd-1",)), False)
+    assert (found, found.is_done) == (IssueStatus((), ("bd-1",)), False)
 
 
 GARBAGE = [
@@ -301,16 +305,16 @@ GARBAGE = [
 )
 def test_rlm_25_garbage(said: object) -> None:
     found = beads(said)
-    assert (found, found.is_done) == (Standing((), ("bd-1",), "bd does not tell of bd-1"), False)
+    assert (found, found.is_done) == (IssueStatus((), ("bd-1",), "bd does not report bd-1"), False)
 
 
 def test_rlm_25_exit_code_1() -> None:
     found = beads({"error": "no issue"}, code=1, tail="\nError: no issue found matching bd-1\n\n")
-    assert found == Standing(
-        (), ("bd-1",), "bd does not tell of bd-1: Error: no issue found matching bd-1"
+    assert found == IssueStatus(
+        (), ("bd-1",), "bd does not report bd-1: Error: no issue found matching bd-1"
     )
     found = beads([issue("closed")], code=1)
-    assert (found, found.is_done) == (Standing(("bd-1",), (), "bd failed: exit code 1"), False)
+    assert (found, found.is_done) == (IssueStatus(("bd-1",), (), "bd failed: exit code 1"), False)
 
 
 def test_rlm_25_mixed() -> None:
@@ -318,7 +322,7 @@ def test_rlm_25_mixed() -> None:
         [issue("closed", "bd-2"), issue("open"), issue("closed", "bd-7")], "bd-1", "bd-2", "bd-3"
     )
     assert (found, found.is_done) == (
-        Standing(("bd-2",), ("bd-1", "bd-3"), "bd does not tell of bd-3"),
+        IssueStatus(("bd-2",), ("bd-1", "bd-3"), "bd does not report bd-3"),
         False,
     )
 
@@ -326,7 +330,7 @@ def test_rlm_25_mixed() -> None:
 def test_rlm_25_it_takes_too_long() -> None:
     found = beads([issue("closed")], ended_by=TIMEOUT)
     assert (found, found.is_done) == (
-        Standing((), ("bd-1",), "bd was ended: it took too long"),
+        IssueStatus((), ("bd-1",), "bd timed out"),
         False,
     )
 
@@ -347,11 +351,11 @@ def test_rlm_25_no_issues_are_no_answer() -> None:
             "check: exit code 128: fatal: no remote",
         ),
         (Ending(-9, EXIT, "", 0.1), "check: exit code -9"),
-        (Ending(0, TIMEOUT, "2 left", 0.1), "check: it took too long: 2 left"),
+        (Ending(0, TIMEOUT, "2 left", 0.1), "check: timed out: 2 left"),
     ],
 )
 def test_a_command_that_knows(outcome: Ending, problem: str) -> None:
-    assert tracker.issue_command("check", lambda _: outcome) == Standing((), (), problem)
+    assert tracker.issue_command("check", lambda _: outcome) == IssueStatus((), (), problem)
 
 
 # Tests
@@ -402,14 +406,17 @@ def test_pytest_goes_before_make(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("outcome", "tested"),
     [
-        (Ending(0, EXIT, "2 passed\n", 1.0), loop.Tested(True, "2 passed\n")),
-        (Ending(5, EXIT, "no tests ran\n", 1.0), loop.Tested(False, "no tests ran\n")),
+        (Ending(0, EXIT, "2 passed\n", 1.0), loop.TestResult(True, "2 passed\n")),
+        (Ending(5, EXIT, "no tests ran\n", 1.0), loop.TestResult(False, "no tests ran\n")),
         (
             Ending(0, TIMEOUT, "a..\n", 300.0),
-            loop.Tested(False, "a..\nTests timed out after 300 seconds"),
+            loop.TestResult(False, "a..\nTests timed out after 300 seconds"),
         ),
-        (Ending(-15, TIMEOUT, "", 300.0), loop.Tested(False, "Tests timed out after 300 seconds")),
+        (
+            Ending(-15, TIMEOUT, "", 300.0),
+            loop.TestResult(False, "Tests timed out after 300 seconds"),
+        ),
     ],
 )
-def test_what_tests_say(outcome: Ending, tested: loop.Tested) -> None:
+def test_what_tests_say(outcome: Ending, tested: loop.TestResult) -> None:
     assert loop.run("pytest", lambda _: outcome, 300) == tested

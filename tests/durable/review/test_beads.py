@@ -151,7 +151,7 @@ class TestATrackerThatFails:
         state = tracker.file(ONE, TWO)
         assert (state.child_bead_ids, state.beads) == (("bd-9.1",), {TWO.id: "bd-9.1"})
         assert tracker.said == [
-            "no bead was made for 1 finding, the next cycle tries again: bd create: exit code 1: Error: no"
+            "no bead for 1 of the findings, retried in the next cycle: bd create: exit code 1: Error: no"
         ]
 
     @pytest.mark.parametrize(
@@ -162,24 +162,24 @@ class TestATrackerThatFails:
                 1,
                 "bd list: exit code 127: sh: 1: bd: not found",
             ),
-            ({"list": (ended(-9, by=TIMEOUT), b"")}, 1, "bd list was ended: it took too long"),
-            ({"create": (ended(-9, by=TIMEOUT), b"")}, 2, "bd create was ended: it took too long"),
+            ({"list": (ended(-9, by=TIMEOUT), b"")}, 1, "bd list timed out"),
+            ({"create": (ended(-9, by=TIMEOUT), b"")}, 2, "bd create timed out"),
             ({"create": (ended(0), b"Created bd-9.1")}, 3, "bd create prints no JSON"),
             ({"create": (ended(0), b"[" * 100_000)}, 3, "bd create prints no JSON"),
             (
                 {"create": (ended(0), b"")},
                 3,
-                f"bd does not say which issue it has made for {ONE.id}",
+                f"bd does not report the id of the issue for {ONE.id}",
             ),
             (
                 {"create": (ended(0), b'[{"id": "../x"}]')},
                 3,
-                f"bd does not say which issue it has made for {ONE.id}",
+                f"bd does not report the id of the issue for {ONE.id}",
             ),
             (
                 {"create": (ended(0), b"[1]")},
                 3,
-                f"bd does not say which issue it has made for {ONE.id}",
+                f"bd does not report the id of the issue for {ONE.id}",
             ),
         ],
     )
@@ -189,9 +189,7 @@ class TestATrackerThatFails:
         tracker = Tracker(answers=answers)
         state = tracker.file(ONE, TWO, child_bead_ids=("old",))
         assert (state.child_bead_ids, state.beads) == (("old",), {})
-        assert tracker.said == [
-            f"no bead was made for 2 findings, the next cycle tries again: {why}"
-        ]
+        assert tracker.said == [f"no bead for 2 of the findings, retried in the next cycle: {why}"]
         assert len(tracker.lines) == calls
 
     @pytest.mark.parametrize(
@@ -246,7 +244,7 @@ class TestReview:
         assert done.code == 0, done.err
         why = "bd list: exit code 1: Error: no beads database found"
         assert (
-            f"[review] no bead was made for 2 findings, the next cycle tries again: {why}\n"
+            f"[review] no bead for 2 of the findings, retried in the next cycle: {why}\n"
             in done.err
         )
         assert stage.newest(stage.run()).state["review"]["child_bead_ids"] == []
@@ -281,7 +279,7 @@ class TestReview:
     ) -> None:
         self.say(pair)
         done = pair.review("--epic", "../x")
-        assert (done.code, done.err.splitlines()[0]) == (2, "error: '../x' is no id of an issue")
+        assert (done.code, done.err.splitlines()[0]) == (2, "error: '../x' is not an issue id")
         assert stage.runs() == []
         with pytest.raises(UsageError):
             phase.read(lambda name: {"title": "x", "epic": "-x"}.get(name, ""))

@@ -101,7 +101,7 @@ def test_a_hook_that_refuses_is_an_error_for_people(
     checkout.write("new", "z")
     with pytest.raises(CommitRefused) as caught:
         commits.commit("t-1", 2, "Add it")
-    assert caught.value.message == "the work of cycle 2 was not committed: no tabs, please"
+    assert caught.value.message == "cannot commit the work of cycle 2: no tabs, please"
     assert (caught.value.exit_code, caught.value.code) == (20, 1)
     assert checkout.git("rev-parse", "HEAD") == before
     assert (checkout.path / "new").read_text() == "z"
@@ -116,11 +116,11 @@ def test_without_an_identity_the_cure_is_named(
         commits.commit("t-1", 1, "Add it")
     assert (
         caught.value.message
-        == "the work of cycle 1 cannot be committed: git does not know who commits"
+        == "cannot commit the work of cycle 1: git has no author name and email"
     )
     assert (
         caught.value.hint
-        == "tell git who commits: git config --global user.name NAME; git config --global user.email ADDRESS"
+        == "git config --global user.name NAME; git config --global user.email ADDRESS"
     )
 
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_staged(checkout: Checkout, commits: Commits) -> None:
     git_dir = Path(checkout.git("rev-parse", "--absolute-git-dir"))
     (git_dir / "index.lock").touch()
     checkout.write("new", "z")
-    with pytest.raises(CommitRefused, match=r"the work of cycle 1 cannot be staged: .*index\.lock"):
+    with pytest.raises(CommitRefused, match=r"cannot stage the work of cycle 1: .*index\.lock"):
         commits.commit("t-1", 1, "Add it")
 
 

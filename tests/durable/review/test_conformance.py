@@ -92,7 +92,7 @@ class TestQsr07Validation:
             (
                 "phase",
                 99,
-                "state.review: phase: 99 is no phase: 0 idle, 1 bead_created, 2 coding, ",
+                "state.review: phase: 99 is not a phase: 0 idle, 1 bead_created, 2 coding, ",
             ),
         ],
     )

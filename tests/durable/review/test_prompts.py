@@ -60,7 +60,7 @@ def test_the_coder_after_a_change_of_the_task() -> None:
 
 def test_the_coder_where_the_linter_complains() -> None:
     assert prompts.lint_fix(replace(FIRST, lint_output="é" * 3001)) == (
-        "Task t-1: Add a login\n\nThe linter complains of your work; this has to be fixed before it is reviewed.\n\n"
+        "Task t-1: Add a login\n\nThe linter complains about your work; fix this before the review.\n\n"
         f"LINT OUTPUT:\n{'é' * 3000}{CUT}\n\nFix all of it. Read the files concerned first.\n"
     )
 
@@ -92,6 +92,6 @@ def test_the_reviewer_later_gets_all_findings_to_verify() -> None:
 def test_the_reviewer_hears_of_what_the_linter_still_says() -> None:
     prompt = prompts.reviewer(replace(FIRST, lint_output="y" * 2001))
     assert (
-        f"NOTE: the coder did not get rid of these complaints of the linter:\n{'y' * 2000}{CUT}\n"
+        f"NOTE: the coder did not fix these complaints of the linter:\n{'y' * 2000}{CUT}\n"
         in prompt
     )

@@ -102,7 +102,7 @@ def test_max_cycles(main_checkout: Checkout) -> None:
     bench = made(main_checkout, *rejected("one", "two"), max_cycles=2)
     with pytest.raises(MaxCyclesReached) as caught:
         bench.go()
-    assert caught.value.message == "not approved after 2 cycles, the most there may be"
+    assert caught.value.message == "not approved after 2 cycles, which is the limit"
     assert (caught.value.exit_code, caught.value.status) == (20, "failed")
     findings = (ReviewFinding("major", "one", 1), ReviewFinding("major", "two", 2))
     assert caught.value.result == Verdict(
@@ -127,7 +127,7 @@ def test_after_max_cycles_one_goes_on_with_more(main_checkout: Checkout) -> None
     assert bench.resume(max_cycles=2).approved
     assert (
         bench.said[4]
-        == "resumed from checkpoint: cycle 1, resolving_issues, after: not approved after 1 cycles, the most there may be"
+        == "resumed from checkpoint: cycle 1, resolving_issues, after: not approved after 1 cycles, which is the limit"
     )
     assert bench.log()[1:] == ["t-1/cycle-1: Add a login", "t-1/cycle-2: Add a login"]
 
@@ -307,7 +307,7 @@ class TestCommits:
         hook.write_text(f"#!/bin/sh\n[ ! -e '{flag}' ] || {{ echo no; exit 1; }}\n")
         hook.chmod(0o755)
         bench = made(main_checkout, APPROVED)
-        with pytest.raises(CommitRefused, match="the work of cycle 1 was not committed: no"):
+        with pytest.raises(CommitRefused, match="cannot commit the work of cycle 1: no"):
             bench.go()
         assert (bench.journal.cycle.failed_in, bench.journal.cycle.uncommitted) == (
             "code_complete",
@@ -376,7 +376,7 @@ class TestLint:
     def test_one_that_fails_without_a_word(self, main_checkout: Checkout) -> None:
         bench = made(main_checkout, APPROVED, lint="exit 7", lint_retries=0)
         bench.go()
-        assert bench.journal.cycle.lint_output == "$ exit 7\nexit code 7, without a word"
+        assert bench.journal.cycle.lint_output == "$ exit 7\nexit code 7, no output"
 
     def test_what_it_said_in_one_cycle_is_forgotten_in_the_next(
         self, main_checkout: Checkout
@@ -428,11 +428,11 @@ class TestFilters:
         assert bench.commands == ["true", "exit 3"]
         assert caught.value.result is not None
         (found,) = caught.value.result.findings
-        assert found == ReviewFinding("critical", "[filter:two] exit code 3, without a word", 1)
+        assert found == ReviewFinding("critical", "[filter:two] exit code 3, no output", 1)
         state = bench.journal.cycle
         assert (state.filter_check_name, state.filter_output) == (
             "two",
-            "exit code 3, without a word",
+            "exit code 3, no output",
         )
 
     def test_its_output_is_cut(self, main_checkout: Checkout) -> None:
@@ -464,7 +464,7 @@ def test_what_belongs_to_one_cycle_is_gone_in_the_next(main_checkout: Checkout) 
         for each in states
         if each.phase == "resolving_issues"
     ]
-    assert ends == [("vet", "exit code 1, without a word", 0), ("", "", 1)]
+    assert ends == [("vet", "exit code 1, no output", 0), ("", "", 1)]
     begins = [
         (each.filter_check_name, each.filter_output, each.verifications)
         for each in states
@@ -526,11 +526,11 @@ class TestStruggle:
         with pytest.raises(Struggling) as caught:
             bench.go()
         assert caught.value.message == (
-            "struggling: the same filter failed in 2 cycles on end, 100% of the findings are those of earlier cycles"
+            "struggling: the same filter failed in 2 cycles in a row, 100% of the findings are those of earlier cycles"
         )
         assert (
             caught.value.hint
-            == "split the task, or say more exactly what is wanted; resuming the run tries another cycle"
+            == "split the task or describe it better; resuming the run tries another cycle"
         )
         assert bench.journal.cycle.cycle == 2
 
@@ -574,7 +574,7 @@ class TestHead:
         before = main_checkout.git("rev-parse", "HEAD")
         after = main_checkout.commit("by hand")
         assert bench.resume(max_cycles=2).approved
-        assert bench.said[5] == f"HEAD has moved on from {before} to {after}; going on from there"
+        assert bench.said[5] == f"HEAD has moved from {before} to {after}; continuing from there"
 
     def test_where_it_has_diverged_nothing_happens_unless_forced(
         self, main_checkout: Checkout
@@ -592,11 +592,11 @@ class TestHead:
         )
         assert (
             caught.value.hint
-            == f"go back to it: git checkout {before}; or go on from HEAD: git ckpt resume RUN --force"
+            == f"go back: git checkout {before}; or continue from HEAD: git ckpt resume RUN --force"
         )
         assert (bench.journal.state, bench.journal.recorded) == (recorded, [])
         assert bench.resume(recorded[KEY], max_cycles=2, force=True).approved
-        assert bench.said[-5] == f"{caught.value.message}; going on nevertheless"
+        assert bench.said[-5] == f"{caught.value.message}; continuing nevertheless"
 
     def test_where_the_commit_is_not_there(self, main_checkout: Checkout) -> None:
         bench = self.left(main_checkout)

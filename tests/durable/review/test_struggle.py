@@ -86,7 +86,7 @@ STUCK = {
         ({"cycle": 2, "filter_history": ("vet", "vet")}, ""),
         (
             {**STUCK, "filter_history": ("vet", "vet")},
-            "the same filter failed in 2 cycles on end, 100% of the findings are those of earlier cycles",
+            "the same filter failed in 2 cycles in a row, 100% of the findings are those of earlier cycles",
         ),
         ({**STUCK, "max_cycles": 4, "total_cost_usd": 5.0, "max_budget_usd": 10.0}, ""),
         (
@@ -96,7 +96,7 @@ STUCK = {
     ],
 )
 def test_reason(said: dict[str, object], reason: str) -> None:
-    assert stall.reason(CycleState(**said)) == reason  # type: ignore[arg-type]
+    assert stall.struggle_reason(CycleState(**said)) == reason  # type: ignore[arg-type]
 
 
 def test_all_signs_together_are_one() -> None:

@@ -20,7 +20,7 @@ from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases.agent import (
     MOST_LOST,
     RETRY_AT,
-    require_there,
+    require_installed,
     unusable,
     wait_for_a_limit,
 )
@@ -67,40 +67,40 @@ class LoopOptions:
     idle_timeout: float | None = None
 
 
-def read(said: Callable[[str], str]) -> LoopOptions:
-    """Parse the options of a loop; `said` returns the text of one, "" if it is not set."""
-    issues = tuple(said("issues").replace(",", " ").split())
-    epic, done = said("epic"), said("done")
+def read(option: Callable[[str], str]) -> LoopOptions:
+    """Parse the options of a loop; `option` returns the text of one, "" if it is not set."""
+    issues = tuple(option("issues").replace(",", " ").split())
+    epic, done = option("epic"), option("done")
     for issue in (*issues, *([epic] if epic else [])):
         options.require_issue(issue)
-    until_tests_pass = options.agreed("until_tests_pass", said("until_tests_pass"))
+    until_tests_pass = options.agreed("until_tests_pass", option("until_tests_pass"))
     if not issues and not done and not until_tests_pass:
         raise UsageError(
-            "nothing says when the work is done",
-            hint="name the issues, or a command that knows, or let the tests decide: --issue ID, --done COMMAND or --until-tests-pass of "
-            "git ckpt loop; --input issues=ID, done=COMMAND or until_tests_pass=yes of git ckpt run and resume",
+            "the loop has no condition to end",
+            hint="git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
+            "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes",
         )
-    conversation = said("conversation") or NEW
+    conversation = option("conversation") or NEW
     if conversation not in CONVERSATIONS:
         raise UsageError(
-            f"conversation is {conversation!r:.60}", hint=f"it is one of {', '.join(CONVERSATIONS)}"
+            f"conversation is {conversation!r:.60}", hint=f"choose {' or '.join(CONVERSATIONS)}"
         )
     return LoopOptions(
         issues=issues,
         epic=epic,
         done=done,
-        tests=said("tests"),
-        # 0 stands for the default, as everywhere in rlm-act.
-        max_iterations=options.count("max_iterations", said("max_iterations"), MAX_ITERATIONS)
+        tests=option("tests"),
+        # 0 means the default, as everywhere in rlm-act.
+        max_iterations=options.count("max_iterations", option("max_iterations"), MAX_ITERATIONS)
         or MAX_ITERATIONS,
-        pause=options.pause("pause", said("pause"), PAUSE),
-        agent_timeout=options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
-        idle_timeout=options.limit("idle_timeout", said("idle_timeout"), 1.0)
-        if said("idle_timeout")
+        pause=options.pause("pause", option("pause"), PAUSE),
+        agent_timeout=options.limit("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT),
+        idle_timeout=options.limit("idle_timeout", option("idle_timeout"), 1.0)
+        if option("idle_timeout")
         else None,
-        test_timeout=options.limit("test_timeout", said("test_timeout"), TEST_TIMEOUT),
+        test_timeout=options.limit("test_timeout", option("test_timeout"), TEST_TIMEOUT),
         conversation=conversation,
-        max_budget=options.amount("max_budget", said("max_budget")),
+        max_budget=options.amount("max_budget", option("max_budget")),
     )
 
 
@@ -114,7 +114,7 @@ Call = Callable[[str], Ending]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class IssueStatus:
     closed: tuple[str, ...]
     open: tuple[str, ...]  # includes unknown issues
     problem: str = ""  # why the status is incomplete; "": it is complete
@@ -124,32 +124,31 @@ class Standing:
         return not self.open and not self.problem
 
 
-def beads(issues: Sequence[str], read: Callable[[Sequence[str]], tuple[Ending, bytes]]) -> Standing:
+def beads(
+    issues: Sequence[str], show: Callable[[Sequence[str]], tuple[Ending, bytes]]
+) -> IssueStatus:
     """Ask beads for the status of issues (`bd show ID… --json`).
 
     Since version 0.47 only JSON is reliable: an array of issues, or a single one in older versions.
     A missing issue is reported on standard error only, so every id is checked.
     """
-    outcome, said = read(issues)
+    outcome, output = show(issues)
     if outcome.ended_by != EXIT:
-        return Standing((), tuple(issues), "bd was ended: it took too long")
-    found = statuses(said)
-    closed = tuple(issue for issue in issues if found.get(issue, "") in CLOSED)
-    still = tuple(issue for issue in issues if issue not in closed)
-    unknown = [issue for issue in issues if issue not in found]
-    if not unknown and not outcome.code:
-        return Standing(closed, still)
-    what = (
-        f"bd does not tell of {', '.join(unknown)}"
-        if unknown
-        else f"bd failed: exit code {outcome.code}"
-    )
-    return Standing(closed, still, what + (last_line(outcome.tail) if outcome.code else ""))
+        return IssueStatus((), tuple(issues), "bd timed out")
+    status = statuses(output)
+    closed = tuple(issue for issue in issues if status.get(issue, "") in CLOSED)
+    open_issues = tuple(issue for issue in issues if issue not in closed)
+    unknown = [issue for issue in issues if issue not in status]
+    problem = f"bd does not report {', '.join(unknown)}" if unknown else ""
+    if outcome.code:
+        problem = problem or f"bd failed: exit code {outcome.code}"
+        problem += last_line(outcome.tail)
+    return IssueStatus(closed, open_issues, problem)
 
 
-def statuses(said: bytes) -> Mapping[str, str]:
+def statuses(output: bytes) -> Mapping[str, str]:
     try:
-        document = json.loads(said)
+        document = json.loads(output)
     except (ValueError, RecursionError):
         return {}
     issues: list[Any] = document if isinstance(document, list) else [document]
@@ -162,12 +161,12 @@ def statuses(said: bytes) -> Mapping[str, str]:
     }
 
 
-def issue_command(line: str, call: Call) -> Standing:
+def issue_command(line: str, call: Call) -> IssueStatus:
     outcome = call(line)
     if outcome.ended_by == EXIT and outcome.code == 0:
-        return Standing((), ())
-    how = f"exit code {outcome.code}" if outcome.ended_by == EXIT else "it took too long"
-    return Standing((), (), f"{line}: {how}{last_line(outcome.tail)}")
+        return IssueStatus((), ())
+    how = f"exit code {outcome.code}" if outcome.ended_by == EXIT else "timed out"
+    return IssueStatus((), (), f"{line}: {how}{last_line(outcome.tail)}")
 
 
 # Tests of the project.
@@ -176,14 +175,14 @@ _PYTEST = "pytest -v --tb=short"
 _MAKE = "make test"
 NONE = (
     "no test command found: pytest is not installed, and no Makefile has a target test; "
-    "name one: --tests COMMAND of git ckpt loop, --input tests=COMMAND of git ckpt run and resume"
+    "set one: --tests COMMAND of git ckpt loop, --input tests=COMMAND of git ckpt run and resume"
 )
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class TestResult:
     passed: bool
     output: str  # with secrets masked; or why they could not run
 
@@ -212,15 +211,17 @@ def _has_target(makefile: Iterable[str]) -> bool:
     return False
 
 
-def run(line: str, call: Callable[[str], Ending], seconds: float) -> Tested:
+def run(line: str, call: Callable[[str], Ending], seconds: float) -> TestResult:
     """Run the tests; without a command (`line` is "") they fail."""
     if not line:
-        return Tested(passed=False, output=NONE)
+        return TestResult(passed=False, output=NONE)
     outcome = call(line)
     if outcome.ended_by != EXIT:
-        output = f"{secrets.masked(outcome.tail).rstrip()}\nTests timed out after {seconds:g} seconds".lstrip()
-        return Tested(passed=False, output=output)
-    return Tested(outcome.code == 0, secrets.masked(outcome.tail))
+        output = (
+            f"{secrets.masked(outcome.tail).rstrip()}\nTests timed out after {seconds:g} seconds"
+        )
+        return TestResult(passed=False, output=output.lstrip())
+    return TestResult(outcome.code == 0, secrets.masked(outcome.tail))
 
 
 # The loop: call the agent, check whether the work is done, test, repeat.
@@ -235,17 +236,9 @@ _DENIED = 3
 _LINE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseResult:
-    # The phase's checkpoint stores it as JSON.
-    iterations: int
-    tests_passed: bool
-    issues_closed: list[str]
-    output: str  # end of the agent's last answer
-    cost_usd: float  # of all answers, if the client reports it
-
-
 class Loop:
+    """The loop of one attempt; its memory is in the state of the run."""
+
     def __init__(self, context: Context) -> None:
         self._context = context
         self._run = context.run
@@ -258,18 +251,18 @@ class Loop:
         except UsageError as error:
             raise PhaseFailed(error.message, hint=error.hint) from None
         self._has_asked = False
-        self._memory = self._remembered()
+        self._memory = self._load_memory()
 
     def go(self) -> Ended:
         """Work until everything is done. Without a plan there is nothing to do."""
         memory = self._memory
         if not self._documents.plans:
-            memory.update(next=DONE, said="no plan is named: nothing is to be done")
+            memory.update(next=DONE, said="there is no plan, so there is nothing to do")
             self._show(memory["said"])
         elif memory["next"] != DONE:
             if self._options.max_budget:
                 memory["max_budget_usd"] = self._options.max_budget
-            self._require_what_is_needed()
+            self._require_usable()
             self._allow_more()
         while memory["next"] != DONE:
             if memory["next"] == ASK:
@@ -281,133 +274,114 @@ class Loop:
                 if not self._ask():
                     continue
             self._look()
-        result = PhaseResult(
-            iterations=memory["iterations"],
-            tests_passed=memory["tests"] == "passed",
-            issues_closed=memory["closed_issues"],
-            output=memory["said"],
-            cost_usd=memory["cost_usd"],
-        )
-        return Ended(
-            result={name: getattr(result, name) for name in result.__match_args__},
-            output=result.output,
-        )
+        # The phase's checkpoint stores it as JSON; the cost is 0 if the client does not report it.
+        result = {
+            "iterations": memory["iterations"],
+            "tests_passed": memory["tests"] == "passed",
+            "issues_closed": memory["closed_issues"],
+            "output": memory["said"],
+            "cost_usd": memory["cost_usd"],
+        }
+        return Ended(result=result, output=memory["said"])
 
-    def _remembered(self) -> dict[str, Any]:
-        phase, state, allowed = (
-            self._context.phase.name,
-            self._run.state,
-            self._options.max_iterations,
-        )
-        found = state.get("loop")
-        memory: dict[str, Any] = found if isinstance(found, dict) else {}
-        is_done_again = memory.get("next") == DONE and self._context.attempt.began is None
-        if memory.get("phase") != phase or is_done_again:
+    def _load_memory(self) -> dict[str, Any]:
+        phase, state = self._context.phase.name, self._run.state
+        recorded = state.get("loop")
+        memory: dict[str, Any] = recorded if isinstance(recorded, dict) else {}
+        is_repeated = memory.get("next") == DONE and self._context.attempt.began is None
+        if memory.get("phase") != phase or is_repeated:
             memory = state["loop"] = {
                 "phase": phase,
                 "iterations": 0,
-                "allowed": allowed,
+                "allowed": self._options.max_iterations,
                 "next": ASK,
+                "open_issues": list(self._options.issues),
+                "closed_issues": [],
+                "tests": "not run",
+                "tests_output": "",
+                "failures": [],
+                "cost_usd": 0.0,
+                "session": None,
+                "said": "",
+                "problem": "",
+                "plan": "",
             }
-            memory.update(
-                open_issues=list(self._options.issues),
-                closed_issues=[],
-                tests="not run",
-                tests_output="",
-                failures=[],
-            )
-            memory.update(cost_usd=0.0, session=None, said="", problem="", plan="")
         return memory
 
     def _allow_more(self) -> None:
         """Allow more iterations when an exhausted loop is resumed, but not after a crash."""
-        memory = self._memory
-        if (
-            memory["next"] == ASK
-            and memory["iterations"] >= memory["allowed"]
-            and not self._context.attempt.recoveries
-        ):
-            memory["allowed"] = memory["iterations"] + self._options.max_iterations
+        memory, iterations = self._memory, self._memory["iterations"]
+        is_exhausted = memory["next"] == ASK and iterations >= memory["allowed"]
+        if is_exhausted and not self._context.attempt.recoveries:
+            memory["allowed"] = iterations + self._options.max_iterations
             self._milestone(f"up to {memory['allowed']} iterations from now on")
 
     def _ask(self) -> bool:
         # Returns False if the call has to be repeated; any other failure uses up the iteration.
-        memory = self._memory
+        memory, options = self._memory, self._options
         wait_for_a_limit(self._run, memory, self._show)
         number = memory["iterations"] + 1
         is_first, self._has_asked = not self._has_asked, True
         self._show(f"iteration {number} of {memory['allowed']}")
-        task = prompt.Assignment(
-            self._documents.plan(memory),
-            self._options.epic,
-            self._options.issues,
-            self._options.tests,
+        plan = self._documents.plan(memory)
+        text = prompt.build(
+            self._documents.template(),
+            prompt.Assignment(plan, options.epic, options.issues, options.tests),
+            memory["tests_output"] if memory["tests"] == "failed" else "",
+            self._env["CKPT_REVISION"],
+            self._resumption_note() if is_first else "",
         )
-        failed = memory["tests_output"] if memory["tests"] == "failed" else ""
+        budget = options.max_budget - memory["cost_usd"] if options.max_budget else None
         agent = Agent(self._client, self._run.path, self._env, self._context.watchdog, self._files)
         answer = agent.ask(
-            prompt.build(
-                self._documents.template(),
-                task,
-                failed,
-                self._env["CKPT_REVISION"],
-                self._resumed() if is_first else "",
-            ),
-            session=memory["session"] if self._options.conversation == CONTINUE else None,
+            text,
+            session=memory["session"] if options.conversation == CONTINUE else None,
             patience=Timeouts(
-                self._options.agent_timeout, self._options.idle_timeout, self._run.seconds_left()
+                options.agent_timeout, options.idle_timeout, self._run.seconds_left()
             ),
             output=self._context.output,
             tick=self._context.look,
-            budget=self._options.max_budget - memory["cost_usd"]
-            if self._options.max_budget
-            else None,
+            budget=budget,
         )
         if answer.ended_by == DEADLINE:
-            raise DeadlineReached(
-                f"iteration {number} was ended: the run took longer than it may", output=answer.tail
-            )
+            message = f"the run reached its deadline in iteration {number}"
+            raise DeadlineReached(message, output=answer.tail)
         self._count(answer)
-        if self._is_to_be_asked_again(number, answer):
+        if self._must_repeat(number, answer):
             return False
         self._note(number, answer)
-        self._milestone(
-            f"iteration {number}: the agent was asked",
-            errors=[answer.problem] if answer.problem else [],
-        )
+        errors = [answer.problem] if answer.problem else []
+        self._milestone(f"iteration {number}: the agent was asked", errors)
         self._require_allowed()
         return True
 
-    def _is_to_be_asked_again(self, number: int, answer: Answer) -> bool:
+    def _must_repeat(self, number: int, answer: Answer) -> bool:
         """Return whether a limit or a lost connection prevented an answer (not counted)."""
         memory, now = self._memory, self._run.store.clock() / times.MICRO
-        found = call.classify(answer, now)
-        if found is None or found.kind == call.OTHER:
+        failure = call.classify(answer, now)
+        if failure is None or failure.kind == call.OTHER:
             memory.pop("limited", None)
             memory.pop("lost", None)
             return False
         self._show(answer.problem)
-        if found.kind == call.FATAL:
+        if failure.kind == call.FATAL:
             raise unusable(answer, self._run.id)
-        if found.kind == call.TRANSIENT:
+        if failure.kind == call.TRANSIENT:
             memory["lost"] = memory.get("lost", 0) + 1
             if memory["lost"] > MOST_LOST:
                 memory.pop("lost")
                 return False  # as any other failure
-            self._milestone(
-                f"iteration {number}: asked again after {answer.problem}"[:_LINE],
-                errors=[answer.problem],
-            )
+            message = f"iteration {number}: asked again after {answer.problem}"[:_LINE]
+            self._milestone(message, [answer.problem])
             self._run.wait(min(2.0 ** memory["lost"], 60.0))
             return True
         memory["limited"] = memory.get("limited", 0) + 1
-        if found.wait is None and memory["limited"] > call.MOST_LIMITED:
+        if failure.wait is None and memory["limited"] > call.MOST_LIMITED:
             memory.pop("limited")
             return False
-        until = memory[RETRY_AT] = times.to_text(
-            int((now + call.pause(found.wait, memory["limited"])) * times.MICRO)
-        )
-        self._milestone(f"iteration {number}: limited until {until}", errors=[answer.problem])
+        retry_at = now + call.pause(failure.wait, memory["limited"])
+        until = memory[RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
+        self._milestone(f"iteration {number}: limited until {until}", [answer.problem])
         return True
 
     def _require_allowed(self) -> None:
@@ -415,23 +389,25 @@ class Loop:
         memory = self._memory
         if memory.get("denied", 0) >= _DENIED:
             memory.pop("denied")
+            options = (
+                "claude -p --permission-mode acceptEdits "
+                '--allowedTools "Edit,Write,Bash(git *)" --output-format stream-json --verbose'
+            )
             raise AgentUnusable(
-                f"{self._client.name} was not allowed what it wanted, {_DENIED} times in a row: {memory['denial']}",
-                hint=f"allow it, as in: git ckpt resume {self._run.id} --input 'agent=claude -p --permission-mode acceptEdits "
-                '--allowedTools "Edit,Write,Bash(git *)" --output-format stream-json --verbose\'',
+                f"{self._client.name} was denied a permission {_DENIED} times in a row: "
+                f"{memory['denial']}",
+                hint=f"grant it, such as: git ckpt resume {self._run.id} --input 'agent={options}'",
             )
 
-    def _resumed(self) -> str:
+    def _resumption_note(self) -> str:
         """Return a note for the agent about an earlier attempt; "" in the first one."""
         if self._env.get(RESUMED) != "1":
             return ""
-        changed = self._run.has_changed_files(self._context.attempt)
-        left = (
-            "what was done until then is in the files of the worktree"
-            if changed
-            else "no file has changed since it began"
-        )
-        return f"This is attempt {self._context.attempt.number}: an earlier one was interrupted, and {left}. Look before you go on."
+        has_changes = self._run.has_changed_files(self._context.attempt)
+        left = "Its changes are in the worktree" if has_changes else "It changed no file"
+        number = self._context.attempt.number
+        before = f"This is attempt {number}: an earlier one was interrupted."
+        return f"{before} {left}. Look before you continue."
 
     def _note(self, number: int, answer: Answer) -> None:
         memory = self._memory
@@ -458,28 +434,23 @@ class Loop:
             memory.setdefault("tokens", {})[kind] = memory.get("tokens", {}).get(kind, 0) + count
 
     def _look(self) -> None:
-        memory = self._memory
-        standing = (
-            self._standing()
-            if self._options.issues or self._options.done
-            else Standing((), (), memory["problem"])
-        )
-        memory.update(
-            open_issues=list(standing.open), closed_issues=list(standing.closed), next=ASK
-        )
+        memory, options = self._memory, self._options
+        status = IssueStatus((), (), memory["problem"])
+        if options.issues or options.done:
+            status = self._issue_status()
+        memory.update(open_issues=list(status.open), closed_issues=list(status.closed), next=ASK)
         number = memory["iterations"]
-        if not standing.is_done:
-            what = standing.problem or f"still open: {', '.join(standing.open)}"
-            if what != memory["problem"]:
-                self._show(what)
-            self._milestone(f"iteration {number}: {_line(what)}")
+        if not status.is_done:
+            reason = status.problem or f"still open: {', '.join(status.open)}"
+            if reason != memory["problem"]:
+                self._show(reason)
+            self._milestone(f"iteration {number}: {_one_line(reason)}")
             return
-        line = self._options.tests or choose(self._run.path, self._env)
-        self._show(f"tests: {line or 'there are none'}")
+        line = options.tests or choose(self._run.path, self._env)
+        self._show(f"tests: {line or 'none'}")
+        seconds = options.test_timeout
         tested = run(
-            line,
-            lambda text: command.run(self._context, text, self._options.test_timeout, show=True),
-            self._options.test_timeout,
+            line, lambda text: command.run(self._context, text, seconds, show=True), seconds
         )
         memory.update(
             tests="passed" if tested.passed else "failed",
@@ -489,9 +460,9 @@ class Loop:
             memory.update(next=DONE, failures=[])
             self._milestone(f"iteration {number}: the tests pass")
             return
-        what = f"Final tests failed: {tested.output[:_SHOWN_FAILURE]}"
-        self._fail(what)
-        self._milestone(f"iteration {number}: the tests fail", errors=[what])
+        failure = f"Final tests failed: {tested.output[:_SHOWN_FAILURE]}"
+        self._fail(failure)
+        self._milestone(f"iteration {number}: the tests fail", [failure])
 
     def _require_budget(self) -> None:
         spent, budget = self._memory["cost_usd"], self._options.max_budget
@@ -499,47 +470,49 @@ class Loop:
             raise PhaseFailed(
                 f"the budget is used up: {spent:.2f} of {budget:.2f} USD",
                 output=self._memory["said"],
-                hint=f"to go on, allow more: git ckpt resume {self._run.id} --input max_budget=USD",
+                hint=f"allow more: git ckpt resume {self._run.id} --input max_budget=USD",
             )
 
     def _exhausted(self) -> PhaseFailed:
         memory = self._memory
         message = f"reached max iterations ({memory['allowed']})"
-        hint = f"see what is missing: git ckpt status {self._run.id}; to go on: git ckpt resume {self._run.id}"
+        run = self._run.id
         return PhaseFailed(
-            message, errors=(*memory["failures"], message), output=memory["said"], hint=hint
+            message,
+            errors=(*memory["failures"], message),
+            output=memory["said"],
+            hint=f"see the progress: git ckpt status {run}; to continue: git ckpt resume {run}",
         )
 
-    def _standing(self) -> Standing:
-        found = Standing((), ())
+    def _issue_status(self) -> IssueStatus:
+        status = IssueStatus((), ())
         if self._options.issues:
-            found = beads(self._options.issues, self._beads)
-        if self._options.done and found.is_done:
-            said = issue_command(
+            status = beads(self._options.issues, self._beads)
+        if self._options.done and status.is_done:
+            done = issue_command(
                 self._options.done, lambda line: command.run(self._context, line, TRACKER_TIMEOUT)
             )
-            found = Standing(found.closed, found.open, said.problem)
-        return found
+            status = IssueStatus(status.closed, status.open, done.problem)
+        return status
 
     def _beads(self, issues: Sequence[str]) -> tuple[Ending, bytes]:
         line = f"{BD} show {' '.join(map(shlex.quote, issues))} --json"
-        return command.ask(
-            self._context, line, TRACKER_TIMEOUT, os.path.join("agent", "issues.json")
-        )
+        place = os.path.join("agent", "issues.json")
+        return command.ask(self._context, line, TRACKER_TIMEOUT, place)
 
-    def _require_what_is_needed(self) -> None:
+    def _require_usable(self) -> None:
         self._documents.plan(self._memory)
-        require_there(self._client, self._env, self._run)
+        require_installed(self._client, self._env, self._run)
         if self._options.max_budget and not self._client.tells_cost:
             name = self._client.name
             raise PhaseFailed(
-                f"there is a budget, and nobody says what {name} costs",
-                hint=f"say in gitckpt.toml what a million tokens cost: [agents.{name}.price], with input = USD and output = USD",
+                f"a budget needs the price of {name}, which is unknown",
+                hint=f"set input and output in USD per million tokens in gitckpt.toml: "
+                f"[agents.{name}.price]",
             )
         if self._options.issues and not shutil.which(BD, path=self._env.get("PATH", os.defpath)):
             raise PhaseFailed(
-                "bd is not there, which knows the issues",
-                hint="install beads, or name another tracker: --done COMMAND",
+                "bd is not installed", hint="install beads, or use another tracker: --done COMMAND"
             )
 
     def _fail(self, text: str) -> None:
@@ -558,7 +531,6 @@ class Loop:
         self._context.output(f"[loop] {words(text)}\n".encode())
 
 
-def _line(text: str) -> str:
-    return " ".join(
-        "".join(character if character.isprintable() else " " for character in text).split()
-    )[:200]
+def _one_line(text: str) -> str:
+    printable = (character if character.isprintable() else " " for character in text)
+    return " ".join("".join(printable).split())[:_LINE]

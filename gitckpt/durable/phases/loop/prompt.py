@@ -8,7 +8,7 @@ from string import Template
 
 from gitckpt.durable.pipeline.launch import Context
 from gitckpt.durable.run.attempts import PhaseFailed
-from gitckpt.git.files import private_dirs, regular
+from gitckpt.git.files import private_dirs
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass
@@ -56,13 +56,15 @@ def build(
     """Fill in a template, and return the prompt.
 
     `$$` is a dollar sign. Without `$failure` in the template, its text is appended. `failure` is
-    the output of failed tests, `revision` the user's wish, `resumed` a note about an earlier attempt.
+    the output of failed tests, `revision` the user's wish, `resumed` a note about an earlier
+    attempt.
     """
-    failed = (
-        f"\n## The tests failed\n\nMake them pass. This is what they said last:\n\n```\n{failure.strip()}\n```\n"
-        if failure
-        else ""
-    )
+    failed = ""
+    if failure:
+        failed = (
+            "\n## The tests failed\n\nMake them pass. This is their last output:\n\n"
+            f"```\n{failure.strip()}\n```\n"
+        )
     if revision:
         failed = f"\n## To be revised\n\n{revision.strip()}\n{failed}"
     if resumed:
@@ -87,11 +89,11 @@ def require_usable(template: str) -> None:
     unknown = [name for name in pattern.get_identifiers() if name not in NAMES]
     if pattern.is_valid() and not unknown:
         return
-    what = f"there is no ${unknown[0]}" if unknown else "a $ in it stands alone"
+    problem = f"${unknown[0]} is unknown" if unknown else "it has a single $"
     known = ", ".join(f"${name}" for name in NAMES)
     raise PhaseFailed(
-        f"the template of the prompt cannot be used: {what}",
-        hint=f"it may name {known}; write $$ for $",
+        f"cannot use the template of the prompt: {problem}",
+        hint=f"use {known}; write $$ for $",
     )
 
 
@@ -113,23 +115,25 @@ class Documents:
 
     def plan(self, memory: dict[str, Any]) -> str:
         """Return the path of the plan, copied to the worktree for the agent to update."""
+        run = self._context.run
         for path in self.plans:
-            there = os.path.join(self._context.run.path, path)
-            name = self._given(path)
-            if name and not os.path.isabs(path):
-                digest = self._context.run.pipeline.contents[name]
-                # The plan may be uncommitted or changed since; accepting another one replaces it.
-                # `memory` has the digest of the plan that was copied.
-                if memory["plan"] != digest:
-                    self._put(self._copy(name), there)
-                    memory["plan"] = digest
-            if os.path.isfile(there):
+            place = os.path.join(run.path, path)
+            names = self._context.names_of(path)
+            copies = [(name, self._context.copy_of(name)) for name in names]
+            name, copy = next((pair for pair in copies if os.path.isfile(pair[1])), ("", ""))
+            # The plan may be uncommitted or changed since; accepting another one replaces it.
+            # `memory` has the digest of the plan that was copied.
+            digest = run.pipeline.contents[name] if name else memory["plan"]
+            if digest != memory["plan"] and not os.path.isabs(path):
+                self._put(copy, place)
+                memory["plan"] = digest
+            if os.path.isfile(place):
                 return path
-            if name:
-                return self._copy(name)
+            if copy:
+                return copy
         raise PhaseFailed(
             f"Plan not found: {', '.join(self.plans)}",
-            hint="write it, and commit it where the run begins",
+            hint="create it, and commit it where the run begins",
         )
 
     def template(self) -> str:
@@ -137,48 +141,19 @@ class Documents:
         path = self._context.option("prompt")
         if not path:
             return default()
-        name = self._given(path)
-        for place in (self._copy(name) if name else "", os.path.join(self._context.run.path, path)):
-            if os.path.isfile(place):
-                return self._text(place, path)
-        raise PhaseFailed(
-            f"the template of the prompt is not there: {path}",
-            hint="write it, and commit it where the run begins",
-        )
-
-    def _text(self, place: str, path: str) -> str:
-        top = self._context.run.path
-        is_in_worktree = place == os.path.join(top, path) and not os.path.isabs(path)
-        try:
-            data = regular.content_below(top, place) if is_in_worktree else regular.content(place)
-        except OSError as error:
-            message = f"the template of the prompt cannot be read: {path}: {error.strerror}"
-            raise PhaseFailed(message, hint="make it a file of the worktree") from None
+        data = self._context.content(path, "the template of the prompt")
         return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
-    def _given(self, path: str) -> str:
-        """Return the input with this path, if the run has a copy of it; else ""."""
-        pipeline = self._context.run.pipeline
-        names = [
-            name
-            for name in self._context.definition.files
-            if name in pipeline.contents and pipeline.inputs.get(name) == path
-        ]
-        return next((name for name in names if os.path.isfile(self._copy(name))), "")
-
-    def _copy(self, name: str) -> str:
-        return os.path.join(self._context.run.files.path, run_files.INPUT, name)
-
-    def _put(self, copy: str, there: str) -> None:
+    def _put(self, copy: str, path: str) -> None:
         with open(copy, "rb") as file:
             data = file.read()
-        if os.path.isfile(there):
-            with open(there, "rb") as file:
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
                 if file.read() == data:
                     return
-        run_files.make_directory(os.path.dirname(there))
+        run_files.make_directory(os.path.dirname(path))
         try:
-            with private_dirs.holding(os.path.dirname(there)):
-                administration.write_file(self._context.run.store.repository, there, data)
+            with private_dirs.holding(os.path.dirname(path)):
+                administration.write_file(self._context.run.store.repository, path, data)
         except OSError as error:
-            raise WorktreeError(f"cannot write {there}: {error.strerror}") from None
+            raise WorktreeError(f"cannot write {path}: {error.strerror}") from None

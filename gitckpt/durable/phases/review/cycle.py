@@ -86,31 +86,28 @@ class Signs:
         )
 
     def sentence(self) -> str:
-        said = []
+        parts = []
         if self.repeats:
-            said.append(
-                f"the same filter failed in {self.repeats} cycles on end"
-                if self.repeats > 1
-                else "a filter failed"
-            )
+            count = f" in {self.repeats} cycles in a row" if self.repeats > 1 else ""
+            parts.append(f"the same filter failed{count}" if count else "a filter failed")
         if self.overlap:
-            said.append(f"{self.overlap:.0%} of the findings are those of earlier cycles")
+            parts.append(f"{self.overlap:.0%} of the findings are those of earlier cycles")
         if self.burn > 1:
-            said.append(f"a cycle costs {self.burn:.2f} times its share of the budget")
-        return ", ".join(said)
+            parts.append(f"a cycle costs {self.burn:.2f} times its share of the budget")
+        return ", ".join(parts)
 
 
 def signs(state: CycleState) -> Signs:
     """Return the signs after a failed cycle; none before `_FIRST_CYCLE`."""
     if state.cycle < _FIRST_CYCLE:
         return Signs()
-    earlier = [each for each in state.all_findings if each.cycle < state.cycle]
+    earlier = [finding for finding in state.all_findings if finding.cycle < state.cycle]
     return Signs(repeats(state.filter_history), overlap(state.findings, earlier), burn(state))
 
 
-def reason(state: CycleState) -> str:
-    seen = signs(state)
-    return seen.sentence() if seen.score >= _THRESHOLD else ""
+def struggle_reason(state: CycleState) -> str:
+    current = signs(state)
+    return current.sentence() if current.score >= _THRESHOLD else ""
 
 
 def repeats(history: Sequence[str]) -> int:
@@ -123,13 +120,13 @@ def repeats(history: Sequence[str]) -> int:
 
 
 def overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
-    known = [each.description for each in earlier]
-    same = [
-        each
-        for each in current
-        if any(likeness(each.description, other) >= _SAME for other in known)
+    known = [finding.description for finding in earlier]
+    similar = [
+        finding
+        for finding in current
+        if any(likeness(finding.description, other) >= _SAME for other in known)
     ]
-    return len(same) / len(current) if current else 0.0
+    return len(similar) / len(current) if current else 0.0
 
 
 def burn(state: CycleState) -> float:
@@ -163,7 +160,7 @@ class Reply:
     session: str | None = None  # id of the conversation; None: unknown
 
 
-class Asks(Protocol):
+class AskableAgent(Protocol):
     """An agent, asked in the conversation `session` with additional variables `env`."""
 
     def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply: ...
@@ -187,7 +184,7 @@ class Journal(Protocol):
     def check(self) -> None: ...
 
 
-class Committing(Protocol):
+class CommitAccess(Protocol):
     def head(self) -> str: ...
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str: ...
@@ -257,7 +254,7 @@ class Diverged(ReviewFailed):
 SAME, ANCESTOR, DIVERGED, UNKNOWN = "same", "ancestor", "diverged", "unknown"
 
 _SUBJECT = 72
-_LAST_LINES = 5
+_MAX_LINES = 5
 _ERRORS = ("fatal: ", "error: ")
 _NO_IDENTITY = (
     "tell me who you are",
@@ -286,22 +283,16 @@ class Commits:
 
         The subject is `<task>/cycle-<n>: <title><suffix>`, with the first line of the title.
         """
-        what = f"the work of cycle {cycle}"
+        work = f"the work of cycle {cycle}"
         done = self._git("add", "--all")
         if done.code != 0:
-            raise CommitRefused(
-                f"{what} cannot be staged: {_complaint(done)}", output=done.complaint
-            )
-        if self._git("diff", "--cached", "--quiet").code == 0:
-            return self.head()
-        done = self._git(
-            "commit",
-            "--quiet",
-            "--message",
-            f"{first_line(task, _SUBJECT)}/cycle-{cycle}: {first_line(title, _SUBJECT)}{suffix}",
-        )
-        if done.code != 0:
-            raise _refused(what, done)
+            raise CommitRefused(f"cannot stage {work}: {_error_of(done)}", output=done.complaint)
+        if self._git("diff", "--cached", "--quiet").code != 0:
+            task, title = first_line(task, _SUBJECT), first_line(title, _SUBJECT)
+            subject = f"{task}/cycle-{cycle}: {title}{suffix}"
+            done = self._git("commit", "--quiet", "--message", subject)
+            if done.code != 0:
+                raise _refusal(work, done)
         return self.head()
 
     def relation(self, recorded: str) -> str:
@@ -315,44 +306,37 @@ class Commits:
             return SAME
         if not recorded:
             return ANCESTOR
-        if (
-            not ids.is_oid(recorded)
-            or self._git("cat-file", "-e", f"{recorded}^{{commit}}").code != 0
-        ):
+        exists = ids.is_oid(recorded) and self._git("cat-file", "-e", f"{recorded}^{{commit}}")
+        if not exists or exists.code != 0:
             return UNKNOWN
-        return (
-            ANCESTOR
-            if head and self._git("merge-base", "--is-ancestor", recorded, head).code == 0
-            else DIVERGED
-        )
+        is_ahead = head and self._git("merge-base", "--is-ancestor", recorded, head).code == 0
+        return ANCESTOR if is_ahead else DIVERGED
 
     def _git(self, *args: str) -> Completed:
         return process.run([*self._prefix, *args], env=self._env)
 
 
-def _refused(what: str, done: Completed) -> CommitRefused:
-    said = done.complaint
-    if any(words in said.lower() for words in _NO_IDENTITY):
-        hint = "tell git who commits: git config --global user.name NAME; git config --global user.email ADDRESS"
-        return CommitRefused(
-            f"{what} cannot be committed: git does not know who commits", output=said, hint=hint
-        )
-    hint = "see what a hook of yours asks for, change it or the files, then resume the run: the coder is not asked again"
-    return CommitRefused(
-        f"{what} was not committed: {_said(done)}", code=done.code, output=said, hint=hint
-    )
+def _refusal(work: str, done: Completed) -> CommitRefused:
+    output = done.complaint
+    if any(words in output.lower() for words in _NO_IDENTITY):
+        hint = "git config --global user.name NAME; git config --global user.email ADDRESS"
+        message = f"cannot commit {work}: git has no author name and email"
+        return CommitRefused(message, output=output, hint=hint)
+    hint = "fix what the hook reports, then resume the run: the coder is not asked again"
+    message = f"cannot commit {work}: {_last_lines(done)}"
+    return CommitRefused(message, code=done.code, output=output, hint=hint)
 
 
-def _complaint(done: Completed) -> str:
+def _error_of(done: Completed) -> str:
     """Return the first error line of git, without its advice."""
     lines = [line for line in done.complaint.splitlines() if line.startswith(_ERRORS)]
-    return lines[0].partition(": ")[2] if lines else _said(done)
+    return lines[0].partition(": ")[2] if lines else _last_lines(done)
 
 
-def _said(done: Completed) -> str:
+def _last_lines(done: Completed) -> str:
     text = done.complaint + done.out.decode("utf-8", "replace")  # hooks may print to either
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return "; ".join(lines[-_LAST_LINES:]) or f"exit code {done.code}"
+    return "; ".join(lines[-_MAX_LINES:]) or f"exit code {done.code}"
 
 
 # The state machine.
@@ -361,7 +345,7 @@ _TRIGGER = "review"
 CODER, REVIEWER = "coder", "reviewer"
 
 _LINT_FIX = " (lint fix)"
-_OF_FILTER = 3000
+_MAX_FILTER_OUTPUT = 3000
 _CYCLE, _FIX = "cycle", "lint fix"
 
 
@@ -378,9 +362,9 @@ class Review:
     def __init__(
         self,
         journal: Journal,
-        coder: Asks,
-        reviewer: Asks,
-        commits: Committing,
+        coder: AskableAgent,
+        reviewer: AskableAgent,
+        commits: CommitAccess,
         options: ReviewOptions,
         *,
         tell: Callable[[str], None],
@@ -418,42 +402,39 @@ class Review:
         return self._result()
 
     def _open(self) -> None:
-        options, found = self._options, self._journal.state.get(KEY)
+        options, recorded = self._options, self._journal.state.get(KEY)
         limits: dict[str, Any] = {
             "max_cycles": options.max_cycles,
             "max_budget_usd": options.max_budget_usd,
         }
-        if found is None:
-            title = storable(options.title)
+        title = storable(options.title)
+        if recorded is None:
+            base = self._commits.head()
             self._state = CycleState(
-                task_bead_id=options.task,
-                task_title=title,
-                base_commit_sha=self._commits.head(),
-                **limits,
+                task_bead_id=options.task, task_title=title, base_commit_sha=base, **limits
             )
             self._enter(BEAD_CREATED)
             return
-        state = CycleState.from_state(found)
+        state = CycleState.from_state(recorded)
         phase = resumes_in(state)
         if phase == APPROVED:
             self._state = state
             self._tell(f"approved already, in cycle {state.cycle}")
             return
         notice = _require_base(state, self._commits, self._journal.id, force=options.force)
-        self._tell(
-            f"resumed from checkpoint: cycle {state.cycle}, {phase}{f', after: {state.problem}' if state.problem else ''}"
-        )
+        after = f", after: {state.problem}" if state.problem else ""
+        self._tell(f"resumed from checkpoint: cycle {state.cycle}, {phase}{after}")
         if notice:
             self._tell(notice)
-        failed = state.phase == ERROR
         self._state = replace(
             state,
             phase=phase,
             failed_in="",
             problem="",
-            struggle="" if failed else state.struggle,  # the error has reported it already
+            # An error has reported the struggle already.
+            struggle="" if state.phase == ERROR else state.struggle,
             task_bead_id=state.task_bead_id or options.task,
-            task_title=state.task_title or storable(options.title),
+            task_title=state.task_title or title,
             **limits,
         )
 
@@ -465,12 +446,13 @@ class Review:
         if state.struggle:
             raise Struggling(
                 f"struggling: {state.struggle}",
-                hint="split the task, or say more exactly what is wanted; resuming the run tries another cycle",
+                hint="split the task or describe it better; resuming the run tries another cycle",
             )
         if state.cycle >= state.max_cycles:
             raise MaxCyclesReached(
-                f"not approved after {state.cycle} cycles, the most there may be",
-                hint=f"look at the findings; to go on, allow more cycles: git ckpt resume {self._journal.id} --input max_cycles=N",
+                f"not approved after {state.cycle} cycles, which is the limit",
+                hint="look at the findings; to allow more cycles: "
+                f"git ckpt resume {self._journal.id} --input max_cycles=N",
             )
         self._tell(f"cycle {state.cycle + 1} of {state.max_cycles}")
         self._enter(
@@ -507,18 +489,17 @@ class Review:
             self._ask(CODER, prompts.lint_fix(state))
             self._enter(LINTING, lint_output="", lint_fixes=state.lint_fixes + 1, uncommitted=_FIX)
             return
-        code, said = self._shell(command) if command is not None else (0, "")
+        code, output = self._shell(command) if command is not None else (0, "")
         if code == 0:
             self._commit(_FIX)  # the linter may fix files itself
             self._enter(self._after_linting())
             return
         is_last = state.lint_fixes >= self._options.lint_retries
-        self._tell(
-            f"cycle {state.cycle}: the linter {'still complains; the reviewer will be told' if is_last else 'complains'}"
-        )
+        complaint = "still complains; the reviewer will be told" if is_last else "complains"
+        self._tell(f"cycle {state.cycle}: the linter {complaint}")
         self._enter(
             self._after_linting() if is_last else LINTING,
-            lint_output=cut(f"$ {command}\n{_output(said, code)}", LONGEST),
+            lint_output=cut(f"$ {command}\n{_shown_output(output, code)}", LONGEST),
         )
 
     def _after_linting(self) -> str:
@@ -526,21 +507,22 @@ class Review:
 
     def _filter(self) -> None:
         for name, command in self._options.filters.items():
-            code, said = self._shell(command)
+            code, output = self._shell(command)
             if code != 0:
-                output = _output(said, code)
-                self._tell(f"cycle {self._state.cycle}: the filter {name} fails")
-                finding = ReviewFinding(
-                    CRITICAL, f"{_mark(name)} {cut(output, _OF_FILTER)}", self._state.cycle
-                )
+                output = _shown_output(output, code)
+                cycle = self._state.cycle
+                self._tell(f"cycle {cycle}: the filter {name} fails")
+                description = f"{_mark(name)} {cut(output, _MAX_FILTER_OUTPUT)}"
+                finding = ReviewFinding(CRITICAL, description, cycle)
                 self._settle((finding,), filter_check_name=name, filter_output=cut(output, LONGEST))
                 return
-            passed = _mark(name)
             self._state = replace(
                 self._state,
                 all_findings=tuple(
-                    replace(each, status=FIXED) if each.description.startswith(passed) else each
-                    for each in self._state.all_findings
+                    replace(finding, status=FIXED)
+                    if finding.description.startswith(_mark(name))
+                    else finding
+                    for finding in self._state.all_findings
                 ),
             )
         self._enter(REVIEWING, filter_output="", filter_check_name="")
@@ -551,37 +533,39 @@ class Review:
 
     def _judge(self) -> None:
         state, answer = self._state, self._state.review_output
-        found = tuple(replace(each, cycle=state.cycle) for each in replies.findings(answer))
-        said = replies.verifications(answer)
+        cycle = state.cycle
+        findings = tuple(replace(finding, cycle=cycle) for finding in replies.findings(answer))
+        verifications = replies.verifications(answer)
         self._state = replace(
             state,
-            verifications=said,
-            all_findings=verified(state.all_findings, said),
+            verifications=verifications,
+            all_findings=verified(state.all_findings, verifications),
             report=replies.report(answer),
         )
         if replies.is_approved(answer):
             self._seal()
-            self._tell(f"cycle {state.cycle}: approved")
-            self._enter(APPROVED, findings=found, all_findings=(*self._state.all_findings, *found))
+            self._tell(f"cycle {cycle}: approved")
+            self._enter(
+                APPROVED, findings=findings, all_findings=(*self._state.all_findings, *findings)
+            )
             return
-        self._tell(
-            f"cycle {state.cycle}: not approved, {len(found)} {'finding' if len(found) == 1 else 'findings'}"
-        )
-        self._settle(found)
+        noun = "finding" if len(findings) == 1 else "findings"
+        self._tell(f"cycle {cycle}: not approved, {len(findings)} {noun}")
+        self._settle(findings)
 
-    def _settle(self, found: tuple[ReviewFinding, ...], **changes: Any) -> None:
+    def _settle(self, findings: tuple[ReviewFinding, ...], **changes: Any) -> None:
         self._seal()
         self._take_refactoring()
         state = self._state
         self._state = replace(
             state,
-            findings=found,
-            all_findings=(*state.all_findings, *found),
+            findings=findings,
+            all_findings=(*state.all_findings, *findings),
             filter_history=(*state.filter_history, changes.get("filter_check_name", "")),
             **changes,
         )
         self._state = self._file(self._state)
-        self._enter(RESOLVING_ISSUES, struggle=reason(self._state))
+        self._enter(RESOLVING_ISSUES, struggle=struggle_reason(self._state))
 
     def _seal(self) -> None:
         state = self._state
@@ -594,7 +578,7 @@ class Review:
         state = self._state
         task = storable((self._refactor() if self._refactor is not None else None) or "")
         if trimmed(task) and task != state.task_title:
-            self._tell("the task was changed; the coder is told in the next cycle")
+            self._tell("the task was changed; the coder gets it in the next cycle")
             self._state = replace(
                 state,
                 refactored=True,
@@ -609,17 +593,14 @@ class Review:
         self._tell(f"cycle {state.cycle}: the {role} is at work")
         prompt = prompt.replace("\0", "\ufffd")  # a command argument cannot contain NUL
         env = {BUDGET_VARIABLE: f"{state.budget_share:.4f}"} if state.max_budget_usd > 0 else {}
-        reply = self._agents[role].ask(
-            prompt, state.sessions.get(role) if role == CODER else None, env
-        )
-        sessions = (
-            {**state.sessions, role: storable(reply.session)} if reply.session else state.sessions
-        )
-        self._state = replace(
-            state, total_cost_usd=state.total_cost_usd + _amount(reply.cost_usd), sessions=sessions
-        )
+        session = state.sessions.get(role) if role == CODER else None
+        reply = self._agents[role].ask(prompt, session, env)
+        cost, sessions = state.total_cost_usd + _amount(reply.cost_usd), state.sessions
+        if reply.session:
+            sessions = {**sessions, role: storable(reply.session)}
+        self._state = replace(state, total_cost_usd=cost, sessions=sessions)
         if not reply.ok:
-            problem = storable(reply.problem) or "it does not say why"
+            problem = storable(reply.problem) or "no reason given"
             raise AgentFailed(
                 f"the {role} failed in cycle {state.cycle}: {problem}",
                 hint="to ask again, resume the run",
@@ -629,9 +610,11 @@ class Review:
     def _require_budget(self) -> None:
         spent, budget = self._state.total_cost_usd, self._state.max_budget_usd
         if 0 < budget <= spent:
+            used = f"{spent:.2f} of {budget:.2f} USD in cycle {self._state.cycle}"
+            resume = f"git ckpt resume {self._journal.id}"
             raise BudgetExceeded(
-                f"the budget is used up: {spent:.2f} of {budget:.2f} USD in cycle {self._state.cycle}",
-                hint=f"to go on, allow more: git ckpt resume {self._journal.id} --input max_budget=USD",
+                f"the budget is used up: {used}",
+                hint=f"allow more: {resume} --input max_budget=USD",
             )
 
     def _commit(self, what: str = "") -> None:
@@ -659,23 +642,20 @@ class Review:
             self._state, git_sha=self._commits.head(), created_at=times.to_text(self._clock())
         )
         self._journal.state[KEY] = state.to_state()
-        progress = Progress(
-            current_phase=state.cycle,
-            total_phases=state.max_cycles,
-            current_task=state.failed_in or state.phase,
-        )
+        task = state.failed_in or state.phase
         self._journal.milestone(
             trigger=_TRIGGER,
             message=message,
-            progress=progress,
-            errors=[storable(each) for each in errors],
+            progress=Progress(
+                current_phase=state.cycle, total_phases=state.max_cycles, current_task=task
+            ),
+            errors=[storable(error) for error in errors],
         )
 
     def _result(self) -> Verdict:
         state = self._state
-        approved = state.phase == APPROVED
         return Verdict(
-            approved,
+            state.phase == APPROVED,
             state.cycle,
             state.total_cost_usd,
             state.all_findings,
@@ -696,22 +676,23 @@ class Review:
     }
 
 
-def _require_base(state: CycleState, commits: Committing, run: str, *, force: bool) -> str:
+def _require_base(state: CycleState, commits: CommitAccess, run: str, *, force: bool) -> str:
     """Return a message if HEAD has moved; raise `Diverged` if it has diverged."""
     relation = commits.relation(state.git_sha)
     if relation == SAME:
         return ""
     head = commits.head() or "unborn"
     if relation == ANCESTOR:
-        return f"HEAD has moved on from {state.git_sha or 'nothing'} to {head}; going on from there"
-    what = "which does not follow" if relation == DIVERGED else "and there is no commit"
-    message = f"HEAD is {head}, {what} {state.git_sha}, where cycle {state.cycle} was recorded"
+        return f"HEAD has moved from {state.git_sha or 'nothing'} to {head}; continuing from there"
+    relative = "which does not follow" if relation == DIVERGED else "and there is no commit"
+    message = f"HEAD is {head}, {relative} {state.git_sha}, where cycle {state.cycle} was recorded"
     if not force:
         raise Diverged(
             message,
-            hint=f"go back to it: git checkout {state.git_sha}; or go on from HEAD: git ckpt resume {run} --force",
+            hint=f"go back: git checkout {state.git_sha}; or continue from HEAD: "
+            f"git ckpt resume {run} --force",
         )
-    return f"{message}; going on nevertheless"
+    return f"{message}; continuing nevertheless"
 
 
 def _amount(cost: float | None) -> float:
@@ -719,8 +700,8 @@ def _amount(cost: float | None) -> float:
     return cost if cost is not None and math.isfinite(cost) and cost > 0 else 0.0
 
 
-def _output(said: str, code: int) -> str:
-    return trimmed(secrets.masked(storable(said))) or f"exit code {code}, without a word"
+def _shown_output(output: str, code: int) -> str:
+    return trimmed(secrets.masked(storable(output))) or f"exit code {code}, no output"
 
 
 def _mark(name: str) -> str:

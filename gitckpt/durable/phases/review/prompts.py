@@ -34,7 +34,8 @@ REVIEW INSTRUCTIONS:
 
 _PRIOR = """\
 [PRIOR FINDINGS]
-These were found in earlier cycles. For each of them, say what has become of it, as a block of its own with an empty line after it:
+These were found in earlier cycles. For each of them, report its status as a block of its own, with
+an empty line after it:
 
 VERIFICATION:
 FINDING_ID: the id
@@ -60,37 +61,38 @@ def coder(state: CycleState) -> str:
             f"{task}Your last implementation has these issues:\n\n{_numbered(open_findings)}\n"
             "Fix them. Read the files concerned first: they are the current state.\n"
         )
+    answer = cut(trimmed(state.review_output), _ANSWER)
     return (
-        f"{task}The reviewer did not approve of your last implementation, and said:\n\n{cut(trimmed(state.review_output), _ANSWER)}\n\n"
+        f"{task}The reviewer did not approve of your last implementation, and said:\n\n{answer}\n\n"
         "Do what is asked there. Read the files concerned first: they are the current state.\n"
     )
 
 
 def lint_fix(state: CycleState) -> str:
     return (
-        f"{_task(state)}\n\nThe linter complains of your work; this has to be fixed before it is reviewed.\n\n"
-        f"LINT OUTPUT:\n{cut(state.lint_output, _LINT)}\n\nFix all of it. Read the files concerned first.\n"
+        f"{_task(state)}\n\nThe linter complains about your work; fix this before the review.\n\n"
+        f"LINT OUTPUT:\n{cut(state.lint_output, _LINT)}\n\n"
+        "Fix all of it. Read the files concerned first.\n"
     )
 
 
 def reviewer(state: CycleState) -> str:
-    parts = [
-        f"{_task(state)}\n\nThe coder has finished, and says:\n\n{cut(state.coder_output, _ANSWER)}\n"
-    ]
+    answer = cut(state.coder_output, _ANSWER)
+    parts = [f"{_task(state)}\n\nThe coder has finished, and says:\n\n{answer}\n"]
     if state.lint_output:
-        parts.append(
-            f"NOTE: the coder did not get rid of these complaints of the linter:\n{cut(state.lint_output, _LEFT_OVER)}\n"
-        )
+        complaints = cut(state.lint_output, _LEFT_OVER)
+        parts.append(f"NOTE: the coder did not fix these complaints of the linter:\n{complaints}\n")
     if state.all_findings:
         parts.append(_PRIOR + _prior(state.all_findings))
     return "\n".join([*parts, _INSTRUCTIONS, _FORMAT])
 
 
 def _refactor(state: CycleState) -> str:
+    before, after = state.original_description, state.refactor_description
     parts = [
         f"Task {state.task_bead_id}\n\n[REFACTOR: THE TASK WAS CHANGED]\n",
-        f"The task was changed while you were working. It was:\n---\n{state.original_description}\n---\n",
-        f"It is now:\n---\n{state.refactor_description}\n---\n",
+        f"The task was changed while you were working. It was:\n---\n{before}\n---\n",
+        f"It is now:\n---\n{after}\n---\n",
         "The new task is what counts. Keep what is good of the work done so far.\n",
     ]
     if state.coder_output:
@@ -104,24 +106,22 @@ def _refactor(state: CycleState) -> str:
 
 
 def _task(state: CycleState) -> str:
-    return (
-        f"Task {state.task_bead_id}: {state.task_title}"
-        if state.task_bead_id
-        else f"Task: {state.task_title}"
-    )
+    name = f"Task {state.task_bead_id}" if state.task_bead_id else "Task"
+    return f"{name}: {state.task_title}"
 
 
 def _numbered(findings: tuple[ReviewFinding, ...]) -> str:
     return "".join(
-        f"{number}. [{each.severity}] {each.description}\n"
-        for number, each in enumerate(findings, 1)
+        f"{number}. [{finding.severity}] {finding.description}\n"
+        for number, finding in enumerate(findings, 1)
     )
 
 
 def _prior(findings: tuple[ReviewFinding, ...]) -> str:
     # A finding can recur in several cycles; its latest version counts.
-    last = {each.id: each for each in findings}
+    last = {finding.id: finding for finding in findings}
     return "".join(
-        f"{number}. [{each.severity}] id={each.id} cycle={each.cycle} status={each.status}\n   {cut(each.description, _BEFORE)}\n"
-        for number, each in enumerate(last.values(), 1)
+        f"{number}. [{finding.severity}] id={finding.id} cycle={finding.cycle} "
+        f"status={finding.status}\n   {cut(finding.description, _BEFORE)}\n"
+        for number, finding in enumerate(last.values(), 1)
     )

@@ -22,7 +22,8 @@ LONGEST = 100_000  # characters of an answer or an output in a state
 
 # White space by Unicode. `str.strip` removes four more control characters, which would change the
 # ids of findings.
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
+_SPACE += "".join(map(chr, range(0x2000, 0x200B)))
 
 
 def trimmed(text: str) -> str:
@@ -89,14 +90,16 @@ def verified(
     findings: Iterable[ReviewFinding], verifications: Sequence[Verification]
 ) -> tuple[ReviewFinding, ...]:
     """Return all findings, each with the status of its last verification."""
-    status = {each.finding: each.status for each in verifications}
-    return tuple(replace(each, status=status.get(each.id, each.status)) for each in findings)
+    status = {check.finding: check.status for check in verifications}
+    return tuple(
+        replace(finding, status=status.get(finding.id, finding.status)) for finding in findings
+    )
 
 
 def unresolved(findings: Iterable[ReviewFinding]) -> tuple[ReviewFinding, ...]:
     """Return the findings that are not fixed, each once in its latest version."""
-    last = {each.id: each for each in findings}
-    return tuple(each for each in last.values() if each.status != FIXED)
+    last = {finding.id: finding for finding in findings}
+    return tuple(finding for finding in last.values() if finding.status != FIXED)
 
 
 # Parse a reviewer's answer: blocks of ISSUE, VERIFICATION and REPORT, and the word APPROVED.
@@ -121,10 +124,9 @@ class ReviewReport:
 
 def findings(answer: str) -> tuple[ReviewFinding, ...]:
     """Return the findings of an answer that have a description; MAJOR is the default."""
-    found = [
-        _finding(block) for block in _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))
-    ]
-    return tuple(each for each in found if each.description)
+    blocks = _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))
+    parsed = [_finding(block) for block in blocks]
+    return tuple(finding for finding in parsed if finding.description)
 
 
 def verifications(answer: str) -> tuple[Verification, ...]:
@@ -134,15 +136,13 @@ def verifications(answer: str) -> tuple[Verification, ...]:
         _VERIFICATION,
         lambda line: line in ("", _VERIFICATION, _ISSUE, _REPORT) or line.startswith(_APPROVED),
     )
-    said = [
-        (_last(block, "FINDING_ID:"), _last(block, "STATUS:").lower(), _last(block, "COMMENT:"))
-        for block in blocks
-    ]
-    return tuple(
-        Verification(finding, status if status in (FIXED, REGRESSED) else STILL_PRESENT, comment)
-        for finding, status, comment in said
-        if finding
-    )
+    parsed = []
+    for block in blocks:
+        finding, status = _last(block, "FINDING_ID:"), _last(block, "STATUS:").lower()
+        status = status if status in (FIXED, REGRESSED) else STILL_PRESENT
+        if finding:
+            parsed.append(Verification(finding, status, _last(block, "COMMENT:")))
+    return tuple(parsed)
 
 
 def report(answer: str) -> ReviewReport | None:
@@ -150,12 +150,11 @@ def report(answer: str) -> ReviewReport | None:
     for block in _blocks(
         answer, _REPORT, lambda line: bool(line) and not line.startswith(tuple(_FIELDS))
     ):
-        said = {name: _last(block, field) for field, name in _FIELDS.items()}
         if any(block):
-            needs = said["needs_human_review"].lower() in ("yes", "true")
-            return ReviewReport(
-                said["satisfaction"].lower(), said["risk"].lower(), needs, said["summary"]
-            )
+            values = {name: _last(block, field) for field, name in _FIELDS.items()}
+            needs_review = values["needs_human_review"].lower() in ("yes", "true")
+            satisfaction, risk = values["satisfaction"].lower(), values["risk"].lower()
+            return ReviewReport(satisfaction, risk, needs_review, values["summary"])
     return None
 
 
@@ -282,68 +281,35 @@ class CycleState:
         return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * cycles)
 
     def to_state(self) -> dict[str, Any]:
-        return {
-            **self.head(),
-            "findings": _plain(self.findings),
-            "all_findings": _plain(self.all_findings),
-            MORE: self.more(),
-        }
+        findings = {"findings": _plain(self.findings), "all_findings": _plain(self.all_findings)}
+        return {**self.head(), **findings, MORE: self.more()}
 
     def head(self) -> dict[str, Any]:
         """Return the 19 keys of quasar's checkpoint in its order; `created_at` is text."""
-        return {
-            "version": VERSION,
-            "phase_id": self.phase_id,
-            "nebula_name": self.nebula_name,
-            "created_at": self.created_at,
-            "git_sha": self.git_sha,
-            "task_bead_id": self.task_bead_id,
-            "task_title": self.task_title,
-            "cycle": self.cycle,
-            "max_cycles": self.max_cycles,
-            "phase": PHASES.index(self.phase),
-            "total_cost_usd": self.total_cost_usd,
-            "max_budget_usd": self.max_budget_usd,
-            "coder_output": self.coder_output,
-            "review_output": self.review_output,
-            "lint_output": self.lint_output,
-            "base_commit_sha": self.base_commit_sha,
-            "cycle_commits": list(self.cycle_commits),
-            "child_bead_ids": list(self.child_bead_ids),
-            "refactored": self.refactored,
-        }
+        return {"version": VERSION, **self._values(_HEAD), "phase": PHASES.index(self.phase)}
 
     def more(self) -> dict[str, Any]:
         report = self.report
         return {
-            "phase": self.phase,
-            "failed_in": self.failed_in,
-            "problem": self.problem,
-            "filter_output": self.filter_output,
-            "filter_check_name": self.filter_check_name,
-            "filter_history": list(self.filter_history),
-            "original_description": self.original_description,
-            "refactor_description": self.refactor_description,
-            "last_cycle_sha": self.last_cycle_sha,
-            "uncommitted": self.uncommitted,
-            "lint_fixes": self.lint_fixes,
-            "struggle": self.struggle,
+            **self._values(_MORE),
             "beads": dict(self.beads),
-            "findings": [{"id": each.id, "status": each.status} for each in self.findings],
-            "all_findings": [{"id": each.id, "status": each.status} for each in self.all_findings],
+            "findings": _statuses(self.findings),
+            "all_findings": _statuses(self.all_findings),
             "verifications": [
-                {"id": each.finding, "status": each.status, "comment": each.comment}
-                for each in self.verifications
+                {"id": check.finding, "status": check.status, "comment": check.comment}
+                for check in self.verifications
             ],
             "sessions": dict(self.sessions),
             "report": {}
             if report is None
-            else {
-                "satisfaction": report.satisfaction,
-                "risk": report.risk,
-                "needs_human_review": report.needs_human_review,
-                "summary": report.summary,
-            },
+            else {name: getattr(report, name) for name in report.__match_args__},
+        }
+
+    def _values(self, names: Iterable[str]) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in names}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
         }
 
     @classmethod
@@ -358,63 +324,39 @@ class CycleState:
         `source` is its place, for errors. `numbers` are the phases by number, for a table without
         the phase's name.
         """
-        head, more = _Said(table, source), _Said(table.get(MORE, {}), f"{source}.{MORE}")
+        head, more = _Table(table, source), _Table(table.get(MORE, {}), f"{source}.{MORE}")
         _require_version(head)
+        values = {name: read(head, name) for name, read in _HEAD.items()}
+        values |= {name: read(more, name) for name, read in _MORE.items()}
         phase = _phase(head, more, numbers)
         failed_in = more.choice("failed_in", PHASES, default="") if phase == ERROR else ""
-        cycle = head.count("cycle")
+        cycle = values["cycle"]
         if cycle < 1 and not {phase, failed_in} & {IDLE, BEAD_CREATED}:
             raise head.invalid("cycle", f"is {cycle}, but cycles count from 1")
-        commits = head.texts("cycle_commits")
-        # quasar's own checkpoint has the commit of an unfinished cycle only as HEAD.
-        is_lost = MORE not in table and phase in _COMMITTED and len(commits) < cycle
         beads, all_findings = more.table("beads").all_texts(), _findings(head, more, "all_findings")
-        if "beads" not in more.values and head.texts("child_bead_ids"):
-            beads = {each.id: "" for each in all_findings}
-        last = head.text("git_sha") if is_lost else more.text("last_cycle_sha")
-        return cls(
-            phase_id=head.text("phase_id"),
-            nebula_name=head.text("nebula_name"),
-            created_at=head.text("created_at"),
-            git_sha=head.text("git_sha"),
-            task_bead_id=head.text("task_bead_id"),
-            task_title=head.text("task_title"),
-            cycle=cycle,
-            max_cycles=head.count("max_cycles"),
-            phase=phase,
-            total_cost_usd=head.number("total_cost_usd"),
-            max_budget_usd=head.number("max_budget_usd"),
-            coder_output=head.text("coder_output"),
-            review_output=head.text("review_output"),
-            lint_output=head.text("lint_output"),
-            base_commit_sha=head.text("base_commit_sha"),
-            cycle_commits=commits,
-            child_bead_ids=head.texts("child_bead_ids"),
-            refactored=head.flag("refactored"),
-            findings=_findings(head, more, "findings"),
-            all_findings=all_findings,
-            failed_in=failed_in,
-            problem=more.text("problem"),
-            verifications=_verifications(more),
-            filter_output=more.text("filter_output"),
-            filter_check_name=more.text("filter_check_name"),
-            filter_history=more.texts("filter_history"),
-            original_description=more.text("original_description"),
-            refactor_description=more.text("refactor_description"),
-            last_cycle_sha=last,
+        if "beads" not in more.values and values["child_bead_ids"]:
+            beads = {finding.id: "" for finding in all_findings}
+        if MORE not in table:
+            # quasar's own checkpoint has the commit of an unfinished cycle only as HEAD.
+            if phase in _COMMITTED and len(values["cycle_commits"]) < cycle:
+                values["last_cycle_sha"] = values["git_sha"]
             # quasar does not record whether the work was committed; committing twice is harmless.
-            uncommitted=more.text("uncommitted")
-            if MORE in table or phase != CODE_COMPLETE
-            else "cycle",
-            lint_fixes=more.count("lint_fixes"),
-            sessions=more.table("sessions").all_texts(),
-            struggle=more.text("struggle"),
-            beads=beads,
-            report=_report(more.table("report")),
-        )
+            if phase == CODE_COMPLETE:
+                values["uncommitted"] = "cycle"
+        values |= {
+            "phase": phase,
+            "failed_in": failed_in,
+            "findings": _findings(head, more, "findings"),
+            "all_findings": all_findings,
+            "verifications": _verifications(more),
+            "sessions": more.table("sessions").all_texts(),
+            "beads": beads,
+            "report": _report(more.table("report")),
+        }
+        return cls(**values)
 
 
-class _Said(TableReader):
+class _Table(TableReader):
     """A table in quasar's style: a missing value is zero, empty or false."""
 
     kinds: Mapping[type, str] = {**TableReader.kinds, int: "a whole number"}
@@ -464,19 +406,41 @@ class _Said(TableReader):
             raise self.invalid(key, f"is {value!r:.60}, not one of {', '.join(words)}")
         return value
 
-    def table(self, key: str) -> _Said:
-        return _Said(self.values.get(key, {}), f"{self.source}.{key}")
+    def table(self, key: str) -> _Table:
+        return _Table(self.values.get(key, {}), f"{self.source}.{key}")
 
-    def tables(self, key: str) -> list[_Said]:
+    def tables(self, key: str) -> list[_Table]:
         values: list[Any] = self.value(key, list, [])
-        return [_Said(value, f"{self.source}.{key}[{at}]") for at, value in enumerate(values)]
+        return [_Table(value, f"{self.source}.{key}[{at}]") for at, value in enumerate(values)]
+
+
+# Keys of the table and of `more` in their order, each with its reader.
+_HEAD: dict[str, Callable[[_Table, str], Any]] = {
+    **dict.fromkeys(("phase_id", "nebula_name", "created_at", "git_sha"), _Table.text),
+    **dict.fromkeys(("task_bead_id", "task_title"), _Table.text),
+    **dict.fromkeys(("cycle", "max_cycles", "phase"), _Table.count),
+    **dict.fromkeys(("total_cost_usd", "max_budget_usd"), _Table.number),
+    **dict.fromkeys(("coder_output", "review_output", "lint_output"), _Table.text),
+    "base_commit_sha": _Table.text,
+    **dict.fromkeys(("cycle_commits", "child_bead_ids"), _Table.texts),
+    "refactored": _Table.flag,
+}
+_MORE: dict[str, Callable[[_Table, str], Any]] = {
+    **dict.fromkeys(("phase", "failed_in", "problem"), _Table.text),
+    **dict.fromkeys(("filter_output", "filter_check_name"), _Table.text),
+    "filter_history": _Table.texts,
+    **dict.fromkeys(("original_description", "refactor_description"), _Table.text),
+    **dict.fromkeys(("last_cycle_sha", "uncommitted"), _Table.text),
+    "lint_fixes": _Table.count,
+    "struggle": _Table.text,
+}
 
 
 def _kind(value: object) -> str:
     return f"{value!r:.40} ({type(value).__name__})"
 
 
-def _require_version(head: _Said) -> None:
+def _require_version(head: _Table) -> None:
     version = head.count("version", required=True)
     if version > VERSION:
         raise NewerCheckpoint(
@@ -489,58 +453,54 @@ def _require_version(head: _Said) -> None:
         raise head.invalid("version", f"{version} is not supported")
 
 
-def _phase(head: _Said, more: _Said, numbers: tuple[str, ...]) -> str:
+def _phase(head: _Table, more: _Table, numbers: tuple[str, ...]) -> str:
     number = head.count("phase", required=True)
     # The name is preferred: the numbers have changed twice.
     if "phase" in more.values:
         return more.choice("phase", PHASES)
     if number >= len(numbers):
-        raise head.invalid(
-            "phase",
-            f"{number} is no phase: {', '.join(f'{at} {name}' for at, name in enumerate(numbers))}",
-        )
+        known = ", ".join(f"{position} {name}" for position, name in enumerate(numbers))
+        raise head.invalid("phase", f"{number} is not a phase: {known}")
     return numbers[number]
 
 
 def _plain(findings: tuple[ReviewFinding, ...]) -> list[dict[str, Any]]:
     return [
-        {"severity": each.severity, "description": each.description, "cycle": each.cycle}
-        for each in findings
+        {name: getattr(finding, name) for name in ("severity", "description", "cycle")}
+        for finding in findings
     ]
 
 
-def _findings(head: _Said, more: _Said, name: str) -> tuple[ReviewFinding, ...]:
+def _statuses(findings: tuple[ReviewFinding, ...]) -> list[dict[str, str]]:
+    return [{"id": finding.id, "status": finding.status} for finding in findings]
+
+
+def _findings(head: _Table, more: _Table, name: str) -> tuple[ReviewFinding, ...]:
     statuses = more.tables(name)  # quasar's own tables have no status
-    found = []
-    for at, each in enumerate(head.tables(name)):
+    findings = []
+    for at, table in enumerate(head.tables(name)):
         finding = ReviewFinding(
-            each.text("severity"), each.text("description"), each.count("cycle")
+            table.text("severity"), table.text("description"), table.count("cycle")
         )
-        known = (
-            statuses[at] if at < len(statuses) and statuses[at].text("id") == finding.id else None
-        )
-        status = known.choice("status", STATUSES, default=FOUND) if known is not None else FOUND
-        found.append(ReviewFinding(finding.severity, finding.description, finding.cycle, status))
-    return tuple(found)
+        if at < len(statuses) and statuses[at].text("id") == finding.id:
+            status = statuses[at].choice("status", STATUSES, default=FOUND)
+            finding = replace(finding, status=status)
+        findings.append(finding)
+    return tuple(findings)
 
 
-def _verifications(more: _Said) -> tuple[Verification, ...]:
-    said = more.tables("verifications")
+def _verifications(more: _Table) -> tuple[Verification, ...]:
     return tuple(
-        Verification(each.text("id"), each.choice("status", STATUSES), each.text("comment"))
-        for each in said
+        Verification(table.text("id"), table.choice("status", STATUSES), table.text("comment"))
+        for table in more.tables("verifications")
     )
 
 
-def _report(said: _Said) -> ReviewReport | None:
-    if not said.values:
+def _report(table: _Table) -> ReviewReport | None:
+    if not table.values:
         return None
-    return ReviewReport(
-        said.text("satisfaction"),
-        said.text("risk"),
-        said.flag("needs_human_review"),
-        said.text("summary"),
-    )
+    satisfaction, risk, summary = map(table.text, ("satisfaction", "risk", "summary"))
+    return ReviewReport(satisfaction, risk, table.flag("needs_human_review"), summary)
 
 
 def resumes_in(state: CycleState) -> str:
