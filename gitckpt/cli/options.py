@@ -10,33 +10,55 @@ from gitckpt.model.errors import RepositoryError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Callable, Container, Sequence
+    from typing import TypeVar
+
+    Command = TypeVar("Command", bound=Callable[..., int | None])
 
 VERSION = "--version"
 
 
-class Syntax:
-    """The options and arguments of a command; its function has the defaults."""
+class Parameter:
+    """An argument or option of a command; its function has the default."""
 
-    def __init__(
-        self,
-        *,
-        arguments: Sequence[str] = (),
-        required: int = 0,
-        words: str | None = None,
-        flags: Mapping[str, str] | None = None,
-        values: Mapping[str, str] | None = None,
-        lists: Mapping[str, str] | None = None,
-        readers: Mapping[str, Callable[[str], object]] | None = None,
-    ) -> None:
-        self.arguments = arguments
-        self.required = required  # how many arguments, or words, must be given
-        self.words = words  # the parameter that takes all positional words
-        # Option → the parameter that becomes true, takes the next word, or collects the next words.
-        self.flags = flags or {}
-        self.values = values or {}
-        self.lists = lists or {}
-        self.readers = readers or {}  # parameter → the function that converts its word
+    def __init__(self, name: str, kind: str, names: str, description: str) -> None:
+        words = names.replace(",", "").split() if names.startswith("-") else []
+        self.name = name
+        self.is_flag = "bool" in kind
+        self.is_list = "list" in kind
+        self.is_number = "int" in kind
+        self.spellings = [word for word in words if word.startswith("-")]  # none: an argument
+        metavars = [word for word in words if not word.startswith("-")] if words else [names]
+        self.metavar = "".join(metavars) or None
+        self.help = description
+
+
+# Function of a command → its parameters, in order.
+PARAMETERS: dict[Callable[..., int | None], list[Parameter]] = {}
+
+
+def usage(text: str) -> Callable[[Command], Command]:
+    """Declare the parameters of a command: a line each, in order, as its help shows them.
+
+    Typer's own declarations take seven lines an option, and import Typer.
+    """
+    lines = text.strip("\n").replace("\n  ", " ").split("\n")
+
+    def declare(function: Command) -> Command:
+        kinds = [
+            (name, kind)
+            for name, kind in function.__annotations__.items()
+            if name not in ("context", "return")
+        ]
+        PARAMETERS[function] = [
+            Parameter(name, kind, names, description)
+            for (name, kind), (names, _, description) in zip(
+                kinds, (line.partition("  ") for line in lines), strict=True
+            )
+        ]
+        return function
+
+    return declare
 
 
 def command_of(words: Sequence[str], valued: Container[str]) -> int:
@@ -47,6 +69,10 @@ def command_of(words: Sequence[str], valued: Container[str]) -> int:
     return min(index, len(words))
 
 
+@usage("""
+-q, --quiet  Print only results and errors.
+-C DIR  Run as if started in DIR.
+""")
 def apply(quiet: bool = False, directory: str | None = None) -> None:
     terminal.Verbosity.quiet = quiet
     if directory is not None:

@@ -84,7 +84,6 @@ def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands
             "typer",
             "click",
             "gitckpt.cli.parser.app",
-            "gitckpt.cli.parser.commands",
             "traceback",
             *HEAVY,
         }

@@ -4,41 +4,25 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import UsageError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
-    import typer
-
-
+@options.usage("""
+-n, --dry-run  Print what would be allowed; change nothing.
+--forget  Withdraw what was allowed here; built-in values apply again.
+--secret PATH|DIGEST  Declare that a file, or a text with this digest, is no secret.
+--json  Print one JSON document.
+""")
 def allow(
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only print what is looser.")
-    ] = False,
-    forget: Annotated[
-        bool,
-        typer.Option(
-            "--forget", help="Forget all that was allowed here; built-in values apply again."
-        ),
-    ] = False,
-    secret: Annotated[
-        str | None,
-        typer.Option(
-            "--secret",
-            metavar="PATH|DIGEST",
-            help="Settle that what looks like a secret there is none.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    dry_run: bool = False, forget: bool = False, secret: str | None = None, as_json: bool = False
 ) -> None:
-    """Let gitckpt.toml, as it is here, expire more or capture more than what is built in. Prints what that is.
+    """Approve settings in gitckpt.toml that weaken the defaults.
 
-    A file that comes with a branch may only be stricter by itself. That counts in this clone, until a value changes.
-    With --secret, it settles instead that a file, or one text in whatever file, is no secret, as git ckpt show names them.
+    Prints them. A file that comes with a branch may only be stricter. The approval counts in this clone, until
+    a value changes. With --secret, gitckpt stops warning about a file or a text; git ckpt show
+    prints both.
     """
     if secret is not None:
         _settle(secret, alone=not (dry_run or forget or as_json))

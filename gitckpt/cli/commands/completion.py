@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.options import command_of
 from gitckpt.model.errors import CkptError, UsageError
 
@@ -49,10 +49,14 @@ complete -c git-ckpt -a '(__git_ckpt_complete)'
 _SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
-def completion(
-    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell that reads it.")],
-) -> None:
-    """Print a completion script; evaluate it in the shell's start-up file."""
+@options.usage("""
+bash|zsh|fish  The shell that reads the script.
+""")
+def completion(shell: str) -> None:
+    """Print a script for the completion of a shell.
+
+    Evaluate it in the start-up file of the shell.
+    """
     if shell not in _SCRIPTS:
         raise UsageError(
             f"no completion for {shell!r}", hint=f"known shells: {', '.join(_SCRIPTS)}"

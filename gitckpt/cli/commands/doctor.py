@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from gitckpt import __version__
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Annotated
-
-    import typer
-
 _LABEL = 14
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> int:
-    """Look at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing.
+@options.usage("""
+--json  Print one JSON document.
+""")
+def doctor(as_json: bool = False) -> int:
+    """Check the installation: git, hooks, settings, locks, refs.
 
-    Exits with 1 where something is wrong.
+    Changes nothing. Exits with 1 if something is wrong.
     """
     with open_store() as store, terminal.Waiting("looking at the installation"):
         diagnosis = store.examine()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.git.files import mounts
 from gitckpt.model.errors import UsageError
@@ -13,9 +13,7 @@ from gitckpt.store.usage import CHECKPOINT, REMOVED
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Annotated, Any
-
-    import typer
+    from typing import Any
 
     from gitckpt.store.usage import Amount, Usage, WorktreeUse
 
@@ -51,15 +49,14 @@ _UNITS = {
 }
 
 
-def du(
-    runs: Annotated[
-        bool, typer.Option("--runs", help=f"Every worktree, not only the {_SHOWN} largest.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """Show what checkpoints, runs and gitckpt's own files take on the disk, and what lies around. Changes nothing.
+@options.usage("""
+--runs  Show every worktree, not only the 5 largest.
+--json  Print one JSON document.
+""")
+def du(runs: bool = False, as_json: bool = False) -> None:
+    """Show the disk usage of checkpoints, runs and private files.
 
-    Piped, each line has tab-separated columns: what, which, how many, bytes, state.
+    Changes nothing. Piped, each line has tab-separated columns: what, which, how many, bytes, state.
     """
     with open_store() as store:
         with terminal.Waiting("measuring what checkpoints take"):

@@ -13,46 +13,31 @@ from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated
-
-    import typer
-
     from gitckpt.store.retention.expiry import ExpireResult
 
 
+@options.usage("""
+--older-than AGE  Remove checkpoints older than AGE: 90s, 30m, 12h, 7d, 2w.
+--keep-last N  Keep the N newest checkpoints.
+--all  Consider every checkpoint and unfinished runs, not only those that hooks made.
+-n, --dry-run  Print what would be removed, and why; remove nothing.
+""")
 def expire(
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than", metavar="AGE", help="What is older goes: 90s, 30m, 12h, 7d, 2w."
-        ),
-    ] = None,
-    keep_last: Annotated[
-        int | None,
-        typer.Option(
-            "--keep-last", metavar="N", parser=options.count, help="So many of the newest stay."
-        ),
-    ] = None,
-    all_: Annotated[
-        bool,
-        typer.Option(
-            "--all", help="Not only those made by hooks: every checkpoint, and unfinished runs too."
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only print what would go, and why.")
-    ] = False,
+    older_than: str | None = None,
+    keep_last: int | None = None,
+    all_: bool = False,
+    dry_run: bool = False,
 ) -> int:
-    """Remove checkpoints by policy: those made by hooks, once they are old; and runs that are complete, with their worktrees.
+    """Remove what the retention settings no longer keep.
 
-    Of those that hooks made or agents saved, one an hour stays after a day, and one a day after a week, if it has what the others have.
+    Removes what hooks recorded, once it is old, and complete runs with their worktrees. Of
+    checkpoints that hooks or agents made, one an hour stays after a day, and one a day after a week.
 
-    A run goes as a whole, and stays where its worktree holds what no checkpoint does. To remove every checkpoint there is, say so:
-    --all --older-than 0s --keep-last 0.
+    A run is removed as a whole. It stays while its worktree has changes that no checkpoint has. To
+    remove every checkpoint: --all --older-than 0s --keep-last 0.
 
-    What goes is printed with the reason: in a table, or piped, in tab-separated columns with full ids. A dry run has all runs.
-
-    What cannot be deleted is printed as failed, the others go all the same, and the exit code is 1.
+    Prints what is removed with the reason; piped, in tab-separated columns with full ids. A dry run
+    lists all runs. If something cannot be deleted, the rest is removed and the exit code is 1.
     """
     with open_store() as store:
         policy = store.policy()

@@ -2,61 +2,38 @@
 
 from __future__ import annotations
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated
-
-    import typer
-
     from gitckpt.formats.importer import ImportedFile
 
 
+@options.usage("""
+PATH…  Files of other tools, or directories to search for them.
+--format F  The format: rlm-act, workflow, forge, quasar or superpowers.  [default: detected]
+--phases P  The phase that quasar's files do not know yet: linting or filtering.
+--history  Import every version of superpowers' files in git's history.
+--fork  Import a file as a second run if its first run has continued here.
+--dry-run  Print what would be imported; record nothing.
+--json  Print one JSON document.
+""")
 def import_(
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH…", help="Files of other tools, or directories to be searched for them."
-        ),
-    ],
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="F",
-            help="rlm-act, workflow, forge, quasar or superpowers; by default told by the content.",
-        ),
-    ] = None,
-    phases: Annotated[
-        str,
-        typer.Option(
-            "--phases",
-            metavar="P",
-            help="quasar's files are from before it had this phase: linting or filtering.",
-        ),
-    ] = "",
-    history: Annotated[
-        bool,
-        typer.Option(
-            "--history", help="Take over each version that git has of superpowers' files."
-        ),
-    ] = False,
-    fork: Annotated[
-        bool, typer.Option("--fork", help="Make a second run of a file whose run has gone on here.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be imported; record nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    paths: list[str],
+    format_: str | None = None,
+    phases: str = "",
+    history: bool = False,
+    fork: bool = False,
+    dry_run: bool = False,
+    as_json: bool = False,
 ) -> int:
-    """Take over the files of rlm-act, forge, quasar and superpowers as runs and checkpoints.
+    """Import files of rlm-act, forge, quasar and superpowers as runs.
 
-    Their bytes are kept: `git ckpt export` gives them back. What was imported before adds nothing.
+    Keeps their bytes: `git ckpt export` gives them back. A second import of a file adds nothing.
 
-    The exit code is 1 where a file cannot be read or is refused, and where nothing is imported.
+    Exits with 1 if a file cannot be read or is refused, or if nothing was imported.
     """
     from gitckpt.formats import importer
 

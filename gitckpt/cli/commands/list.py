@@ -11,9 +11,7 @@ from gitckpt.model.errors import NotFoundError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from typing import Annotated, Any
-
-    import typer
+    from typing import Any
 
     from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.store import Store
@@ -28,43 +26,31 @@ _OUTLOOK = {
 }
 
 
+@options.usage("""
+--run RUN  Only checkpoints of this run; a unique prefix suffices.
+--commit REV  Only checkpoints linked to this commit.
+--phase P  Only checkpoints of this phase, or with this whole label.
+--status S  Only checkpoints with this status: complete, failed, started, progress, blocked,
+  skipped or partial.
+--since AGE  Only checkpoints younger than AGE: 90s, 30m, 12h, 7d, 2w.
+-n, --limit N  Show at most N checkpoints.  [default: 20]
+--all  Show all checkpoints.
+--json  Print one JSON document.
+""")
 def list_(
-    run: Annotated[
-        str | None,
-        typer.Option("--run", metavar="RUN", help="Only of this run; a unique prefix will do."),
-    ] = None,
-    commit: Annotated[
-        str | None, typer.Option("--commit", metavar="REV", help="Only linked to this commit.")
-    ] = None,
-    phase: Annotated[
-        str | None,
-        typer.Option("--phase", metavar="P", help="Only of this phase, or with this whole label."),
-    ] = None,
-    status: Annotated[
-        str | None,
-        typer.Option(
-            "--status", metavar="S", help=f"Only with this status: {', '.join(phases.STATUSES)}."
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since", metavar="AGE", help="Only younger than, say, 90s, 30m, 12h, 7d or 2w."
-        ),
-    ] = None,
-    number: Annotated[
-        int | None,
-        typer.Option(
-            "-n",
-            metavar="N",
-            parser=options.count,
-            help=f"At most so many; {_NEWEST} unless told otherwise.",
-        ),
-    ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    run: str | None = None,
+    commit: str | None = None,
+    phase: str | None = None,
+    status: str | None = None,
+    since: str | None = None,
+    number: int | None = None,
+    all_: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """List checkpoints, newest first. Piped, each line has tab-separated columns with full ids."""
+    """List checkpoints, newest first.
+
+    Piped, each line has tab-separated columns with full ids.
+    """
     from gitckpt.store.records.entry import Query
 
     if status is not None and status not in phases.STATUSES:

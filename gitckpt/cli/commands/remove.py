@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.git.files import mounts
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
@@ -12,31 +12,21 @@ from gitckpt.store.records.entry import Query
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from typing import Annotated
-
-    import typer
 
     from gitckpt.store.store import Store
 
 
-def remove(
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ID…",
-            help="Checkpoints: ids, prefixes, revs or latest. Or runs: ids, prefixes.",
-        ),
-    ] = None,
-    rewritten: Annotated[
-        bool,
-        typer.Option("--rewritten", help="Those of commits that git filter-repo has rewritten."),
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Remove without asking.")] = False,
-) -> None:
-    """Remove checkpoints by name, in the middle of a run too; or runs as a whole. Their objects are git's to collect.
+@options.usage("""
+ID…  Checkpoints (ids, prefixes, revs or latest) or runs (ids or prefixes).
+--rewritten  Remove the checkpoints of commits that git filter-repo has rewritten.
+--force  Do not ask.
+""")
+def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = False) -> None:
+    """Remove checkpoints or whole runs.
 
-    A run goes with its worktree, and stays where that holds what no checkpoint does, or somebody drives it.
-    What another worktree made or started goes only after a question, or with --force.
+    git gc collects their objects later. A run is removed with its worktree. It stays while it is
+    driven, or while its worktree has changes that no checkpoint has. Asks before it removes what
+    another worktree made or started.
     """
     if bool(ids) == rewritten:
         wrong = "--rewritten says itself which checkpoints go" if ids else "ID is missing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model.errors import UsageError
@@ -12,9 +12,7 @@ from gitckpt.model.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Annotated, Any
-
-    import typer
+    from typing import Any
 
     from gitckpt.store.restore.restorer import Position, RestoreResult
     from gitckpt.store.restore.undo import UndoStep
@@ -23,32 +21,25 @@ if TYPE_CHECKING:
 _COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
 
 
+@options.usage("""
+ID [-- PATH…]  A checkpoint, run, rev or latest; with paths, restore only these.
+--index  With paths: restore their index entries as well.
+--trust  Restore a checkpoint whose document was replaced by a fetch.
+--dry-run  Print what would be done; change nothing.
+--json  Print one JSON document.
+""")
 def restore(
-    id_and_paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="ID [-- PATH…]",
-            help="Checkpoint, run, rev, or latest; then what to restrict it to.",
-        ),
-    ],
-    index: Annotated[
-        bool,
-        typer.Option("--index", help="With paths: restore their entries in the index, too."),
-    ] = False,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Restore a checkpoint whose document a fetch has replaced."),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print what would be done.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    id_and_paths: list[str],
+    index: bool = False,
+    trust: bool = False,
+    dry_run: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Put the files of a checkpoint into this worktree.
+    """Restore the files of a checkpoint into this worktree.
 
-    What is here now is recorded first, in a safety checkpoint: git ckpt undo brings it back.
-    Only what differs is touched: files, what is staged, and a merge or rebase in progress; with paths,
-    these files alone. HEAD stays. Ignored files stay.
+    First records the current files in a safety checkpoint: git ckpt undo restores them. Changes only
+    what differs: files, the index, and a merge or rebase in progress; with paths, only these files.
+    HEAD and ignored files stay.
     """
     warn = _Warnings()
     with open_store(to_capture=True) as store:
@@ -66,18 +57,16 @@ def restore(
         _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
-def undo(
-    list_: Annotated[
-        bool, typer.Option("--list", help="Only list the steps back, and those forward.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print what would be done.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """Take back the newest restore in this worktree; given again, the one before it, up to the first.
+@options.usage("""
+--list  List the steps that undo and redo can take; change nothing.
+--dry-run  Print what would be done; change nothing.
+--json  Print one JSON document.
+""")
+def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> None:
+    """Undo the newest restore in this worktree.
 
-    What is here now is recorded first, with all that was edited since: git ckpt redo brings it back, until the next restore.
+    The next undo takes back the restore before it. First records the current files with all later edits: git ckpt redo brings them back, until the
+    next restore.
     """
     if list_ and dry_run:
         raise UsageError(
@@ -105,15 +94,15 @@ def undo(
             )
 
 
-def redo(
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print what would be done.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """Bring back what was here before the newest undo; given again, what was here before the one that preceded it.
+@options.usage("""
+--dry-run  Print what would be done; change nothing.
+--json  Print one JSON document.
+""")
+def redo(dry_run: bool = False, as_json: bool = False) -> None:
+    """Redo the restore that was undone last.
 
-    What is here now is recorded first: git ckpt undo brings it back. A new restore drops what redo could bring back.
+    The next redo repeats the one undone before it. First records the current files: git ckpt undo brings them back. A new restore discards the steps
+    that redo could take.
     """
     warn = _Warnings()
     with open_store(to_capture=True) as store:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import shell_word
@@ -15,97 +15,46 @@ from gitckpt.model.values import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Annotated
-
-    import typer
 
     from gitckpt.durable.driver.driver import Resumption
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
 
+@options.usage("""
+[ID]  A checkpoint, run, rev or latest.  [default: the unfinished run started in this worktree]
+--no-run  Only open the worktree.
+--into DIR  Create the worktree in DIR.
+--from PHASE  Repeat this phase and all later ones.
+--fork  Continue in a new run; the old one stays as it is.
+--rewind  Return the run to an older checkpoint; first saves what is newer.
+--accept-changes  Continue although the pipeline or its inputs have changed.
+--autonomy MODE  From now on pause as MODE says: checkpoint, batch or fully_autonomous.
+--timeout AGE  Time limit of the whole run, from now on.
+--trust  Adopt a fetched run and continue it; shows the commands that it will execute.
+--take-over  Continue a stalled run; its driver is locked out and its command ended.
+--force  Continue a review although HEAD has diverged from its recorded work; once.
+-i, --input NAME=VALUE  Change an input from now on; may be repeated.
+""")
 def resume(
-    id_: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[ID]",
-            help="Checkpoint, run, rev, or latest; by default the unfinished run started in this worktree.",
-        ),
-    ] = None,
-    no_run: Annotated[bool, typer.Option("--no-run", help="Only open the worktree.")] = False,
-    into: Annotated[
-        str | None, typer.Option("--into", metavar="DIR", help="Make the worktree in DIR.")
-    ] = None,
-    from_: Annotated[
-        str | None,
-        typer.Option("--from", metavar="PHASE", help="Do this phase again, and all after it."),
-    ] = None,
-    fork: Annotated[
-        bool, typer.Option("--fork", help="Go on in a new run; the old one stays as it is.")
-    ] = False,
-    rewind: Annotated[
-        bool,
-        typer.Option(
-            "--rewind",
-            help="Go back to an older checkpoint of the run; what is newer is saved first.",
-        ),
-    ] = False,
-    accept_changes: Annotated[
-        bool,
-        typer.Option(
-            "--accept-changes",
-            help="Go on though the pipeline, or what it was started with, has changed.",
-        ),
-    ] = False,
-    autonomy: Annotated[
-        str | None,
-        typer.Option(
-            "--autonomy",
-            metavar="MODE",
-            help="From now on pause as checkpoint, batch or fully_autonomous say.",
-        ),
-    ] = None,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--timeout", metavar="AGE", help="Give the whole run so much time from now on."
-        ),
-    ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="Take a run of somebody else's for one of ours, as it stands; what decides is shown.",
-        ),
-    ] = False,
-    take_over: Annotated[
-        bool,
-        typer.Option(
-            "--take-over",
-            help="Go on with a run that is stalled: its driver can write nothing more, and its command is ended.",
-        ),
-    ] = False,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Go on though HEAD has diverged from the recorded work of a review; once.",
-        ),
-    ] = False,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="NAME=VALUE",
-            help="From now on, another input; may be given again.",
-        ),
-    ] = None,
+    id_: str | None = None,
+    no_run: bool = False,
+    into: str | None = None,
+    from_: str | None = None,
+    fork: bool = False,
+    rewind: bool = False,
+    accept_changes: bool = False,
+    autonomy: str | None = None,
+    timeout: str | None = None,
+    trust: bool = False,
+    take_over: bool = False,
+    force: bool = False,
+    inputs: list[str] | None = None,
 ) -> int:
-    """Go on with a run at its first phase that is not complete; or open a worktree with the files of a checkpoint, and print its path.
+    """Continue a run, or open the files of a checkpoint.
 
-    A worktree that is there already is left as it stands, with all that is unsaved in it.
-    To go there: cd "$(git ckpt resume --no-run ID)".
+    A run continues at its first phase that is not complete. Otherwise prints the path of a
+    worktree: cd "$(git ckpt resume --no-run ID)". An existing worktree keeps its unsaved changes.
     """
     path = os.path.abspath(into) if into else None
     how: Resumption = {

@@ -10,9 +10,7 @@ from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated, Any
-
-    import typer
+    from typing import Any
 
     from gitckpt.durable.progress import Gauge
     from gitckpt.store.runs.summary import Event, History, RunInfo
@@ -24,20 +22,17 @@ _BRIEF = 100
 _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
 
 
-def runs(
-    status: Annotated[
-        str | None,
-        typer.Option(
-            "--status", metavar="S", help=f"Only with this status: {', '.join(runstate.STATUSES)}."
-        ),
-    ] = None,
-    number: Annotated[
-        int | None,
-        typer.Option("-n", metavar="N", parser=options.count, help="At most so many, the newest."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """List runs, the one with the newest checkpoint first. Piped, each line has tab-separated columns."""
+@options.usage("""
+--status S  Only runs with this status: running, stalled, crashed, failed, blocked, paused,
+  complete or open.
+-n, --limit N  Show at most N runs.
+--json  Print one JSON document.
+""")
+def runs(status: str | None = None, number: int | None = None, as_json: bool = False) -> None:
+    """List runs, the one with the newest checkpoint first.
+
+    Piped, each line has tab-separated columns.
+    """
     if status is not None and status not in runstate.STATUSES:
         raise UsageError(
             f"{status!r} is not a status of runs",
@@ -82,21 +77,13 @@ def runs(
     terminal.table(_COLUMNS, rows)
 
 
-def status(
-    run: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="By default the run whose worktree this is, or the newest started here.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", "-w", help="Show it again and again, until nobody drives the run."),
-    ] = False,
-) -> None:
-    """Show what has become of a run: its phases with attempts, times and errors, who drives it, and what to do next."""
+@options.usage("""
+[RUN]  The run.  [default: the run of this worktree, or the newest started here]
+--json  Print one JSON document.
+-w, --watch  Refresh the output until the run is no longer driven.
+""")
+def status(run: str | None = None, as_json: bool = False, watch: bool = False) -> None:
+    """Show the phases of a run, its driver, and the next command."""
     if watch and (as_json or not terminal.is_terminal()):
         raise UsageError(
             "--watch is for people at a terminal",

@@ -4,75 +4,39 @@ from __future__ import annotations
 
 import sys
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import CkptError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated, Any
-
-    import typer
+    from typing import Any
 
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.store import Store
 
 
+@options.usage("""
+-m, --message TEXT  One line about the checkpoint, at most 1,000 characters.
+--phase NAME[-STATUS]  The label.  [default: manual, status: complete]
+--state FILE  A state to save: JSON, or TOML from *.toml; - reads JSON from standard input.
+--agent NAME  The agent that saves; its checkpoints are thinned as they age.
+--error TEXT  An error to record; may be repeated.
+--run RUN  The run that the checkpoint extends.  [default: the run of the worktree]
+--track NAME  The open run about NAME; starts one if necessary.
+--no-worktree  Record only the commit and the state, not the files.
+""")
 def save(
-    message: Annotated[
-        str | None,
-        typer.Option(
-            "--message",
-            "-m",
-            metavar="TEXT",
-            help="One line about it, of at most 1,000 characters.",
-        ),
-    ] = None,
-    phase: Annotated[
-        str,
-        typer.Option(
-            "--phase", metavar="NAME[-STATUS]", help="Its label; complete unless a status is given."
-        ),
-    ] = "manual",
-    state: Annotated[
-        str | None,
-        typer.Option(
-            "--state",
-            metavar="FILE",
-            help="A state to keep with it: JSON, or TOML in a file named *.toml; - reads JSON from standard input.",
-        ),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(
-            "--agent",
-            metavar="NAME",
-            help="Who saves, if no person does: such checkpoints are thinned as they age.",
-        ),
-    ] = None,
-    errors: Annotated[
-        list[str] | None,
-        typer.Option("--error", metavar="TEXT", help="What went wrong; may be given again."),
-    ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option(
-            "--run", metavar="RUN", help="The run that it extends; by default that of the worktree."
-        ),
-    ] = None,
-    track: Annotated[
-        str | None,
-        typer.Option(
-            "--track",
-            metavar="NAME",
-            help="The open run about NAME, which is started where there is none.",
-        ),
-    ] = None,
-    no_worktree: Annotated[
-        bool, typer.Option("--no-worktree", help="Leave the files out: the commit stands for them.")
-    ] = False,
+    message: str | None = None,
+    phase: str = "manual",
+    state: str | None = None,
+    agent: str | None = None,
+    errors: list[str] | None = None,
+    run: str | None = None,
+    track: str | None = None,
+    no_worktree: bool = False,
 ) -> None:
-    """Record a checkpoint now: files, state and commit. Prints its id."""
+    """Record a checkpoint of files, state and commit; print its id."""
     from gitckpt.model import phase as phases
 
     label = phases.label(phase)

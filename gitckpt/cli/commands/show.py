@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids
 from gitckpt.model.arguments import first_of, shell_word
@@ -14,9 +14,6 @@ from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Annotated
-
-    import typer
 
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.snapshot.manifest import Extras
@@ -26,20 +23,16 @@ _LABEL = 12
 _KINDS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 
 
+@options.usage("""
+[ID]  A checkpoint, run, rev or latest.  [default: latest]
+--json  Print one JSON document.
+--raw  Print the stored document, byte for byte.
+--state  Print only the state, as JSON.
+""")
 def show(
-    id_: Annotated[
-        str,
-        typer.Argument(
-            metavar="[ID]", help="Checkpoint, run, rev, or latest, which is the default."
-        ),
-    ] = "latest",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Print the stored document, byte for byte.")
-    ] = False,
-    state: Annotated[bool, typer.Option("--state", help="Print the state alone, as JSON.")] = False,
+    id_: str = "latest", as_json: bool = False, raw: bool = False, state: bool = False
 ) -> None:
-    """Show one checkpoint; the newest unless told otherwise."""
+    """Show a checkpoint."""
     if as_json + raw + state > 1:
         raise UsageError("--json, --raw and --state exclude each other")
     with open_store() as store:

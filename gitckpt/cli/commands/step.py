@@ -12,9 +12,7 @@ from gitckpt.model.errors import CkptError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Annotated, Any
-
-    import typer
+    from typing import Any
 
     from gitckpt.durable.steps.graph import Graph
     from gitckpt.durable.steps.journal import Reported, StepEvent
@@ -30,136 +28,64 @@ _COLUMNS = ("", "STEP", "STATUS", "AGENT", "PROGRESS", "UPDATED", "NOTES")
 _HISTORY = ("#", "TIME", "STEP", "STATUS", "AGENT", "COMMIT", "PROGRESS", "NOTES")
 
 
+@options.usage("""
+ACTION  One of start, progress, pass, fail, block, skip, reset, show and next.
+[STEP]  The step to report, such as EXECUTE.
+--run RUN  The run.  [default: $CKPT_RUN, or the run of the worktree]
+--track NAME  The open run about NAME; starts one if necessary.
+--graph NAME  The steps of a new run: [steps.NAME] in gitckpt.toml.
+--agent WHO  The agent that does the step.
+-m, --notes TEXT  What happened; required by fail and block.
+--task ID  The current task, such as 2.3.
+--task-status S  The status of that task: PASSED, FAILED, BLOCKED or SKIPPED.
+--worker WHO  The worker at that task, if there are several.
+--tasks-completed N  The number of completed tasks.
+--tasks-total N  The number of all tasks.
+--current-phase N  The number of the current part of the step.
+--total-phases N  The number of its parts.
+--output FILE  A file that was written; may be repeated.
+--verdict PASS|FAIL  The result of a step that evaluates.
+--commit REV  A commit that was made.
+--set KEY=JSON  Another key of the step's record; may be repeated.
+--files  Capture the files as well.
+--id UUID  The id of the checkpoint; repeating the call records nothing more.
+--force  Report although the run is at another step, or blocked.
+--plan FILE  With next: the plan with the tasks.
+--resume-from ID  With next: the task to continue with.
+--history  With show: list every report.
+--json  Print one JSON document.
+""")
 def step(
-    action: Annotated[
-        str,
-        typer.Argument(
-            metavar="ACTION", help="start, progress, pass, fail, block, skip, reset; show, next."
-        ),
-    ],
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[STEP]", help="The step that is reported, such as EXECUTE."),
-    ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option(
-            "--run",
-            metavar="RUN",
-            help="The run; by default $CKPT_RUN, or the one of the worktree.",
-        ),
-    ] = None,
-    track: Annotated[
-        str | None,
-        typer.Option(
-            "--track",
-            metavar="NAME",
-            help="The open run about NAME; it is started where there is none.",
-        ),
-    ] = None,
-    graph: Annotated[
-        str | None,
-        typer.Option(
-            "--graph", metavar="NAME", help="Of a new run: its steps, [steps.NAME] in gitckpt.toml."
-        ),
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", metavar="WHO", help="Who does the step.")
-    ] = None,
-    notes: Annotated[
-        str | None,
-        typer.Option(
-            "--notes", "-m", metavar="TEXT", help="What happened; needed by fail and block."
-        ),
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="ID", help="The task it is at: 2.3, or words.")
-    ] = None,
-    task_status: Annotated[
-        str | None,
-        typer.Option(
-            "--task-status",
-            metavar="S",
-            help="What became of that task: PASSED, FAILED, BLOCKED, SKIPPED.",
-        ),
-    ] = None,
-    worker: Annotated[
-        str | None,
-        typer.Option(
-            "--worker", metavar="WHO", help="Who is at that task, where several are at work."
-        ),
-    ] = None,
-    tasks_completed: Annotated[
-        int | None,
-        typer.Option(
-            "--tasks-completed", metavar="N", parser=options.count, help="How many tasks are done."
-        ),
-    ] = None,
-    tasks_total: Annotated[
-        int | None,
-        typer.Option("--tasks-total", metavar="N", parser=options.count, help="Of so many."),
-    ] = None,
-    current_phase: Annotated[
-        int | None,
-        typer.Option(
-            "--current-phase",
-            metavar="N",
-            parser=options.count,
-            help="Which part of the step it is at.",
-        ),
-    ] = None,
-    total_phases: Annotated[
-        int | None,
-        typer.Option("--total-phases", metavar="N", parser=options.count, help="Of so many."),
-    ] = None,
-    output: Annotated[
-        list[str] | None,
-        typer.Option("--output", metavar="FILE", help="A file that was made; may be given again."),
-    ] = None,
-    verdict: Annotated[
-        str | None,
-        typer.Option("--verdict", metavar="PASS|FAIL", help="What a step that judges has found."),
-    ] = None,
-    commit: Annotated[
-        str | None, typer.Option("--commit", metavar="REV", help="A commit that was made.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=JSON",
-            help="One more key of the step's record; may be given again.",
-        ),
-    ] = None,
-    files: Annotated[bool, typer.Option("--files", help="Capture the files, too.")] = False,
-    id_: Annotated[
-        str | None,
-        typer.Option(
-            "--id",
-            metavar="UUID",
-            help="Of the checkpoint: a call that is made again records nothing twice.",
-        ),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Record it though the run is at another step, or blocked."),
-    ] = False,
-    plan: Annotated[
-        str | None,
-        typer.Option("--plan", metavar="FILE", help="With next: the plan whose tasks are done."),
-    ] = None,
-    resume_from: Annotated[
-        str | None,
-        typer.Option("--resume-from", metavar="ID", help="With next: the task to go on with."),
-    ] = None,
-    history: Annotated[
-        bool, typer.Option("--history", help="With show: everything that was ever reported.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    action: str,
+    name: str | None = None,
+    run: str | None = None,
+    track: str | None = None,
+    graph: str | None = None,
+    agent: str | None = None,
+    notes: str | None = None,
+    task: str | None = None,
+    task_status: str | None = None,
+    worker: str | None = None,
+    tasks_completed: int | None = None,
+    tasks_total: int | None = None,
+    current_phase: int | None = None,
+    total_phases: int | None = None,
+    output: list[str] | None = None,
+    verdict: str | None = None,
+    commit: str | None = None,
+    set_: list[str] | None = None,
+    files: bool = False,
+    id_: str | None = None,
+    force: bool = False,
+    plan: str | None = None,
+    resume_from: str | None = None,
+    history: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Report of a step, for agents and scripts that gitckpt did not start: each call is one checkpoint of the run. Prints its id.
+    """Report a step of work that gitckpt does not drive.
 
-    show prints all steps, next where the run goes on: the step, and behind a tab the first open task of the plan.
+    Prints the id of the checkpoint. show prints all steps. next prints the next step and, after a tab, the first open task of the
+    plan.
     """
     given: dict[str, object] = {
         "--graph": graph,

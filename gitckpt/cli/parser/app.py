@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Annotated, Any, get_type_hints
@@ -12,9 +13,11 @@ from typer.exceptions import TyperException
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.parser import quick
-from gitckpt.cli.parser.commands import COMMANDS
+from gitckpt.cli.parser.commands import COMMANDS, HIDDEN
 from gitckpt.model.arguments import closest, shell_word
 from gitckpt.model.errors import UsageError
+
+Function = Callable[..., int | None]
 
 # Help and usage errors.
 
@@ -150,21 +153,23 @@ def build(names: Iterable[str] = COMMANDS) -> Any:
     """Return the Typer application with some or all commands; others are not imported."""
     app = typer.Typer(
         name="git ckpt",
-        help="Checkpoints of a git repository: the state, the files and the commit of every step, kept in refs of the repository itself.",
+        help="Checkpoints of a git repository: state, files and commit of every step, kept in refs.",
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    app.callback()(_options)
+    app.callback()(_annotated(_options, options.apply))
     for name in names:
-        function, summary = _annotated(COMMANDS[name].load()), COMMANDS[name].summary
-        if summary:
-            app.command(name, cls=PlainCommand, short_help=summary)(function)
-        else:
+        function = _annotated(COMMANDS[name]())
+        if name in HIDDEN:
             app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})(
                 function
             )
+        else:
+            # Typer's own summary may end within a sentence.
+            summary = str(function.__doc__).partition("\n")[0]
+            app.command(name, cls=PlainCommand, short_help=summary)(function)
     return typer.main.get_command(app)
 
 
@@ -174,41 +179,47 @@ def _leave_with_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+_Version = typer.Option(
+    options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version."
+)
+
+
 def _options(
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print results and errors only.")
-    ] = False,
-    directory: Annotated[
-        str | None, typer.Option("-C", metavar="DIR", help="Work as if started in DIR.")
-    ] = None,
-    version: Annotated[
-        bool,
-        typer.Option(
-            options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version."
-        ),
-    ] = False,
+    quiet: bool = False,
+    directory: str | None = None,
+    version: Annotated[bool, _Version] = False,
 ) -> None:
     del version
     options.apply(quiet, directory)
 
 
-def _annotated(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    # Annotations are strings that name Typer, which the module of a command does not import.
-    function.__annotations__ = get_type_hints(
+@functools.cache  # a second annotation would be added to the first
+def _annotated(function: Function, declared: Function | None = None) -> Function:
+    # Annotations are strings: get_type_hints evaluates them, with the names of Typer.
+    hints = get_type_hints(
         function, localns={"typer": typer, "Annotated": Annotated}, include_extras=True
     )
+    for parameter in options.PARAMETERS.get(declared or function, []):
+        reader = options.count if parameter.is_number else None
+        info = (
+            typer.Option(
+                *parameter.spellings, metavar=parameter.metavar, help=parameter.help, parser=reader
+            )
+            if parameter.spellings
+            else typer.Argument(metavar=parameter.metavar, help=parameter.help)
+        )
+        hints[parameter.name] = Annotated[hints[parameter.name], info]
+    function.__annotations__ = hints
     return function
 
 
 def _needed(words: Sequence[str]) -> Iterable[str]:
-    from gitckpt.cli.parser.quick_table import BEFORE
-
     index = quick.command_of(words)
     # Help and completion may be about any command.
     if (
         index == len(words)
         or words[index] == "complete"
-        or quick.parse(BEFORE, words[:index]) is None
+        or quick.parse(options.apply, words[:index]) is None
     ):
         return COMMANDS
     return [words[index]]
