@@ -366,7 +366,7 @@ def test_a_run_of_steps_that_began_here(stage: Stage) -> None:
         line.partition(" = ")[0].removeprefix("warning: not in the file: ")
         for line in done.err.splitlines()
     ]
-    assert told == ["branch", "commit", "the history of the run before it: 1 of its checkpoints"]
+    assert told == ["branch", "commit", "the history of the run: 1 earlier checkpoints"]
 
 
 def test_a_nebula_is_only_shown(stage: Stage) -> None:

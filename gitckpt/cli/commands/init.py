@@ -23,11 +23,6 @@ def init(hooks: str = "auto") -> None:
         terminal.out(sentence)
     for line in done.advice:
         terminal.remark(line)
-    from gitckpt.cli import opening
-
-    advice = opening.advice()
-    if advice is not None:
-        terminal.remark(advice)
     if not done.changed:
         terminal.out("already initialised; nothing changed")
     if done.mode in ("config", "files"):
