@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 
 from gitckpt import __version__
@@ -18,19 +19,30 @@ if TYPE_CHECKING:
 VERSION = "--version"
 
 
-class Parameter:
-    """An argument or option of a command; its function has the default."""
+# Options whose parameters have other names.
+_NAMES = {"C": "directory", "json": "as_json", "from": "from_"}
 
-    def __init__(self, name: str, kind: str, names: str, description: str) -> None:
+
+class Parameter:
+    """An argument or option of a command, from a line of its help."""
+
+    def __init__(self, line: str, argument: str) -> None:
+        names, _, self.help = line.partition("  ")
         words = names.replace(",", "").split() if names.startswith("-") else []
-        self.name = name
-        self.is_flag = "bool" in kind
-        self.is_list = "list" in kind
-        self.is_number = "int" in kind
         self.spellings = [word for word in words if word.startswith("-")]  # none: an argument
         metavars = [word for word in words if not word.startswith("-")] if words else [names]
         self.metavar = "".join(metavars) or None
-        self.help = description
+        self.is_flag = self.metavar is None
+        self.is_number = bool(words) and self.metavar == "N"
+        self.is_list = "may be repeated" in self.help or (
+            not words and ("…" in names or " " in names)
+        )
+        self.takes_paths = "[--" in names  # words after two dashes are the parameter `paths`
+        self.is_required = False
+        option = words and self.spellings[-1].lstrip("-").replace("-", "_")
+        self.name = _NAMES.get(option, option) if option else argument
+        if option and hasattr(builtins, option):
+            self.name += "_"
 
 
 # Function of a command → its parameters, in order.
@@ -38,27 +50,31 @@ PARAMETERS: dict[Callable[..., int | None], list[Parameter]] = {}
 
 
 def usage(text: str) -> Callable[[Command], Command]:
-    """Declare the parameters of a command: a line each, in order, as its help shows them.
+    """Declare the parameters of a command: a line each, as its help shows them.
 
-    Typer's own declarations take seven lines an option, and import Typer.
+    Arguments have the names of the first parameters of the function, options those of their long
+    spellings. Typer's own declarations take seven lines an option, and import Typer.
     """
     lines = text.strip("\n").replace("\n  ", " ").split("\n")
 
     def declare(function: Command) -> Command:
-        kinds = [
-            (name, kind)
-            for name, kind in function.__annotations__.items()
-            if name not in ("context", "return")
-        ]
-        PARAMETERS[function] = [
-            Parameter(name, kind, names, description)
-            for (name, kind), (names, _, description) in zip(
-                kinds, (line.partition("  ") for line in lines), strict=True
-            )
-        ]
+        code, defaults = function.__code__, function.__defaults__ or ()
+        required = code.co_varnames[: code.co_argcount - len(defaults)]
+        arguments = iter(code.co_varnames)
+        PARAMETERS[function] = parameters = []
+        for line in lines:
+            parameter = Parameter(line, "" if line.startswith("-") else next(arguments))
+            parameter.is_required = parameter.name in required
+            parameters.append(parameter)
         return function
 
     return declare
+
+
+def valued(function: Callable[..., int | None]) -> list[str]:
+    """Return the spellings of the options that take a value."""
+    parameters = PARAMETERS[function]
+    return [name for option in parameters if not option.is_flag for name in option.spellings]
 
 
 def command_of(words: Sequence[str], valued: Container[str]) -> int:

@@ -16,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    import typer
-
     from gitckpt.store.store import Store
 
 _LONG = 60
@@ -51,8 +49,8 @@ ID [ID] [-- PATH…]  Two checkpoints; or one, to compare it with this worktree.
 --binary  Print only a patch of the files for git apply, with binary files.
 """)
 def diff(
-    context: typer.Context,
     ids: list[str],
+    paths: list[str] | None = None,
     stat: bool = False,
     state: bool = False,
     binary: bool = False,
@@ -61,7 +59,7 @@ def diff(
 
     Prints git's diff of the files, then the changes of the state.
     """
-    paths: list[str] = context.obj or []
+    paths = paths or []
     if len(ids) > 2:
         raise UsageError(f"diff takes one or two ids, not {len(ids)}", hint=_DASHES)
     if state and len(ids) == 1:

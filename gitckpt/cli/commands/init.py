@@ -59,9 +59,9 @@ def hook(event: str, arguments: list[str] | None = None) -> None:
 @options.usage("""
 --dir DIR  Create the scratch repository in DIR, which must not exist.
 """)
-def demo(directory: str | None = None) -> None:
+def demo(dir_: str | None = None) -> None:
     """Demonstrate save, kill and resume in a scratch repository."""
     from gitckpt.cli.commands.demo import run_demo
 
-    if not run_demo(directory):
+    if not run_demo(dir_):
         raise CkptError("the demo did not prove what it should", hint="read its last lines")

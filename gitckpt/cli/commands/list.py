@@ -43,7 +43,7 @@ def list_(
     phase: str | None = None,
     status: str | None = None,
     since: str | None = None,
-    number: int | None = None,
+    limit: int | None = None,
     all_: bool = False,
     as_json: bool = False,
 ) -> None:
@@ -63,7 +63,7 @@ def list_(
         )
     with open_store() as store:
         is_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
-        limit = None if all_ else _NEWEST if number is None else number
+        most = None if all_ else _NEWEST if limit is None else limit
         query = Query(
             run=store.find_run(run) if run is not None else None,
             ids=[entry.id for entry in store.links(commit)] if commit is not None else None,
@@ -71,11 +71,11 @@ def list_(
             label=phase if is_label else None,
             status=status,
             since=times.now() - times.parse_age(since) if since is not None else None,
-            limit=None if limit is None else limit + 1,
+            limit=None if most is None else most + 1,
         )
         with terminal.Waiting("reading checkpoints"):
             found = store.list(query)
-            entries = found[:limit]
+            entries = found[:most]
             problems = store.problems()
             changed = store.changed_files(entries)
             replaced = store.replaced(entries)
@@ -90,12 +90,12 @@ def list_(
         terminal.out_json(report)
     else:
         _print(entries, changed, replaced, now)
-        if not entries and limit != 0:
+        if not entries and most != 0:
             _explain_nothing(
                 store,
                 filtered=any(each is not None for each in (run, commit, phase, status, since)),
             )
-        elif len(found) > len(entries) and number is None:
+        elif len(found) > len(entries) and limit is None:
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if replaced:
         shown = ", ".join(name[: ids.SHORT] for name in replaced)

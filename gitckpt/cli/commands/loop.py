@@ -31,21 +31,10 @@ PLAN.md  The plan that the agent carries out.
 def loop(
     plan: str,
     issue: list[str] | None = None,
-    epic: str = "",
-    agent: str | None = None,
-    done: str = "",
-    until_tests_pass: bool = False,
-    tests: str = "",
-    prompt: str = "",
-    conversation: str | None = None,
-    max_iterations: str | None = None,
-    max_budget: str | None = None,
-    pause: str | None = None,
-    agent_timeout: str | None = None,
-    idle_timeout: str | None = None,
-    test_timeout: str | None = None,
     base: str = "HEAD",
     timeout: str | None = None,
+    until_tests_pass: bool = False,
+    **inputs: object,
 ) -> int:
     """Call an agent until the plan is carried out.
 
@@ -59,24 +48,9 @@ def loop(
 
     if not plan:
         raise UsageError("the plan has no name", hint="name its file: git ckpt loop PLAN.md")
-    inputs: dict[str, str | None] = {
-        "plan": plan,
-        "issues": " ".join(issue or []),
-        "epic": epic,
-        "agent": agent,
-        "done": done,
-        "until_tests_pass": "yes" if until_tests_pass else None,
-        "tests": tests,
-        "prompt": prompt,
-        "conversation": conversation,
-        "max_iterations": max_iterations,
-        "max_budget": max_budget,
-        "pause": pause,
-        "agent_timeout": agent_timeout,
-        "idle_timeout": idle_timeout,
-        "test_timeout": test_timeout,
-    }
-    given = {name: value for name, value in inputs.items() if value}
+    given = {name: str(value) for name, value in inputs.items() if value}
+    given |= {"plan": plan, "issues": " ".join(issue or [])}
+    given |= {"until_tests_pass": "yes"} if until_tests_pass else {}
     limit = times.parse_age(timeout) if timeout is not None else None
     with open_store() as store:
         holder = f"git ckpt loop {terminal.harmless(plan)}"

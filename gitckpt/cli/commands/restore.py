@@ -6,8 +6,9 @@ import os
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model import ids, times
+from gitckpt.model import times
 from gitckpt.model.errors import UsageError
+from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ ID [-- PATH…]  A checkpoint, run, rev or latest; with paths, restore only thes
 --json  Print one JSON document.
 """)
 def restore(
-    id_and_paths: list[str],
+    ids: list[str],
+    paths: list[str] | None = None,
     index: bool = False,
     trust: bool = False,
     dry_run: bool = False,
@@ -43,12 +45,12 @@ def restore(
     """
     warn = _Warnings()
     with open_store(to_capture=True) as store:
-        checkpoint = store.read(store.find(id_and_paths[0]))
-        paths = [_from_top(store, path) for path in id_and_paths[1:]] or None
+        checkpoint = store.read(store.find(ids[0]))
+        inside = [_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
         with terminal.Waiting("restoring files"):
             done = store.restore(
                 checkpoint,
-                paths,
+                inside,
                 index=index,
                 dry_run=dry_run,
                 announce=warn,
@@ -163,7 +165,7 @@ def _print(
     else:
         direction = "back" if way_back == "undo" else "forward again"
         terminal.remark(
-            f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go {direction}: git ckpt {way_back}"
+            f"what was here is in checkpoint {done.safety[:SHORT]}; to go {direction}: git ckpt {way_back}"
         )
     if done.kept:
         from gitckpt.store.restore.restorer import kept_failure
@@ -175,7 +177,7 @@ def _print(
     if done.unfiltered:
         from gitckpt.git.contents.unfiltered import failure
 
-        raise failure(done.unfiltered, f"git ckpt restore {done.checkpoint[: ids.SHORT]}")
+        raise failure(done.unfiltered, f"git ckpt restore {done.checkpoint[:SHORT]}")
 
 
 def _as_json(done: RestoreResult) -> dict[str, Any]:
@@ -215,9 +217,9 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
     for name, entry in [*reversed(numbered[:ahead]), *numbered[ahead:]]:
         if for_person:
             cells = [
-                entry.id[: ids.SHORT],
+                entry.id[:SHORT],
                 times.age_text(max(now - entry.time, 0)),
-                entry.git_sha[: ids.SHORT],
+                entry.git_sha[:SHORT],
             ]
         else:
             cells = [entry.id, entry.timestamp, entry.git_sha or "-"]

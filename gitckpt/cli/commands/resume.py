@@ -49,7 +49,7 @@ def resume(
     trust: bool = False,
     take_over: bool = False,
     force: bool = False,
-    inputs: list[str] | None = None,
+    input_: list[str] | None = None,
 ) -> int:
     """Continue a run, or open the files of a checkpoint.
 
@@ -65,7 +65,7 @@ def resume(
         "holder": "git ckpt resume",
     }
     how["take_over"] = take_over
-    how["inputs"] = _inputs([*(inputs or []), *(["force=yes"] if force else [])])
+    how["inputs"] = _inputs([*(input_ or []), *(["force=yes"] if force else [])])
     if autonomy is not None:
         from gitckpt.durable.pipeline import definition
 

@@ -29,18 +29,11 @@ TASK|TASK.md  The task: a text, or a file with it.
 def review(
     task: str,
     name: str | None = None,
-    coder: str | None = None,
-    reviewer: str | None = None,
-    lint: str | None = None,
-    lint_retries: str | None = None,
     filter_: list[str] | None = None,
-    epic: str | None = None,
-    max_cycles: str | None = None,
-    max_budget: str | None = None,
-    agent_timeout: str | None = None,
     refactor: str | None = None,
     base: str = "HEAD",
     timeout: str | None = None,
+    **inputs: object,
 ) -> int:
     """Let a coder work and a reviewer judge until it is approved.
 
@@ -55,20 +48,9 @@ def review(
     from gitckpt.model import ids, times
 
     about = name or ids.slug(text.strip().partition("\n")[0])
-    inputs = {
-        "title": text,
-        "task": about,
-        "coder": coder,
-        "reviewer": reviewer,
-        "lint": lint,
-        "lint_retries": lint_retries,
-        "filters": "\n".join(filter_ or []),
-        "epic": epic,
-        "max_cycles": max_cycles,
-        "max_budget": max_budget,
-        "agent_timeout": agent_timeout,
-    }
-    given = {name: value for name, value in inputs.items() if value and value.strip()}
+    texts = {key: str(value) for key, value in inputs.items() if value is not None}
+    texts |= {"title": text, "task": about, "filters": "\n".join(filter_ or [])}
+    given = {key: value for key, value in texts.items() if value.strip()}
     limit = times.parse_age(timeout) if timeout is not None else None
     with open_store() as store:
         holder = f"git ckpt review {terminal.harmless(about)}"

@@ -27,7 +27,7 @@ PIPELINE|PLAN.md  A pipeline of gitckpt.toml, a preset, or a plan.
 """)
 def run(
     pipeline: str,
-    inputs: list[str] | None = None,
+    input_: list[str] | None = None,
     base: str = "HEAD",
     autonomy: str | None = None,
     timeout: str | None = None,
@@ -50,7 +50,7 @@ def run(
     from gitckpt.durable.pipeline import definition as pipelines
     from gitckpt.model import times
 
-    said = driver.inputs(inputs or [])
+    said = driver.inputs(input_ or [])
     mode = pipelines.autonomy(autonomy) if autonomy is not None else None
     limit = times.parse_age(timeout) if timeout is not None else None
     name, about = pipeline, pipeline

@@ -28,7 +28,7 @@ _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
 -n, --limit N  Show at most N runs.
 --json  Print one JSON document.
 """)
-def runs(status: str | None = None, number: int | None = None, as_json: bool = False) -> None:
+def runs(status: str | None = None, limit: int | None = None, as_json: bool = False) -> None:
     """List runs, the one with the newest checkpoint first.
 
     Piped, each line has tab-separated columns.
@@ -39,7 +39,7 @@ def runs(status: str | None = None, number: int | None = None, as_json: bool = F
             hint=f"it is one of {', '.join(runstate.STATUSES)}",
         )
     with open_store() as store:
-        shown = [each for each in store.runs() if status is None or each.status == status][:number]
+        shown = [each for each in store.runs() if status is None or each.status == status][:limit]
         now = times.now()
     if as_json:
         terminal.out_json({"runs": [_as_json(each) for each in shown]})

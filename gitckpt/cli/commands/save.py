@@ -31,7 +31,7 @@ def save(
     phase: str = "manual",
     state: str | None = None,
     agent: str | None = None,
-    errors: list[str] | None = None,
+    error: list[str] | None = None,
     run: str | None = None,
     track: str | None = None,
     no_worktree: bool = False,
@@ -60,7 +60,7 @@ def save(
         if track is not None and data is not None:
             data = {"track_id": track, **data}
         with terminal.Waiting("capturing the files"):
-            checkpoint = record(label, data, message=line, agent=who, errors=errors, **place)
+            checkpoint = record(label, data, message=line, agent=who, errors=error, **place)
         files = checkpoint.worktree
         terminal.out(checkpoint.id)
         if data == {}:

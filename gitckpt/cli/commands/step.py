@@ -61,56 +61,24 @@ def step(
     run: str | None = None,
     track: str | None = None,
     graph: str | None = None,
-    agent: str | None = None,
-    notes: str | None = None,
-    task: str | None = None,
-    task_status: str | None = None,
-    worker: str | None = None,
-    tasks_completed: int | None = None,
-    tasks_total: int | None = None,
-    current_phase: int | None = None,
-    total_phases: int | None = None,
-    output: list[str] | None = None,
-    verdict: str | None = None,
-    commit: str | None = None,
-    set_: list[str] | None = None,
     files: bool = False,
     id_: str | None = None,
-    force: bool = False,
     plan: str | None = None,
     resume_from: str | None = None,
     history: bool = False,
     as_json: bool = False,
+    **report: Any,
 ) -> None:
     """Report a step of work that gitckpt does not drive.
 
-    Prints the id of the checkpoint. show prints all steps. next prints the next step and, after a tab, the first open task of the
-    plan.
+    Prints the id of the checkpoint. show prints all steps. next prints the next step and, after a
+    tab, the first open task of the plan.
     """
-    given: dict[str, object] = {
-        "--graph": graph,
-        "--agent": agent,
-        "--notes": notes,
-        "--task": task,
-        "--task-status": task_status,
-        "--worker": worker,
-        "--tasks-completed": tasks_completed,
-        "--tasks-total": tasks_total,
-        "--current-phase": current_phase,
-        "--total-phases": total_phases,
-        "--output": output or None,
-        "--verdict": verdict,
-        "--commit": commit,
-        "--set": set_ or None,
-        "--files": files or None,
-        "--id": id_,
-        "--force": force or None,
-    }
-    _require_fitting(
-        action, name, given, {"--plan": plan, "--resume-from": resume_from}, history=history
-    )
+    reported = {"graph": graph, "files": files, "id": id_, **report}
+    asked = {"plan": plan, "resume-from": resume_from}
+    _require_fitting(action, name, reported, asked, history=history)
     if run is not None and track is not None:
-        raise UsageError("--run and --track exclude each other", hint="name the run by one of them")
+        raise UsageError("--run and --track exclude each other", hint="leave one of them out")
     place = _Place(run, track)
     with place.advising(), open_store(to_capture=files) as store:
         from gitckpt.durable.steps.steps import Steps
@@ -118,36 +86,17 @@ def step(
         steps = Steps(store, run=run, track=track)
         if action == _SHOW:
             _show(steps, history=history, as_json=as_json)
-            return
-        if action == _NEXT:
+        elif action == _NEXT:
             _next(steps, place, plan, resume_from, as_json=as_json)
-            return
-        from gitckpt.durable.steps.report import StepReport
+        else:
+            from gitckpt.durable.steps.report import StepReport
 
-        step_report = StepReport(
-            action=action,
-            step=str(name),
-            agent=agent,
-            notes=notes,
-            task=task,
-            task_status=task_status,
-            worker=worker,
-            tasks_completed=tasks_completed,
-            tasks_total=tasks_total,
-            current_phase=current_phase,
-            total_phases=total_phases,
-            outputs=tuple(output or ()),
-            verdict=verdict,
-            commit=commit,
-            values=_values(set_ or []),
-            force=force,
-        )
-        _tell(
-            steps.report(step_report, graph=graph, files=files, checkpoint_id=id_),
-            step_report,
-            place,
-            as_json=as_json,
-        )
+            outputs, values = report.pop("output", ()), _values(report.pop("set_", ()))
+            step_report = StepReport(
+                action=action, step=str(name), outputs=tuple(outputs), values=values, **report
+            )
+            done = steps.report(step_report, graph=graph, files=files, checkpoint_id=id_)
+            _print_report(done, step_report, place, as_json=as_json)
 
 
 class _Place:
@@ -175,37 +124,36 @@ class _Place:
 def _require_fitting(
     action: str,
     name: str | None,
-    told: Mapping[str, object],
+    reported: Mapping[str, object],
     asked: Mapping[str, object],
     *,
     history: bool,
 ) -> None:
+    actions = ", ".join((*_REPORTS, _SHOW, _NEXT))
     if action not in (*_REPORTS, _SHOW, _NEXT):
-        raise UsageError(
-            f"step cannot {action!r}", hint=f"it is one of {', '.join((*_REPORTS, _SHOW, _NEXT))}"
-        )
+        raise UsageError(f"there is no action {action!r}", hint=f"it is one of {actions}")
     if action in _REPORTS and not (name or "").strip():
         raise UsageError(
             "STEP is missing",
-            hint=f"name it: git ckpt step {action} EXECUTE; git ckpt step next says which one is next",
+            hint=f"name it: git ckpt step {action} EXECUTE; to see the next one: git ckpt step next",
         )
     if action not in _REPORTS and name is not None:
         raise UsageError(f"{action} takes no step", hint=f"git ckpt step {action}")
-    wrong = [
-        option for option, value in told.items() if value is not None and action not in _REPORTS
-    ]
-    wrong += [option for option, value in asked.items() if value is not None and action != _NEXT]
-    wrong += ["--history"] if history and action != _SHOW else []
+    unfitting: dict[str, object] = {"history": history} if action != _SHOW else {}
+    unfitting |= {} if action in _REPORTS else reported
+    unfitting |= {} if action == _NEXT else asked
+    wrong = [key for key, value in unfitting.items() if value is not None and value is not False]
     if wrong:
-        raise UsageError(f"{wrong[0]} does not go with {action}", hint="see: git ckpt step --help")
+        option = wrong[0].strip("_").replace("_", "-")
+        raise UsageError(f"{action} takes no --{option}", hint="see: git ckpt step --help")
 
 
-def _tell(done: Reported, said: StepReport, place: _Place, *, as_json: bool) -> None:
+def _print_report(done: Reported, step_report: StepReport, place: _Place, *, as_json: bool) -> None:
     from gitckpt.durable.steps import machine, report
 
     state = done.checkpoint.state
     here = machine.position(done.graph, state)
-    name = done.graph.step(said.step).name
+    name = done.graph.step(step_report.step).name
     record = machine.record_of(done.graph, state, name)
     status = str(record.get("status") or here.status)
     if as_json:

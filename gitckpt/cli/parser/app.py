@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -13,7 +13,7 @@ from typer.exceptions import TyperException
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.parser import quick
-from gitckpt.cli.parser.commands import COMMANDS, HIDDEN
+from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.model.arguments import closest, shell_word
 from gitckpt.model.errors import UsageError
 
@@ -130,27 +130,28 @@ def _metavar(parameter: Any) -> str:
 
 
 def perform(words: Sequence[str]) -> int:
-    words, paths = _split_paths(words)
     require_command(words, COMMANDS)
+    words, paths = _split_paths(words)
     try:
-        with build(_needed(words)).make_context("git ckpt", list(words), obj=paths) as made:
+        with build(_needed(words), paths).make_context("git ckpt", list(words)) as made:
             return made.command.invoke(made) or 0
     except typer.Exit as leaving:
         return leaving.exit_code
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        if (
-            context is not None
-            and quick.command_of(words) == len(words)
-            and "command" in str(error).lower()
-        ):
+        is_missing = quick.command_of(words) == len(words) and "command" in str(error).lower()
+        if context is not None and is_missing:
             terminal.explain(context.get_help())
             return UsageError.exit_code
         raise wrong_usage(error, words, COMMANDS) from None
 
 
-def build(names: Iterable[str] = COMMANDS) -> Any:
-    """Return the Typer application with some or all commands; others are not imported."""
+def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
+    """Return the Typer application with some or all commands; others are not imported.
+
+    Args:
+        paths: words behind two dashes, which Typer would take for arguments.
+    """
     app = typer.Typer(
         name="git ckpt",
         help="Checkpoints of a git repository: state, files and commit of every step, kept in refs.",
@@ -159,17 +160,18 @@ def build(names: Iterable[str] = COMMANDS) -> Any:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    app.callback()(_annotated(_options, options.apply))
+    version = typer.Option(
+        options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version."
+    )
+    app.callback()(_typed(options.apply, version=Annotated[bool, version]))
     for name in names:
-        function = _annotated(COMMANDS[name]())
-        if name in HIDDEN:
-            app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})(
-                function
-            )
-        else:
-            # Typer's own summary may end within a sentence.
-            summary = str(function.__doc__).partition("\n")[0]
-            app.command(name, cls=PlainCommand, short_help=summary)(function)
+        function = COMMANDS[name]()
+        summary = str(function.__doc__).partition("\n")[0]  # Typer's may end within a sentence
+        app.command(
+            name,
+            cls=PlainCommand,
+            short_help=summary,
+        )(_typed(function, paths))
     return typer.main.get_command(app)
 
 
@@ -179,55 +181,70 @@ def _leave_with_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-_Version = typer.Option(
-    options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version."
-)
+def _typed(function: Function, paths: Sequence[str] = (), **more: Any) -> Function:
+    """Return a function that Typer can inspect, with the declared parameters."""
 
+    def call(**values: Any) -> int | None:
+        given = {name: value for name, value in values.items() if value is not None}
+        for name in more:
+            given.pop(name, None)
+        return function(**given, **({"paths": list(paths)} if paths else {}))
 
-def _options(
-    quiet: bool = False,
-    directory: str | None = None,
-    version: Annotated[bool, _Version] = False,
-) -> None:
-    del version
-    options.apply(quiet, directory)
-
-
-@functools.cache  # a second annotation would be added to the first
-def _annotated(function: Function, declared: Function | None = None) -> Function:
-    # Annotations are strings: get_type_hints evaluates them, with the names of Typer.
-    hints = get_type_hints(
-        function, localns={"typer": typer, "Annotated": Annotated}, include_extras=True
-    )
-    for parameter in options.PARAMETERS.get(declared or function, []):
-        reader = options.count if parameter.is_number else None
-        info = (
-            typer.Option(
-                *parameter.spellings, metavar=parameter.metavar, help=parameter.help, parser=reader
+    parameters = options.PARAMETERS.get(function, [])
+    kinds = {parameter.name: _kind(parameter) for parameter in parameters} | more
+    required = {parameter.name for parameter in parameters if parameter.is_required}
+    call.__annotations__ = kinds
+    call.__doc__ = function.__doc__
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=kind,
+                default=inspect.Parameter.empty
+                if name in required
+                else False
+                if get_args(kind)[0] is bool
+                else None,
             )
-            if parameter.spellings
-            else typer.Argument(metavar=parameter.metavar, help=parameter.help)
-        )
-        hints[parameter.name] = Annotated[hints[parameter.name], info]
-    function.__annotations__ = hints
-    return function
+            for name, kind in kinds.items()
+        ]
+    )
+    return call
+
+
+def _kind(parameter: options.Parameter) -> Any:
+    if not parameter.spellings:
+        kind: Any = list[str] | None if parameter.is_list else str | None
+        argument = typer.Argument(metavar=parameter.metavar, help=parameter.help)
+        return Annotated[kind, argument]
+    option = typer.Option(
+        *parameter.spellings,
+        metavar=parameter.metavar,
+        help=parameter.help,
+        parser=options.count if parameter.is_number else None,
+    )
+    if parameter.is_flag:
+        return Annotated[bool, option]
+    if parameter.is_number:
+        return Annotated[int | None, option]
+    return Annotated[list[str] | None if parameter.is_list else str | None, option]
 
 
 def _needed(words: Sequence[str]) -> Iterable[str]:
     index = quick.command_of(words)
-    # Help and completion may be about any command.
-    if (
-        index == len(words)
-        or words[index] == "complete"
-        or quick.parse(options.apply, words[:index]) is None
-    ):
+    # Help may be about all commands.
+    if index == len(words) or quick.parse(options.apply, words[:index]) is None:
         return COMMANDS
     return [words[index]]
 
 
 def _split_paths(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     index = quick.command_of(words)
-    if words[index : index + 1] != ["diff"] or "--" not in words[index:]:
+    name = next(iter(words[index:]), "")
+    parameters = options.PARAMETERS.get(COMMANDS[name](), []) if name in COMMANDS else []
+    takes_paths = any(parameter.takes_paths for parameter in parameters)
+    if not takes_paths or "--" not in words[index:]:
         return words, []
     dashes = words.index("--", index)  # the parser would drop the dashes, and their meaning
     return words[:dashes], words[dashes + 1 :]

@@ -41,7 +41,4 @@ COMMANDS: dict[str, Callable[[], Callable[..., int | None]]] = {
     "hook": lambda: import_module("gitckpt.cli.commands.init").hook,
     "completion": lambda: import_module("gitckpt.cli.commands.completion").completion,
     "demo": lambda: import_module("gitckpt.cli.commands.init").demo,
-    "complete": lambda: import_module("gitckpt.cli.commands.completion").complete,
 }
-
-HIDDEN = ("complete",)

@@ -15,16 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-# Typer handles the paths of `diff`, and the arguments of git's own hooks.
-TYPER_ONLY = ("diff", "hook", "complete")
+TYPER_ONLY = ("hook",)  # git's arguments may look like options
 
 
 def command_of(words: Sequence[str]) -> int:
     """Return the index of the command in a command line."""
-    before = options.PARAMETERS[options.apply]
-    return options.command_of(
-        words, [name for option in before if not option.is_flag for name in option.spellings]
-    )
+    return options.command_of(words, options.valued(options.apply))
 
 
 def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
@@ -33,17 +29,23 @@ def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
         return options.print_version
     index = command_of(words)
     name = words[index] if index < len(words) else ""
-    before = parse(options.apply, words[:index])
-    if before is None or name not in COMMANDS or name in TYPER_ONLY:
+    before, after = parse(options.apply, words[:index]), words[index + 1 :]
+    if name == "complete":  # what completion scripts call
+        from gitckpt.cli.parser import candidates
+
+        function: Callable[..., int | None] = candidates.complete
+        values: dict[str, Any] | None = {"words": after[1:] if after[:1] == ["--"] else after}
+    elif name in COMMANDS and name not in TYPER_ONLY:
+        function = COMMANDS[name]()
+        values = parse(function, after)
+    else:
         return None
-    function = COMMANDS[name]()
-    after = parse(function, words[index + 1 :])
-    if after is None:
+    if before is None or values is None:
         return None
 
     def call() -> int | None:
         options.apply(**before)
-        return function(**after)
+        return function(**values)
 
     return call
 
@@ -52,20 +54,20 @@ def parse(function: Callable[..., int | None], words: Sequence[str]) -> dict[str
     """Return parameters and their values; None for words that Typer must parse."""
     parameters = options.PARAMETERS.get(function, [])
     arguments = [parameter for parameter in parameters if not parameter.spellings]
-    takes_list = any(argument.is_list for argument in arguments)
     by_spelling = {name: option for option in parameters for name in option.spellings}
     values: dict[str, Any] = {}
     rest = iter(words)
     for word in rest:
         spelling, equals, value = word.partition("=")
         option = by_spelling.get(spelling)
-        if word == "--" and takes_list:
-            values.setdefault(arguments[0].name, []).extend(rest)
+        if word == "--" and arguments and arguments[-1].is_list:
+            name = "paths" if arguments[-1].takes_paths else arguments[-1].name
+            values.setdefault(name, []).extend(rest)
             continue
         if not word.startswith("-"):
             if not arguments:
                 return None
-            option, value = arguments[0] if takes_list else arguments.pop(0), word
+            option, value = arguments[0] if arguments[0].is_list else arguments.pop(0), word
         elif option is None or (equals and (option.is_flag or not spelling.startswith("--"))):
             return None
         elif not option.is_flag and not equals:
@@ -76,8 +78,7 @@ def parse(function: Callable[..., int | None], words: Sequence[str]) -> dict[str
             values.setdefault(option.name, []).append(value)
         else:
             values[option.name] = True if option.is_flag else value
-    required = parameters[: len(parameters) - len(function.__defaults__ or ())]
-    if any(values.get(parameter.name) in (None, []) for parameter in required):
+    if any(option.is_required and values.get(option.name) in (None, []) for option in parameters):
         return None
     try:
         numbers = [option.name for option in parameters if option.is_number]
