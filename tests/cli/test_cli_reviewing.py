@@ -260,7 +260,7 @@ class TestWatch:
         assert done == (
             2,
             "",
-            "error: --watch is for people at a terminal\nhint: leave it out, and ask again: git ckpt status --json\n",
+            "error: --watch needs a terminal\nhint: leave it out: git ckpt status --json\n",
         )
 
     def test_a_bar_shows_how_far_a_loop_is(self, stage: Stage) -> None:

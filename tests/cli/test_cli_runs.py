@@ -304,7 +304,7 @@ class TestRuns:
         assert [
             line.split("\t")[1] for line in three.ok("runs", "--status", "failed").splitlines()
         ] == ["failed"]
-        assert three.ckpt("runs", "--status", "blocked") == (0, "", "no run is like that\n")
+        assert three.ckpt("runs", "--status", "blocked") == (0, "", "no run has this status\n")
 
     def test_as_json(self, three: Stage) -> None:
         done = three.ckpt("runs", "--json")
@@ -454,8 +454,8 @@ class TestResume:
         short = older[: ids.SHORT]
         code, out, err = stage.ckpt("resume", older)
         assert (code, out) == (2, "")
-        other = "go on in another run: --fork; only look at its files: --no-run"
-        hint = f"take the run back: git ckpt resume {short} --rewind; {other}"
+        other = "start a new run: --fork; only see it: --no-run"
+        hint = f"return the run to it: --rewind; {other}"
         assert err == f"error: checkpoint {short} is not the newest of run {run}\nhint: {hint}\n"
         both = stage.ckpt("resume", older, "--fork", "--rewind")
         assert (both.code, both.err.splitlines()[0]) == (
@@ -497,8 +497,8 @@ class TestResume:
         done, status = stage.ckpt("resume", run), stage.ckpt("status", run)
         assert done.out == f"{worktree}\n"
         said = (
-            f"warning: going back to {target[:8]} was cut off half-way; to do it: git ckpt resume {target} --rewind; "
-            f"to have what was there before: git ckpt resume {before.id} --rewind\n"
+            f"warning: going back to {target[:8]} was interrupted; to finish: git ckpt resume {target} --rewind; "
+            f"to cancel: git ckpt resume {before.id} --rewind\n"
         )
         assert (said in done.err) == (trigger == "phase")
         assert (f"next     git ckpt resume {target} --rewind" in status.out) == (trigger == "phase")
@@ -548,7 +548,7 @@ class TestResume:
         target = stage.checkpoint(run, "one-complete").id
         done = stage.ckpt("resume", target, "--rewind", "--no-run")
         assert (done.code, (stage.worktree(run) / "work.txt").read_bytes()) == (0, b"one\n")
-        assert "warning: comes back as git writes it, not byte for byte: work.txt\n" in done.err
+        assert "warning: comes back as git writes it: work.txt\n" in done.err
 
     def test_somebody_who_is_at_the_index_is_noticed_before_anything_is_changed(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch

@@ -90,7 +90,7 @@ class TestReports:
             "HEAD",
         )
         assert step("pass", "EXECUTE").err == (
-            "warning: EXECUTE has passed with 1 of 2 tasks done\n"
+            "warning: EXECUTE passed with 1 of 2 tasks\n"
             "EXECUTE is PASSED; next: git ckpt step --track t start EVALUATE_EXECUTION\n"
         )
         assert (
@@ -491,7 +491,7 @@ class TestRefused:
         ("words", "said"),
         [
             (["fly", "PLAN"], "there is no action 'fly'\nhint: it is one of start, progress, pass, fail, block, skip, reset, show, next"),
-            (["start"], "STEP is missing\nhint: name it: git ckpt step start EXECUTE; to see the next one: git ckpt step next"),
+            (["start"], "STEP is missing\nhint: name it: git ckpt step start EXECUTE; or see: git ckpt step next"),
             (["next", "PLAN"], "next takes no step\nhint: git ckpt step next"),
             (["show", "--notes", "x"], "show takes no --notes\nhint: see: git ckpt step --help"),
             (["next", "--history"], "next takes no --history\nhint: see: git ckpt step --help"),

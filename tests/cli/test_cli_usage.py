@@ -139,8 +139,8 @@ def test_version(ckpt: Ckpt) -> None:
         ),
         (
             ["list", "--status", "done"],
-            "'done' is not a status",
-            "a status is one of complete, failed, started, progress, blocked, skipped, partial",
+            "there is no status 'done'",
+            "it is one of complete, failed, started, progress, blocked, skipped, partial",
         ),
         (
             ["save", "--phase", ""],
@@ -376,7 +376,7 @@ def test_output_that_cannot_be_written_is_1(main_checkout: Checkout, git_ckpt: P
     )
     expected = (
         "error: cannot write the output: No space left on device\n"
-        "hint: what was recorded or changed by then is: git ckpt list shows it; see to where the output goes\n"
+        "hint: the command had finished its work; see: git ckpt list\n"
     )
     assert (done.returncode, done.stderr) == (1, expected)
     done = subprocess.run(

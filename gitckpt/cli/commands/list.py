@@ -20,8 +20,8 @@ _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
 _NEWEST = 20
 _OUTLOOK = {
     "not installed": "; every commit makes one after: git ckpt init",
-    "missed": ", and commits make none until the hooks call gitckpt; what is missing: git ckpt doctor",
-    "none": ", and commits make none, as chosen with --hooks none; make one: git ckpt save",
+    "missed": "; commits make none until the hooks call gitckpt: git ckpt doctor",
+    "none": "; commits make none, because of --hooks none; to make one: git ckpt save",
     "recorded": "; the next commit makes one, or: git ckpt save",
 }
 
@@ -55,7 +55,7 @@ def list_(
 
     if status is not None and status not in phases.STATUSES:
         raise UsageError(
-            f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}"
+            f"there is no status {status!r}", hint=f"it is one of {', '.join(phases.STATUSES)}"
         )
     if commit == "":  # in the API an unborn branch, but here an unset variable of a script
         raise NotFoundError(
@@ -74,8 +74,8 @@ def list_(
             limit=None if most is None else most + 1,
         )
         with terminal.Waiting("reading checkpoints"):
-            found = store.list(query)
-            entries = found[:most]
+            listed = store.list(query)
+            entries = listed[:most]
             problems = store.problems()
             changed = store.changed_files(entries)
             replaced = store.replaced(entries)
@@ -84,7 +84,7 @@ def list_(
     if as_json:
         report = {
             "checkpoints": [_as_json(entry, changed, replaced) for entry in entries],
-            "more": len(found) > len(entries),
+            "more": len(listed) > len(entries),
             "problems": [{"ref": problem.ref, "problem": problem.sentence} for problem in problems],
         }
         terminal.out_json(report)
@@ -93,9 +93,9 @@ def list_(
         if not entries and most != 0:
             _explain_nothing(
                 store,
-                filtered=any(each is not None for each in (run, commit, phase, status, since)),
+                filtered=any(option is not None for option in (run, commit, phase, status, since)),
             )
-        elif len(found) > len(entries) and limit is None:
+        elif len(listed) > len(entries) and limit is None:
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if replaced:
         shown = ", ".join(name[: ids.SHORT] for name in replaced)
@@ -112,46 +112,35 @@ def _print(
     replaced: Collection[str],
     now: int,
 ) -> None:
-    if not terminal.is_terminal():
-        for entry in entries:
-            cells = (
-                entry.id,
-                entry.timestamp,
-                entry.run,
-                entry.label,
-                entry.git_sha,
-                entry.branch,
-                _files(entry, changed),
-                entry.message,
-            )
-            terminal.out_row(cells)
-        return
-    if not entries:
-        return
-    terminal.table(
-        _COLUMNS,
-        [
-            [
-                entry.id[: ids.SHORT],
-                times.age_text(max(now - entry.time, 0)),
-                entry.run or "",
-                f"{entry.label} (replaced)" if entry.id in replaced else entry.label,
-                entry.git_sha[: ids.SHORT],
-                entry.branch or "",
-                _files(entry, changed),
-                entry.message or "",
-            ]
-            for entry in entries
-        ],
-    )
+    for_person = terminal.is_terminal()
+    rows = []
+    for entry in entries:
+        mark = " (replaced)" if for_person and entry.id in replaced else ""
+        length = ids.SHORT if for_person else None
+        row = (
+            entry.id[:length],
+            times.age_text(max(now - entry.time, 0)) if for_person else entry.timestamp,
+            entry.run,
+            f"{entry.label}{mark}",
+            entry.git_sha[:length],
+            entry.branch,
+            _files(entry, changed),
+            entry.message,
+        )
+        rows.append(row)
+    if not for_person:
+        for row in rows:
+            terminal.out_row(row)
+    elif rows:
+        terminal.table(_COLUMNS, [[cell or "" for cell in row] for row in rows])
 
 
 def _explain_nothing(store: Store, *, filtered: bool) -> None:
     if filtered:
-        terminal.remark("no checkpoint is like that; see all: git ckpt list --all")
+        terminal.remark("no checkpoint matches; to see all: git ckpt list --all")
         return
     if store.problems():
-        terminal.remark("none of the checkpoints can be read: git ckpt verify says more")
+        terminal.remark("no checkpoint can be read; to see why: git ckpt verify")
         return
     terminal.remark(f"no checkpoints yet{_OUTLOOK[store.outlook()]}")
 
@@ -166,18 +155,10 @@ def _as_json(
     entry: CheckpointInfo, changed: Mapping[str, int], replaced: Collection[str]
 ) -> dict[str, Any]:
     return {
-        "id": entry.id,
-        "run": entry.run,
-        "sequence": entry.sequence,
-        "label": entry.label,
+        **terminal.attributes(entry, "id run sequence label"),
         "phase": entry.phase_name,
         "status": entry.status or None,
-        "timestamp": entry.timestamp,
-        "git_sha": entry.git_sha,
-        "branch": entry.branch,
-        "trigger": entry.trigger,
-        "message": entry.message,
-        "agent": entry.agent,
+        **terminal.attributes(entry, "timestamp git_sha branch trigger message agent"),
         "replaced": entry.id in replaced,
         "files": {
             "captured": entry.examined,

@@ -38,8 +38,8 @@ def loop(
 ) -> int:
     """Call an agent until the plan is carried out.
 
-    It is when its issues are closed and the tests pass. Prints the id of the run. Each iteration is a checkpoint. Kill it at any time: git ckpt resume ID
-    continues with the interrupted iteration.
+    It is when its issues are closed and the tests pass. Prints the id of the run. Each iteration is
+    a checkpoint. Kill it at any time: git ckpt resume ID repeats the interrupted iteration.
     """
     from gitckpt.cli import driver
     from gitckpt.durable.driver.pipelines import Pipelines

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from gitckpt.store.restore.restorer import Position, RestoreResult
+    from gitckpt.store.restore.restorer import RestoreResult
     from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.store import Store
 
@@ -39,9 +39,9 @@ def restore(
 ) -> None:
     """Restore the files of a checkpoint into this worktree.
 
-    First records the current files in a safety checkpoint: git ckpt undo restores them. Changes only
-    what differs: files, the index, and a merge or rebase in progress; with paths, only these files.
-    HEAD and ignored files stay.
+    First records the current files in a safety checkpoint: git ckpt undo restores them. Changes
+    only what differs: files, the index, and a merge or rebase in progress; with paths, only these
+    files. HEAD and ignored files stay.
     """
     warn = _Warnings()
     with open_store(to_capture=True) as store:
@@ -67,8 +67,8 @@ def restore(
 def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> None:
     """Undo the newest restore in this worktree.
 
-    The next undo takes back the restore before it. First records the current files with all later edits: git ckpt redo brings them back, until the
-    next restore.
+    The next undo takes back the restore before it. First records the current files with all later
+    edits: git ckpt redo brings them back, until the next restore.
     """
     if list_ and dry_run:
         raise UsageError(
@@ -91,9 +91,7 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
     else:
         _print_steps(steps)
         if cut_off:
-            terminal.warn(
-                "the newest step was cut off, and some files may be of either side: take it back, or forward again"
-            )
+            terminal.warn("the newest step was interrupted: repeat it, or undo it")
 
 
 @options.usage("""
@@ -103,8 +101,8 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
 def redo(dry_run: bool = False, as_json: bool = False) -> None:
     """Redo the restore that was undone last.
 
-    The next redo repeats the one undone before it. First records the current files: git ckpt undo brings them back. A new restore discards the steps
-    that redo could take.
+    The next redo repeats the one undone before it. First records the current files: git ckpt undo
+    brings them back. A new restore discards the steps that redo could take.
     """
     warn = _Warnings()
     with open_store(to_capture=True) as store:
@@ -117,7 +115,7 @@ def _from_top(store: Store, path: str) -> bytes:
     if not path:  # an unset variable of a script; git refuses it as well
         raise UsageError(
             "a path is empty",
-            hint="name . for all files from here on; leave paths out to restore all, with what is staged",
+            hint="name . for this directory, or no path to restore everything",
         )
     if store.worktree is None:
         return os.fsencode(path)
@@ -164,9 +162,8 @@ def _print(
             terminal.remark("nothing to do: the worktree has these files")
     else:
         direction = "back" if way_back == "undo" else "forward again"
-        terminal.remark(
-            f"what was here is in checkpoint {done.safety[:SHORT]}; to go {direction}: git ckpt {way_back}"
-        )
+        safety = f"what was here is in checkpoint {done.safety[:SHORT]}"
+        terminal.remark(f"{safety}; to go {direction}: git ckpt {way_back}")
     if done.kept:
         from gitckpt.store.restore.restorer import kept_failure
 
@@ -187,8 +184,8 @@ def _as_json(done: RestoreResult) -> dict[str, Any]:
             {"kind": change.kind, "path": os.fsdecode(change.path)} for change in done.changes
         ],
         "safety": done.safety,
-        "head": _position_as_json(done.head),
-        "source": _position_as_json(done.source),
+        "head": terminal.attributes(done.head, "commit branch operation"),
+        "source": terminal.attributes(done.source, "commit branch operation"),
         "apart": list(done.apart),
         "remarks": list(done.remarks),
         "unfiltered": [os.fsdecode(path) for path in done.unfiltered],
@@ -196,48 +193,30 @@ def _as_json(done: RestoreResult) -> dict[str, Any]:
     }
 
 
-def _position_as_json(position: Position) -> dict[str, Any]:
-    return {"commit": position.commit, "branch": position.branch, "operation": position.operation}
-
-
 def _print_steps(steps: Sequence[UndoStep]) -> None:
     if not steps:
         terminal.remark("nothing was restored in this worktree")
         return
-    now = times.now()
-    sides = [[step for step in steps if step.kind == kind] for kind in ("redo", "undo")]
-    numbered = [
-        (f"{step.kind} {number}", step.checkpoint)
-        for side in sides
-        for number, step in enumerate(side, 1)
-    ]
-    ahead = len(sides[0])
-    for_person = terminal.is_terminal()
+    now, for_person = times.now(), terminal.is_terminal()
+    sides = {
+        kind: [
+            (f"{kind} {number}", step.checkpoint)
+            for number, step in enumerate((step for step in steps if step.kind == kind), 1)
+        ]
+        for kind in ("redo", "undo")
+    }
     rows = []  # newest first: what `redo` brings back, then what `undo` takes back
-    for name, entry in [*reversed(numbered[:ahead]), *numbered[ahead:]]:
-        if for_person:
-            cells = [
-                entry.id[:SHORT],
-                times.age_text(max(now - entry.time, 0)),
-                entry.git_sha[:SHORT],
-            ]
-        else:
-            cells = [entry.id, entry.timestamp, entry.git_sha or "-"]
-        rest = [cell or ("" if for_person else "-") for cell in (entry.branch, entry.message)]
-        rows.append([name, *cells, *rest])
+    for name, entry in [*reversed(sides["redo"]), *sides["undo"]]:
+        age = times.age_text(max(now - entry.time, 0)) if for_person else entry.timestamp
+        length = SHORT if for_person else None
+        row = (name, entry.id[:length], age, entry.git_sha[:length], entry.branch, entry.message)
+        rows.append(row)
     if for_person:
-        terminal.table(_COLUMNS, rows)
+        terminal.table(_COLUMNS, [[cell or "" for cell in row] for row in rows])
     else:
         for row in rows:
             terminal.out_row(row)
 
 
 def _step_as_json(step: UndoStep) -> dict[str, Any]:
-    entry = step.checkpoint
-    return {
-        "id": entry.id,
-        "timestamp": entry.timestamp,
-        "git_sha": entry.git_sha,
-        "branch": entry.branch,
-        "message": entry.message,
-    }
+    return terminal.attributes(step.checkpoint, "id timestamp git_sha branch message")

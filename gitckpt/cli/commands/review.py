@@ -37,8 +37,8 @@ def review(
 ) -> int:
     """Let a coder work and a reviewer judge until it is approved.
 
-    Prints the id of the run. Each transition is a checkpoint. Kill it at any time: git ckpt resume ID
-    continues it.
+    Prints the id of the run. Each transition is a checkpoint. Kill it at any time: git ckpt resume
+    ID continues it.
     """
     text = _text(task)
     if refactor is not None:

@@ -50,30 +50,30 @@ def run(
     from gitckpt.durable.pipeline import definition as pipelines
     from gitckpt.model import times
 
-    said = driver.inputs(input_ or [])
+    given = driver.inputs(input_ or [])
     mode = pipelines.autonomy(autonomy) if autonomy is not None else None
     limit = times.parse_age(timeout) if timeout is not None else None
     name, about = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
         from gitckpt.durable.phases.options import slug
 
-        name, about, said = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **said}
-    elif pipeline == PLAN_PIPELINE and said.get("plan"):
+        name, about, given = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **given}
+    elif pipeline == PLAN_PIPELINE and given.get("plan"):
         from gitckpt.durable.phases.options import slug
 
-        about = slug(said["plan"])
+        about = slug(given["plan"])
     with open_store() as store:
         if dry_run:
-            _print_plan(Pipelines(store).preview(name, said), mode)
+            _print_plan(Pipelines(store).preview(name, given), mode)
             return 0
-        how: Wishes = {
+        wishes: Wishes = {
             "autonomy": mode,
             "timeout": limit,
             "holder": f"git ckpt run {terminal.harmless(pipeline)}",
         }
         return driver.drive(
             lambda person: Pipelines(store, person).run(
-                name, said, about=about, base=base, key=key, **how
+                name, given, about=about, base=base, key=key, **wishes
             )
         )
 

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.store import Store
 
@@ -46,11 +47,9 @@ def save(
         line = " ".join(line.split())
     who = " ".join(agent.split()) if agent is not None else None
     if who == "":
-        raise UsageError(
-            "--agent is given without a name", hint="name who saves: git ckpt save --agent NAME"
-        )
+        raise UsageError("--agent has no name", hint="name it: git ckpt save --agent NAME")
     if run is not None and track is not None:
-        raise UsageError("--run and --track both say which run", hint="give one of them")
+        raise UsageError("--run and --track exclude each other", hint="leave one of them out")
     with open_store(to_capture=not no_worktree) as store:
         from gitckpt import hook  # while git scans the files
         from gitckpt.store.store import inside
@@ -61,22 +60,28 @@ def save(
             data = {"track_id": track, **data}
         with terminal.Waiting("capturing the files"):
             checkpoint = record(label, data, message=line, agent=who, errors=error, **place)
-        files = checkpoint.worktree
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the state is empty")
-        omitted = 0
-        if files is not None and (files.omitted or files.converted or files.suspects):
-            omitted = terminal.warn_captured(checkpoint)
-        clean = "the files as committed" if omitted else "a clean worktree"
-        what = "no files" if files is None else "uncommitted changes" if files.dirty else clean
-        changed = sum(submodule.dirty for submodule in files.submodules) if files is not None else 0
-        what += f" and {changed} changed submodule{'s' if changed > 1 else ''}" if changed else ""
-        what += f" ({omitted} not captured)" if omitted else ""
-        where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
-        terminal.remark(f"saved {label} with {what} on {where}")
+        terminal.remark(f"saved {label} with {_description(checkpoint)}")
         # Last, when the output is complete.
         hook.keep_up(inside(store).repository, lambda: _settle(inside(store)))
+
+
+def _description(checkpoint: Checkpoint) -> str:
+    """Warn of files that were not captured; return what the checkpoint has."""
+    files = checkpoint.worktree
+    what, omitted = "no files", 0
+    if files is not None:
+        if files.omitted or files.converted or files.suspects:
+            omitted = terminal.warn_captured(checkpoint)
+        clean = "the files as committed" if omitted else "a clean worktree"
+        what = "uncommitted changes" if files.dirty else clean
+        changed = sum(submodule.dirty for submodule in files.submodules)
+        what += f" and {terminal.count(changed, 'changed submodule')}" if changed else ""
+        what += f" ({omitted} not captured)" if omitted else ""
+    where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
+    return f"{what} on {where}"
 
 
 def _settle(store: Checkpoints) -> None:
@@ -84,9 +89,7 @@ def _settle(store: Checkpoints) -> None:
     try:
         store.remover().settle()
     except CkptError as error:
-        store.announce(
-            f"what is below where history was cut off may not be kept yet: {error.message}"
-        )
+        store.announce(f"commits below a shallow boundary may not be kept yet: {error.message}")
 
 
 def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
@@ -116,14 +119,9 @@ def _parsed(data: bytes, source: str, *, as_toml: bool) -> dict[str, Any]:
 
     try:
         value = toml.loads(data.decode("utf-8")) if as_toml else json.loads(data)
+        problem = "" if isinstance(value, dict) else f"holds {type(value).__name__}, not a map"
     except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{source} is not {'TOML' if as_toml else 'JSON'}: {error}",
-            hint='a state is a map, such as {"step": 3}',
-        ) from None
-    if not isinstance(value, dict):
-        raise UsageError(
-            f"{source} holds {type(value).__name__}, not a map",
-            hint='a state is a map, such as {"step": 3}',
-        )
+        problem = f"is not {'TOML' if as_toml else 'JSON'}: {error}"
+    if problem:
+        raise UsageError(f"{source} {problem}", hint='a state is a map, such as {"step": 3}')
     return value

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> None:
     """Open a run with its own worktree, and print the path.
 
-    Every commit and save in the worktree extends the run: cd "$(git ckpt start add-login)". When the
-    work is done: git ckpt finish.
+    Every commit and save in the worktree extends the run: cd "$(git ckpt start add-login)". When
+    the work is done: git ckpt finish.
     """
     from gitckpt.durable.run.run import Run
 
@@ -53,7 +53,7 @@ def finish(run: str | None = None, force: bool = False) -> None:
         if history.summary.status in (runstate.FAILED, runstate.BLOCKED) and not force:
             raise UsageError(
                 f"run {name} is {history.summary.status}: {history.summary.label}",
-                hint=f"see why: git ckpt status {name}; to call it complete all the same: git ckpt finish --force {name}",
+                hint=f"see why: git ckpt status {name}; to finish it anyway: --force",
             )
         finishing = Run.resume(store, name, adapter="plumbing", holder="git ckpt finish")
         try:

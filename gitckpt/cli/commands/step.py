@@ -135,7 +135,7 @@ def _require_fitting(
     if action in _REPORTS and not (name or "").strip():
         raise UsageError(
             "STEP is missing",
-            hint=f"name it: git ckpt step {action} EXECUTE; to see the next one: git ckpt step next",
+            hint=f"name it: git ckpt step {action} EXECUTE; or see: git ckpt step next",
         )
     if action not in _REPORTS and name is not None:
         raise UsageError(f"{action} takes no step", hint=f"git ckpt step {action}")
@@ -152,12 +152,16 @@ def _print_report(done: Reported, step_report: StepReport, place: _Place, *, as_
     from gitckpt.durable.steps import machine, report
 
     state = done.checkpoint.state
-    here = machine.position(done.graph, state)
+    position = machine.position(done.graph, state)
     name = done.graph.step(step_report.step).name
     record = machine.record_of(done.graph, state, name)
-    status = str(record.get("status") or here.status)
+    status = str(record.get("status") or position.status)
     if as_json:
-        following = {"step": here.step, "status": here.status, "blockers": list(here.reasons)}
+        following = {
+            "step": position.step,
+            "status": position.status,
+            "blockers": list(position.reasons),
+        }
         _print_json(
             {
                 "checkpoint": done.checkpoint.id,
@@ -173,33 +177,29 @@ def _print_report(done: Reported, step_report: StepReport, place: _Place, *, as_
         terminal.remark(f"run {done.checkpoint.run} has begun")
     _warn_of_files(done.checkpoint)
     progress = done.checkpoint.progress
-    if (
-        status == report.PASSED
-        and progress is not None
-        and (progress.tasks_completed or 0) < (progress.tasks_total or 0)
-    ):
-        terminal.warn(
-            f"{name} has passed with {progress.tasks_completed or 0} of {progress.tasks_total} tasks done"
-        )
-    if here.status == report.BLOCKED:
-        error = machine.blocked(here)
+    if status == report.PASSED and progress is not None:
+        completed = progress.tasks_completed or 0
+        if completed < (progress.tasks_total or 0):
+            terminal.warn(f"{name} passed with {completed} of {progress.tasks_total} tasks")
+    if position.status == report.BLOCKED:
+        error = machine.blocked(position)
         terminal.warn(f"{error.message}; {place.advice(str(error.hint))}")
     else:
-        terminal.remark(f"{name} is {status}{place.advice(_following(name, here))}")
+        terminal.remark(f"{name} is {status}{place.advice(_following(name, position))}")
 
 
 # The end of a sentence: what to do after a report.
-def _following(name: str, here: StepPosition) -> str:
+def _following(name: str, position: StepPosition) -> str:
     from gitckpt.durable.steps import report
     from gitckpt.durable.steps.graph import COMPLETE
 
-    if here.step == COMPLETE:
+    if position.step == COMPLETE:
         return "; all steps are complete" if name != COMPLETE else ""
-    if here.step == name and here.status == report.IN_PROGRESS:
+    if position.step == name and position.status == report.IN_PROGRESS:
         return ""
-    if here.status == report.IN_PROGRESS:
-        return f"; the run is at {here.step}"
-    return f"; next: git ckpt step start {shell_word(here.step)}"
+    if position.status == report.IN_PROGRESS:
+        return f"; the run is at {position.step}"
+    return f"; next: git ckpt step start {shell_word(position.step)}"
 
 
 def _warn_of_files(checkpoint: Checkpoint) -> None:
@@ -223,11 +223,7 @@ def _next(
         _print_json(
             {
                 "run": steps.run,
-                "step": next_step.step,
-                "status": next_step.status,
-                "task": next_step.task,
-                "title": next_step.title,
-                "plan": next_step.plan,
+                **terminal.attributes(next_step, "step status task title plan"),
                 "remarks": list(next_step.remarks),
             }
         )
@@ -250,49 +246,57 @@ def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
         _print_history(steps.history())
     else:
         newest, graph = steps.newest(), steps.graph()
-        here = machine.position(graph, newest.state)
-        for label, value in _facts(graph, here, newest):
+        position = machine.position(graph, newest.state)
+        for label, value in _facts(graph, position, newest):
             terminal.out(f"{label:10} {value}")
         terminal.out()
-        rows = [_row(graph, here, newest.state, name) for name in view.shown(graph, newest.state)]
+        rows = [
+            _row(graph, position, newest.state, name) for name in view.shown(graph, newest.state)
+        ]
         terminal.table(_COLUMNS, rows)
 
 
-def _facts(graph: Graph, here: StepPosition, newest: Checkpoint) -> list[tuple[str, str]]:
+def _facts(graph: Graph, position: StepPosition, newest: Checkpoint) -> list[tuple[str, str]]:
     from gitckpt.durable.steps import machine
     from gitckpt.durable.steps.graph import COMPLETE
 
     loop = machine.loop_of(newest.state)
+    most = loop.get("max_fix_cycles", graph.max_fix_cycles)
     return [
         ("run", str(newest.run)),
         ("steps", graph.name),
-        ("at", here.step if here.step == COMPLETE else f"{here.step} ({here.status})"),
         (
-            "fix cycles",
-            f"{loop.get('fix_cycle_count', 0)} of {loop.get('max_fix_cycles', graph.max_fix_cycles)}",
+            "at",
+            position.step if position.step == COMPLETE else f"{position.step} ({position.status})",
         ),
+        ("fix cycles", f"{loop.get('fix_cycle_count', 0)} of {most}"),
         ("iterations", f"{loop.get('iterations', 0)} of {graph.max_iterations}"),
         *(
-            ("blocker", f"{each.get('blocked_step')}: {each.get('description')}")
-            for each in machine.active_blockers(newest.state)
+            ("blocker", f"{blocker.get('blocked_step')}: {blocker.get('description')}")
+            for blocker in machine.active_blockers(newest.state)
         ),
     ]
 
 
-def _row(graph: Graph, here: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:
+def _row(graph: Graph, position: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:
     from gitckpt.durable.steps import machine
     from gitckpt.durable.steps import steps as view
     from gitckpt.durable.steps.report import progress_of
 
     record = machine.record_of(graph, state, name)
-    status = view.status_of(here, name, record)
+    status = view.status_of(position, name, record)
     cells = (
         record.get("agent"),
         _progress_text(progress_of(record)),
         _to_the_second(record.get("last_updated")),
         record.get("notes"),
     )
-    return [">" if name == here.step else " ", name, status, *(str(cell or "") for cell in cells)]
+    return [
+        ">" if name == position.step else " ",
+        name,
+        status,
+        *(str(cell or "") for cell in cells),
+    ]
 
 
 def _to_the_second(timestamp: object) -> str:
@@ -314,34 +318,21 @@ def _progress_text(progress: Progress | None) -> str:
 
 
 def _print_history(events: Sequence[StepEvent]) -> None:
-    if not terminal.is_terminal():
-        for event in events:
+    for_person = terminal.is_terminal()
+    rows = []
+    for event in events:
+        progress = _progress_text(event.progress)
+        row = [str(event.sequence), event.timestamp, event.step, event.status]
+        if for_person:
+            row[1] = _to_the_second(event.timestamp)
+            row += [event.agent or "", event.git_sha[:10], progress, event.message or ""]
+        else:
             notes = event.errors[0] if event.errors else event.message
-            cells = (
-                str(event.sequence),
-                event.timestamp,
-                event.step,
-                event.status,
-                event.checkpoint,
-                event.git_sha,
-            )
-            rest = (event.agent, _progress_text(event.progress), notes)
-            terminal.out_row([*cells, *rest])
-        return
-    rows = [
-        (
-            str(event.sequence),
-            _to_the_second(event.timestamp),
-            event.step,
-            event.status,
-            event.agent or "",
-            event.git_sha[:10],
-            _progress_text(event.progress),
-            event.message or "",
-        )
-        for event in events
-    ]
-    terminal.table(_HISTORY, rows)
+            row += [event.checkpoint, event.git_sha, event.agent or "", progress, notes or ""]
+            terminal.out_row(row)
+        rows.append(row)
+    if for_person:
+        terminal.table(_HISTORY, rows)
 
 
 def _print_json(document: dict[str, Any]) -> None:

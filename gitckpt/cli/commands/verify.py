@@ -57,8 +57,8 @@ def _show(count: int, of: int) -> None:
 
 
 def _print_json(report: Report) -> None:
-    keys = ("code", "object", "sentence", "cure", "repaired")
-    findings = [{key: getattr(finding, key) for key in keys} for finding in report.findings]
+    keys = "code object sentence cure repaired"
+    findings = [terminal.attributes(finding, keys) for finding in report.findings]
     terminal.out_json({"checked": dict(report.checked), "findings": findings})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, get_args
 
 import typer
@@ -57,65 +57,48 @@ class PlainCommand(TyperCommand):
                     formatter.write_dl(records)
 
 
-def require_command(words: Sequence[str], commands: Collection[str]) -> None:
+def require_command(words: Sequence[str]) -> None:
     unknown = next(iter(words[quick.command_of(words) :]), None)
-    if unknown is not None and unknown not in commands:
-        meant = next(
-            (name for name, others in _ALSO_CALLED.items() if unknown in others.split()), unknown
-        )
-        raise UsageError(
-            f"there is no command {unknown!r}",
-            hint=_close("git ckpt ", meant, commands) or "see: git ckpt --help",
-        )
+    if unknown is not None and unknown not in COMMANDS:
+        others = {other: name for name, also in _ALSO_CALLED.items() for other in also.split()}
+        close = closest(others.get(unknown, unknown), COMMANDS)
+        hint = f"did you mean git ckpt {close}?" if close else "see: git ckpt --help"
+        raise UsageError(f"there is no command {unknown!r}", hint=hint)
 
 
-def wrong_usage(error: Any, words: Sequence[str], commands: Collection[str]) -> UsageError:
-    context = getattr(error, "ctx", None)
-    command = next((word for word in words[quick.command_of(words) :][:1] if word in commands), "")
-    help_ = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
+def wrong_usage(error: Any, words: Sequence[str]) -> UsageError:
+    index = quick.command_of(words)
+    command = words[index] if index < len(words) else ""
+    parameters = options.PARAMETERS.get(COMMANDS[command](), []) if command else []
+    see = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")
     if message.startswith("No such option"):
-        before = (
-            next((each for each in context.find_root().command.params if option in each.opts), None)
-            if command and context
-            else None
-        )
-        if before is not None:
-            value = "" if before.is_flag else f"{_metavar(before)} "
-            return UsageError(
-                f"{option} goes before the command", hint=f"git ckpt {option} {value}{command}"
-            )
-        known = (
-            [
-                name
-                for parameter in context.command.params
-                for name in parameter.opts
-                if name.startswith("--")
-            ]
-            if context
-            else []
-        )
-        return UsageError(f"there is no option {option}", hint=_close("", option, known) or help_)
+        return _unknown_option(option, command, parameters, see)
     parameter = getattr(error, "param", None)
     if message.startswith("Missing parameter") and parameter is not None:
-        return UsageError(
-            f"{_metavar(parameter).split('…')[0].split(' ')[0]} is missing", hint=help_
-        )
+        name = _metavar(parameter).split("…")[0].split(" ")[0]
+        return UsageError(f"{name} is missing", hint=see)
     if message.startswith("Got unexpected extra argument"):
         extra = _EXTRA.sub("", message).rstrip(")")
-        hint = (
-            f"a message is given by -m: git ckpt save -m {shell_word(extra)}"
-            if command == "save"
-            else help_
-        )
-        return UsageError(f"too many arguments: {extra}", hint=hint)
-    return UsageError(message[:1].lower() + message[1:], hint=help_)
+        if command == "save":
+            see = f"a message is given by -m: git ckpt save -m {shell_word(extra)}"
+        return UsageError(f"too many arguments: {extra}", hint=see)
+    return UsageError(message[:1].lower() + message[1:], hint=see)
 
 
-def _close(prefix: str, word: str, known: Collection[str]) -> str | None:
-    close = closest(word, known)
-    return f"did you mean {prefix}{close}?" if close else None
+def _unknown_option(
+    option: str, command: str, parameters: Sequence[options.Parameter], see: str
+) -> UsageError:
+    for before in options.PARAMETERS[options.apply]:
+        if command and option in before.spellings:
+            value = "" if before.is_flag else f"{before.metavar} "
+            hint = f"git ckpt {option} {value}{command}"
+            return UsageError(f"{option} goes before the command", hint=hint)
+    spellings = [name for parameter in parameters for name in parameter.spellings]
+    close = closest(option, [name for name in spellings if name.startswith("--")])
+    hint = f"did you mean {close}?" if close else see
+    return UsageError(f"there is no option {option}", hint=hint)
 
 
 def _is_argument(parameter: Any) -> bool:
@@ -130,7 +113,7 @@ def _metavar(parameter: Any) -> str:
 
 
 def perform(words: Sequence[str]) -> int:
-    require_command(words, COMMANDS)
+    require_command(words)
     words, paths = _split_paths(words)
     try:
         with build(_needed(words), paths).make_context("git ckpt", list(words)) as made:
@@ -143,7 +126,7 @@ def perform(words: Sequence[str]) -> int:
         if context is not None and is_missing:
             terminal.explain(context.get_help())
             return UsageError.exit_code
-        raise wrong_usage(error, words, COMMANDS) from None
+        raise wrong_usage(error, words) from None
 
 
 def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
@@ -154,7 +137,7 @@ def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
     """
     app = typer.Typer(
         name="git ckpt",
-        help="Checkpoints of a git repository: state, files and commit of every step, kept in refs.",
+        help="Checkpoints in a git repository: the state, files and commit of every step.",
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
