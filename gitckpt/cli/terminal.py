@@ -384,7 +384,7 @@ def warn_captured(checkpoint: Checkpoint) -> int:
     omitted = [entry for entry in files.omitted if entry.dirty is not False]
     is_cut = _warn_of_omitted(omitted)
     if files.converted:
-        warn(f"comes back as git writes it: {first_of(files.converted, _FEW)}")
+        warn(f"comes back as git writes it, not byte for byte: {first_of(files.converted, _FEW)}")
         is_cut |= len(files.converted) > _FEW
     if files.suspects:
         is_cut |= _warn_of_suspects(files.suspects)

@@ -67,7 +67,7 @@ class TestAProgramsRun:
             0,
             "TOP/.ckpt/worktrees/STAMP-lib\n",
             (
-                "phase 'two' of run STAMP-lib is to be repeated, with later phases; complete: one\n"
+                "run STAMP-lib will repeat 'two' and later phases; complete: one\n"
                 "its program repeats it when it calls Run.resume(store, RUN)\n"
             ),
         )

@@ -194,7 +194,7 @@ def test_the_task_may_change_in_flight(pair: Pair) -> None:
         (["review", "nothing.md"], "cannot read the task nothing.md: No such file or directory"),
         (["review", "x", "--filter", "y"], "'y' is no filter"),
         (["review", "x", "--max-budget", "much"], "max_budget is 'much'"),
-        (["review", "x", "--max-cycles", "-1"], "max_cycles must be 0 or more, not '-1'"),
+        (["review", "x", "--max-cycles", "-1"], "a number must be 0 or more, not -1"),
         (["review", "x", "--agent-timeout", "soon"], "agent_timeout: 'soon' is not an age"),
         (["review", "x", "--agent-timeout", "0s"], "agent_timeout: '0s' is no time at all"),
         (["review", "x", "--refactor", "none"], "no run goes by 'none'"),

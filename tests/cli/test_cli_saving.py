@@ -156,9 +156,7 @@ def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_w
         raise error
 
     monkeypatch.setattr(Remover, "settle", fail)
-    told = (
-        f"warning: what is below where history was cut off may not be kept yet: {error.message}\n"
-    )
+    told = f"warning: commits below a shallow boundary may not be kept yet: {error.message}\n"
     assert [told in ckpt("save", at=main_checkout).err for _ in range(2)] == [True, False]
     assert begun == [hook.MAINTAIN]
 
@@ -503,7 +501,10 @@ def test_what_git_would_write_otherwise_is_told(ckpt: Ckpt, main_checkout: Check
         },
     )
     saved = ckpt("save", at=main_checkout)
-    assert saved.err.splitlines()[0] == "warning: comes back as git writes it: id_rsa.nb"
+    assert (
+        saved.err.splitlines()[0]
+        == "warning: comes back as git writes it, not byte for byte: id_rsa.nb"
+    )
     assert ckpt("show", at=main_checkout).out.splitlines()[-3:] == [
         "files:       as committed",
         "    stored byte for byte: a.nb",
@@ -512,7 +513,10 @@ def test_what_git_would_write_otherwise_is_told(ckpt: Ckpt, main_checkout: Check
     main_checkout.write("id_rsa.nb", "something else\n")
     done = ckpt("restore", saved.out.strip(), "--dry-run", at=main_checkout)
     assert done.out == "change  id_rsa.nb\n"
-    assert done.err.splitlines()[0] == "warning: comes back as git writes it: id_rsa.nb"
+    assert (
+        done.err.splitlines()[0]
+        == "warning: comes back as git writes it, not byte for byte: id_rsa.nb"
+    )
 
 
 def test_of_many_files_a_few_are_named(ckpt: Ckpt, main_checkout: Checkout) -> None:
@@ -529,7 +533,7 @@ def test_of_many_files_a_few_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
     assert normal(done.err).splitlines() == [
         "warning: not captured: 10.fifo: a fifo",
         "warning: not captured: 10.pem, 11.pem, 12.pem and 9 more: its name looks like a secret (*.pem)",
-        "warning: comes back as git writes it: 10.txt, 11.txt, 12.txt and 9 more",
+        "warning: comes back as git writes it, not byte for byte: 10.txt, 11.txt, 12.txt and 9 more",
         *(
             f"warning: captured, and looks like a secret: {number}.py:1 (github-pat)"
             for number in (10, 11, 12)
