@@ -34,7 +34,7 @@ def test_the_table_of_the_house_names_every_room_and_no_other() -> None:
 @pytest.mark.parametrize("page", ["README.md", "man/git-ckpt.1"])
 def test_every_command_is_described(page: str) -> None:
     text = (ROOT / page).read_text()
-    shown = {name for name, command in COMMANDS.items() if command.summary}
+    shown = COMMANDS.keys()
     assert {name for name in shown if not re.search(rf"\b{name}\b", text)} == set()
 
 

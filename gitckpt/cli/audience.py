@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STDOUT, _STDERR = 1, 2
+_Decoder = codecs.getincrementaldecoder("utf-8")
 _QUIET_FOR = 3.0
 _ANSWERS = {
     "": CONTINUE,
@@ -44,7 +46,7 @@ class Terminal(Observer):
         self._at_line_start = True
         self._printed = False
         self._shows_progress = False
-        self._rest = b""  # the first bytes of an incomplete character
+        self._decoder = _Decoder("surrogateescape")  # holds back an incomplete character
 
     def started(self, run: str) -> None:
         """Print the id of the run at once: the caller may need it while the run goes on."""
@@ -68,9 +70,8 @@ class Terminal(Observer):
 
     def output(self, data: bytes) -> None:
         self._clear()
-        data, self._rest = _whole(self._rest + data)
         with _heard():
-            terminal.live(data)
+            terminal.live(self._decoder.decode(data))
         self._at_line_start, self._printed = data.endswith(b"\n"), True
 
     def tick(self, seconds: float) -> None:
@@ -82,10 +83,8 @@ class Terminal(Observer):
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
         took = f" after {length(seconds)}" if seconds is not None else ""
         self._clear()
-        if self._rest:
-            data, self._rest = self._rest, b""
-            with _heard():
-                terminal.live(data)
+        with _heard():
+            terminal.live(self._decoder.decode(b"", final=True))
         if self._printed and not self._at_line_start:
             self.remark("")
         self.remark(f"      {phase}: {status}{took}")
@@ -110,18 +109,6 @@ class Terminal(Observer):
                 return answer, _lines("What shall be revised? An empty line ends it.")
             if answer is not None:
                 return answer, ""
-
-
-def _whole(data: bytes) -> tuple[bytes, bytes]:
-    """Split bytes into whole UTF-8 characters and the start of another one."""
-    for size in range(1, min(len(data), 3) + 1):
-        lead = data[-size]
-        if lead >= 0xC0:
-            needed = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-            return (data[:-size], data[-size:]) if size < needed else (data, b"")
-        if lead < 0x80:
-            break
-    return data, b""
 
 
 def length(seconds: float) -> str:

@@ -21,15 +21,8 @@ _STREAMS = ("stdin", "stdout", "stderr")
 # Errors that the system may raise in any program; others are bugs.
 _NOT_OURS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
-    *(
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.EISDIR,
-        errno.ENOTDIR,
-        errno.ENAMETOOLONG,
-        errno.ELOOP,
-    ),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EISDIR, errno.ENOTDIR),
+    *(errno.ENAMETOOLONG, errno.ELOOP),
 )
 
 # Texts of system errors, in Python's words or git's, and their cures.
@@ -40,29 +33,27 @@ _CURES = (
     ),
     (
         ("ermission denied", "insufficient permission", os.strerror(errno.EROFS)),
-        "make it writable for you",
+        "make it writable",
     ),
-    ((os.strerror(errno.EIO),), "see whether the disk is sound (dmesg says what it complained of)"),
+    ((os.strerror(errno.EIO),), "check the disk: dmesg"),
     (
         (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)),
-        "let more files be open (ulimit -n 1024)",
+        "allow more open files (ulimit -n 1024)",
     ),
     (
         (".lock': File exists", "packed-refs.new: File exists", "could not lock config file"),
-        "see whose the lock is, or whether it was left: git ckpt doctor; remove it",
+        "see which process has the lock: git ckpt doctor; remove a stale lock",
     ),
     # git does not say why.
     (
         ("couldn't write", "couldn't set", "nable to write", "failed to write"),
-        "see whether there is room on the disk, and it is sound",
+        "check the disk and its free space",
     ),
 )
 
-_DONE = (
-    "what was recorded or changed by then is: git ckpt list shows it; see to where the output goes"
-)
-_KILLED = "git was killed, and no harm is done: run the command again"
-_AGAIN = "run the command again; if it fails again, see what is wrong: git ckpt doctor"
+_DONE = "the command had finished its work; see: git ckpt list"
+_KILLED = "git was killed; nothing is damaged: run the command again"
+_AGAIN = "run the command again; if it fails again: git ckpt doctor"
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -98,16 +89,13 @@ def _run(argv: list[str]) -> int:
     except OSError as error:
         if error.errno not in _NOT_OURS:
             return _bug(error, argv)
-        if _is_of_output(error):
-            _discard_output()
-            return terminal.fail(
-                CkptError(f"cannot write the output: {error.strerror}", hint=_DONE)
-            )
         _discard_output()
+        if _is_of_output(error):
+            message = f"cannot write the output: {error.strerror}"
+            return terminal.fail(CkptError(message, hint=_DONE))
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        return terminal.fail(
-            CkptError(message, hint=_sandbox_cure(message) or _cure(message) or _AGAIN)
-        )
+        hint = _sandbox_cure(message) or _cure(message) or _AGAIN
+        return terminal.fail(CkptError(message, hint=hint))
     except Exception as error:  # noqa: BLE001 - the last handler: a bug
         return _bug(error, argv)
 

@@ -2,65 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import time
-
 from gitckpt.cli import terminal
-from gitckpt.git import process
 from gitckpt.git.repository import discover, open_repository
-from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.store import Store
-
-# Whether a login shell finds `git-ckpt`.
-
-PROGRAM, CODEX = "git-ckpt", "codex"
-
-_SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
-# Seconds for the profile of the user's shell.
-_PATIENCE = 5.0
-
-
-def advice() -> str | None:
-    """Return the advice for Codex if a login shell does not find `git-ckpt`.
-
-    Codex runs commands in a login shell, whose profile may set PATH. None where the shell finds it,
-    git has an alias for it, Codex is missing, or the answer is unknown. Takes a few milliseconds,
-    or as long as the profile.
-    """
-    import shutil
-
-    shell = os.environ.get("SHELL", "")
-    program = shutil.which(PROGRAM)
-    if (
-        program is None
-        or shutil.which(CODEX) is None
-        or os.path.basename(shell) not in _SHELLS
-        or not os.access(shell, os.X_OK)
-    ):
-        return None
-    try:
-        if not process.run(
-            [process.git_executable(), "config", "--get", "alias.ckpt"]
-        ).code or _finds(shell):
-            return None
-    except CkptError:  # the profile waits for input, or the shell does not start
-        return None
-    alias = shlex.quote(f"!{os.path.abspath(program)}")
-    return f"a login shell, in which Codex runs its commands, does not find {PROGRAM}; git finds it by: git config --global alias.ckpt {alias}"
-
-
-def _finds(shell: str) -> bool:
-    child = process.Child(
-        [shell, "-lc", f"command -v {PROGRAM}"], process.environment(), own_group=True
-    )
-    return child.communicate(deadline=time.monotonic() + _PATIENCE).code == 0
-
-
-# Opening the store.
 
 
 def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:

@@ -21,14 +21,8 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint, Omitted, Suspect
     from gitckpt.model.errors import CkptError
 
-_BOLD, _RED, _GREEN, _YELLOW, _CYAN, _RESET = (
-    "\033[1m",
-    "\033[31m",
-    "\033[32m",
-    "\033[33m",
-    "\033[36m",
-    "\033[0m",
-)
+_BOLD, _RED, _GREEN = "\033[1m", "\033[31m", "\033[32m"
+_YELLOW, _CYAN, _RESET = "\033[33m", "\033[36m", "\033[0m"
 # Prefixes of lines in a patch, and their styles, as git has them by default.
 _PATCH = (
     *((word, _BOLD) for word in ("diff ", "index ", "--- ", "+++ ")),
@@ -69,16 +63,14 @@ class Shown:
         self.text = text
 
     def __format__(self, _: str) -> str:
-        raise TypeError(
-            "within a text, what has a style would be escaped: hand both over, out(heading(…), text)"
-        )
+        raise TypeError("a text would escape the style: pass both, out(heading(…), text)")
 
 
 def harmless(text: str) -> str:
     """Escape characters that a terminal takes for commands or that reverse text."""
-    return (
-        text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
-    )
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def _escape(character: str) -> str:
@@ -94,7 +86,7 @@ def _harmless_lines(text: str) -> str:
     )
 
 
-def _told(text: str) -> str:
+def _shortened(text: str) -> str:
     shown = harmless(text)
     if len(shown) > _LONGEST_WORD:
         shown = " ".join(
@@ -122,9 +114,8 @@ def out_patch(data: bytes) -> None:
         out_bytes(data)
         return
     is_coloured = _has_colour()
-    for line in (
-        data.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n") if data else ()
-    ):
+    text = data.decode("utf-8", "surrogateescape").removesuffix("\n")
+    for line in text.split("\n") if data else ():
         style = next((style for start, style in _PATCH if line.startswith(start)), "")
         sys.stdout.write(_styled(_harmless_lines(line), style, is_coloured and style != "") + "\n")
 
@@ -149,6 +140,11 @@ def out_json(document: object) -> None:
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=True) + "\n")
 
 
+def attributes(value: object, names: str) -> dict[str, object]:
+    """Return some attributes of a value, for a JSON document."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
 def out_bytes(data: bytes) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
@@ -159,7 +155,7 @@ def remark(line: str) -> None:
     if not Verbosity.quiet:
         _clear()
         sys.stdout.flush()  # keep the order if both streams go to the same place
-        sys.stderr.write(f"{_told(line)}\n")
+        sys.stderr.write(f"{_shortened(line)}\n")
 
 
 def explain(text: str) -> None:
@@ -169,32 +165,34 @@ def explain(text: str) -> None:
 
 def warn(line: str) -> None:
     _clear()
-    sys.stderr.write(f"{_styled('warning:', _YELLOW, _has_colour(sys.stderr))} {_told(line)}\n")
+    sys.stderr.write(
+        f"{_styled('warning:', _YELLOW, _has_colour(sys.stderr))} {_shortened(line)}\n"
+    )
 
 
 def fail(error: CkptError) -> int:
     """Print an error with its candidates and hint; return its exit code."""
     _clear()
-    sys.stderr.write(f"{_styled('error:', _RED, _has_colour(sys.stderr))} {_told(error.message)}\n")
+    sys.stderr.write(
+        f"{_styled('error:', _RED, _has_colour(sys.stderr))} {_shortened(error.message)}\n"
+    )
     for candidate in getattr(error, "candidates", ()):
-        sys.stderr.write(f"  {_told(candidate)}\n")
+        sys.stderr.write(f"  {_shortened(candidate)}\n")
     if error.hint:
         sys.stderr.write(
-            f"{_styled('hint:', _BOLD, _has_colour(sys.stderr))} {_told(error.hint)}\n"
+            f"{_styled('hint:', _BOLD, _has_colour(sys.stderr))} {_shortened(error.hint)}\n"
         )
     return error.exit_code
 
 
-def live(data: bytes) -> None:
-    """Pass on output of a command, in whole UTF-8 characters, to standard error."""
-    if not data.isascii():  # only invisible and direction-changing characters are escaped
+def live(text: str) -> None:
+    """Pass on output of a command, decoded with surrogates, to standard error."""
+    if not text.isascii():  # only invisible and direction-changing characters are escaped
         import re
 
-        text = data.decode("utf-8", "surrogateescape")
-        text = re.sub(f"[{_UNSEEN}]", lambda found: _escape(found[0]), text)
-        data = text.encode("utf-8", "surrogateescape")
+        text = re.sub(f"[{_UNSEEN}]", lambda match: _escape(match[0]), text)
     sys.stderr.flush()
-    sys.stderr.buffer.write(data)
+    sys.stderr.buffer.write(text.encode("utf-8", "surrogateescape"))
     sys.stderr.buffer.flush()
 
 
@@ -271,11 +269,7 @@ def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str 
     """Return a person's answer, stripped; None at the end of input."""
     progress("")
     Verbosity.is_asking = True
-    sys.stderr.write(
-        "".join(f"{harmless(line)}\n" for line in told)
-        + harmless(question)
-        + ("\n" if above else "")
-    )
+    sys.stderr.write("\n".join(map(harmless, (*told, question))) + ("\n" if above else ""))
     sys.stderr.flush()
     try:
         line = sys.stdin.readline()
@@ -419,11 +413,9 @@ def _warn_of_suspects(suspects: Sequence[Suspect]) -> bool:
     groups = list(by_path.values())
     for places in groups[:_FEW]:
         warn(f"captured, and looks like a secret: {first_of(places, 1)}")
-    if more := len(groups) - _FEW if len(groups) > _FEW else 0:
-        warn(
-            f"captured, and looks like a secret: {'one more file' if more == 1 else f'{more} more files'}"
-        )
-    remark(
-        f"what is no secret is settled by: git ckpt allow --secret {shell_word(suspects[0].path)}"
-    )
+    more = len(groups) - _FEW
+    if more > 0:
+        files = "one more file" if more == 1 else f"{more} more files"
+        warn(f"captured, and looks like a secret: {files}")
+    remark(f"to declare it no secret: git ckpt allow --secret {shell_word(suspects[0].path)}")
     return more > 0

@@ -58,19 +58,18 @@ class Time:
 
 def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
     wanted = sorted(set(oids))
-    found = {}
-    for oid, there in zip(wanted, repository.cat_file.contents(wanted), strict=True):
-        if there is None or there[:2] != (
-            oid,
-            "commit",
-        ):  # with SHA-256, git takes 40 digits as an abbreviation
+    committers = {}
+    for oid, entry in zip(wanted, repository.cat_file.contents(wanted), strict=True):
+        # With SHA-256, git takes 40 digits as an abbreviation.
+        if entry is None or entry[:2] != (oid, "commit"):
             continue
-        said = _COMMITTER.search(there[2].partition(b"\n\n")[0])
-        if said is None:
+        committer = _COMMITTER.search(entry[2].partition(b"\n\n")[0])
+        if committer is None:
             continue
-        offset = (int(said[3]) * 60 + int(said[4])) * 60 * _SECOND
-        found[oid] = Commit(int(said[1]) * _SECOND, -offset if said[2] == b"-" else offset)
-    return found
+        seconds, sign, hours, minutes = committer.groups()
+        offset = (int(hours) * 60 + int(minutes)) * 60 * _SECOND
+        committers[oid] = Commit(int(seconds) * _SECOND, -offset if sign == b"-" else offset)
+    return committers
 
 
 def of(record: Record, commit: Commit | None, now: int) -> Time:
@@ -80,22 +79,17 @@ def of(record: Record, commit: Commit | None, now: int) -> Time:
     the clock is taken as one of the committer's zone (true of 42 of 44 public files).
     """
     if record.time is None or not 0 < record.time <= _LAST:
-        return Time(
-            now, now, is_trusted=False, remark="tells no time: that of the import stands for it"
-        )
-    started = (
-        record.started
-        if record.started is not None and 0 < record.started <= _LAST
-        else record.time
-    )
-    if not record.is_local:
-        return Time(record.time, started, is_trusted=True)
-    if commit is None:
+        return Time(now, now, is_trusted=False, remark="has no time: the import's is used")
+    started = record.started
+    if started is None or not 0 < started <= _LAST:
+        started = record.time
+    if record.is_local and commit is None:
         return Time(record.time, started, is_trusted=False)
-    if record.time >= commit.time or not commit.offset:
+    if not record.is_local or commit is None or record.time >= commit.time or not commit.offset:
         return Time(record.time, started, is_trusted=True)
     repaired = record.time - commit.offset
-    remark = f"calls {record.said} UTC, which is before its commit: repaired to {times.to_text(repaired)}"
+    repaired_text = times.to_text(repaired)
+    remark = f"calls {record.said} UTC, before its commit: repaired to {repaired_text}"
     return Time(repaired, started - commit.offset, is_trusted=True, remark=remark)
 
 
@@ -113,27 +107,21 @@ def versions(repository: Repository, path: str) -> list[Version]:
     """Return the distinct versions of a file in the history of HEAD, oldest first."""
     try:
         # Not `log`: user settings can add lines to its output.
-        listed = repository.git.run(
-            "rev-list",
-            "--timestamp",
-            "--reverse",
-            "--topo-order",
-            "HEAD",
-            "--",
-            f":(top,literal){path}",
-        ).out
+        order = ("--timestamp", "--reverse", "--topo-order")
+        listed = repository.git.run("rev-list", *order, "HEAD", "--", f":(top,literal){path}").out
     except GitError:
         return []  # there is no commit yet
     pairs = [line.split(" ") for line in listed.decode("ascii").splitlines()]
-    found: list[Version] = []
-    for (time, commit), blob in zip(
-        pairs,
-        repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs]),
-        strict=True,
-    ):
-        if blob is not None and blob[1] == "blob" and (not found or found[-1].data != blob[2]):
-            found.append(Version(commit, int(time) * _SECOND, blob[2]))
-    return found
+    blobs = repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs])
+    distinct: list[Version] = []
+    for (time, commit), blob in zip(pairs, blobs, strict=True):
+        if (
+            blob is not None
+            and blob[1] == "blob"
+            and (not distinct or distinct[-1].data != blob[2])
+        ):
+            distinct.append(Version(commit, int(time) * _SECOND, blob[2]))
+    return distinct
 
 
 # The checkpoint of a file.
@@ -166,19 +154,13 @@ class Drafted:
 
     def goes_with(self, before: Drafted) -> bool:
         """Return whether one transaction can record it after another checkpoint."""
-        mine, theirs = (
-            tuple(each.fields.get(key) for key in ("git_sha", "branch", "worktree"))
-            for each in (self, before)
-        )
-        is_other = (
-            self.checkpoint.id != before.checkpoint.id
-            and self.item.original != before.item.original
-        )
-        # After a kill, the newest recorded checkpoint is found by its time.
+        keys = ("git_sha", "branch", "worktree")
         return (
-            mine == theirs
-            and is_other
+            all(self.fields.get(key) == before.fields.get(key) for key in keys)
+            and self.checkpoint.id != before.checkpoint.id
+            and self.item.original != before.item.original
             and self.is_ours == before.is_ours
+            # After a kill, the newest recorded checkpoint is found by its time.
             and self.checkpoint.time > before.checkpoint.time
         )
 
@@ -188,20 +170,18 @@ def place(
 ) -> tuple[str, str | None, Worktree | None]:
     """Return commit, branch and files, if possible from the worktree in the file."""
     record, repository = item.record, store.repository
-    there = (
-        administration.seen_from(repository, record.worktree)
-        if record.worktree is not None
-        else None
-    )
-    if there is not None and not dry_run:
-        with store.seen_from(there, "plumbing") as seen:
-            files_ = seen.capture()
+    linked = None
+    if record.worktree is not None and not dry_run:
+        linked = administration.seen_from(repository, record.worktree)
+    if linked is not None:
+        with store.seen_from(linked, "plumbing") as seen:
+            worktree = seen.capture()
             commit, branch = seen.objects.head()
-        return commit, branch, files_
+        return commit, branch, worktree
     if not item.commit and record.branch is not None:
-        found = repository.cat_file.info(BRANCHES + record.branch)
-        if found is not None and found[1] == "commit":
-            return found[0], record.branch, None
+        branch_info = repository.cat_file.info(BRANCHES + record.branch)
+        if branch_info is not None and branch_info[1] == "commit":
+            return branch_info[0], record.branch, None
     return item.commit, None, None
 
 
@@ -243,24 +223,16 @@ def pipeline(
     inputs |= {name: drive.files[name] for name in contents if name in drive.files}
     # A run would wait forever for an input file that is missing here.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}
-    before = (
-        dict(newest.pipeline.completed)
-        if newest is not None and newest.pipeline is not None
-        else {}
-    )
+    before: dict[str, str] = {}
+    if newest is not None and newest.pipeline is not None:
+        before = dict(newest.pipeline.completed)
     names = [phase.name for phase in definition.phases]
     done = [name for name in names if name in drive.completed]
-    if (
-        drive.pipeline == "plan-to-pr"
-        and item.record.phase != ref_names.RUN_COMPLETE
-        and worktree is None
-        and not commit
-    ):
-        before_it = names[: names.index("create worktree")]
-        done = [
-            name for name in done if name in before_it
-        ]  # without worktree and branch, that work is missing here
-    said = Pipeline(
+    is_unfinished = item.record.phase != ref_names.RUN_COMPLETE
+    if drive.pipeline == "plan-to-pr" and is_unfinished and worktree is None and not commit:
+        # Without worktree and branch, later work is missing here.
+        done = [name for name in done if name in names[: names.index("create worktree")]]
+    described = Pipeline(
         name=definition.name,
         phases=tuple(names),
         completed={name: before.get(name, checkpoint_id) for name in done},
@@ -270,8 +242,8 @@ def pipeline(
         contents={name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     )
     if not contents or dry_run:
-        return said, worktree
-    return said, run_files.with_inputs(
+        return described, worktree
+    return described, run_files.with_inputs(
         store.repository, store.objects, worktree or CLEAN, commit, contents
     )
 
@@ -283,10 +255,10 @@ def _preset(name: str) -> PipelineDefinition:
 
 def state(item: FoundFile) -> dict[str, Any]:
     """Return the state of a checkpoint; it keeps the name of a missing commit as text."""
-    found = dict(item.record.state)
-    if item.record.commit and not item.commit and KEY in found:
-        found[KEY] = {**found[KEY], "git_commit": item.record.commit}
-    return found
+    values = dict(item.record.state)
+    if item.record.commit and not item.commit and KEY in values:
+        values[KEY] = {**values[KEY], "git_commit": item.record.commit}
+    return values
 
 
 def label(said: str) -> str:

@@ -6,7 +6,6 @@ style.
 
 from __future__ import annotations
 
-import hashlib
 import os
 
 from gitckpt.formats.importer import trigger
@@ -21,7 +20,7 @@ from gitckpt.formats.systems.content import (
     Unreadable,
 )
 from gitckpt.git import fsync
-from gitckpt.git.files import atomic, private_dirs, regular
+from gitckpt.git.files import atomic, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require, require_path, require_text, shell_word
@@ -52,10 +51,6 @@ _OLD = {WORKFLOW: RLM_ACT}
 _DIRECTORIES = (RLM_ACT,)
 
 _ENDS = ("complete", "failed", "skipped")
-_NOTES, _LONGEST = "exports", 1024 * 1024
-# A line has at most 130 bytes, so that all fit into `_LONGEST`.
-_MOST_NOTES = 5000
-
 _LARGEST = 64 * 1024 * 1024
 
 
@@ -99,13 +94,15 @@ class Exporter:
             )
         run = finder.named_run(text, here.repository, here.index)
         if run is None:
-            return [_one(here, here.read(here.find(text)), format_)]
+            return [_export(here, here.read(here.find(text)), format_)]
         entries = list(reversed(heads.chain(here.index, here.repository, run)))
         if format_ in (RLM_ACT, WORKFLOW):
             entries = [entry for entry in entries if _is_end(entry)] or entries[-1:]
         if not (every and format_ in _DIRECTORIES):
             entries = entries[-1:]
-        return _apart([_one(here, here.read(entry.id), format_) for entry in entries])
+        return _with_distinct_names(
+            [_export(here, here.read(entry.id), format_) for entry in entries]
+        )
 
     def is_directory(self, text: str, format: str) -> bool:  # noqa: A002 - the word for it
         """Return whether `files` with `every` makes a directory: a run, a file per phase."""
@@ -116,11 +113,11 @@ class Exporter:
             and finder.named_run(text, here.repository, here.index) is not None
         )
 
-    def write(self, path: str, found: ExportResult, *, force: bool = False) -> None:
+    def write(self, path: str, exported: ExportResult, *, force: bool = False) -> None:
         """Write a file atomically.
 
         Args:
-            force: replace a file even if it is neither the import nor the last export.
+            force: replace a file even if no import has its content.
 
         Raises:
             UsageError: such a file exists, a link leads out of the worktree, or an argument is of a
@@ -128,24 +125,23 @@ class Exporter:
             WorktreeError: the file cannot be written, or its directory does not exist.
         """
         require_path("path", path, as_text=True)
-        require("found", found, ExportResult, "what Exporter.files returned")
+        require("exported", exported, ExportResult, "what Exporter.files returned")
         here, place = self._checkpoints, os.path.abspath(path)
-        _require_no_way_out(here, place)
+        _require_inside(here, place)
         if os.path.lexists(place) and not force:
-            _require_ours(here, place, found)
+            _require_copy(here, place, exported)
         if not os.path.isdir(os.path.dirname(place)):
             raise _no_directory(path)
         try:
             if _is_in_worktree(here, place):
-                administration.write_file(here.repository, place, found.data)
+                administration.write_file(here.repository, place, exported.data)
             else:
-                atomic.write(place, found.data)
+                atomic.write(place, exported.data)
         except OSError as error:
             raise WorktreeError(
                 f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH"
             ) from None
         fsync.flush(_above(place))  # the directory may be new
-        _note(here, place, found.data)
 
     def make_directory(self, path: str) -> None:
         """Create a directory unless it exists.
@@ -158,17 +154,15 @@ class Exporter:
         place = os.path.abspath(path)
         if os.path.isdir(place):
             return
-        _require_no_way_out(self._checkpoints, place)
+        _require_inside(self._checkpoints, place)
         if not os.path.isdir(os.path.dirname(place)):
             raise _no_directory(path)
         try:
             os.mkdir(place)
         except OSError as error:
-            hint = (
-                "choose another place: -o PATH; or name one checkpoint of the run, to get one file"
-            )
             raise WorktreeError(
-                f"cannot make the directory {path}: {error.strerror}", hint=hint
+                f"cannot create the directory {path}: {error.strerror}",
+                hint="choose another place: -o PATH; or export a single checkpoint",
             ) from None
 
 
@@ -176,11 +170,11 @@ def _no_directory(path: str) -> WorktreeError:
     directory = os.path.dirname(path.rstrip(os.sep)) or os.curdir
     return WorktreeError(
         f"cannot write {path}: there is no directory {directory}",
-        hint=f"make it: mkdir -p {shell_word(directory)}; or choose another place: -o PATH",
+        hint=f"create it: mkdir -p {shell_word(directory)}; or choose another place: -o PATH",
     )
 
 
-def _require_no_way_out(store: Checkpoints, place: str) -> None:
+def _require_inside(store: Checkpoints, place: str) -> None:
     """Refuse a path in the worktree if a link leads out of it, or into `.git`."""
     repository = store.repository
     top = os.path.realpath(repository.worktree or os.devnull)
@@ -197,10 +191,8 @@ def _require_no_way_out(store: Checkpoints, place: str) -> None:
 
 def _is_in_worktree(store: Checkpoints, place: str) -> bool:
     """Return whether a capture may find a file, and with it leftovers of a kill."""
-    top = store.repository.worktree
-    return top is not None and f"{os.path.realpath(os.path.dirname(place))}{os.sep}".startswith(
-        os.path.realpath(top) + os.sep
-    )
+    top = os.path.realpath(store.repository.worktree or os.devnull)
+    return f"{os.path.realpath(os.path.dirname(place))}/".startswith(f"{top}/")
 
 
 def _is_end(entry: CheckpointInfo) -> bool:
@@ -208,51 +200,38 @@ def _is_end(entry: CheckpointInfo) -> bool:
     return entry.trigger.startswith(IMPORT) or (status in _ENDS and name not in NOT_PHASES)
 
 
-def _one(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> ExportResult:
+def _export(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> ExportResult:
     imported = checkpoint.imported
+    name = _name(checkpoint, format_)
     same = (trigger(format_), *([trigger(NEBULA)] if format_ == QUASAR else []))
     if imported is not None and checkpoint.trigger in same:
-        found = next(store.objects.read([imported.original], None))
-        if found is None or found[0] != "blob":
+        original = next(store.objects.read([imported.original], None))
+        if original is None or original[0] != "blob":
             raise CkptError(
                 f"the file that {checkpoint.id} was imported from is missing",
-                hint="look at the store: git ckpt verify",
+                hint="check the store: git ckpt verify",
             )
-        return ExportResult(
-            checkpoint.id,
-            _named(imported.path) or _name(checkpoint, format_),
-            found[1],
-            (),
-            is_original=True,
+        name = _imported_name(imported.path) or name
+        return ExportResult(checkpoint.id, name, original[1], (), is_original=True)
+    if format_ not in _WRITERS:
+        raise UsageError(
+            f"only imported checkpoints can be exported as {format_}",
+            hint=f"name another format: --format {_OLD.get(format_, RLM_ACT)}",
         )
-    writer = _WRITERS.get(format_)
-    if writer is None:
-        hint = (
-            f"write it as {_OLD[format_]}: --format {_OLD[format_]}"
-            if format_ in _OLD
-            else f"it is one of {', '.join(_WRITERS)}"
-        )
-        raise UsageError(f"nothing new is written as {format_}", hint=hint)
     losses: list[str] = []
     try:
-        data = writer(checkpoint, losses)
+        data = _WRITERS[format_](checkpoint, losses)
     except Unreadable as error:
-        hint = f"see what it has: git ckpt show {checkpoint.id[:8]} --state"
         raise UsageError(
-            f"checkpoint {checkpoint.id[:8]} is nothing for {format_}: {error}", hint=hint
+            f"cannot export checkpoint {checkpoint.id[:8]} as {format_}: {error}",
+            hint=f"see its state: git ckpt show {checkpoint.id[:8]} --state",
         ) from None
-    losses += _lost_by_all(checkpoint, format_)
-    return ExportResult(
-        checkpoint.id,
-        _name(checkpoint, format_),
-        data,
-        tuple(dict.fromkeys(losses)),
-        is_original=False,
-    )
+    losses = list(dict.fromkeys(losses + _lost_by_all(checkpoint, format_)))
+    return ExportResult(checkpoint.id, name, data, tuple(losses), is_original=False)
 
 
 def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
-    said = {
+    values = {
         "message": checkpoint.message,
         "agent": checkpoint.agent,
         "branch": checkpoint.branch,
@@ -260,45 +239,40 @@ def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
     }
     losses = [
         f"{name} = {value}"
-        for name, value in said.items()
-        if value is not None and format_ not in _SAY[name]
+        for name, value in values.items()
+        if value is not None and format_ not in _STORED[name]
     ]
     inputs = checkpoint.pipeline.inputs if checkpoint.pipeline is not None else {}
-    names = [
-        name for name, value in inputs.items() if value and name not in _INPUTS.get(format_, ())
-    ]
+    stored = _INPUTS.get(format_, ())
+    names = [name for name, value in inputs.items() if value and name not in stored]
     losses += [f"the inputs {', '.join(names)} of the pipeline"] if names else []
     if checkpoint.worktree is not None and checkpoint.worktree.dirty:
-        losses.append("the files that were not committed")
+        losses.append("uncommitted changes")
     if checkpoint.sequence is not None and checkpoint.sequence > 1 and format_ != RLM_ACT:
-        losses.append(
-            f"the history of the run before it: {checkpoint.sequence - 1} of its checkpoints"
-        )
+        losses.append(f"the history of the run: {checkpoint.sequence - 1} earlier checkpoints")
     return losses
 
 
 # Which formats can hold a value or an input.
-_SAY = {"message": (), "agent": (SUPERPOWERS,), "branch": (FORGE,), "commit": (RLM_ACT, QUASAR)}
+_STORED = {"message": (), "agent": (SUPERPOWERS,), "branch": (FORGE,), "commit": (RLM_ACT, QUASAR)}
 _INPUTS = {FORGE: ("plan",), QUASAR: ("task", "title", "max_cycles", "max_budget")}
 
 
-def _named(path: str) -> str | None:
+def _imported_name(path: str) -> str | None:
     # An imported checkpoint can contain any path; only names that a tool would use are reused.
     name = os.path.basename(path)
-    return (
-        name
-        if name.endswith(detection.SUFFIXES) and not name.startswith(".") and name.isprintable()
-        else None
-    )
+    is_usual = name.endswith(detection.SUFFIXES) and not name.startswith(".")
+    return name if is_usual and name.isprintable() else None
 
 
-def _apart(found: list[ExportResult]) -> list[ExportResult]:
+def _with_distinct_names(files: list[ExportResult]) -> list[ExportResult]:
     names: set[str] = set()
-    apart = []
-    for each in found:
-        apart.append(replace(each, name=f"{each.checkpoint}.json") if each.name in names else each)
-        names.add(each.name)
-    return apart
+    distinct = []
+    for file in files:
+        is_taken = file.name in names
+        distinct.append(replace(file, name=f"{file.checkpoint}.json") if is_taken else file)
+        names.add(file.name)
+    return distinct
 
 
 def _name(checkpoint: Checkpoint, format_: str) -> str:
@@ -309,73 +283,29 @@ def _name(checkpoint: Checkpoint, format_: str) -> str:
     return "metadata.json" if format_ == SUPERPOWERS else f"{checkpoint.id}.json"
 
 
-def _require_ours(store: Checkpoints, place: str, found: ExportResult) -> None:
+def _require_copy(store: Checkpoints, place: str, exported: ExportResult) -> None:
+    """Refuse to replace a file unless an import has its bytes, or it is the same."""
     try:
-        there = regular.content(place, _LARGEST, follow=False)
+        data = regular.content(place, _LARGEST, follow=False)
     except OSError as error:
         raise UsageError(
-            f"{place} is in the way: {error.strerror}",
+            f"cannot replace {place}: {error.strerror}",
             hint="move it away, or choose another place: -o PATH",
         ) from None
-    oid = object_id("blob", there, store.repository.object_format)
-    originals = (
-        store.refs.list(ref_names.ORIGINALS.rstrip("/"), fields="%(objectname)")
-        .decode("ascii")
-        .split()
-    )
-    if there != found.data and oid not in originals and _noted(store).get(_digest(place)) != oid:
+    oid = object_id("blob", data, store.repository.object_format)
+    originals = (original for _, original in store.refs.each(ref_names.ORIGINALS))
+    if data != exported.data and oid not in originals:
         raise UsageError(
-            f"{place} is there, and is neither what was imported nor what was exported there last",
-            hint="look at it; to replace it: --force; or choose another place: -o PATH",
+            f"{place} exists, and no import has its content",
+            hint="to replace it: --force; or choose another place: -o PATH",
         )
 
 
 def _above(place: str) -> list[str]:
     """Return the readable directories above a file, except its own."""
-    found = []
-    at = os.path.dirname(place)
-    while (above := os.path.dirname(at)) != at:
-        found.append(above)
-        at = above
-    return [each for each in found if os.access(each, os.R_OK)]
-
-
-def _digest(place: str) -> str:
-    return hashlib.sha256(os.fsencode(place)).hexdigest()
-
-
-def _noted(store: Checkpoints) -> dict[str, str]:
-    """Return the oid of the last export by the digest of its path."""
-    try:
-        data = regular.content(
-            os.path.join(store.repository.private_dir, _NOTES), _LONGEST, follow=False
-        )
-    except OSError:
-        return {}  # the next export there needs --force
-    lines = data.decode("ascii", "replace").splitlines()  # arbitrary content after a power cut
-    return dict(
-        pair
-        for line in lines
-        if len(pair := line.split(" ")) == 2 and not line.strip("0123456789abcdef ")
-    )
-
-
-def _note(store: Checkpoints, place: str, data: bytes) -> None:
-    """Record an export in the private directory, which is never fetched."""
-    repository, digest = store.repository, _digest(place)
-    path = os.path.join(repository.make_private_dir(), _NOTES)
-    with ref_names.turn(repository):  # a concurrent export must not lose its note
-        known = _noted(store)
-        known.pop(digest, None)  # move to the end: the oldest are dropped
-        known[digest] = object_id("blob", data, repository.object_format)
-        lines = [f"{where} {oid}\n" for where, oid in known.items()][-_MOST_NOTES:]
-        try:
-            atomic.write_own(
-                path, "".join(lines).encode("ascii"), flushed=True, opener=private_dirs.create
-            )
-        except OSError as error:
-            raise WorktreeError(
-                f"{path} cannot be written: {error.strerror}",
-                hint=f"{place} is written all the same",
-            ) from None
-    fsync.flush([repository.private_dir, repository.common_dir])
+    directories = []
+    path = os.path.dirname(place)
+    while (parent := os.path.dirname(path)) != path:
+        directories.append(parent)
+        path = parent
+    return [directory for directory in directories if os.access(directory, os.R_OK)]

@@ -31,7 +31,7 @@ def search(
     paths: list[str],
     top: str | None,
     captured: Callable[[str], Container[str] | None] = lambda _: None,
-    left: list[str] | None = None,
+    left_out: list[str] | None = None,
 ) -> Iterator[Found]:
     """Yield the named files, and the candidates below directories, sorted by name.
 
@@ -44,7 +44,7 @@ def search(
         if not os.path.lexists(path):
             raise NotFoundError(
                 f"there is no {path}",
-                hint="name a file of another tool, or a directory to be searched: git ckpt import .",
+                hint="name a file of another tool, or a directory: git ckpt import .",
             )
     seen: set[str] = set()
     places = [_place(path) for path in paths]
@@ -53,21 +53,21 @@ def search(
         is_directory = os.path.isdir(place) and not os.path.islink(place)
         below = _below(place, closed.append) if is_directory else [place]
         allowed = captured(place) if is_directory else None
-        for each in below:
+        for file in below:
             while closed:
                 yield _closed(closed.pop(0), top)
-            if each in seen:
+            if file in seen:
                 continue
-            seen.add(each)
-            shown = _shown(each, top)
-            is_named = each in places
+            seen.add(file)
+            shown = _shown(file, top)
+            is_named = file in places
             is_meant = is_named or detection.format_by_place(shown) is not None
-            if not is_meant and allowed is not None and each not in allowed:
-                if left is not None:
-                    left.append(shown)
+            if not is_meant and allowed is not None and file not in allowed:
+                if left_out is not None:
+                    left_out.append(shown)
                 continue
-            problem = "it is a link, and links are not followed" if os.path.islink(each) else None
-            yield Found(each, shown, is_meant, is_named, problem)
+            problem = "it is a link, and links are not followed" if os.path.islink(file) else None
+            yield Found(file, shown, is_meant, is_named, problem)
         yield from (_closed(error, top) for error in closed)
 
 
@@ -96,15 +96,15 @@ def _shown(place: str, top: str | None) -> str:
     return os.path.relpath(place, root) if inside else place
 
 
-def read(found: Found) -> Source:
+def read(file: Found) -> Source:
     """Return the content of a file; `Unreadable` if it is no small regular file."""
-    if found.problem is not None:
-        raise Unreadable(found.problem)
+    if file.problem is not None:
+        raise Unreadable(file.problem)
     try:
-        data = regular.content(found.place, LARGEST, follow=False)
+        data = regular.content(file.place, LARGEST, follow=False)
     except OSError as error:
         raise Unreadable(str(error.strerror)) from None
-    return Source(found.path, data)
+    return Source(file.path, data)
 
 
 def beside(
@@ -116,20 +116,20 @@ def beside(
     out, the plan is read nevertheless: both belong to the tool.
     """
     stem = os.path.basename(place).rpartition(".")[0]
-    there, remark = {}, None
+    contents, remark = {}, None
     for name in (f"{stem}-plan.md", "plan.md"):
         path = os.path.join(os.path.dirname(place), name)
         if not os.path.lexists(path):
             continue
-        left = reason(path)
-        if left is not None and reason(place) is None:
-            remark = f"has {name} beside it, which is not read: {left}"
+        why = reason(path)
+        if why is not None and reason(place) is None:
+            remark = f"has {name} beside it, which is not read: {why}"
             continue
         try:
-            there[name] = regular.content(path, _BESIDE, follow=False)
+            contents[name] = regular.content(path, _BESIDE, follow=False)
         except OSError:
             continue  # the plan is optional
-    return Source(source.path, source.data, there), remark
+    return Source(source.path, source.data, contents), remark
 
 
 def inside(

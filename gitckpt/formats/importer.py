@@ -69,15 +69,14 @@ class KnownImports:
     def of_bytes(self, record: Record, path: str, original: str) -> Checkpoint | None:
         for name in self._by_original.get(original, ()):
             try:
-                found = self._store.read(name)
+                checkpoint = self._store.read(name)
             except (NotFoundError, InvalidCheckpoint):
                 continue  # a kill left only the bytes, or the checkpoint was removed
-            is_same = found.trigger == trigger(record.format) and found.imported is not None
-            if is_same and (
-                not record.by_path
-                or (found.imported is not None and found.imported.path == shown(path))
-            ):
-                return found
+            imported = checkpoint.imported
+            if imported is None or checkpoint.trigger != trigger(record.format):
+                continue
+            if not record.by_path or imported.path == shown(path):
+                return checkpoint
         return None
 
     def note(self, original: str, checkpoint_id: str) -> None:
@@ -85,16 +84,13 @@ class KnownImports:
 
     def clear(self, checkpoint_id: str) -> None:
         """Delete the bytes left by an import that was killed before it had a checkpoint."""
+        no_checkpoint = Update(ref_names.CHECKPOINTS + checkpoint_id, "", "")
         for space in ref_names.HOLDERS:
             oid = self._store.refs.read(space + checkpoint_id)
             if oid is not None:
                 try:
-                    self._store.refs.update(
-                        [
-                            Update(ref_names.CHECKPOINTS + checkpoint_id, "", ""),
-                            Update(space + checkpoint_id, "", oid),
-                        ]
-                    )
+                    update = Update(space + checkpoint_id, "", oid)
+                    self._store.refs.update([no_checkpoint, update])
                 except RefMoved:
                     return  # a concurrent import has changed it
 
@@ -103,7 +99,8 @@ class KnownImports:
         if len(key) > keys.MAX_LENGTH or not key.isprintable():
             import hashlib
 
-            key = f"{trigger(record.format)}:{hashlib.sha256(os.fsencode(record.identity)).hexdigest()}"
+            digest = hashlib.sha256(os.fsencode(record.identity)).hexdigest()
+            key = f"{trigger(record.format)}:{digest}"
         return self._store.claim(key)
 
     def run(self, record: Record) -> str | None:
@@ -219,24 +216,19 @@ class Importer:
     def _import(self, paths: list[str]) -> list[ImportedFile]:
         outcomes: list[ImportedFile] = []
         read: list[tuple[Record, Source]] = []
-        for found in files.search(paths, self._top, self._captured, self.left):
+        for file in files.search(paths, self._top, self._captured, self.left):
             try:
-                source = files.read(found)
-                made = self._read(source, found.place)
-                if not made and found.is_meant:
-                    self._require_unknown(source, is_named=found.is_named)
+                source = files.read(file)
+                records = self._read(source, file.place)
+                if not records and file.is_meant:
+                    self._require_unknown(source, is_named=file.is_named)
+                    problem = "it is of none of the formats"
+                    outcomes.append(ImportedFile(file.path, SKIPPED, problem=problem))
+                read += records
             except Unreadable as error:
-                if found.is_meant:
-                    outcomes.append(
-                        ImportedFile(found.path, FAILED, self._format, problem=str(error))
-                    )
-                continue
-            if made:
-                read += made
-            elif found.is_meant:
-                outcomes.append(
-                    ImportedFile(found.path, SKIPPED, problem="it is of none of the formats")
-                )
+                if file.is_meant:
+                    failed = ImportedFile(file.path, FAILED, self._format, problem=str(error))
+                    outcomes.append(failed)
         runs: dict[tuple[str, str], list[FoundFile]] = {}
         for item in self._items(read):
             runs.setdefault((item.record.format, item.record.identity), []).append(item)
@@ -275,7 +267,7 @@ class Importer:
         record = self._record(format_, source)
         made = [(replace(record, remarks=(*record.remarks, remark)) if remark else record, source)]
         if self._history and format_ == SUPERPOWERS:
-            versions = []
+            versions: list[tuple[Record, Source]] = []
             for version in conversion.versions(self._store.repository, source.path):
                 older = replace(source, data=version.data)
                 try:
@@ -283,12 +275,8 @@ class Importer:
                 except Unreadable as error:
                     self._progress(f"{source.path} of commit {version.commit[:10]}: {error}")
                     continue
-                versions.append(
-                    (
-                        replace(record, commit=version.commit, time=version.time, is_local=False),
-                        older,
-                    )
-                )
+                record = replace(record, commit=version.commit, time=version.time, is_local=False)
+                versions.append((record, older))
             if versions and versions[-1][1].data == source.data:
                 made = []
             made = [*versions, *made]
@@ -317,66 +305,65 @@ class Importer:
         return _READERS[format_](source)
 
     def _items(self, read: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
-        known = list(read)
-        there = conversion.commits(
+        records = list(read)
+        commits = conversion.commits(
             self._store.repository,
-            {record.commit for record, _ in known if ids.is_oid(record.commit)},
+            {record.commit for record, _ in records if ids.is_oid(record.commit)},
         )
         now, items = self._store.clock(), []
-        for record, source in known:
-            time = conversion.of(record, there.get(record.commit), now)
+        for record, source in records:
+            time = conversion.of(record, commits.get(record.commit), now)
             original = object_id("blob", source.data, self._store.repository.object_format)
-            items.append(
-                FoundFile(
-                    record, source, time, record.commit if record.commit in there else "", original
-                )
-            )
+            commit = record.commit if record.commit in commits else ""
+            items.append(FoundFile(record, source, time, commit, original))
         return items
 
     def _run(self, items: list[FoundFile]) -> list[ImportedFile]:
         outcomes: list[ImportedFile] = []
-        fresh: list[FoundFile] = []
+        new_items: list[FoundFile] = []
         seen: set[str] = set()
         for item in items:
-            before = self._known.of_bytes(item.record, item.source.path, item.original)
-            if before is not None:
-                outcomes.append(_outcome(item, KNOWN, before.run, before))
+            earlier = self._known.of_bytes(item.record, item.source.path, item.original)
+            if earlier is not None:
+                outcomes.append(_outcome(item, KNOWN, earlier.run, earlier))
             elif item.original in seen:
                 outcomes.append(_outcome(item, KNOWN))  # the same bytes at another path
             else:
-                fresh.append(item)
+                new_items.append(item)
                 seen.add(item.original)
-        if not fresh:
+        if not new_items:
             return self._settled(outcomes)
-        run = self._known.run(fresh[0].record)
+        run = self._known.run(new_items[0].record)
         newest = self._store.heads.catch_up(run) if run is not None else None
-        if newest is not None and newest.trigger != trigger(fresh[0].record.format):
+        if newest is not None and newest.trigger != trigger(new_items[0].record.format):
             if not self._fork:
-                problem = f"run {run} has gone on here since it was imported: --fork makes a second run of the file"
+                problem = f"run {run} continued here; to import the file as another run: --fork"
                 return outcomes + [
-                    replace(_outcome(item, REFUSED, run), problem=problem) for item in fresh
+                    replace(_outcome(item, REFUSED, run), problem=problem) for item in new_items
                 ]
             run = newest = None
         if not self._dry_run:
-            self._store.objects.write([("blob", item.source.data) for item in fresh])
+            self._store.objects.write([("blob", item.source.data) for item in new_items])
         together = 1 if self._dry_run else _TOGETHER
-        while fresh:
+        while new_items:
             group: list[Drafted] = []
             try:
-                group = self._group(fresh[:together], newest)
-                made = self._take(group, newest, is_second=self._fork)
+                group = self._group(new_items[:together], newest)
+                recorded = self._take(group, newest, is_second=self._fork)
             except (StateError, UsageError) as error:
                 if len(group) > 1:
                     together = 1  # the others may be right
                     continue
-                outcomes.append(replace(_outcome(fresh.pop(0), FAILED, run), problem=error.message))
+                outcomes.append(
+                    replace(_outcome(new_items.pop(0), FAILED, run), problem=error.message)
+                )
                 continue
-            newest = made[-1]
+            newest = recorded[-1]
             outcomes += [
-                self._imported(each.item, checkpoint)
-                for each, checkpoint in zip(group, made, strict=True)
+                self._imported(draft_.item, checkpoint)
+                for draft_, checkpoint in zip(group, recorded, strict=True)
             ]
-            del fresh[: len(made)]
+            del new_items[: len(recorded)]
         return outcomes
 
     def _imported(self, item: FoundFile, made: Checkpoint) -> ImportedFile:
@@ -407,13 +394,11 @@ class Importer:
     def _draft(self, item: FoundFile, newest: Checkpoint | None) -> Drafted:
         record, store = item.record, self._store
         checkpoint_id = record.id
-        if (
-            checkpoint_id is not None
-            and store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is not None
-        ):
-            checkpoint_id = None  # the file has changed since its import
-        elif checkpoint_id is not None and not self._dry_run:
-            self._known.clear(checkpoint_id)
+        if checkpoint_id is not None:
+            if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is not None:
+                checkpoint_id = None  # the file has changed since its import
+            elif not self._dry_run:
+                self._known.clear(checkpoint_id)
         checkpoint_id = checkpoint_id or store.new_id()
         commit, branch, worktree = conversion.place(store, item, dry_run=self._dry_run)
         pipeline, worktree = conversion.pipeline(
@@ -470,17 +455,16 @@ class Importer:
         for each in group:
             each.fields["run"] = run
         proposals = [
-            Proposal(each.fields, each.state, is_ours=each.is_ours, is_apart=True) for each in group
-        ]
-        if newest is None:
-            proposals[0] = Proposal(
-                first.fields,
-                first.state,
-                starts_run=True,
-                claim=claim,
-                is_ours=first.is_ours,
+            Proposal(
+                each.fields,
+                each.state,
+                starts_run=newest is None and each is first,
+                claim=claim if each is first else None,
+                is_ours=each.is_ours,
                 is_apart=True,
             )
+            for each in group
+        ]
         self._recorder.record(proposals[0], then=proposals[1:])
         for each in group:
             self._known.note(each.item.original, each.checkpoint.id)
@@ -514,19 +498,15 @@ _READERS: dict[str, Callable[[Source], Record]] = {
 def _outcome(
     item: FoundFile, status: str, run: str | None = None, made: Checkpoint | None = None
 ) -> ImportedFile:
-    said = [*item.record.remarks, *([item.time.remark] if item.time.remark is not None else [])]
+    clauses = [*item.record.remarks, *filter(None, [item.time.remark])]
     if item.record.commit and not item.commit:
-        said.append(
-            f"names the commit {item.record.commit[:10]:.60}, which is not here: it is kept as text"
-        )
+        clauses.append(f"names the commit {item.record.commit[:10]:.60}, which is missing here")
     if not item.time.is_trusted and item.time.remark is None:
-        said.append("has a time that no commit confirms")
+        clauses.append("has a time that no commit confirms")
     if item.record.drive is not None and made is not None and made.pipeline is not None:
-        said += [f"names {path!r:.120}, which {why}" for path, why in item.unread.items()]
-    remarks = tuple(said) if status == IMPORTED else ()
+        clauses += [f"names {path!r:.120}, which {why}" for path, why in item.unread.items()]
+    remarks = tuple(clauses) if status == IMPORTED else ()
     plain = ImportedFile(item.source.path, status, item.record.format, run, remarks=remarks)
-    return (
-        plain
-        if made is None
-        else replace(plain, checkpoint=made.id, label=made.label, timestamp=made.timestamp)
-    )
+    if made is None:
+        return plain
+    return replace(plain, checkpoint=made.id, label=made.label, timestamp=made.timestamp)

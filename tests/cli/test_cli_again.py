@@ -67,8 +67,8 @@ class TestAProgramsRun:
             0,
             "TOP/.ckpt/worktrees/STAMP-lib\n",
             (
-                "phase 'two' of run STAMP-lib is to be done again, with what was completed after it; complete: one\n"
-                "its program does it when it goes on: Run.resume(store, RUN)\n"
+                "run STAMP-lib will repeat 'two' and later phases; complete: one\n"
+                "its program repeats it when it calls Run.resume(store, RUN)\n"
             ),
         )
         newest = stage.newest(run)
@@ -228,7 +228,7 @@ class TestOthers:
         assert done.code == 2
         assert (
             normal(done.err, stage).splitlines()[1]
-            == "hint: a step is done again after: git ckpt step reset PLAN --run STAMP-steps"
+            == "hint: repeat a step: git ckpt step reset PLAN --run STAMP-steps"
         )
 
     def test_a_checkpoint_of_no_run_and_a_worktree_alone(self, stage: Stage) -> None:

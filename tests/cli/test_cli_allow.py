@@ -53,19 +53,19 @@ def test_it_shows_all_of_it_and_allows_that(loose: Checkout, ckpt: Ckpt) -> None
     said = "built-in values apply until you allow that: git ckpt allow\n"
     assert ckpt("allow", "--dry-run", at=loose) == Outcome(0, SHOWN, said)
     assert not is_allowed(loose)
-    said = "allowed in this clone until a value changes; to take it back: git ckpt allow --forget\n"
+    said = "allowed in this clone until a value changes; to undo: git ckpt allow --forget\n"
     assert ckpt("allow") == Outcome(0, SHOWN, said)
     assert is_allowed(loose)
     assert ckpt("allow") == Outcome(0, SHOWN, "all of it was allowed before\n")
     assert ckpt("allow", "--forget") == Outcome(
-        0, "", "built-in values apply again where gitckpt.toml is looser\n"
+        0, "", "built-in values apply again where gitckpt.toml weakens them\n"
     )
     assert not is_allowed(loose)
     assert ckpt("allow", "--forget") == Outcome(0, "", "nothing was allowed here\n")
 
 
 def test_a_file_that_loosens_nothing(main_checkout: Checkout, ckpt: Ckpt) -> None:
-    said = "gitckpt.toml is not looser than what is built in: nothing is to be allowed\n"
+    said = "gitckpt.toml does not weaken the defaults\n"
     assert ckpt("allow", at=main_checkout) == Outcome(0, "", said)
     main_checkout.write("gitckpt.toml", settings.template())
     assert ckpt("allow") == Outcome(0, "", said)

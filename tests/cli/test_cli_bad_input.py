@@ -254,7 +254,7 @@ def test_a_ref_that_is_no_checkpoint_is_13_and_names_ref_and_field(
     assert (listed.code, listed.out, listed.err.count("\n")) == (0, "", 2)
     assert (
         "no checkpoints yet" in listed.err
-        or "none of the checkpoints can be read: git ckpt verify says more\n" in listed.err
+        or "no checkpoint can be read; to see why: git ckpt verify\n" in listed.err
     )
     assert f"warning: not a valid checkpoint: {REF}: " in listed.err
     assert checkout.fingerprint() == before

@@ -64,9 +64,7 @@ def require_left_alone(
     assert f"looked at {len(mine)} checkpoint" in report.err
     said = ckpt("doctor", at=checkout)
     extra = [line for line in said.out.splitlines() if line not in doctor.out.splitlines()]
-    assert extra == [
-        f"foreign refs:  {len(refs)} refs below refs/checkpoints belong to another tool"
-    ]
+    assert extra == [f"foreign refs:  {len(refs)} refs of another tool below refs/checkpoints"]
     assert (said.code, said.err) == (doctor.code, doctor.err)
     assert ckpt("expire", at=checkout).code == 0
     maintenance.maintain(discover(str(checkout.path)))
@@ -113,7 +111,7 @@ def test_refs_of_others_are_left_alone(
 def test_one_is_told_in_the_singular(ckpt: Ckpt, checkout: Checkout, doctor: Outcome) -> None:
     checkout.git("update-ref", "refs/checkpoints/a/b", "HEAD")
     assert (
-        "foreign refs:  1 ref below refs/checkpoints belongs to another tool\n"
+        "foreign refs:  1 ref of another tool below refs/checkpoints\n"
         in ckpt("doctor", at=checkout).out
     )
 

@@ -34,7 +34,7 @@ NOTHING = "".join(
         "leftovers",
     )
 )
-SWEPT = "1 file of killed processes, 2.0 MB, which git ckpt expire deletes\n"
+SWEPT = "1 file of killed processes, 2.0 MB; to delete: git ckpt expire\n"
 
 
 @pytest.fixture
@@ -128,12 +128,12 @@ def test_what_frees_room_is_told_where_there_is_some(
     _, two = run_in(main_checkout, "two", 1_000_000, complete=False)
     run_in(main_checkout, "small", 10, complete=False)
     found = measured(main_checkout)
-    ends = "git ckpt runs, git ckpt finish RUN"
+    ends = "git ckpt finish RUN"
     small = min(each.bytes for each in found.worktrees)
     expected = [
-        "what is due to go, and why: git ckpt expire --dry-run; the disk has it back after: git gc",
-        f"{found.loose.number} objects not packed yet, {terminal.size(found.loose.bytes or 0)}; to pack them: git gc",
-        f"{terminal.size(one)} in worktrees of complete runs; each goes with its checkpoints once these are old: git ckpt expire --dry-run",
+        "to see what is due to go: git ckpt expire --dry-run; to free its space: git gc",
+        f"{found.loose.number} loose objects, {terminal.size(found.loose.bytes or 0)}; to pack: git gc",
+        f"{terminal.size(one)} in worktrees of complete runs; each goes when its checkpoints expire: git ckpt expire --dry-run",
         f"{terminal.size(two + small)} in worktrees of unfinished runs; each stays until its run is complete: {ends}",
     ]
     assert ckpt("du", at=main_checkout).err.splitlines() == expected
@@ -150,7 +150,7 @@ def test_where_an_object_is_damaged_that_is_said(
     path.chmod(0o600)
     path.write_bytes(b"damaged")
     done = ckpt("du", at=main_checkout)
-    said = "an object is damaged, so that some are not counted, or belong to others, too; see which: git ckpt verify --contents"
+    said = "an object is damaged, so the numbers are incomplete: git ckpt verify --contents"
     assert (done.code, done.err) == (0, f"warning: {said}\n")
     assert json.loads(ckpt("du", "--json", at=main_checkout).out)["complete"] is False
 

@@ -88,7 +88,7 @@ def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
         run = str(store.record("build-started", {}, run=first.run, trigger=PHASE).run)
         places = [resumption.resume(inside(store), each).path for each in (alone, first)]
     said = [
-        f"the worktree made from {made.id[:8]} stays; to remove that: git worktree remove --force --force {path}\n"
+        f"the worktree of {made.id[:8]} stays; to remove it: git worktree remove --force --force {path}\n"
         for made, path in zip((alone, first), places, strict=True)
     ]
     assert ckpt("remove", run, at=main_checkout) == Outcome(0, f"{run}\n", said[1])
@@ -97,7 +97,7 @@ def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
         ckpt(*everything, "--dry-run", at=main_checkout).err == "1 of 1 checkpoint would expire\n"
     )
     assert ckpt(*everything, at=main_checkout).err == f"{said[0]}1 of 1 checkpoint expired\n"
-    du = "a worktree of a checkpoint, or of a run that is gone, stays until you remove it: git worktree remove --force --force"
+    du = "worktrees of checkpoints and of removed runs stay; to remove: git worktree remove --force --force"
     assert f"{du} PATH\n" in ckpt("du", at=main_checkout).err
     main_checkout.git("worktree", "remove", "--force", "--force", places[0])
     assert f"{du} {places[1]}\n" in ckpt("du", at=main_checkout).err
@@ -136,9 +136,9 @@ def test_an_interrupt_says_that_the_rest_goes_with_the_next(
     with monkeypatch.context() as patch:
         patch.setattr(Refs, "update", interrupt)
         done = ckpt("remove", made[0], at=main_checkout)
-        said = "interrupted; what has begun to go goes with the next removal: git ckpt list shows what has not"
+        said = "interrupted; to see what is left: git ckpt list"
         assert done == Outcome(130, "", f"warning: {said}\n\n")
-        said = "interrupted; what was begun is finished by the next: git ckpt expire; the rest goes with the same command"
+        said = "interrupted; run git ckpt expire again to finish"
         assert ckpt(*everything, at=main_checkout) == Outcome(130, "", f"warning: {said}\n\n")
     assert len(main_checkout.refs("refs/checkpoints")) == 1
     assert len(main_checkout.refs("refs/ckpt")) == 2
@@ -194,8 +194,7 @@ def test_a_doctor_says_what_was_left_and_when_maintenance_ran(
     os.utime(left, (1_000_000_000, 1_000_000_000))
     facts = dict(line.split(":", 1) for line in ckpt("doctor", at=main_checkout).out.splitlines())
     assert (
-        facts["leftovers"]
-        == "     1 file of a process that was killed, 2.0 MB, which git ckpt expire deletes"
+        facts["leftovers"] == "     1 file of killed processes, 2.0 MB; to delete: git ckpt expire"
     )
     assert re.fullmatch(r"   TIME, done at TIME", normal(facts["maintenance"]))
     assert ckpt("expire", at=main_checkout).code == 0

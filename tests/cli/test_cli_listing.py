@@ -83,7 +83,7 @@ def test_nothing_to_list(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> Non
     )
     save(main_checkout)
     done = ckpt("list", "--phase", "research", at=main_checkout)
-    assert done == Outcome(0, "", "no checkpoint is like that; see all: git ckpt list --all\n")
+    assert done == Outcome(0, "", "no checkpoint matches; to see all: git ckpt list --all\n")
 
 
 @pytest.mark.sampled(2)
@@ -94,17 +94,17 @@ def test_nothing_to_list(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> Non
         (
             ["init", "--hooks", "none"],
             [],
-            ", and commits make none, as chosen with --hooks none; make one: git ckpt save",
+            "; commits make none, because of --hooks none; to make one: git ckpt save",
         ),
         (
             ["init"],
             ["pre-commit"],
-            ", and commits make none until the hooks call gitckpt; what is missing: git ckpt doctor",
+            "; commits make none until the hooks call gitckpt: git ckpt doctor",
         ),
         (
             ["init", "--hooks", "external"],
             [],
-            ", and commits make none until the hooks call gitckpt; what is missing: git ckpt doctor",
+            "; commits make none until the hooks call gitckpt: git ckpt doctor",
         ),
         (
             ["init", "--hooks", "external"],

@@ -71,7 +71,7 @@ class TestRestore:
         assert ckpt("restore", saved, *words, at=checkout.path) == Outcome(
             2,
             "",
-            "error: a path is empty\nhint: name . for all files from here on; leave paths out to restore all, with what is staged\n",
+            "error: a path is empty\nhint: name . for this directory, or no path to restore everything\n",
         )
         assert files(checkout) == before
 

@@ -194,7 +194,7 @@ def test_the_task_may_change_in_flight(pair: Pair) -> None:
         (["review", "nothing.md"], "cannot read the task nothing.md: No such file or directory"),
         (["review", "x", "--filter", "y"], "'y' is no filter"),
         (["review", "x", "--max-budget", "much"], "max_budget is 'much'"),
-        (["review", "x", "--max-cycles", "-1"], "max_cycles must be 0 or more, not '-1'"),
+        (["review", "x", "--max-cycles", "-1"], "a number must be 0 or more, not -1"),
         (["review", "x", "--agent-timeout", "soon"], "agent_timeout: 'soon' is not an age"),
         (["review", "x", "--agent-timeout", "0s"], "agent_timeout must be more than 0, not '0s'"),
         (["review", "x", "--refactor", "none"], "no run goes by 'none'"),
@@ -260,7 +260,7 @@ class TestWatch:
         assert done == (
             2,
             "",
-            "error: --watch is for people at a terminal\nhint: leave it out, and ask again: git ckpt status --json\n",
+            "error: --watch needs a terminal\nhint: leave it out: git ckpt status --json\n",
         )
 
     def test_a_bar_shows_how_far_a_loop_is(self, stage: Stage) -> None:

@@ -79,7 +79,7 @@ class TestSave:
 def test_documents_that_cannot_be_read_are_not_none(ckpt: Ckpt, checkout: Checkout) -> None:
     store_text(checkout, "refs/checkpoints/11111111-1111-4111-8111-111111111111", "x")
     done = ckpt("list", at=checkout)
-    assert "none of the checkpoints can be read: git ckpt verify says more\n" in done.err
+    assert "no checkpoint can be read; to see why: git ckpt verify\n" in done.err
     assert "no checkpoints yet" not in done.err
 
 

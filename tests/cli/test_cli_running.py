@@ -450,7 +450,7 @@ MISTAKES = [
     (
         ("runs", "--status", "dead"),
         2,
-        "'dead' is not a status of runs",
+        "there is no status 'dead'",
         "it is one of running, stalled, crashed, failed, blocked, paused, complete, open",
     ),
     (

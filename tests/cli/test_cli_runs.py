@@ -304,7 +304,7 @@ class TestRuns:
         assert [
             line.split("\t")[1] for line in three.ok("runs", "--status", "failed").splitlines()
         ] == ["failed"]
-        assert three.ckpt("runs", "--status", "blocked") == (0, "", "no run is like that\n")
+        assert three.ckpt("runs", "--status", "blocked") == (0, "", "no run has this status\n")
 
     def test_as_json(self, three: Stage) -> None:
         done = three.ckpt("runs", "--json")
@@ -454,8 +454,8 @@ class TestResume:
         short = older[: ids.SHORT]
         code, out, err = stage.ckpt("resume", older)
         assert (code, out) == (2, "")
-        other = "go on in another run: --fork; only look at its files: --no-run"
-        hint = f"take the run back: git ckpt resume {short} --rewind; {other}"
+        other = "start a new run: --fork; only see it: --no-run"
+        hint = f"return the run to it: --rewind; {other}"
         assert err == f"error: checkpoint {short} is not the newest of run {run}\nhint: {hint}\n"
         both = stage.ckpt("resume", older, "--fork", "--rewind")
         assert (both.code, both.err.splitlines()[0]) == (
@@ -497,13 +497,13 @@ class TestResume:
         done, status = stage.ckpt("resume", run), stage.ckpt("status", run)
         assert done.out == f"{worktree}\n"
         said = (
-            f"warning: going back to {target[:8]} was cut off half-way; to do it: git ckpt resume {target} --rewind; "
-            f"to have what was there before: git ckpt resume {before.id} --rewind\n"
+            f"warning: going back to {target[:8]} was interrupted; to finish: git ckpt resume {target} --rewind; "
+            f"to cancel: git ckpt resume {before.id} --rewind\n"
         )
         assert (said in done.err) == (trigger == "phase")
         assert (f"next     git ckpt resume {target} --rewind" in status.out) == (trigger == "phase")
         assert stage.ckpt("resume", target, "--rewind").code == 0
-        assert "cut off" not in stage.ckpt("resume", run).err
+        assert "was interrupted" not in stage.ckpt("resume", run).err
 
     def test_a_pipeline_goes_on_from_before_it_and_says_so(self, stage: Stage) -> None:
         run, target = with_a_rewind_cut_off(
@@ -518,7 +518,7 @@ class TestResume:
         assert (done.code, said in done.err) == (20, True)
         stage.checkout.write("on", "")
         back = stage.ckpt("resume", target, "--rewind")
-        assert (back.code, "cut off" in back.err) == (0, False)
+        assert (back.code, "was interrupted" in back.err) == (0, False)
 
     @pytest.mark.parametrize("name", ["index.lock", "HEAD.lock"])
     def test_a_lock_that_a_kill_left_is_in_the_way_of_neither_way_out(
@@ -586,7 +586,7 @@ class TestResume:
         with Store.open(worktree) as store:
             before = store.list(Query(run=worktree.name, label="rewind-started"))[0].id
         stage.ok("resume", before, "--no-run")
-        assert "cut off" not in stage.ckpt("resume", before, "--no-run").err
+        assert "was interrupted" not in stage.ckpt("resume", before, "--no-run").err
         with (
             Store.open(worktree) as store,
             Run.resume(store, worktree.name, adapter="plumbing") as run,
@@ -598,9 +598,9 @@ class TestResume:
                 trigger="phase",
                 message=f"before going back to {target}",
             )
-            assert "cut off" not in stage.ckpt("resume", run.id).err
+            assert "was interrupted" not in stage.ckpt("resume", run.id).err
             run.pause()
-        assert "cut off" in stage.ckpt("resume", worktree.name).err
+        assert "was interrupted" in stage.ckpt("resume", worktree.name).err
 
     @pytest.mark.long
     def test_a_pipeline_that_is_gone(self, stage: Stage) -> None:

@@ -156,9 +156,7 @@ def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_w
         raise error
 
     monkeypatch.setattr(Remover, "settle", fail)
-    told = (
-        f"warning: what is below where history was cut off may not be kept yet: {error.message}\n"
-    )
+    told = f"warning: commits below a shallow boundary may not be kept yet: {error.message}\n"
     assert [told in ckpt("save", at=main_checkout).err for _ in range(2)] == [True, False]
     assert begun == [hook.MAINTAIN]
 
@@ -409,7 +407,7 @@ def test_a_path_without_dashes_is_pointed_out(
 def test_remove_names_the_worktree_that_stays(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
     made = save(checkout)
     path = ckpt("resume", made, at=checkout).out.strip()
-    said = f"the worktree made from {made[:8]} stays; to remove that: git worktree remove --force --force {path}\n"
+    said = f"the worktree of {made[:8]} stays; to remove it: git worktree remove --force --force {path}\n"
     assert ckpt("remove", made, at=checkout) == Outcome(0, f"{made}\n", said)
     checkout.git("worktree", "remove", "--force", "--force", path)
     assert ckpt("verify", at=checkout).code == 0
@@ -482,9 +480,7 @@ def test_who_saves_is_told_and_what_an_agent_saves_is_thinned(
         f"expired\t{each}\tmanual-complete\t0s old, one a day stays\n"
         for each in reversed(saved[:2])
     )
-    said = (
-        "error: --agent is given without a name\nhint: name who saves: git ckpt save --agent NAME\n"
-    )
+    said = "error: --agent has no name\nhint: name it: git ckpt save --agent NAME\n"
     assert ckpt("save", "--agent", " ", at=main_checkout) == Outcome(2, "", said)
 
 
@@ -511,7 +507,7 @@ def test_what_git_would_write_otherwise_is_told(ckpt: Ckpt, main_checkout: Check
     )
     assert ckpt("show", at=main_checkout).out.splitlines()[-3:] == [
         "files:       as committed",
-        "    byte for byte, as git would write them otherwise: a.nb",
+        "    stored byte for byte: a.nb",
         "    comes back as git writes it: id_rsa.nb",
     ]
     main_checkout.write("id_rsa.nb", "something else\n")
@@ -543,7 +539,7 @@ def test_of_many_files_a_few_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
             for number in (10, 11, 12)
         ),
         "warning: captured, and looks like a secret: 9 more files",
-        "what is no secret is settled by: git ckpt allow --secret 10.py",
+        "to declare it no secret: git ckpt allow --secret 10.py",
         "each of them is named by: git ckpt show SHORT",
         "saved manual-complete with uncommitted changes (13 not captured) on commit SHORT",
     ]
@@ -560,7 +556,7 @@ def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(
     main_checkout.write("a.py", f"x = '{token}'\ny = '{token}'\n")
     done = ckpt("save", at=main_checkout)
     assert done.code == 0
-    settling = "what is no secret is settled by: git ckpt allow --secret a.py\n"
+    settling = "to declare it no secret: git ckpt allow --secret a.py\n"
     assert (
         f"warning: captured, and looks like a secret: a.py:1 (github-pat) and 1 more\n{settling}"
         in done.err
@@ -568,7 +564,7 @@ def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(
     shown = ckpt("show", at=main_checkout).out
     assert "    looks like a secret: a.py:2 (github-pat, " in shown
     assert token not in done.err + shown
-    for said in ("a.py is no suspect any more, on this machine\n", "a.py was settled before\n"):
+    for said in ("a.py is no suspect on this machine now\n", "a.py was no suspect before\n"):
         assert ckpt("allow", "--secret", "a.py", at=main_checkout) == Outcome(0, "", said)
     main_checkout.write("b.py", "x\n")
     again = ckpt("save", at=main_checkout)

@@ -90,7 +90,7 @@ class TestReports:
             "HEAD",
         )
         assert step("pass", "EXECUTE").err == (
-            "warning: EXECUTE has passed with 1 of 2 tasks done\n"
+            "warning: EXECUTE passed with 1 of 2 tasks\n"
             "EXECUTE is PASSED; next: git ckpt step --track t start EVALUATE_EXECUTION\n"
         )
         assert (
@@ -490,12 +490,12 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["fly", "PLAN"], "step cannot 'fly'\nhint: it is one of start, progress, pass, fail, block, skip, reset, show, next"),
-            (["start"], "STEP is missing\nhint: name it: git ckpt step start EXECUTE; git ckpt step next says which one is next"),
+            (["fly", "PLAN"], "there is no action 'fly'\nhint: it is one of start, progress, pass, fail, block, skip, reset, show, next"),
+            (["start"], "STEP is missing\nhint: name it: git ckpt step start EXECUTE; or see: git ckpt step next"),
             (["next", "PLAN"], "next takes no step\nhint: git ckpt step next"),
-            (["show", "--notes", "x"], "--notes does not go with show\nhint: see: git ckpt step --help"),
-            (["next", "--history"], "--history does not go with next\nhint: see: git ckpt step --help"),
-            (["start", "PLAN", "--plan", "x"], "--plan does not go with start\nhint: see: git ckpt step --help"),
+            (["show", "--notes", "x"], "show takes no --notes\nhint: see: git ckpt step --help"),
+            (["next", "--history"], "next takes no --history\nhint: see: git ckpt step --help"),
+            (["start", "PLAN", "--plan", "x"], "start takes no --plan\nhint: see: git ckpt step --help"),
             (["fail", "PLAN"], 'PLAN cannot fail without notes\nhint: say what went wrong: --notes "…"'),
             (["block", "PLAN"], 'PLAN cannot block without notes\nhint: say what has to be settled: --notes "…"'),
             (["start", "PLANS"], "superpowers has no step 'PLANS'\nhint: did you mean PLAN? The steps: " + "STEPS"),
@@ -543,7 +543,7 @@ class TestRefused:
             ),
         )
         assert ckpt("step", "start", "PLAN", "--run", "x", "--track", "t").err == (
-            "error: --run and --track exclude each other\nhint: name the run by one of them\n"
+            "error: --run and --track exclude each other\nhint: leave one of them out\n"
         )
 
     def test_a_state_that_cannot_be_stored_exits_with_13(self, step: Step) -> None:

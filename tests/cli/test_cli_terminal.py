@@ -244,7 +244,7 @@ def test_a_terminal_that_is_too_narrow_for_a_table_gets_what_fits(
 
 
 def test_a_style_cannot_be_put_into_a_text() -> None:
-    with pytest.raises(TypeError, match="hand both over"):
+    with pytest.raises(TypeError, match="pass both"):
         f"{terminal.heading('x')}: y"
 
 

@@ -114,7 +114,7 @@ def test_it_is_never_chosen(stage: Stage, elsewhere: Checkout, words: list[str])
 
 
 def test_status_does_not_deny_that_it_is_there(stage: Stage, elsewhere: Checkout) -> None:
-    said = "error: every run was written elsewhere, and fetched\nhint: name one of those that are there: git ckpt runs\n"
+    said = "error: every run was fetched from another repository\nhint: name a run: git ckpt runs\n"
     assert stage.ckpt("status", at=elsewhere.path) == (12, "", said)
 
 
@@ -329,7 +329,7 @@ def test_who_looks_at_one_that_others_completed_is_told_what_brings_it(
         newest = store.newest(run)
         Pipelines(store).require_ours([newest], trust=True, show=lambda *_: None, adopt=True)
     done = stage.ckpt("resume", run, "--no-run")
-    assert done.err.endswith(f"to have what they made, too: git ckpt resume {newest.id} --rewind\n")
+    assert done.err.endswith(f"to open that: git ckpt resume {newest.id} --rewind\n")
     assert stage.ckpt("resume", newest.id, "--rewind").code == 0
     assert (path / "more").read_text() == "from there\n"
 

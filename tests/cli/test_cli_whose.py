@@ -134,7 +134,7 @@ class TestRemove:
             "",
             (
                 f"error: checkpoint {theirs[:8]} was made in the worktree {other.path}; nothing was removed\n"
-                f"hint: to remove it all the same: git ckpt remove --force {mine[:8]} {theirs[:8]}\n"
+                f"hint: to remove it anyway: git ckpt remove --force {mine[:8]} {theirs[:8]}\n"
             ),
         )
         assert ckpt("remove", "--force", mine, theirs, at=main_checkout).out.split() == [

@@ -18,7 +18,8 @@ cd SCRATCH
 git init --quiet --initial-branch=main project
 cd project
 git config user.name Demo && git config user.email demo@example.org
-echo '# The app' > app.py && git add app.py && git commit --quiet --message='Begin the app'
+echo '# The app' > app.py && git add app.py
+git commit --quiet --message='Begin the app'
 git ckpt init
 cat job.sh
 git add . && git commit --quiet --message='Add the job'
@@ -106,7 +107,7 @@ def test_demo_kills_destroys_and_resumes_whatever_the_users_configuration(
         line for line in lines if line.startswith(("  ok: ", "  FAILED: "))
     ] == PROOFS.splitlines()
     assert lines[-3:] == [
-        "Killed, its files deleted, its commit amended away: the job finished all the same, and no work by hand was lost.",
+        "Killed, its files deleted, its commit amended: the job finished, and no work was lost.",
         f"The scratch repository is {scratch}/project",
         f"Delete it when you have seen it: {shlex.quote(str(scratch))}",
     ]

@@ -179,7 +179,7 @@ class TestAgain:
         done = imports.ckpt("import", self.NAME, at=imports.checkout)
         assert (done.code, done.out) == (1, "")
         assert (
-            f"{self.NAME}: refused: run {first.run} has gone on here since it was imported: --fork makes a second run"
+            f"{self.NAME}: refused: run {first.run} continued here; to import the file as another run: --fork"
             in done.err
         )
         (forked,) = imports("--fork", self.NAME)
@@ -526,9 +526,7 @@ def test_what_is_skipped_and_what_cannot_be_read(imports: Imports) -> None:
 def test_nothing_to_import(imports: Imports) -> None:
     done = imports.ckpt("import", ".", at=imports.checkout)
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith(
-        "error: nothing was imported: no file of one of the formats was found\nhint: "
-    )
+    assert done.err.startswith("error: nothing was imported: no file has a known format\nhint: ")
     assert imports.ckpt("import", ".", "--json", at=imports.checkout).code == 1
     imports.bring("workflow-checkpoints")
     assert [imports.ckpt("import", ".", at=imports.checkout).code for _ in range(2)] == [
@@ -614,7 +612,7 @@ def test_a_damaged_file_is_an_error(
         (
             "a.yaml",
             FORGE_TEXT + "  - name: read plan\n    status: failed\n",
-            "has the step 'read plan' more than once: it is complete where all of them are",
+            "has the step 'read plan' twice: it is complete if all of them are",
             [],
         ),
         (

@@ -331,7 +331,9 @@ def test_superpowers_at_the_right_task(stage: Stage) -> None:
     stage.ok("import", ".")
     track = ("--track", "login_20260210")
     run = next(run for run in stage.runs() if "login" in run)
-    assert f"to go on: git ckpt step next --run {run}\n" in stage.ckpt("resume", run).err
+    assert (
+        f"to see the next step: git ckpt step next --run {run}\n" in stage.ckpt("resume", run).err
+    )
     assert stage.events(run) == {}
     assert stage.ok("step", "next", *track) == "EXECUTE\t1.3"
     stage.ok("step", "progress", "EXECUTE", *track, "--task", "1.3", "--task-status", "PASSED")
@@ -366,7 +368,7 @@ def test_a_run_of_steps_that_began_here(stage: Stage) -> None:
         line.partition(" = ")[0].removeprefix("warning: not in the file: ")
         for line in done.err.splitlines()
     ]
-    assert told == ["branch", "commit", "the history of the run before it: 1 of its checkpoints"]
+    assert told == ["branch", "commit", "the history of the run: 1 earlier checkpoints"]
 
 
 def test_a_nebula_is_only_shown(stage: Stage) -> None:
@@ -374,7 +376,7 @@ def test_a_nebula_is_only_shown(stage: Stage) -> None:
     stage.ok("import", ".")
     done = stage.ckpt("resume", stage.run())
     assert done.code == 0, done.err
-    assert "nothing drives" in done.err
+    assert "no pipeline drives" in done.err
 
 
 @pytest.mark.parametrize("format_", ["quasar", "superpowers", "workflow"])
@@ -383,4 +385,5 @@ def test_what_is_nothing_for_a_format(stage: Stage, tmp_path: Path, format_: str
     stage.ok("import", ".")
     done = stage.ckpt("export", AUTH, "--format", format_)
     assert (done.code, done.out) == (2, "")
-    assert "nothing" in done.err
+    expected = "only imported" if format_ == "workflow" else "cannot export checkpoint"
+    assert expected in done.err

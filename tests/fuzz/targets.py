@@ -8,7 +8,8 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 
-from gitckpt.cli.parser import quick, quick_table
+from gitckpt.cli.parser import quick
+from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.durable.agent.call import report_reader
 from gitckpt.durable.agent.clients import FORMATS
 from gitckpt.durable.phases.review import state
@@ -280,8 +281,8 @@ def read_words(data: bytes) -> None:
     words = data.decode("utf-8", "surrogateescape").split("\0")
     with contextlib.suppress(CkptError):
         quick.call_of(words)
-    for syntax in quick_table.AFTER.values():
-        quick.parse(syntax, words)
+    for load in COMMANDS.values():
+        quick.parse(load(), words)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

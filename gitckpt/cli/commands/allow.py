@@ -4,41 +4,25 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import UsageError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
-    import typer
-
-
+@options.usage("""
+-n, --dry-run  Print what would be allowed; change nothing.
+--forget  Withdraw what was allowed here; built-in values apply again.
+--secret PATH|DIGEST  Declare that a file, or a text with this digest, is no secret.
+--json  Print one JSON document.
+""")
 def allow(
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only print what is looser.")
-    ] = False,
-    forget: Annotated[
-        bool,
-        typer.Option(
-            "--forget", help="Forget all that was allowed here; built-in values apply again."
-        ),
-    ] = False,
-    secret: Annotated[
-        str | None,
-        typer.Option(
-            "--secret",
-            metavar="PATH|DIGEST",
-            help="Settle that what looks like a secret there is none.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    dry_run: bool = False, forget: bool = False, secret: str | None = None, as_json: bool = False
 ) -> None:
-    """Let gitckpt.toml, as it is here, expire more or capture more than what is built in. Prints what that is.
+    """Approve settings in gitckpt.toml that weaken the defaults.
 
-    A file that comes with a branch may only be stricter by itself. That counts in this clone, until a value changes.
-    With --secret, it settles instead that a file, or one text in whatever file, is no secret, as git ckpt show names them.
+    Prints them. Without approval, a gitckpt.toml that comes with a branch can only be stricter. The
+    approval counts in this clone, until a value changes. With --secret, gitckpt stops warning about
+    a file or a text; git ckpt show prints both.
     """
     if secret is not None:
         _settle(secret, alone=not (dry_run or forget or as_json))
@@ -49,42 +33,30 @@ def allow(
     with open_store() as store:
         if forget:
             is_changed = store.disallow()
-            terminal.remark(
-                "built-in values apply again where gitckpt.toml is looser"
-                if is_changed
-                else "nothing was allowed here"
-            )
+            gone = "built-in values apply again where gitckpt.toml weakens them"
+            terminal.remark(gone if is_changed else "nothing was allowed here")
             return
         loosening = store.loosened()
         if loosening is not None and not loosening.is_allowed and not dry_run:
             store.allow(loosening)
     values = loosening.values if loosening is not None else {}
     if as_json:
-        listed = [
-            {"key": key, "value": value, "instead": instead}
-            for key, (value, instead) in values.items()
-        ]
-        terminal.out_json(
-            {
-                "allowed": loosening is None or loosening.is_allowed or not dry_run,
-                "loosened": listed,
-            }
-        )
+        is_allowed = loosening is None or loosening.is_allowed or not dry_run
+        names = ("key", "value", "instead")
+        rows = [dict(zip(names, (key, *pair), strict=True)) for key, pair in values.items()]
+        terminal.out_json({"allowed": is_allowed, "loosened": rows})
         return
     for key, (value, instead) in values.items():
         terminal.out(f"{key}: {_difference(value, instead)}")
     if loosening is None:
-        terminal.remark(
-            "gitckpt.toml is not looser than what is built in: nothing is to be allowed"
-        )
+        remark = "gitckpt.toml does not weaken the defaults"
     elif loosening.is_allowed:
-        terminal.remark("all of it was allowed before")
+        remark = "all of it was allowed before"
     elif dry_run:
-        terminal.remark("built-in values apply until you allow that: git ckpt allow")
+        remark = "built-in values apply until you allow that: git ckpt allow"
     else:
-        terminal.remark(
-            "allowed in this clone until a value changes; to take it back: git ckpt allow --forget"
-        )
+        remark = "allowed in this clone until a value changes; to undo: git ckpt allow --forget"
+    terminal.remark(remark)
 
 
 def _difference(value: object, instead: object) -> str:
@@ -107,11 +79,8 @@ def _settle(secret: str, *, alone: bool) -> None:
         if not is_digest(secret) and not os.path.lexists(
             os.path.join(store.worktree or "", secret)
         ):
-            hint = "give it relative to the top of the worktree; of a file that is gone, the digest: git ckpt show ID says which"
+            hint = "name a path from the top of the worktree, or a digest: git ckpt show ID"
             raise UsageError(f"there is no file {secret!r}", hint=hint)
         is_new = store.settle(secret)
-    terminal.remark(
-        f"{secret} is no suspect any more, on this machine"
-        if is_new
-        else f"{secret} was settled before"
-    )
+    now = "is no suspect on this machine now" if is_new else "was no suspect before"
+    terminal.remark(f"{secret} {now}")

@@ -15,7 +15,7 @@ from gitckpt.model.errors import CkptError, UsageError
 
 JOB = """\
 #!/bin/sh
-# A job of two phases, research and build. It asks the repository what is complete, and does the rest.
+# A job of two phases, research and build. It asks what is complete, and does the rest.
 set -eu
 
 # The id of the newest checkpoint with a label; nothing where there is none.
@@ -101,21 +101,16 @@ class _Demo:
         self.show("git init --quiet --initial-branch=main project")
         self.enter(self.project)
         self.show("git config user.name Demo && git config user.email demo@example.org")
-        self.show(
-            "echo '# The app' > app.py && git add app.py && git commit --quiet --message='Begin the app'"
-        )
+        self.show("echo '# The app' > app.py && git add app.py")
+        self.show("git commit --quiet --message='Begin the app'")
         self.show("git ckpt init")
-        self.say(
-            "A job of two phases that saves a checkpoint after each piece of work, and never does again what is saved:"
-        )
+        self.say("A job of two phases that saves a checkpoint after each piece of work:")
         with open(os.path.join(self.project, "job.sh"), "w", encoding="utf-8") as file:
             file.write(JOB)
         self.show("cat job.sh")
         self.show("git add . && git commit --quiet --message='Add the job'")
         self.commit = self.ask("git rev-parse HEAD")
-        self.say(
-            "Work by hand that is not committed: part of it is staged, part of it is not even tracked."
-        )
+        self.say("Uncommitted work by hand: part of it is staged, part of it is not even tracked.")
         self.show("echo '# by hand' >> app.py && git add app.py && echo 'ask Ada' > todo.txt")
 
     def start_and_kill_job(self) -> None:
@@ -135,9 +130,7 @@ class _Demo:
                 terminal.out(line.decode("utf-8", "replace"))
         finally:
             code = job.kill_group()
-        self.say(
-            "… but a power cut, or somebody's kill -9, comes in between. Nothing of the job can react to that."
-        )
+        self.say("… but a power cut, or kill -9, comes in between. The job cannot react to that.")
         self.print_command(f"kill -KILL -- -{job.pid}")
         self.prove("the job was killed while it worked", code == _ENDED_BY_SIGKILL)
         self.files = _files(self.project)
@@ -153,9 +146,7 @@ class _Demo:
         )
 
     def destroy_files(self) -> None:
-        self.say(
-            "It gets worse: somebody cleans up, and every file that was not committed is gone."
-        )
+        self.say("It gets worse: a cleanup deletes every file that was not committed.")
         self.show("git reset --quiet --hard && git clean --quiet --force -d")
         self.show("ls")
 
@@ -171,9 +162,7 @@ class _Demo:
         self.show(f"git ckpt diff --stat {self.checkpoint}")
 
     def rewrite_history(self) -> None:
-        self.say(
-            "History is rewritten, and git throws away whatever no ref holds. The checkpoint holds its commit."
-        )
+        self.say("History is rewritten, and git deletes all commits without a ref:")
         self.show("git commit --quiet --amend --message='Add the job, reworded'")
         self.show("git reflog expire --expire=now --all && git gc --quiet --prune=now")
         self.prove("HEAD is another commit now", self.ask("git rev-parse HEAD") != self.commit)
@@ -220,7 +209,7 @@ class _Demo:
     def conclude(self) -> bool:
         good = all(self.proofs)
         self.say(
-            "Killed, its files deleted, its commit amended away: the job finished all the same, and no work by hand was lost."
+            "Killed, its files deleted, its commit amended: the job finished, and no work was lost."
             if good
             else "NOT everything came back as it was: see the lines that begin with FAILED."
         )

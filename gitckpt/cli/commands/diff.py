@@ -7,16 +7,14 @@ import difflib
 import json
 import os
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated, Any
-
-    import typer
+    from typing import Any
 
     from gitckpt.store.store import Store
 
@@ -44,28 +42,24 @@ _PATCH = (
 _DASHES = "put paths behind two dashes: git ckpt diff ID -- PATH"
 
 
+@options.usage("""
+ID [ID] [-- PATH…]  Two checkpoints; or one, to compare it with this worktree.
+--stat  Show only how much changed in each file.
+--state  Show only changes of the state.
+--binary  Print only a patch of the files for git apply, with binary files.
+""")
 def diff(
-    context: typer.Context,
-    ids: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="ID [ID] [-- PATH…]",
-            help="One: from it to this worktree. Two: from the first to the second.",
-        ),
-    ],
-    stat: Annotated[
-        bool, typer.Option("--stat", help="Only how much changed in which file.")
-    ] = False,
-    state: Annotated[bool, typer.Option("--state", help="Only the states.")] = False,
-    binary: Annotated[
-        bool,
-        typer.Option(
-            "--binary", help="Only the files, as a patch that git apply takes, binary ones as well."
-        ),
-    ] = False,
+    ids: list[str],
+    paths: list[str] | None = None,
+    stat: bool = False,
+    state: bool = False,
+    binary: bool = False,
 ) -> None:
-    """Show what changed between two checkpoints, or since one: git's own diff of the files, then a diff of the states."""
-    paths: list[str] = context.obj or []
+    """Show what changed between two checkpoints, or since one.
+
+    Prints git's diff of the files, then the changes of the state.
+    """
+    paths = paths or []
     if len(ids) > 2:
         raise UsageError(f"diff takes one or two ids, not {len(ids)}", hint=_DASHES)
     if state and len(ids) == 1:

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from gitckpt import __version__
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Annotated
-
-    import typer
-
 _LABEL = 14
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> int:
-    """Look at the installation: git, hooks, settings, locks, and refs that are no checkpoints. Changes nothing.
+@options.usage("""
+--json  Print one JSON document.
+""")
+def doctor(as_json: bool = False) -> int:
+    """Check the installation: git, hooks, settings, locks, refs.
 
-    Exits with 1 where something is wrong.
+    Changes nothing. Exits with 1 if something is wrong.
     """
     with open_store() as store, terminal.Waiting("looking at the installation"):
         diagnosis = store.examine()
     findings, facts = diagnosis.findings, dict(diagnosis.facts)
     if as_json:
-        keys = ("code", "object", "sentence", "cure")
+        keys = "code object sentence cure"
         report = {
             "gitckpt": __version__,
             **facts,
-            "findings": [{key: getattr(one, key) for key in keys} for one in findings],
+            "findings": [terminal.attributes(finding, keys) for finding in findings],
         }
         terminal.out_json(report)
     else:
@@ -50,36 +47,18 @@ def doctor(
 
 def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | None]:
     shown = dict(facts)
-    foreign, files, size, started, ended = (
-        shown.pop(name)
-        for name in (
-            "foreign_refs",
-            "leftover_files",
-            "leftover_bytes",
-            "maintenance_started",
-            "maintenance_ended",
-        )
-    )
+    foreign, files, size = map(shown.pop, ("foreign_refs", "leftover_files", "leftover_bytes"))
+    started, ended = map(shown.pop, ("maintenance_started", "maintenance_ended"))
     outcome = shown.pop("maintenance_outcome")
     shown["maintenance"] = outcome
     if started is not None:
-        shown["maintenance"] = f"{started}, {outcome}" + (
-            f" at {ended}" if ended is not None else ""
-        )
+        end = f" at {ended}" if ended is not None else ""
+        shown["maintenance"] = f"{started}, {outcome}{end}"
     if foreign:
-        whose = (
-            "ref below refs/checkpoints belongs"
-            if foreign == 1
-            else "refs below refs/checkpoints belong"
-        )
-        shown["foreign_refs"] = f"{foreign} {whose} to another tool"
+        refs = terminal.count(int(foreign), "ref")
+        shown["foreign_refs"] = f"{refs} of another tool below refs/checkpoints"
     if files:
-        whose = (
-            "file of a process that was killed"
-            if files == 1
-            else "files of processes that were killed"
-        )
-        shown["leftovers"] = (
-            f"{files} {whose}, {terminal.size(int(size or 0))}, which git ckpt expire deletes"
-        )
+        leftovers = f"{terminal.count(int(files), 'file')} of killed processes"
+        size_text = terminal.size(int(size or 0))
+        shown["leftovers"] = f"{leftovers}, {size_text}; to delete: git ckpt expire"
     return shown

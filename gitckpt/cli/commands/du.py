@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.git.files import mounts
 from gitckpt.model.errors import UsageError
@@ -13,11 +13,9 @@ from gitckpt.store.usage import CHECKPOINT, REMOVED
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Annotated, Any
+    from typing import Any
 
-    import typer
-
-    from gitckpt.store.usage import Amount, Usage, WorktreeUse
+    from gitckpt.store.usage import Amount, Usage
 
     # What, which one, number, bytes, state.
     UsageRow = tuple[str, str, int | None, int | None, str]
@@ -29,6 +27,8 @@ _SHOWN = 5
 # Bytes from which on advice is given on freeing them, except for leftovers.
 _WORTH = 1_000_000
 
+_AMOUNTS = ("checkpoints", "files", "leases", "links", "refs")
+_FILES = ("run_files", "index", "private")
 _TEXTS = {
     "checkpoints": "checkpoints",
     "files": "files that only they keep",
@@ -42,24 +42,17 @@ _TEXTS = {
     "leftovers": "scratch files of processes",
     "total": "total",
 }
-_UNITS = {
-    "files": "object",
-    "worktree": "file",
-    "run_files": "file",
-    "index": "file",
-    "private": "file",
-}
+_UNITS = {"files": "object", **dict.fromkeys(("worktree", *_FILES), "file")}
 
 
-def du(
-    runs: Annotated[
-        bool, typer.Option("--runs", help=f"Every worktree, not only the {_SHOWN} largest.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """Show what checkpoints, runs and gitckpt's own files take on the disk, and what lies around. Changes nothing.
+@options.usage("""
+--runs  Show every worktree, not only the 5 largest.
+--json  Print one JSON document.
+""")
+def du(runs: bool = False, as_json: bool = False) -> None:
+    """Show the disk usage of checkpoints, runs and private files.
 
-    Piped, each line has tab-separated columns: what, which, how many, bytes, state.
+    Changes nothing. Piped, each line has tab-separated columns: what, which, number, bytes, state.
     """
     with open_store() as store:
         with terminal.Waiting("measuring what checkpoints take"):
@@ -69,9 +62,8 @@ def du(
     if as_json:
         terminal.out_json(_as_json(usage))
         return
-    rows = list(
-        _rows(usage, len(usage.worktrees) if runs or not terminal.is_terminal() else _SHOWN)
-    )
+    shown = _SHOWN if terminal.is_terminal() and not runs else len(usage.worktrees)
+    rows = list(_rows(usage, shown))
     if terminal.is_terminal():
         terminal.table(
             _COLUMNS,
@@ -79,141 +71,87 @@ def du(
         )
     else:
         for what, which, number, size, state in rows:
-            cells = (
-                what,
-                which,
-                *("" if each is None else str(each) for each in (number, size)),
-                state,
-            )
-            terminal.out_row(cells)
+            amounts = ("" if value is None else str(value) for value in (number, size))
+            terminal.out_row((what, which, *amounts, state))
     if not usage.is_complete:
         terminal.warn(
-            "an object is damaged, so that some are not counted, or belong to others, too; see which: git ckpt verify --contents"
+            "an object is damaged, so the numbers are incomplete: git ckpt verify --contents"
         )
     for line in _advice(usage):
         terminal.remark(line)
 
 
 def _rows(usage: Usage, shown: int) -> Iterator[UsageRow]:
-    for name in ("checkpoints", "files", "leases", "links", "refs"):
-        amount: Amount = getattr(usage, name)
-        yield name, "", amount.number, amount.bytes, ""
-    yield "worktrees", "", len(usage.worktrees), sum(each.bytes for each in usage.worktrees), ""
-    for each in usage.worktrees[:shown]:
-        yield "worktree", each.run or each.path, each.files, each.bytes, each.status
-    rest = usage.worktrees[shown:]
-    if rest:
-        yield (
-            "worktree",
-            f"{len(rest)} more: git ckpt du --runs",
-            sum(each.files for each in rest),
-            sum(each.bytes for each in rest),
-            "",
-        )
-    for name in ("run_files", "index", "private"):
-        amount = getattr(usage, name)
-        yield name, "", amount.number, amount.bytes, ""
-    yield (
-        "leftovers",
-        "",
-        sum(each.number for each in usage.leftovers),
-        sum(each.bytes for each in usage.leftovers),
-        "",
-    )
-    for left in usage.leftovers:
-        yield (
-            "leftover",
-            left.kind,
-            left.number,
-            left.bytes,
-            f"{left.due} left by killed processes" if left.due else "",
-        )
+    def amount(name: str) -> UsageRow:
+        value: Amount = getattr(usage, name)
+        return name, "", value.number, value.bytes, ""
+
+    worktrees, leftovers = usage.worktrees, usage.leftovers
+    yield from map(amount, _AMOUNTS)
+    yield "worktrees", "", len(worktrees), sum(tree.bytes for tree in worktrees), ""
+    for tree in worktrees[:shown]:
+        yield "worktree", tree.run or tree.path, tree.files, tree.bytes, tree.status
+    if rest := worktrees[shown:]:
+        more = f"{len(rest)} more: git ckpt du --runs"
+        number, size = sum(tree.files for tree in rest), sum(tree.bytes for tree in rest)
+        yield "worktree", more, number, size, ""
+    yield from map(amount, _FILES)
+    number = sum(leftover.number for leftover in leftovers)
+    yield "leftovers", "", number, sum(leftover.bytes for leftover in leftovers), ""
+    for leftover in leftovers:
+        state = f"{leftover.due} left by killed processes" if leftover.due else ""
+        yield "leftover", leftover.kind, leftover.number, leftover.bytes, state
     yield "total", "", None, usage.bytes, ""
 
 
 def _cells(row: UsageRow) -> list[str]:
     what, which, number, size, state = row
-    label = (
-        f"  {terminal.near(which) if which.startswith('/') else which}" if which else _TEXTS[what]
-    )
-    amount = (
-        ""
-        if number is None
-        else terminal.count(number, _UNITS[what])
-        if what in _UNITS
-        else str(number)
-    )
-    return [label, amount, "in reftables" if size is None else terminal.size(size), state]
+    label = f"  {terminal.near(which) if which.startswith('/') else which}"
+    amount = "" if number is None else str(number)
+    if number is not None and what in _UNITS:
+        amount = terminal.count(number, _UNITS[what])
+    shown_size = "in reftables" if size is None else terminal.size(size)
+    return [label if which else _TEXTS[what], amount, shown_size, state]
 
 
 def _advice(usage: Usage) -> Iterator[str]:
     due = sum(leftover.due for leftover in usage.leftovers)
     if due:
         size = terminal.size(sum(leftover.due_bytes for leftover in usage.leftovers))
-        yield f"{terminal.count(due, 'file')} of killed processes, {size}, which git ckpt expire deletes"
-    if (
-        usage.checkpoints.number
-        and sum(each.bytes or 0 for each in (usage.checkpoints, usage.files)) >= _WORTH
+        files = terminal.count(due, "file")
+        yield f"{files} of killed processes, {size}; to delete: git ckpt expire"
+    if usage.checkpoints.number and (
+        (usage.checkpoints.bytes or 0) + (usage.files.bytes or 0) >= _WORTH
     ):
-        yield "what is due to go, and why: git ckpt expire --dry-run; the disk has it back after: git gc"
-    if usage.loose.bytes is not None and usage.loose.bytes >= _WORTH:
-        yield f"{terminal.count(usage.loose.number, 'object')} not packed yet, {terminal.size(usage.loose.bytes)}; to pack them: git gc"
+        yield "to see what is due to go: git ckpt expire --dry-run; to free its space: git gc"
+    loose = usage.loose
+    if loose.bytes is not None and loose.bytes >= _WORTH:
+        objects = terminal.count(loose.number, "loose object")
+        yield f"{objects}, {terminal.size(loose.bytes)}; to pack: git gc"
     for status, cure in (
-        ("complete", "goes with its checkpoints once these are old: git ckpt expire --dry-run"),
-        ("unfinished", "stays until its run is complete: git ckpt runs, git ckpt finish RUN"),
+        ("complete", "each goes when its checkpoints expire: git ckpt expire --dry-run"),
+        ("unfinished", "each stays until its run is complete: git ckpt finish RUN"),
     ):
         size_of_them = _bytes_of(usage, status)
         if size_of_them >= _WORTH:
-            yield f"{terminal.size(size_of_them)} in worktrees of {status} runs; each {cure}"
-    for_good = [each.path for each in usage.worktrees if each.status in (CHECKPOINT, REMOVED)]
-    if for_good:  # of any size: no other command reports them
-        remove = mounts.way_to_remove(for_good[0] if len(for_good) == 1 else "PATH")
-        yield f"a worktree of a checkpoint, or of a run that is gone, stays until you remove it: {remove}"
+            yield f"{terminal.size(size_of_them)} in worktrees of {status} runs; {cure}"
+    kept = [tree.path for tree in usage.worktrees if tree.status in (CHECKPOINT, REMOVED)]
+    if kept:  # of any size: no other command reports them
+        command = mounts.way_to_remove(kept[0] if len(kept) == 1 else "PATH")
+        yield f"worktrees of checkpoints and of removed runs stay; to remove: {command}"
 
 
 def _bytes_of(usage: Usage, status: str) -> int:
-    return sum(each.bytes for each in usage.worktrees if each.status == status)
+    return sum(worktree.bytes for worktree in usage.worktrees if worktree.status == status)
 
 
 def _as_json(usage: Usage) -> dict[str, Any]:
-    amounts = (
-        "checkpoints",
-        "files",
-        "leases",
-        "links",
-        "refs",
-        "run_files",
-        "index",
-        "private",
-        "loose",
-    )
+    amounts = (*_AMOUNTS, *_FILES, "loose")
+    worktree, leftover = "path run status files bytes", "kind number bytes due due_bytes"
     return {
-        **{name: _amount(getattr(usage, name)) for name in amounts},
-        "worktrees": [_worktree(each) for each in usage.worktrees],
-        "leftovers": [
-            {
-                "kind": each.kind,
-                "number": each.number,
-                "bytes": each.bytes,
-                "due": each.due,
-                "due_bytes": each.due_bytes,
-            }
-            for each in usage.leftovers
-        ],
+        **{name: terminal.attributes(getattr(usage, name), "number bytes") for name in amounts},
+        "worktrees": [terminal.attributes(each, worktree) for each in usage.worktrees],
+        "leftovers": [terminal.attributes(each, leftover) for each in usage.leftovers],
         "bytes": usage.bytes,
         "complete": usage.is_complete,
-    }
-
-
-def _amount(amount: Amount) -> dict[str, int | None]:
-    return {"number": amount.number, "bytes": amount.bytes}
-
-
-def _worktree(each: WorktreeUse) -> dict[str, Any]:
-    return {
-        "path": each.path,
-        "run": each.run,
-        "status": each.status,
-        "files": each.files,
-        "bytes": each.bytes,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 from gitckpt.cli import options, terminal
-from gitckpt.cli.commands.remove import tell_what_stays
+from gitckpt.cli.commands.remove import print_kept_worktrees
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
@@ -13,46 +13,31 @@ from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated
-
-    import typer
-
     from gitckpt.store.retention.expiry import ExpireResult
 
 
+@options.usage("""
+--older-than AGE  Remove checkpoints older than AGE: 90s, 30m, 12h, 7d, 2w.
+--keep-last N  Keep the N newest checkpoints.
+--all  Consider every checkpoint and unfinished runs, not only those that hooks made.
+-n, --dry-run  Print what would be removed, and why; remove nothing.
+""")
 def expire(
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than", metavar="AGE", help="What is older goes: 90s, 30m, 12h, 7d, 2w."
-        ),
-    ] = None,
-    keep_last: Annotated[
-        int | None,
-        typer.Option(
-            "--keep-last", metavar="N", parser=options.count, help="So many of the newest stay."
-        ),
-    ] = None,
-    all_: Annotated[
-        bool,
-        typer.Option(
-            "--all", help="Not only those made by hooks: every checkpoint, and unfinished runs too."
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only print what would go, and why.")
-    ] = False,
+    older_than: str | None = None,
+    keep_last: int | None = None,
+    all_: bool = False,
+    dry_run: bool = False,
 ) -> int:
-    """Remove checkpoints by policy: those made by hooks, once they are old; and runs that are complete, with their worktrees.
+    """Remove what the retention settings no longer keep.
 
-    Of those that hooks made or agents saved, one an hour stays after a day, and one a day after a week, if it has what the others have.
+    Removes what hooks recorded, once it is old, and complete runs with their worktrees. Of what
+    hooks or agents recorded, one an hour stays after a day, and one a day after a week.
 
-    A run goes as a whole, and stays where its worktree holds what no checkpoint does. To remove every checkpoint there is, say so:
-    --all --older-than 0s --keep-last 0.
+    A run is removed as a whole. It stays while its worktree has changes that no checkpoint has. To
+    remove every checkpoint: --all --older-than 0s --keep-last 0.
 
-    What goes is printed with the reason: in a table, or piped, in tab-separated columns with full ids. A dry run has all runs.
-
-    What cannot be deleted is printed as failed, the others go all the same, and the exit code is 1.
+    Prints what is removed with the reason; piped, in tab-separated columns with full ids. A dry run
+    lists all runs. If something cannot be deleted, the rest is removed and the exit code is 1.
     """
     with open_store() as store:
         policy = store.policy()
@@ -69,16 +54,14 @@ def expire(
         except KeyboardInterrupt:
             if not dry_run:
                 terminal.progress("")
-                terminal.warn(
-                    "interrupted; what was begun is finished by the next: git ckpt expire; the rest goes with the same command"
-                )
+                terminal.warn("interrupted; run git ckpt expire again to finish")
             raise
         finally:
             gc.enable()
             if not dry_run:
                 terminal.progress("")
         if not dry_run:
-            tell_what_stays(store, {entry.id for entry, _ in expired.checkpoints})
+            print_kept_worktrees(store, {entry.id for entry, _ in expired.checkpoints})
     rows = _rows(expired, dry_run=dry_run)
     if not terminal.is_terminal():
         for row in rows:
@@ -95,28 +78,29 @@ def expire(
     return 1 if expired.failed else 0
 
 
-def _rows(found: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
+def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
     # A dry run shows all runs, else only those that are due.
     gone = "expires" if dry_run else "expired"
-    runs = {fate.run for fate in found.runs}
+    runs = {fate.run for fate in result.runs}
     rows = []
-    for fate in found.runs:
+    for fate in result.runs:
         if fate.is_due or dry_run:
             with_it = f"; {terminal.count(fate.checkpoints - len(fate.keeps), 'checkpoint')}"
             with_it += f", worktree {fate.path}" if fate.path else ""
             why = fate.reason + (with_it if fate.expires else "")
             rows.append((gone if fate.expires else "stays", fate.run, fate.label, why))
-    for entry, decision in found.checkpoints:
-        if entry.run not in runs or entry.id in found.squashed:
+    for entry, decision in result.checkpoints:
+        if entry.run not in runs or entry.id in result.squashed:
             rows.append((gone, entry.id, entry.label, decision.reason))
-    rows += [("failed", entry.id, entry.label, error.message) for entry, error in found.failed]
+    rows += [("failed", entry.id, entry.label, error.message) for entry, error in result.failed]
     return rows
 
 
-def _summary(found: ExpireResult, verb: str) -> str:
-    summary = f"{len(found.checkpoints)} of {terminal.count(found.total, 'checkpoint')} {verb}"
-    if found.failed:
-        summary += f", {len(found.failed)} failed"
-    if found.runs:
-        summary += f"; {sum(fate.expires for fate in found.runs)} of {terminal.count(len(found.runs), 'run')}"
+def _summary(result: ExpireResult, verb: str) -> str:
+    summary = f"{len(result.checkpoints)} of {terminal.count(result.total, 'checkpoint')} {verb}"
+    if result.failed:
+        summary += f", {len(result.failed)} failed"
+    if result.runs:
+        runs = terminal.count(len(result.runs), "run")
+        summary += f"; {sum(fate.expires for fate in result.runs)} of {runs}"
     return summary

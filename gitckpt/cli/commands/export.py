@@ -4,50 +4,22 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import UsageError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
 
-    import typer
+@options.usage("""
+ID  A checkpoint (id, prefix, rev or latest) or a run (id or prefix).
+--format F  The format: rlm-act, workflow, forge, quasar or superpowers.
+-o, --output PATH  The file to write; for a run as rlm-act, a directory.
+--force  Overwrite a file whose content no import has.
+""")
+def export(id_: str, format_: str, output: str | None = None, force: bool = False) -> None:
+    """Write a checkpoint or a run as a file of another tool.
 
-
-def export(
-    id_: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="A checkpoint: id, prefix, rev or latest. Or a run: id or prefix."
-        ),
-    ],
-    format_: Annotated[
-        str,
-        typer.Option(
-            "--format", metavar="F", help="rlm-act, workflow, forge, quasar or superpowers."
-        ),
-    ],
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="PATH",
-            help="The file; for a run as rlm-act a directory, which gets a file a checkpoint.",
-        ),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Replace a file that holds something else than was imported or exported.",
-        ),
-    ] = False,
-) -> None:
-    """Write a checkpoint or a run as another tool's file. What was imported and has not changed is the same bytes.
-
-    PATH may be a directory that is there: the file gets its usual name in it.
+    A file that was imported and has not changed comes back with the same bytes. If PATH is a
+    directory, the file gets its usual name in it.
     """
     from gitckpt.formats.exporter import Exporter
 

@@ -2,61 +2,38 @@
 
 from __future__ import annotations
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated
-
-    import typer
-
     from gitckpt.formats.importer import ImportedFile
 
 
+@options.usage("""
+PATH…  Files of other tools, or directories to search for them.
+--format F  The format: rlm-act, workflow, forge, quasar or superpowers.  [default: detected]
+--phases P  The phase that quasar's files do not know yet: linting or filtering.
+--history  Import every version of superpowers' files in git's history.
+--fork  Import a file as a second run if its first run has continued here.
+--dry-run  Print what would be imported; record nothing.
+--json  Print one JSON document.
+""")
 def import_(
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH…", help="Files of other tools, or directories to be searched for them."
-        ),
-    ],
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="F",
-            help="rlm-act, workflow, forge, quasar or superpowers; by default told by the content.",
-        ),
-    ] = None,
-    phases: Annotated[
-        str,
-        typer.Option(
-            "--phases",
-            metavar="P",
-            help="quasar's files are from before it had this phase: linting or filtering.",
-        ),
-    ] = "",
-    history: Annotated[
-        bool,
-        typer.Option(
-            "--history", help="Take over each version that git has of superpowers' files."
-        ),
-    ] = False,
-    fork: Annotated[
-        bool, typer.Option("--fork", help="Make a second run of a file whose run has gone on here.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be imported; record nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    paths: list[str],
+    format_: str | None = None,
+    phases: str = "",
+    history: bool = False,
+    fork: bool = False,
+    dry_run: bool = False,
+    as_json: bool = False,
 ) -> int:
-    """Take over the files of rlm-act, forge, quasar and superpowers as runs and checkpoints.
+    """Import files of rlm-act, forge, quasar and superpowers as runs.
 
-    Their bytes are kept: `git ckpt export` gives them back. What was imported before adds nothing.
+    Keeps their bytes: `git ckpt export` gives them back. A second import of a file adds nothing.
 
-    The exit code is 1 where a file cannot be read or is refused, and where nothing is imported.
+    Exits with 1 if a file cannot be read or is refused, or if nothing was imported.
     """
     from gitckpt.formats import importer
 
@@ -72,64 +49,49 @@ def import_(
         )
         with terminal.Waiting("importing"):
             imported = work.take(paths)
-    is_done = any(each.status in (importer.IMPORTED, importer.KNOWN) for each in imported)
-    code = (
-        1
-        if not is_done
-        or any(each.status in (importer.FAILED, importer.REFUSED) for each in imported)
-        else 0
-    )
+    statuses = {file.status for file in imported}
+    is_done = not statuses.isdisjoint((importer.IMPORTED, importer.KNOWN))
+    code = 0 if is_done and statuses.isdisjoint((importer.FAILED, importer.REFUSED)) else 1
     if as_json:
-        terminal.out_json({"dry_run": dry_run, "files": [_as_json(each) for each in imported]})
+        terminal.out_json({"dry_run": dry_run, "files": [_as_json(file) for file in imported]})
         return code
-    for each in imported:
-        _tell(each, dry_run=dry_run)
+    for file in imported:
+        _print(file, dry_run=dry_run)
     if work.left:
         count = terminal.count(len(work.left), "file")
-        terminal.remark(
-            f"not looked into, as no snapshot captures it: {count}, such as {work.left[0]}"
-        )
-    _sum_up(imported, dry_run=dry_run)
+        terminal.remark(f"skipped, as no snapshot captures them: {count}, such as {work.left[0]}")
+    _print_summary(imported, dry_run=dry_run)
     return code
 
 
-def _tell(each: ImportedFile, *, dry_run: bool) -> None:
+def _print(file: ImportedFile, *, dry_run: bool) -> None:
     from gitckpt.formats import importer
 
-    clauses = list(each.remarks) if each.problem is None else [each.problem]
-    if each.status not in (importer.IMPORTED, importer.KNOWN):
-        terminal.warn(f"{each.path}: {each.status}: {'; '.join(clauses)}")
+    clauses = "; ".join(file.remarks if file.problem is None else [file.problem])
+    if file.status not in (importer.IMPORTED, importer.KNOWN):
+        terminal.warn(f"{file.path}: {file.status}: {clauses}")
     elif terminal.is_terminal():
-        short = f" as {each.label} of run {each.run}" if each.run is not None else ""
-        verb = "would be imported" if dry_run and each.status == importer.IMPORTED else each.status
-        terminal.out("; ".join([f"{each.path}: {each.format}, {verb}{short}", *clauses]))
+        verb = "would be imported" if dry_run and file.status == importer.IMPORTED else file.status
+        place = f" as {file.label} of run {file.run}" if file.run is not None else ""
+        line = f"{file.path}: {file.format}, {verb}{place}"
+        terminal.out(f"{line}; {clauses}" if clauses else line)
     else:
-        cells = (
-            each.path,
-            each.status,
-            each.format,
-            each.run,
-            each.checkpoint,
-            each.label,
-            each.timestamp,
-        )
-        terminal.out_row((*cells, "; ".join(clauses) or None))
+        names = ("path", "status", "format", "run", "checkpoint", "label", "timestamp")
+        terminal.out_row((*(getattr(file, name) for name in names), clauses))
 
 
-def _sum_up(found: list[ImportedFile], *, dry_run: bool) -> None:
+def _print_summary(files: list[ImportedFile], *, dry_run: bool) -> None:
     from gitckpt.formats import importer
 
-    fresh = [each for each in found if each.status == importer.IMPORTED]
-    known = sum(each.status == importer.KNOWN for each in found)
-    runs = {each.run for each in fresh}
+    fresh = [file for file in files if file.status == importer.IMPORTED]
+    known = sum(file.status == importer.KNOWN for file in files)
+    runs = {file.run for file in fresh}
     if not fresh and not known:  # the reasons were printed per file
-        why = "" if found else ": no file of one of the formats was found"
-        hint = (
-            None
-            if found
-            else "name the files, or the directory that they lie in; see docs/formats.md"
-        )
-        terminal.fail(CkptError(f"nothing was imported{why}", hint=hint))
+        error = CkptError("nothing was imported")
+        if not files:
+            hint = "name the files, or their directory; see docs/formats.md"
+            error = CkptError("nothing was imported: no file has a known format", hint=hint)
+        terminal.fail(error)
         return
     what = "nothing new"
     if fresh:
@@ -137,11 +99,9 @@ def _sum_up(found: list[ImportedFile], *, dry_run: bool) -> None:
     before = f"; {terminal.count(known, 'file')} imported before" if known else ""
     terminal.remark(f"{'would import' if dry_run else 'imported'} {what}{before}")
     if fresh and not dry_run:
-        terminal.remark(
-            "see them: git ckpt runs; go on with one: git ckpt resume RUN --trust, which shows first what drives it"
-        )
+        terminal.remark("to see them: git ckpt runs; to continue one: git ckpt resume RUN --trust")
 
 
-def _as_json(each: ImportedFile) -> dict[str, object]:
-    plain: dict[str, object] = {name: getattr(each, name) for name in each.__slots__}
-    return plain | {"remarks": list(each.remarks)}
+def _as_json(file: ImportedFile) -> dict[str, object]:
+    plain: dict[str, object] = {name: getattr(file, name) for name in file.__slots__}
+    return plain | {"remarks": list(file.remarks)}

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import CkptError
-from gitckpt.store.hooks import files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
-
-    import typer
 
 
-def init(
-    hooks: Annotated[
-        str,
-        typer.Option(
-            "--hooks",
-            metavar="MODE",
-            help="How git calls gitckpt: auto, config, files, external (you add the lines) or none.",
-        ),
-    ] = "auto",
-) -> None:
-    """Record a checkpoint at every commit from now on: install hooks, settings and gitckpt.toml."""
+@options.usage("""
+--hooks MODE  How git calls gitckpt: auto, config, files, external (you add the lines) or none.
+  [default: auto]
+""")
+def init(hooks: str = "auto") -> None:
+    """Record a checkpoint at every commit from now on.
+
+    Installs hooks, settings and gitckpt.toml.
+    """
     with open_store() as store:
         done = store.install(hooks)
         store.policy()  # warns, or asks, if gitckpt.toml weakens defaults
@@ -32,11 +23,6 @@ def init(
         terminal.out(sentence)
     for line in done.advice:
         terminal.remark(line)
-    from gitckpt.cli import opening
-
-    advice = opening.advice()
-    if advice is not None:
-        terminal.remark(advice)
     if not done.changed:
         terminal.out("already initialised; nothing changed")
     if done.mode in ("config", "files"):
@@ -44,7 +30,10 @@ def init(
 
 
 def uninit() -> None:
-    """Take out what init put in. Checkpoints, and other people's text in hooks, stay."""
+    """Remove what init has installed; checkpoints stay.
+
+    Lines of others in hooks stay, too.
+    """
     with open_store(any_git=True) as store:
         done = store.uninstall()
     for sentence in done.changed or ["not initialised; nothing changed"]:
@@ -53,28 +42,26 @@ def uninit() -> None:
         terminal.remark(line)
 
 
-def hook(
-    event: Annotated[str, typer.Argument(metavar="NAME", help=f"Its name: {files.ANY}.")],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARG]…", help="What git passed to the hook.")
-    ] = None,
-) -> None:
-    """What the installed hooks call; also the line to add to another hook manager's file. Never fails."""
+@options.usage("""
+NAME  The hook: post-commit, post-merge, post-applypatch, post-rewrite or pre-auto-gc.
+[ARG]…  What git passed to the hook.
+""")
+def hook(event: str, arguments: list[str] | None = None) -> None:
+    """Run a hook, as the installed hooks do.
+
+    Also the line to add to another hook manager's file. Never fails.
+    """
     from gitckpt.hook import main
 
     main([event, *(arguments or [])])
 
 
-def demo(
-    directory: Annotated[
-        str | None,
-        typer.Option(
-            "--dir", metavar="DIR", help="Make the scratch repository in DIR, which must not exist."
-        ),
-    ] = None,
-) -> None:
-    """Show all of it in a scratch repository: commit, save, kill, list, resume."""
+@options.usage("""
+--dir DIR  Create the scratch repository in DIR, which must not exist.
+""")
+def demo(dir_: str | None = None) -> None:
+    """Demonstrate save, kill and resume in a scratch repository."""
     from gitckpt.cli.commands.demo import run_demo
 
-    if not run_demo(directory):
+    if not run_demo(dir_):
         raise CkptError("the demo did not prove what it should", hint="read its last lines")

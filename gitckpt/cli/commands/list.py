@@ -11,9 +11,7 @@ from gitckpt.model.errors import NotFoundError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from typing import Annotated, Any
-
-    import typer
+    from typing import Any
 
     from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.store import Store
@@ -22,54 +20,42 @@ _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
 _NEWEST = 20
 _OUTLOOK = {
     "not installed": "; every commit makes one after: git ckpt init",
-    "missed": ", and commits make none until the hooks call gitckpt; what is missing: git ckpt doctor",
-    "none": ", and commits make none, as chosen with --hooks none; make one: git ckpt save",
+    "missed": "; commits make none until the hooks call gitckpt: git ckpt doctor",
+    "none": "; commits make none, because of --hooks none; to make one: git ckpt save",
     "recorded": "; the next commit makes one, or: git ckpt save",
 }
 
 
+@options.usage("""
+--run RUN  Only checkpoints of this run; a unique prefix suffices.
+--commit REV  Only checkpoints linked to this commit.
+--phase P  Only checkpoints of this phase, or with this whole label.
+--status S  Only checkpoints with this status: complete, failed, started, progress, blocked,
+  skipped or partial.
+--since AGE  Only checkpoints younger than AGE: 90s, 30m, 12h, 7d, 2w.
+-n, --limit N  Show at most N checkpoints.  [default: 20]
+--all  Show all checkpoints.
+--json  Print one JSON document.
+""")
 def list_(
-    run: Annotated[
-        str | None,
-        typer.Option("--run", metavar="RUN", help="Only of this run; a unique prefix will do."),
-    ] = None,
-    commit: Annotated[
-        str | None, typer.Option("--commit", metavar="REV", help="Only linked to this commit.")
-    ] = None,
-    phase: Annotated[
-        str | None,
-        typer.Option("--phase", metavar="P", help="Only of this phase, or with this whole label."),
-    ] = None,
-    status: Annotated[
-        str | None,
-        typer.Option(
-            "--status", metavar="S", help=f"Only with this status: {', '.join(phases.STATUSES)}."
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since", metavar="AGE", help="Only younger than, say, 90s, 30m, 12h, 7d or 2w."
-        ),
-    ] = None,
-    number: Annotated[
-        int | None,
-        typer.Option(
-            "-n",
-            metavar="N",
-            parser=options.count,
-            help=f"At most so many; {_NEWEST} unless told otherwise.",
-        ),
-    ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    run: str | None = None,
+    commit: str | None = None,
+    phase: str | None = None,
+    status: str | None = None,
+    since: str | None = None,
+    limit: int | None = None,
+    all_: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """List checkpoints, newest first. Piped, each line has tab-separated columns with full ids."""
+    """List checkpoints, newest first.
+
+    Piped, each line has tab-separated columns with full ids.
+    """
     from gitckpt.store.records.entry import Query
 
     if status is not None and status not in phases.STATUSES:
         raise UsageError(
-            f"{status!r} is not a status", hint=f"a status is one of {', '.join(phases.STATUSES)}"
+            f"there is no status {status!r}", hint=f"it is one of {', '.join(phases.STATUSES)}"
         )
     if commit == "":  # in the API an unborn branch, but here an unset variable of a script
         raise NotFoundError(
@@ -77,7 +63,7 @@ def list_(
         )
     with open_store() as store:
         is_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
-        limit = None if all_ else _NEWEST if number is None else number
+        most = None if all_ else _NEWEST if limit is None else limit
         query = Query(
             run=store.find_run(run) if run is not None else None,
             ids=[entry.id for entry in store.links(commit)] if commit is not None else None,
@@ -85,11 +71,11 @@ def list_(
             label=phase if is_label else None,
             status=status,
             since=times.now() - times.parse_age(since) if since is not None else None,
-            limit=None if limit is None else limit + 1,
+            limit=None if most is None else most + 1,
         )
         with terminal.Waiting("reading checkpoints"):
-            found = store.list(query)
-            entries = found[:limit]
+            listed = store.list(query)
+            entries = listed[:most]
             problems = store.problems()
             changed = store.changed_files(entries)
             replaced = store.replaced(entries)
@@ -98,18 +84,18 @@ def list_(
     if as_json:
         report = {
             "checkpoints": [_as_json(entry, changed, replaced) for entry in entries],
-            "more": len(found) > len(entries),
+            "more": len(listed) > len(entries),
             "problems": [{"ref": problem.ref, "problem": problem.sentence} for problem in problems],
         }
         terminal.out_json(report)
     else:
         _print(entries, changed, replaced, now)
-        if not entries and limit != 0:
+        if not entries and most != 0:
             _explain_nothing(
                 store,
-                filtered=any(each is not None for each in (run, commit, phase, status, since)),
+                filtered=any(option is not None for option in (run, commit, phase, status, since)),
             )
-        elif len(found) > len(entries) and number is None:
+        elif len(listed) > len(entries) and limit is None:
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if replaced:
         shown = ", ".join(name[: ids.SHORT] for name in replaced)
@@ -126,46 +112,35 @@ def _print(
     replaced: Collection[str],
     now: int,
 ) -> None:
-    if not terminal.is_terminal():
-        for entry in entries:
-            cells = (
-                entry.id,
-                entry.timestamp,
-                entry.run,
-                entry.label,
-                entry.git_sha,
-                entry.branch,
-                _files(entry, changed),
-                entry.message,
-            )
-            terminal.out_row(cells)
-        return
-    if not entries:
-        return
-    terminal.table(
-        _COLUMNS,
-        [
-            [
-                entry.id[: ids.SHORT],
-                times.age_text(max(now - entry.time, 0)),
-                entry.run or "",
-                f"{entry.label} (replaced)" if entry.id in replaced else entry.label,
-                entry.git_sha[: ids.SHORT],
-                entry.branch or "",
-                _files(entry, changed),
-                entry.message or "",
-            ]
-            for entry in entries
-        ],
-    )
+    for_person = terminal.is_terminal()
+    rows = []
+    for entry in entries:
+        mark = " (replaced)" if for_person and entry.id in replaced else ""
+        length = ids.SHORT if for_person else None
+        row = (
+            entry.id[:length],
+            times.age_text(max(now - entry.time, 0)) if for_person else entry.timestamp,
+            entry.run,
+            f"{entry.label}{mark}",
+            entry.git_sha[:length],
+            entry.branch,
+            _files(entry, changed),
+            entry.message,
+        )
+        rows.append(row)
+    if not for_person:
+        for row in rows:
+            terminal.out_row(row)
+    elif rows:
+        terminal.table(_COLUMNS, [[cell or "" for cell in row] for row in rows])
 
 
 def _explain_nothing(store: Store, *, filtered: bool) -> None:
     if filtered:
-        terminal.remark("no checkpoint is like that; see all: git ckpt list --all")
+        terminal.remark("no checkpoint matches; to see all: git ckpt list --all")
         return
     if store.problems():
-        terminal.remark("none of the checkpoints can be read: git ckpt verify says more")
+        terminal.remark("no checkpoint can be read; to see why: git ckpt verify")
         return
     terminal.remark(f"no checkpoints yet{_OUTLOOK[store.outlook()]}")
 
@@ -180,18 +155,10 @@ def _as_json(
     entry: CheckpointInfo, changed: Mapping[str, int], replaced: Collection[str]
 ) -> dict[str, Any]:
     return {
-        "id": entry.id,
-        "run": entry.run,
-        "sequence": entry.sequence,
-        "label": entry.label,
+        **terminal.attributes(entry, "id run sequence label"),
         "phase": entry.phase_name,
         "status": entry.status or None,
-        "timestamp": entry.timestamp,
-        "git_sha": entry.git_sha,
-        "branch": entry.branch,
-        "trigger": entry.trigger,
-        "message": entry.message,
-        "agent": entry.agent,
+        **terminal.attributes(entry, "timestamp git_sha branch trigger message agent"),
         "replaced": entry.id in replaced,
         "files": {
             "captured": entry.examined,

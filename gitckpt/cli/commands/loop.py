@@ -2,92 +2,44 @@
 
 from __future__ import annotations
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Annotated
-
-    import typer
 
 PIPELINE = "loop"
 
 
+@options.usage("""
+PLAN.md  The plan that the agent carries out.
+--issue ID  An issue of beads that must be closed; may be repeated.
+--epic ID  The issue of beads that contains the others.
+--agent NAME|COMMAND  The agent.
+--done COMMAND  The work is done when COMMAND exits with 0.
+--until-tests-pass  The work is done when the tests pass.
+--tests COMMAND  The tests.  [default: pytest, or make test without it]
+--prompt FILE  The template of the prompt.
+--conversation new|continue  Start each call anew, or continue the conversation.
+--max-iterations N  Call the agent at most N times.  [default: 100]
+--max-budget USD  Stop when all calls together have cost USD.
+--pause AGE  Wait between two calls.  [default: 10s]
+--agent-timeout AGE  Time limit of a call.  [default: 1h]
+--idle-timeout AGE  Time limit without output of the agent.
+--test-timeout AGE  Time limit of the tests.  [default: 5m]
+--base REV  The commit that the run's worktree starts from.  [default: HEAD]
+--timeout AGE  Time limit of the whole run.
+""")
 def loop(
-    plan: Annotated[
-        str, typer.Argument(metavar="PLAN.md", help="The plan that the agent carries out.")
-    ],
-    issue: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--issue",
-            metavar="ID",
-            help="An issue of beads that must be closed; may be given again.",
-        ),
-    ] = None,
-    epic: Annotated[
-        str, typer.Option("--epic", metavar="ID", help="The issue that holds the others.")
-    ] = "",
-    agent: Annotated[
-        str | None, typer.Option("--agent", metavar="NAME|COMMAND", help="Who does the work.")
-    ] = None,
-    done: Annotated[
-        str, typer.Option("--done", metavar="COMMAND", help="Says by exit code 0 that all is done.")
-    ] = "",
-    until_tests_pass: Annotated[
-        bool, typer.Option("--until-tests-pass", help="Let the tests alone decide.")
-    ] = False,
-    tests: Annotated[
-        str,
-        typer.Option(
-            "--tests", metavar="COMMAND", help="Tests; by default pytest, or make test without it."
-        ),
-    ] = "",
-    prompt: Annotated[
-        str, typer.Option("--prompt", metavar="FILE", help="A template for the prompt.")
-    ] = "",
-    conversation: Annotated[
-        str | None,
-        typer.Option(
-            "--conversation", metavar="new|continue", help="Whether calls go on with one."
-        ),
-    ] = None,
-    max_iterations: Annotated[
-        int | None,
-        typer.Option("--max-iterations", metavar="N", help="How often it is called at most."),
-    ] = None,
-    max_budget: Annotated[
-        str | None,
-        typer.Option("--max-budget", metavar="USD", help="What all calls together may cost."),
-    ] = None,
-    pause: Annotated[
-        str | None, typer.Option("--pause", metavar="AGE", help="Between two calls.")
-    ] = None,
-    agent_timeout: Annotated[
-        str | None,
-        typer.Option("--agent-timeout", metavar="AGE", help="How long one call may take."),
-    ] = None,
-    idle_timeout: Annotated[
-        str | None,
-        typer.Option("--idle-timeout", metavar="AGE", help="How long the agent may be silent."),
-    ] = None,
-    test_timeout: Annotated[
-        str | None,
-        typer.Option("--test-timeout", metavar="AGE", help="How long the tests may take."),
-    ] = None,
-    base: Annotated[
-        str, typer.Option("--base", metavar="REV", help="What the run's worktree begins with.")
-    ] = "HEAD",
-    timeout: Annotated[
-        str | None,
-        typer.Option("--timeout", metavar="AGE", help="How long the whole run may take."),
-    ] = None,
+    plan: str,
+    issue: list[str] | None = None,
+    base: str = "HEAD",
+    timeout: str | None = None,
+    until_tests_pass: bool = False,
+    **inputs: object,
 ) -> int:
-    """Let an agent work at a plan, again and again, until its issues are closed and the tests pass. Prints the id of the run.
+    """Call an agent until the plan is carried out.
 
-    Each iteration is a checkpoint. Kill it anywhere: git ckpt resume ID goes on with the iteration it was at.
+    It is when its issues are closed and the tests pass. Prints the id of the run. Each iteration is
+    a checkpoint. Kill it at any time: git ckpt resume ID repeats the interrupted iteration.
     """
     from gitckpt.cli import driver
     from gitckpt.durable.driver.pipelines import Pipelines
@@ -96,34 +48,14 @@ def loop(
 
     if not plan:
         raise UsageError("the plan has no name", hint="name its file: git ckpt loop PLAN.md")
-    inputs = {
-        "plan": plan,
-        "issues": " ".join(issue or []),
-        "epic": epic,
-        "done": done,
-        "tests": tests,
-        "prompt": prompt,
-    }
-    inputs |= {"until_tests_pass": "yes"} if until_tests_pass else {}
-    optional = {
-        "agent": agent,
-        "conversation": conversation,
-        "max_budget": max_budget,
-        "pause": pause,
-    }
-    optional |= {
-        "agent_timeout": agent_timeout,
-        "idle_timeout": idle_timeout,
-        "test_timeout": test_timeout,
-    }
-    optional["max_iterations"] = None if max_iterations is None else str(max_iterations)
-    inputs |= {name: value for name, value in optional.items() if value is not None}
+    given = {name: str(value) for name, value in inputs.items() if value}
+    given |= {"plan": plan, "issues": " ".join(issue or [])}
+    given |= {"until_tests_pass": "yes"} if until_tests_pass else {}
     limit = times.parse_age(timeout) if timeout is not None else None
-    inputs = {name: value for name, value in inputs.items() if value}
     with open_store() as store:
         holder = f"git ckpt loop {terminal.harmless(plan)}"
         return driver.drive(
             lambda person: Pipelines(store, person).run(
-                PIPELINE, inputs, about=slug(plan), base=base, timeout=limit, holder=holder
+                PIPELINE, given, about=slug(plan), base=base, timeout=limit, holder=holder
             )
         )

@@ -7,9 +7,10 @@ from gitckpt.cli.opening import open_store
 
 
 def notes() -> None:
-    """Write pending notes now, so that git log --notes=checkpoints shows them.
+    """Write pending notes now, so that git log shows them.
 
-    git ckpt save and list do so where no notes were written in the last minute, and the daily maintenance does as well.
+    See git log --notes=checkpoints. git ckpt save and list write notes at most once a minute, and
+    maintenance does once a day.
     """
     with open_store() as store, terminal.Waiting("writing notes"):
         is_written = store.write_notes()

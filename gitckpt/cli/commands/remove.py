@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.git.files import mounts
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
@@ -12,63 +12,53 @@ from gitckpt.store.records.entry import Query
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from typing import Annotated
-
-    import typer
 
     from gitckpt.store.store import Store
 
 
-def remove(
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ID…",
-            help="Checkpoints: ids, prefixes, revs or latest. Or runs: ids, prefixes.",
-        ),
-    ] = None,
-    rewritten: Annotated[
-        bool,
-        typer.Option("--rewritten", help="Those of commits that git filter-repo has rewritten."),
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Remove without asking.")] = False,
-) -> None:
-    """Remove checkpoints by name, in the middle of a run too; or runs as a whole. Their objects are git's to collect.
+@options.usage("""
+ID…  Checkpoints (ids, prefixes, revs or latest) or runs (ids or prefixes).
+--rewritten  Remove the checkpoints of commits that git filter-repo has rewritten.
+--force  Do not ask.
+""")
+def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = False) -> None:
+    """Remove checkpoints or whole runs.
 
-    A run goes with its worktree, and stays where that holds what no checkpoint does, or somebody drives it.
-    What another worktree made or started goes only after a question, or with --force.
+    git gc collects their objects later. A run is removed with its worktree. It stays while it is
+    driven, or while its worktree has changes that no checkpoint has. Asks before it removes what
+    another worktree made or started.
     """
     if bool(ids) == rewritten:
-        wrong = "--rewritten says itself which checkpoints go" if ids else "ID is missing"
+        wrong = "--rewritten takes no ids" if ids else "ID is missing"
         raise UsageError(wrong, hint="see: git ckpt remove --help")
     with open_store() as store:
-        runs, found = _rewritten(store, force=force) if rewritten else _meant(store, ids or [])
+        runs, checkpoints = (
+            _rewritten(store, force=force) if rewritten else _resolve(store, ids or [])
+        )
         if not (force or rewritten):
-            _require_consent(store, [*runs, *found])
+            _require_consent(store, [*runs, *checkpoints])
         of_runs = {entry.id for run in runs for entry in store.list(Query(run=run))}
-        stay: list[CkptError] = []
+        failures: list[CkptError] = []
         try:
             for run in runs:
                 try:
                     store.remove_run(run)
                 except CkptError as error:
-                    stay.append(error)  # go on with the others
+                    failures.append(error)  # go on with the others
                 else:
                     terminal.out(run)
-            if found:
-                store.remove(found)
+            if checkpoints:
+                store.remove(checkpoints)
         except KeyboardInterrupt:
-            terminal.warn(
-                "interrupted; what has begun to go goes with the next removal: git ckpt list shows what has not"
-            )
+            terminal.warn("interrupted; to see what is left: git ckpt list")
             raise
-        for checkpoint_id in found:
+        for checkpoint_id in checkpoints:
             terminal.out(checkpoint_id)
-        tell_what_stays(store, of_runs | set(found))
-        for each in stay[:-1]:
-            terminal.fail(each)
-        if stay:
-            raise stay[-1]
+        print_kept_worktrees(store, of_runs | set(checkpoints))
+        for error_ in failures[:-1]:
+            terminal.fail(error_)
+        if failures:
+            raise failures[-1]
 
 
 def _require_consent(store: Store, names: Sequence[str]) -> None:
@@ -82,7 +72,7 @@ def _require_consent(store: Store, names: Sequence[str]) -> None:
             return
     more = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
     words = " ".join(_short(name).partition(" ")[2] for name in names)
-    hint = f"to remove it all the same: git ckpt remove --force {words}"
+    hint = f"to remove it anyway: git ckpt remove --force {words}"
     raise UsageError(f"{lines[0]}{more}; nothing was removed", hint=hint)
 
 
@@ -93,7 +83,7 @@ def _short(name: str) -> str:
 def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
     entries = store.rewritten()
     if not entries:
-        terminal.remark("no checkpoint is of a commit that git filter-repo has rewritten")
+        terminal.remark("git filter-repo has rewritten no commit of a checkpoint")
         return [], []
     lines = [
         f"{entry.id}  {entry.git_sha[:SHORT]}  {entry.run or entry.label}" for entry in entries
@@ -104,7 +94,7 @@ def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
             for line in lines:
                 terminal.remark(line)
             raise UsageError(
-                f"{count} would go, and nobody is here to be asked",
+                f"cannot ask whether to remove {count}",
                 hint="git ckpt remove --rewritten --force",
             )
         answer = terminal.ask(f"Remove {count}? [y/N] ", told=lines)
@@ -119,12 +109,13 @@ def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
     return _in_order(store, runs), [entry.id for entry in entries if entry.run not in runs]
 
 
-def tell_what_stays(store: Store, removed: Collection[str]) -> None:
+def print_kept_worktrees(store: Store, removed: Collection[str]) -> None:
     # Worktrees made from removed checkpoints may hold work, so they are not removed.
     for path, checkpoint_id in store.worktrees_made_from(removed).items():
         if _is_gone(store, checkpoint_id):
+            command = mounts.way_to_remove(path)
             terminal.remark(
-                f"the worktree made from {checkpoint_id[:SHORT]} stays; to remove that: {mounts.way_to_remove(path)}"
+                f"the worktree of {checkpoint_id[:SHORT]} stays; to remove it: {command}"
             )
 
 
@@ -138,7 +129,7 @@ def _is_gone(store: Store, checkpoint_id: str) -> bool:
     return False
 
 
-def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
+def _resolve(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
     # All names are resolved before anything is removed: one that is unknown stops the command.
     runs: set[str] = set()
     checkpoints: dict[str, None] = {}
@@ -152,13 +143,8 @@ def _meant(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _in_order(store: Store, runs: Collection[str]) -> list[str]:
+    if not runs:
+        return []
     # The youngest first: a younger run may refer to an older one.
-    return (
-        [
-            each.run
-            for each in sorted(store.runs(), key=lambda each: -each.started)
-            if each.run in runs
-        ]
-        if runs
-        else []
-    )
+    youngest_first = sorted(store.runs(), key=lambda run: -run.started)
+    return [run.run for run in youngest_first if run.run in runs]

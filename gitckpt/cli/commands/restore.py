@@ -4,60 +4,53 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model import ids, times
+from gitckpt.model import times
 from gitckpt.model.errors import UsageError
+from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Annotated, Any
+    from typing import Any
 
-    import typer
-
-    from gitckpt.store.restore.restorer import Position, RestoreResult
+    from gitckpt.store.restore.restorer import RestoreResult
     from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.store import Store
 
 _COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
 
 
+@options.usage("""
+ID [-- PATH…]  A checkpoint, run, rev or latest; with paths, restore only these.
+--index  With paths: restore their index entries as well.
+--trust  Restore a checkpoint whose document was replaced by a fetch.
+--dry-run  Print what would be done; change nothing.
+--json  Print one JSON document.
+""")
 def restore(
-    id_and_paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="ID [-- PATH…]",
-            help="Checkpoint, run, rev, or latest; then what to restrict it to.",
-        ),
-    ],
-    index: Annotated[
-        bool,
-        typer.Option("--index", help="With paths: restore their entries in the index, too."),
-    ] = False,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Restore a checkpoint whose document a fetch has replaced."),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print what would be done.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    ids: list[str],
+    paths: list[str] | None = None,
+    index: bool = False,
+    trust: bool = False,
+    dry_run: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Put the files of a checkpoint into this worktree.
+    """Restore the files of a checkpoint into this worktree.
 
-    What is here now is recorded first, in a safety checkpoint: git ckpt undo brings it back.
-    Only what differs is touched: files, what is staged, and a merge or rebase in progress; with paths,
-    these files alone. HEAD stays. Ignored files stay.
+    First records the current files in a safety checkpoint: git ckpt undo restores them. Changes
+    only what differs: files, the index, and a merge or rebase in progress; with paths, only these
+    files. HEAD and ignored files stay.
     """
     warn = _Warnings()
     with open_store(to_capture=True) as store:
-        checkpoint = store.read(store.find(id_and_paths[0]))
-        paths = [_from_top(store, path) for path in id_and_paths[1:]] or None
+        checkpoint = store.read(store.find(ids[0]))
+        inside = [_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
         with terminal.Waiting("restoring files"):
             done = store.restore(
                 checkpoint,
-                paths,
+                inside,
                 index=index,
                 dry_run=dry_run,
                 announce=warn,
@@ -66,18 +59,16 @@ def restore(
         _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
-def undo(
-    list_: Annotated[
-        bool, typer.Option("--list", help="Only list the steps back, and those forward.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print what would be done.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """Take back the newest restore in this worktree; given again, the one before it, up to the first.
+@options.usage("""
+--list  List the steps that undo and redo can take; change nothing.
+--dry-run  Print what would be done; change nothing.
+--json  Print one JSON document.
+""")
+def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> None:
+    """Undo the newest restore in this worktree.
 
-    What is here now is recorded first, with all that was edited since: git ckpt redo brings it back, until the next restore.
+    The next undo takes back the restore before it. First records the current files with all later
+    edits: git ckpt redo brings them back, until the next restore.
     """
     if list_ and dry_run:
         raise UsageError(
@@ -100,20 +91,18 @@ def undo(
     else:
         _print_steps(steps)
         if cut_off:
-            terminal.warn(
-                "the newest step was cut off, and some files may be of either side: take it back, or forward again"
-            )
+            terminal.warn("the newest step was interrupted: repeat it, or undo it")
 
 
-def redo(
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print what would be done.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """Bring back what was here before the newest undo; given again, what was here before the one that preceded it.
+@options.usage("""
+--dry-run  Print what would be done; change nothing.
+--json  Print one JSON document.
+""")
+def redo(dry_run: bool = False, as_json: bool = False) -> None:
+    """Redo the restore that was undone last.
 
-    What is here now is recorded first: git ckpt undo brings it back. A new restore drops what redo could bring back.
+    The next redo repeats the one undone before it. First records the current files: git ckpt undo
+    brings them back. A new restore discards the steps that redo could take.
     """
     warn = _Warnings()
     with open_store(to_capture=True) as store:
@@ -126,7 +115,7 @@ def _from_top(store: Store, path: str) -> bytes:
     if not path:  # an unset variable of a script; git refuses it as well
         raise UsageError(
             "a path is empty",
-            hint="name . for all files from here on; leave paths out to restore all, with what is staged",
+            hint="name . for this directory, or no path to restore everything",
         )
     if store.worktree is None:
         return os.fsencode(path)
@@ -173,9 +162,8 @@ def _print(
             terminal.remark("nothing to do: the worktree has these files")
     else:
         direction = "back" if way_back == "undo" else "forward again"
-        terminal.remark(
-            f"what was here is in checkpoint {done.safety[: ids.SHORT]}; to go {direction}: git ckpt {way_back}"
-        )
+        safety = f"what was here is in checkpoint {done.safety[:SHORT]}"
+        terminal.remark(f"{safety}; to go {direction}: git ckpt {way_back}")
     if done.kept:
         from gitckpt.store.restore.restorer import kept_failure
 
@@ -186,7 +174,7 @@ def _print(
     if done.unfiltered:
         from gitckpt.git.contents.unfiltered import failure
 
-        raise failure(done.unfiltered, f"git ckpt restore {done.checkpoint[: ids.SHORT]}")
+        raise failure(done.unfiltered, f"git ckpt restore {done.checkpoint[:SHORT]}")
 
 
 def _as_json(done: RestoreResult) -> dict[str, Any]:
@@ -196,8 +184,8 @@ def _as_json(done: RestoreResult) -> dict[str, Any]:
             {"kind": change.kind, "path": os.fsdecode(change.path)} for change in done.changes
         ],
         "safety": done.safety,
-        "head": _position_as_json(done.head),
-        "source": _position_as_json(done.source),
+        "head": terminal.attributes(done.head, "commit branch operation"),
+        "source": terminal.attributes(done.source, "commit branch operation"),
         "apart": list(done.apart),
         "remarks": list(done.remarks),
         "unfiltered": [os.fsdecode(path) for path in done.unfiltered],
@@ -205,48 +193,30 @@ def _as_json(done: RestoreResult) -> dict[str, Any]:
     }
 
 
-def _position_as_json(position: Position) -> dict[str, Any]:
-    return {"commit": position.commit, "branch": position.branch, "operation": position.operation}
-
-
 def _print_steps(steps: Sequence[UndoStep]) -> None:
     if not steps:
         terminal.remark("nothing was restored in this worktree")
         return
-    now = times.now()
-    sides = [[step for step in steps if step.kind == kind] for kind in ("redo", "undo")]
-    numbered = [
-        (f"{step.kind} {number}", step.checkpoint)
-        for side in sides
-        for number, step in enumerate(side, 1)
-    ]
-    ahead = len(sides[0])
-    for_person = terminal.is_terminal()
+    now, for_person = times.now(), terminal.is_terminal()
+    sides = {
+        kind: [
+            (f"{kind} {number}", step.checkpoint)
+            for number, step in enumerate((step for step in steps if step.kind == kind), 1)
+        ]
+        for kind in ("redo", "undo")
+    }
     rows = []  # newest first: what `redo` brings back, then what `undo` takes back
-    for name, entry in [*reversed(numbered[:ahead]), *numbered[ahead:]]:
-        if for_person:
-            cells = [
-                entry.id[: ids.SHORT],
-                times.age_text(max(now - entry.time, 0)),
-                entry.git_sha[: ids.SHORT],
-            ]
-        else:
-            cells = [entry.id, entry.timestamp, entry.git_sha or "-"]
-        rest = [cell or ("" if for_person else "-") for cell in (entry.branch, entry.message)]
-        rows.append([name, *cells, *rest])
+    for name, entry in [*reversed(sides["redo"]), *sides["undo"]]:
+        age = times.age_text(max(now - entry.time, 0)) if for_person else entry.timestamp
+        length = SHORT if for_person else None
+        row = (name, entry.id[:length], age, entry.git_sha[:length], entry.branch, entry.message)
+        rows.append(row)
     if for_person:
-        terminal.table(_COLUMNS, rows)
+        terminal.table(_COLUMNS, [[cell or "" for cell in row] for row in rows])
     else:
         for row in rows:
             terminal.out_row(row)
 
 
 def _step_as_json(step: UndoStep) -> dict[str, Any]:
-    entry = step.checkpoint
-    return {
-        "id": entry.id,
-        "timestamp": entry.timestamp,
-        "git_sha": entry.git_sha,
-        "branch": entry.branch,
-        "message": entry.message,
-    }
+    return terminal.attributes(step.checkpoint, "id timestamp git_sha branch message")

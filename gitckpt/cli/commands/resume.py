@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import shell_word
@@ -15,97 +15,46 @@ from gitckpt.model.values import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Annotated
-
-    import typer
 
     from gitckpt.durable.driver.driver import Resumption
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
 
+@options.usage("""
+[ID]  A checkpoint, run, rev or latest.  [default: the unfinished run started in this worktree]
+--no-run  Only open the worktree.
+--into DIR  Create the worktree in DIR.
+--from PHASE  Repeat this phase and all later ones.
+--fork  Continue in a new run; the old one stays as it is.
+--rewind  Return the run to an older checkpoint; first saves what is newer.
+--accept-changes  Continue although the pipeline or its inputs have changed.
+--autonomy MODE  From now on pause as MODE says: checkpoint, batch or fully_autonomous.
+--timeout AGE  Time limit of the whole run, from now on.
+--trust  Adopt a fetched run and continue it; shows the commands that it will execute.
+--take-over  Continue a stalled run; its driver is locked out and its command ended.
+--force  Continue a review although HEAD has diverged from its recorded work; once.
+-i, --input NAME=VALUE  Change an input from now on; may be repeated.
+""")
 def resume(
-    id_: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[ID]",
-            help="Checkpoint, run, rev, or latest; by default the unfinished run started in this worktree.",
-        ),
-    ] = None,
-    no_run: Annotated[bool, typer.Option("--no-run", help="Only open the worktree.")] = False,
-    into: Annotated[
-        str | None, typer.Option("--into", metavar="DIR", help="Make the worktree in DIR.")
-    ] = None,
-    from_: Annotated[
-        str | None,
-        typer.Option("--from", metavar="PHASE", help="Do this phase again, and all after it."),
-    ] = None,
-    fork: Annotated[
-        bool, typer.Option("--fork", help="Go on in a new run; the old one stays as it is.")
-    ] = False,
-    rewind: Annotated[
-        bool,
-        typer.Option(
-            "--rewind",
-            help="Go back to an older checkpoint of the run; what is newer is saved first.",
-        ),
-    ] = False,
-    accept_changes: Annotated[
-        bool,
-        typer.Option(
-            "--accept-changes",
-            help="Go on though the pipeline, or what it was started with, has changed.",
-        ),
-    ] = False,
-    autonomy: Annotated[
-        str | None,
-        typer.Option(
-            "--autonomy",
-            metavar="MODE",
-            help="From now on pause as checkpoint, batch or fully_autonomous say.",
-        ),
-    ] = None,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--timeout", metavar="AGE", help="Give the whole run so much time from now on."
-        ),
-    ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="Take a run of somebody else's for one of ours, as it stands; what decides is shown.",
-        ),
-    ] = False,
-    take_over: Annotated[
-        bool,
-        typer.Option(
-            "--take-over",
-            help="Go on with a run that is stalled: its driver can write nothing more, and its command is ended.",
-        ),
-    ] = False,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Go on though HEAD has diverged from the recorded work of a review; once.",
-        ),
-    ] = False,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="NAME=VALUE",
-            help="From now on, another input; may be given again.",
-        ),
-    ] = None,
+    id_: str | None = None,
+    no_run: bool = False,
+    into: str | None = None,
+    from_: str | None = None,
+    fork: bool = False,
+    rewind: bool = False,
+    accept_changes: bool = False,
+    autonomy: str | None = None,
+    timeout: str | None = None,
+    trust: bool = False,
+    take_over: bool = False,
+    force: bool = False,
+    input_: list[str] | None = None,
 ) -> int:
-    """Go on with a run at its first phase that is not complete; or open a worktree with the files of a checkpoint, and print its path.
+    """Continue a run, or open the files of a checkpoint.
 
-    A worktree that is there already is left as it stands, with all that is unsaved in it.
-    To go there: cd "$(git ckpt resume --no-run ID)".
+    A run continues at its first phase that is not complete. Otherwise prints the path of a
+    worktree: cd "$(git ckpt resume --no-run ID)". An existing worktree keeps its unsaved changes.
     """
     path = os.path.abspath(into) if into else None
     how: Resumption = {
@@ -116,7 +65,7 @@ def resume(
         "holder": "git ckpt resume",
     }
     how["take_over"] = take_over
-    how["inputs"] = _inputs([*(inputs or []), *(["force=yes"] if force else [])])
+    how["inputs"] = _inputs([*(input_ or []), *(["force=yes"] if force else [])])
     if autonomy is not None:
         from gitckpt.durable.pipeline import definition
 
@@ -173,8 +122,8 @@ def _meant(store: Store, *, no_run: bool) -> Checkpoint:
     It is the unfinished run that was started in this worktree or has it, one of a pipeline first.
     Without any, it is the newest checkpoint of this worktree. With `no_run`, nothing starts.
     """
-    here = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
-    newest = [store.newest(run.run) for run in here]
+    unfinished = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
+    newest = [store.newest(run.run) for run in unfinished]
     candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)]
     candidates = candidates or [
         checkpoint for checkpoint in newest if not _has_pipeline(checkpoint)
@@ -183,18 +132,18 @@ def _meant(store: Store, *, no_run: bool) -> Checkpoint:
         return _driven_here(store) or _latest(store)
     if len(candidates) > 1:
         return _chosen(store, candidates)
-    (one,) = candidates
-    line, agents = _account(store, one)
+    (candidate,) = candidates
+    line, agents = _account(store, candidate)
     if no_run:
-        return one
+        return candidate
     if line:
         terminal.remark(f"resuming {line}")
     if agents and terminal.may_ask():
         answer = terminal.ask("Go on? [y/N] ") or ""
         if answer.lower() not in ("y", "yes"):
-            hint = f"to resume it: git ckpt resume {one.run}"
-            raise CkptError(f"run {one.run} was not resumed", hint=hint)
-    return one
+            hint = f"to resume it: git ckpt resume {candidate.run}"
+            raise CkptError(f"run {candidate.run} was not resumed", hint=hint)
+    return candidate
 
 
 def _has_pipeline(checkpoint: Checkpoint) -> bool:
@@ -212,17 +161,20 @@ def _account(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     return f"{newest.run} at {step}{calls}" if step else "", agents
 
 
-def _chosen(store: Store, found: Sequence[Checkpoint]) -> Checkpoint:
-    lines = [_account(store, each)[0] or str(each.run) for each in found]
+def _chosen(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
+    lines = [_account(store, checkpoint)[0] or str(checkpoint.run) for checkpoint in candidates]
     if not terminal.may_ask():
-        what = f"{len(found)} runs could be meant"
+        what = f"{len(candidates)} runs could be meant"
         raise AmbiguousError(what, lines, hint="name one: git ckpt resume RUN")
     numbered = (f"  {number}  {line}" for number, line in enumerate(lines, 1))
-    told = ["several runs could be meant:", *numbered]
-    answer = terminal.ask(f"Which one? [1-{len(found)}, or nothing for none] ", told=told) or ""
-    if not answer.isascii() or not answer.isdigit() or not 1 <= int(answer) <= len(found):
+    introduction = ["several runs could be meant:", *numbered]
+    answer = (
+        terminal.ask(f"Which one? [1-{len(candidates)}, or nothing for none] ", told=introduction)
+        or ""
+    )
+    if not answer.isascii() or not answer.isdigit() or not 1 <= int(answer) <= len(candidates):
         raise CkptError("no run was resumed", hint="name one: git ckpt resume RUN")
-    return found[int(answer) - 1]
+    return candidates[int(answer) - 1]
 
 
 def _driven_here(store: Store) -> Checkpoint | None:
@@ -268,7 +220,7 @@ def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: 
         if fork or checkpoint.run is None
         else [store.newest(checkpoint.run), checkpoint]
     )
-    if all(store.is_ours(each) for each in wanted):
+    if all(store.is_ours(checkpoint_) for checkpoint_ in wanted):
         return
     from gitckpt.durable.driver.pipelines import Pipelines
 
@@ -310,7 +262,7 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
         short = checkpoint.id[: ids.SHORT]
         raise UsageError(
             f"checkpoint {short} is not the newest of run {checkpoint.run}",
-            hint=f"take the run back: git ckpt resume {short} --rewind; go on in another run: --fork; only look at its files: --no-run",
+            hint="return the run to it: --rewind; start a new run: --fork; only see it: --no-run",
         )
 
 
@@ -333,34 +285,26 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catche
         more = [each for each in run.remarks if each not in opened.remarks]
         opened = replace(opened, remarks=(*opened.remarks, *more), behind=None)
     what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({checkpoint.label})"
-    terminal.remark(
-        f"made {what}"
-        if opened.made
-        else f"{what} was there already{'' if is_brought else ', and is as it was left'}"
-    )
+    unchanged = "" if is_brought else ", and is as it was left"
+    terminal.remark(f"made {what}" if opened.made else f"{what} was there already{unchanged}")
     for remark in opened.remarks:
         terminal.warn(remark)
     if opened.behind is not None:
         # A complete run cannot be resumed.
         is_complete = store.history(str(checkpoint.run)).summary.status == COMPLETE
         there = f"{checkpoint.id} --rewind" if is_complete else checkpoint.run
-        terminal.warn(
-            f"others have gone on with its run since; to have what they made, too: git ckpt resume {there}"
-        )
+        terminal.warn(f"its run was continued elsewhere; to open that: git ckpt resume {there}")
     target = None if opened.made else _cut_off(store, checkpoint)
     if target is not None:
-        then = f"to have what was there before: git ckpt resume {checkpoint.id} --rewind"
-        terminal.warn(
-            f"going back to {target[: ids.SHORT]} was cut off half-way; to do it: git ckpt resume {target} --rewind; {then}"
-        )
+        finish = f"to finish: git ckpt resume {target} --rewind"
+        cancel = f"to cancel: git ckpt resume {checkpoint.id} --rewind"
+        terminal.warn(f"going back to {target[: ids.SHORT]} was interrupted; {finish}; {cancel}")
     terminal.out_path(opened.path)
     if checkpoint.imported is not None and checkpoint.pipeline is None:
-        way = (
-            f"git ckpt step next --run {checkpoint.run}"
-            if "loop_state" in checkpoint.state
-            else "whoever does it knows how"
-        )
-        terminal.remark(f"nothing drives what {checkpoint.imported.path} tells of; to go on: {way}")
+        hint = ""
+        if "loop_state" in checkpoint.state:
+            hint = f"; to see the next step: git ckpt step next --run {checkpoint.run}"
+        terminal.remark(f"no pipeline drives the work of {checkpoint.imported.path}{hint}")
     if checkpoint.state:
         terminal.remark(f"its state: git ckpt show {checkpoint.id[: ids.SHORT]} --state")
     if opened.unfiltered:
@@ -386,7 +330,8 @@ def _take_back(
     from gitckpt.durable.run.run import Run
 
     if phase is not None and "loop_state" in checkpoint.state and not _has_phases(checkpoint):
-        hint = f"a step is done again after: git ckpt step reset {shell_word(phase)} --run {checkpoint.run}"
+        step = shell_word(phase)
+        hint = f"repeat a step: git ckpt step reset {step} --run {checkpoint.run}"
         raise UsageError(f"run {checkpoint.run} has steps, and no phase {phase!r}", hint=hint)
     holder = f"git ckpt resume --{'rewind' if rewind else 'from'}"
     with Run.resume(
@@ -411,10 +356,10 @@ def _take_back(
     if phase is not None:
         complete = ", ".join(run.completed) or "none"
         terminal.remark(
-            f"phase {phase!r} of run {run.id} is to be done again, with what was completed after it; complete: {complete}"
+            f"run {run.id} will repeat {phase!r} and later phases; complete: {complete}"
         )
         if checkpoint.attempt is not None:  # else people or scripts do it
-            terminal.remark("its program does it when it goes on: Run.resume(store, RUN)")
+            terminal.remark("its program repeats it when it calls Run.resume(store, RUN)")
     terminal.out_path(run.path)
 
 

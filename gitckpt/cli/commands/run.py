@@ -4,70 +4,41 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated
-
-    import typer
-
     from gitckpt.durable.driver.driver import Wishes
     from gitckpt.durable.driver.pipelines import Preview
 
 PLAN_PIPELINE = "plan-to-pr"
 
 
+@options.usage("""
+PIPELINE|PLAN.md  A pipeline of gitckpt.toml, a preset, or a plan.
+-i, --input NAME=VALUE  An input of the pipeline; may be repeated.
+--base REV  The commit that the run's worktree starts from.  [default: HEAD]
+--autonomy MODE  When to pause: checkpoint, batch or fully_autonomous.
+--timeout AGE  Time limit of the whole run.
+--key TEXT  Your own name for the run; a run with this name is continued.
+-n, --dry-run  Print what would be done; start nothing.
+--print  Print the preset, to copy it into gitckpt.toml.
+""")
 def run(
-    pipeline: Annotated[
-        str,
-        typer.Argument(
-            metavar="PIPELINE|PLAN.md", help="A pipeline of gitckpt.toml, a preset, or a plan."
-        ),
-    ],
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="NAME=VALUE",
-            help="An input of the pipeline; may be given again.",
-        ),
-    ] = None,
-    base: Annotated[
-        str, typer.Option("--base", metavar="REV", help="What the run's worktree begins with.")
-    ] = "HEAD",
-    autonomy: Annotated[
-        str | None,
-        typer.Option(
-            "--autonomy",
-            metavar="MODE",
-            help="When it pauses: checkpoint, batch or fully_autonomous.",
-        ),
-    ] = None,
-    timeout: Annotated[
-        str | None,
-        typer.Option("--timeout", metavar="AGE", help="How long the whole run may take."),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key",
-            metavar="TEXT",
-            help="Your own name for the run: where one has it, that one is gone on with.",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only print what would be done.")
-    ] = False,
-    print_: Annotated[
-        bool, typer.Option("--print", help="Only print the preset, to be copied into gitckpt.toml.")
-    ] = False,
+    pipeline: str,
+    input_: list[str] | None = None,
+    base: str = "HEAD",
+    autonomy: str | None = None,
+    timeout: str | None = None,
+    key: str | None = None,
+    dry_run: bool = False,
+    print_: bool = False,
 ) -> int:
-    """Run the phases of a pipeline in a worktree of the run's own, with a checkpoint after each. Prints the id of the run.
+    """Run a pipeline in its own worktree, a checkpoint per phase.
 
-    Kill it anywhere: git ckpt resume ID goes on at the first phase that is not complete.
+    Prints the id of the run. Kill it at any time: git ckpt resume ID continues at the first phase
+    that is not complete.
     """
     if print_:
         from gitckpt.durable.driver.pipelines import Pipelines
@@ -79,30 +50,30 @@ def run(
     from gitckpt.durable.pipeline import definition as pipelines
     from gitckpt.model import times
 
-    said = driver.inputs(inputs or [])
+    given = driver.inputs(input_ or [])
     mode = pipelines.autonomy(autonomy) if autonomy is not None else None
     limit = times.parse_age(timeout) if timeout is not None else None
     name, about = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
         from gitckpt.durable.phases.options import slug
 
-        name, about, said = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **said}
-    elif pipeline == PLAN_PIPELINE and said.get("plan"):
+        name, about, given = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **given}
+    elif pipeline == PLAN_PIPELINE and given.get("plan"):
         from gitckpt.durable.phases.options import slug
 
-        about = slug(said["plan"])
+        about = slug(given["plan"])
     with open_store() as store:
         if dry_run:
-            _print_plan(Pipelines(store).preview(name, said), mode)
+            _print_plan(Pipelines(store).preview(name, given), mode)
             return 0
-        how: Wishes = {
+        wishes: Wishes = {
             "autonomy": mode,
             "timeout": limit,
             "holder": f"git ckpt run {terminal.harmless(pipeline)}",
         }
         return driver.drive(
             lambda person: Pipelines(store, person).run(
-                name, said, about=about, base=base, key=key, **how
+                name, given, about=about, base=base, key=key, **wishes
             )
         )
 

@@ -10,100 +10,77 @@ from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated, Any
-
-    import typer
+    from typing import Any
 
     from gitckpt.durable.progress import Gauge
-    from gitckpt.store.runs.summary import Event, History, RunInfo
+    from gitckpt.store.runs.summary import History, RunInfo
     from gitckpt.store.store import Store
 
 _INTERVAL = 1.0
 _BAR = 20
 _BRIEF = 100
+_EVENT = "phase status attempts started ended seconds saves errors exit_code checkpoint"
 _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
 
 
-def runs(
-    status: Annotated[
-        str | None,
-        typer.Option(
-            "--status", metavar="S", help=f"Only with this status: {', '.join(runstate.STATUSES)}."
-        ),
-    ] = None,
-    number: Annotated[
-        int | None,
-        typer.Option("-n", metavar="N", parser=options.count, help="At most so many, the newest."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-) -> None:
-    """List runs, the one with the newest checkpoint first. Piped, each line has tab-separated columns."""
+@options.usage("""
+--status S  Only runs with this status: running, stalled, crashed, failed, blocked, paused,
+  complete or open.
+-n, --limit N  Show at most N runs.
+--json  Print one JSON document.
+""")
+def runs(status: str | None = None, limit: int | None = None, as_json: bool = False) -> None:
+    """List runs, the one with the newest checkpoint first.
+
+    Piped, each line has tab-separated columns.
+    """
     if status is not None and status not in runstate.STATUSES:
         raise UsageError(
-            f"{status!r} is not a status of runs",
-            hint=f"it is one of {', '.join(runstate.STATUSES)}",
+            f"there is no status {status!r}", hint=f"it is one of {', '.join(runstate.STATUSES)}"
         )
     with open_store() as store:
-        shown = [each for each in store.runs() if status is None or each.status == status][:number]
+        shown = [run for run in store.runs() if status in (None, run.status)][:limit]
         now = times.now()
     if as_json:
-        terminal.out_json({"runs": [_as_json(each) for each in shown]})
+        terminal.out_json({"runs": [_as_json(run) for run in shown]})
         return
     if not shown:
         terminal.remark(
             "no runs yet; to start one: git ckpt run PIPELINE, or git ckpt start NAME"
             if status is None
-            else "no run is like that"
+            else "no run has this status"
         )
         return
-    if not terminal.is_terminal():
-        for each in shown:
-            cells = (
-                each.run,
-                each.status,
-                each.label,
-                times.to_text(each.time),
-                each.branch,
-                each.path,
-            )
-            terminal.out_row(cells)
-        return
+    for_person = terminal.is_terminal()
     rows = [
         (
-            each.run,
-            each.status,
-            each.label,
-            times.age_text(max(now - each.time, 0)),
-            each.branch or "",
-            terminal.near(each.path),
+            run.run,
+            run.status,
+            run.label,
+            times.age_text(max(now - run.time, 0)) if for_person else times.to_text(run.time),
+            run.branch,
+            terminal.near(run.path) if for_person else run.path,
         )
-        for each in shown
+        for run in shown
     ]
-    terminal.table(_COLUMNS, rows)
+    if for_person:
+        terminal.table(_COLUMNS, [[cell or "" for cell in row] for row in rows])
+    else:
+        for row in rows:
+            terminal.out_row(row)
 
 
-def status(
-    run: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="By default the run whose worktree this is, or the newest started here.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", "-w", help="Show it again and again, until nobody drives the run."),
-    ] = False,
-) -> None:
-    """Show what has become of a run: its phases with attempts, times and errors, who drives it, and what to do next."""
+@options.usage("""
+[RUN]  The run.  [default: the run of this worktree, or the newest started here]
+--json  Print one JSON document.
+-w, --watch  Refresh the output until the run is no longer driven.
+""")
+def status(run: str | None = None, as_json: bool = False, watch: bool = False) -> None:
+    """Show the phases of a run, its driver, and the next command."""
     if watch and (as_json or not terminal.is_terminal()):
-        raise UsageError(
-            "--watch is for people at a terminal",
-            hint="leave it out, and ask again: git ckpt status --json",
-        )
+        raise UsageError("--watch needs a terminal", hint="leave it out: git ckpt status --json")
     with open_store() as store:
-        name = _meant(store, run)
+        name = _find_run(store, run)
         if watch:
             _watch(store, name)
             return
@@ -177,7 +154,8 @@ def _next_command(history: History) -> str | None:
 def _next_of_steps(history: History) -> str:
     name, loop = history.summary.run, history.newest.state["loop_state"]
     if history.summary.status == runstate.BLOCKED:
-        return f"git ckpt step reset {shell_word(str(loop.get('current_step')))} --run {name} --notes TEXT"
+        step = shell_word(str(loop.get("current_step")))
+        return f"git ckpt step reset {step} --run {name} --notes TEXT"
     if loop.get("current_step") == "COMPLETE":
         return f"git ckpt finish {name}"
     return f"git ckpt step next --run {name}"
@@ -253,20 +231,19 @@ def _event_lines(history: History) -> list[str]:
     return lines
 
 
-def _meant(store: Store, text: str | None) -> str:
+def _find_run(store: Store, text: str | None) -> str:
     # By default the run that has this worktree, else the newest started in it, else the newest.
     if text is not None:
         return store.find_run(text)
     if store.run is not None:
         return store.run
     runs = store.runs()
-    ours = [each for each in runs if store.is_ours(each.newest)]
-    here = (each for each in ours if not store.made_elsewhere([each.run]))
-    newest = next(here, ours[0] if ours else None)
+    ours = [run_ for run_ in runs if store.is_ours(run_.newest)]
+    started_here = (run_ for run_ in ours if not store.made_elsewhere([run_.run]))
+    newest = next(started_here, ours[0] if ours else None)
     if newest is None and runs:
         raise NotFoundError(
-            "every run was written elsewhere, and fetched",
-            hint="name one of those that are there: git ckpt runs",
+            "every run was fetched from another repository", hint="name a run: git ckpt runs"
         )
     if newest is None:
         raise NotFoundError(
@@ -285,17 +262,8 @@ def _as_json(summary: RunInfo) -> dict[str, Any]:
         "newest": {"id": summary.newest, "timestamp": times.to_text(summary.time)},
         "branch": summary.branch,
         "worktree": summary.path,
-        "lease": None
-        if lease is None
-        else {
-            "holder": lease.holder,
-            "host": lease.host,
-            "pid": lease.pid,
-            "acquired": lease.acquired,
-            "renewed": lease.renewed,
-            "expires": lease.expires,
-            "token": lease.token,
-        },
+        "lease": lease
+        and terminal.attributes(lease, "holder host pid acquired renewed expires token"),
     }
 
 
@@ -306,32 +274,18 @@ def _history_as_json(history: History, advice: str | None) -> dict[str, Any]:
     return {
         **_as_json(history.summary),
         "pipeline": {
-            "name": pipeline.name,
-            "autonomy": pipeline.autonomy,
-            "deadline": pipeline.deadline,
+            **terminal.attributes(pipeline, "name autonomy deadline"),
             "inputs": dict(pipeline.inputs),
             "phases": list(pipeline.phases),
         },
-        "phases": [_event_as_json(event) for event in history.events],
+        "phases": [
+            {**terminal.attributes(event, _EVENT), "errors": list(event.errors)}
+            for event in history.events
+        ],
         "gauges": [
-            {"name": gauge.name, "text": gauge.text, "done": gauge.done, "total": gauge.total}
+            terminal.attributes(gauge, "name text done total")
             for gauge in progress.gauges(history.newest.state, history.newest.progress)
         ],
         "unwritten": history.unwritten,
         "next": advice,
-    }
-
-
-def _event_as_json(event: Event) -> dict[str, Any]:
-    return {
-        "phase": event.phase,
-        "status": event.status,
-        "attempts": event.attempts,
-        "started": event.started,
-        "ended": event.ended,
-        "seconds": event.seconds,
-        "saves": event.saves,
-        "errors": list(event.errors),
-        "exit_code": event.exit_code,
-        "checkpoint": event.checkpoint,
     }

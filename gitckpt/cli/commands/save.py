@@ -4,75 +4,40 @@ from __future__ import annotations
 
 import sys
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import CkptError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated, Any
+    from typing import Any
 
-    import typer
-
+    from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.store import Store
 
 
+@options.usage("""
+-m, --message TEXT  One line about the checkpoint, at most 1,000 characters.
+--phase NAME[-STATUS]  The label.  [default: manual, status: complete]
+--state FILE  A state to save: JSON, or TOML from *.toml; - reads JSON from standard input.
+--agent NAME  The agent that saves; its checkpoints are thinned as they age.
+--error TEXT  An error to record; may be repeated.
+--run RUN  The run that the checkpoint extends.  [default: the run of the worktree]
+--track NAME  The open run about NAME; starts one if necessary.
+--no-worktree  Record only the commit and the state, not the files.
+""")
 def save(
-    message: Annotated[
-        str | None,
-        typer.Option(
-            "--message",
-            "-m",
-            metavar="TEXT",
-            help="One line about it, of at most 1,000 characters.",
-        ),
-    ] = None,
-    phase: Annotated[
-        str,
-        typer.Option(
-            "--phase", metavar="NAME[-STATUS]", help="Its label; complete unless a status is given."
-        ),
-    ] = "manual",
-    state: Annotated[
-        str | None,
-        typer.Option(
-            "--state",
-            metavar="FILE",
-            help="A state to keep with it: JSON, or TOML in a file named *.toml; - reads JSON from standard input.",
-        ),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(
-            "--agent",
-            metavar="NAME",
-            help="Who saves, if no person does: such checkpoints are thinned as they age.",
-        ),
-    ] = None,
-    errors: Annotated[
-        list[str] | None,
-        typer.Option("--error", metavar="TEXT", help="What went wrong; may be given again."),
-    ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option(
-            "--run", metavar="RUN", help="The run that it extends; by default that of the worktree."
-        ),
-    ] = None,
-    track: Annotated[
-        str | None,
-        typer.Option(
-            "--track",
-            metavar="NAME",
-            help="The open run about NAME, which is started where there is none.",
-        ),
-    ] = None,
-    no_worktree: Annotated[
-        bool, typer.Option("--no-worktree", help="Leave the files out: the commit stands for them.")
-    ] = False,
+    message: str | None = None,
+    phase: str = "manual",
+    state: str | None = None,
+    agent: str | None = None,
+    error: list[str] | None = None,
+    run: str | None = None,
+    track: str | None = None,
+    no_worktree: bool = False,
 ) -> None:
-    """Record a checkpoint now: files, state and commit. Prints its id."""
+    """Record a checkpoint of files, state and commit; print its id."""
     from gitckpt.model import phase as phases
 
     label = phases.label(phase)
@@ -82,11 +47,9 @@ def save(
         line = " ".join(line.split())
     who = " ".join(agent.split()) if agent is not None else None
     if who == "":
-        raise UsageError(
-            "--agent is given without a name", hint="name who saves: git ckpt save --agent NAME"
-        )
+        raise UsageError("--agent has no name", hint="name it: git ckpt save --agent NAME")
     if run is not None and track is not None:
-        raise UsageError("--run and --track both say which run", hint="give one of them")
+        raise UsageError("--run and --track exclude each other", hint="leave one of them out")
     with open_store(to_capture=not no_worktree) as store:
         from gitckpt import hook  # while git scans the files
         from gitckpt.store.store import inside
@@ -96,23 +59,29 @@ def save(
         if track is not None and data is not None:
             data = {"track_id": track, **data}
         with terminal.Waiting("capturing the files"):
-            checkpoint = record(label, data, message=line, agent=who, errors=errors, **place)
-        files = checkpoint.worktree
+            checkpoint = record(label, data, message=line, agent=who, errors=error, **place)
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the state is empty")
-        omitted = 0
-        if files is not None and (files.omitted or files.converted or files.suspects):
-            omitted = terminal.warn_captured(checkpoint)
-        clean = "the files as committed" if omitted else "a clean worktree"
-        what = "no files" if files is None else "uncommitted changes" if files.dirty else clean
-        changed = sum(submodule.dirty for submodule in files.submodules) if files is not None else 0
-        what += f" and {changed} changed submodule{'s' if changed > 1 else ''}" if changed else ""
-        what += f" ({omitted} not captured)" if omitted else ""
-        where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
-        terminal.remark(f"saved {label} with {what} on {where}")
+        terminal.remark(f"saved {label} with {_description(checkpoint)}")
         # Last, when the output is complete.
         hook.keep_up(inside(store).repository, lambda: _settle(inside(store)))
+
+
+def _description(checkpoint: Checkpoint) -> str:
+    """Warn of files that were not captured; return what the checkpoint has."""
+    files = checkpoint.worktree
+    what, omitted = "no files", 0
+    if files is not None:
+        if files.omitted or files.converted or files.suspects:
+            omitted = terminal.warn_captured(checkpoint)
+        clean = "the files as committed" if omitted else "a clean worktree"
+        what = "uncommitted changes" if files.dirty else clean
+        changed = sum(submodule.dirty for submodule in files.submodules)
+        what += f" and {terminal.count(changed, 'changed submodule')}" if changed else ""
+        what += f" ({omitted} not captured)" if omitted else ""
+    where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
+    return f"{what} on {where}"
 
 
 def _settle(store: Checkpoints) -> None:
@@ -120,9 +89,7 @@ def _settle(store: Checkpoints) -> None:
     try:
         store.remover().settle()
     except CkptError as error:
-        store.announce(
-            f"what is below where history was cut off may not be kept yet: {error.message}"
-        )
+        store.announce(f"commits below a shallow boundary may not be kept yet: {error.message}")
 
 
 def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
@@ -152,14 +119,9 @@ def _parsed(data: bytes, source: str, *, as_toml: bool) -> dict[str, Any]:
 
     try:
         value = toml.loads(data.decode("utf-8")) if as_toml else json.loads(data)
+        problem = "" if isinstance(value, dict) else f"holds {type(value).__name__}, not a map"
     except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{source} is not {'TOML' if as_toml else 'JSON'}: {error}",
-            hint='a state is a map, such as {"step": 3}',
-        ) from None
-    if not isinstance(value, dict):
-        raise UsageError(
-            f"{source} holds {type(value).__name__}, not a map",
-            hint='a state is a map, such as {"step": 3}',
-        )
+        problem = f"is not {'TOML' if as_toml else 'JSON'}: {error}"
+    if problem:
+        raise UsageError(f"{source} {problem}", hint='a state is a map, such as {"step": 3}')
     return value

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model import ids
 from gitckpt.model.arguments import first_of, shell_word
 from gitckpt.model.document import KEYS
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
+from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Annotated
-
-    import typer
 
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.snapshot.manifest import Extras
@@ -26,20 +23,16 @@ _LABEL = 12
 _KINDS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 
 
+@options.usage("""
+[ID]  A checkpoint, run, rev or latest.  [default: latest]
+--json  Print one JSON document.
+--raw  Print the stored document, byte for byte.
+--state  Print only the state, as JSON.
+""")
 def show(
-    id_: Annotated[
-        str,
-        typer.Argument(
-            metavar="[ID]", help="Checkpoint, run, rev, or latest, which is the default."
-        ),
-    ] = "latest",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Print the stored document, byte for byte.")
-    ] = False,
-    state: Annotated[bool, typer.Option("--state", help="Print the state alone, as JSON.")] = False,
+    id_: str = "latest", as_json: bool = False, raw: bool = False, state: bool = False
 ) -> None:
-    """Show one checkpoint; the newest unless told otherwise."""
+    """Show a checkpoint."""
     if as_json + raw + state > 1:
         raise UsageError("--json, --raw and --state exclude each other")
     with open_store() as store:
@@ -105,18 +98,14 @@ def _attempt(checkpoint: Checkpoint) -> str | None:
     attempt = checkpoint.attempt
     if attempt is None:
         return None
-    parts = [f"{attempt.number} at {attempt.phase}"]
-    if attempt.exit_code is not None:
-        parts.append(
-            f"exit code {attempt.exit_code}"
-            if attempt.exit_code >= 0
-            else f"signal {-attempt.exit_code}"
-        )
-    if attempt.seconds is not None:
-        parts.append(f"{attempt.seconds:.1f} s")
-    if attempt.retry_at is not None:
-        parts.append(f"next one at {attempt.retry_at}")
-    return ", ".join(parts)
+    code = attempt.exit_code
+    parts = (
+        f"{attempt.number} at {attempt.phase}",
+        "" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}",
+        "" if attempt.seconds is None else f"{attempt.seconds:.1f} s",
+        "" if attempt.retry_at is None else f"next one at {attempt.retry_at}",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
@@ -140,21 +129,17 @@ def _progress(checkpoint: Checkpoint) -> str | None:
     progress = checkpoint.progress
     if progress is None:
         return None
-    parts = []
-    if progress.current_phase is not None:
-        parts.append(
-            f"phase {progress.current_phase}"
-            + (f" of {progress.total_phases}" if progress.total_phases is not None else "")
-        )
-    if progress.tasks_completed is not None:
-        parts.append(
-            f"{progress.tasks_completed}"
-            + (f" of {progress.tasks_total}" if progress.tasks_total is not None else "")
-            + " tasks"
-        )
-    if progress.current_task:
-        parts.append(progress.current_task)
-    return ", ".join(parts)
+
+    def of(number: int, total: int | None) -> str:
+        return f"{number}" if total is None else f"{number} of {total}"
+
+    phase, tasks = progress.current_phase, progress.tasks_completed
+    parts = (
+        "" if phase is None else f"phase {of(phase, progress.total_phases)}",
+        "" if tasks is None else f"{of(tasks, progress.tasks_total)} tasks",
+        progress.current_task,
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _print_files(store: Store, checkpoint: Checkpoint) -> None:
@@ -165,10 +150,8 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     for submodule in files.submodules:
         where = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
         what = "with uncommitted changes" if submodule.dirty else "as committed"
-        _print_line(
-            "submodule",
-            f"{submodule.path} {where}, {what}; git -C {shell_word(submodule.path)} ckpt show {submodule.checkpoint[: ids.SHORT]}",
-        )
+        command = f"git -C {shell_word(submodule.path)} ckpt show {submodule.checkpoint[:SHORT]}"
+        _print_line("submodule", f"{submodule.path} {where}, {what}; {command}")
     is_whole = True
     if files.degraded and files.tree is None:
         _print_line("files", f"not captured: {files.degraded}; the commit stands for them")
@@ -181,22 +164,18 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     # A damaged tree may be endless: do not list it.
     extras = _extras(store, checkpoint) if is_whole else None
     if extras is not None and extras.raw:
-        terminal.out(
-            f"    byte for byte, as git would write them otherwise: {first_of(_readable(extras.raw))}"
-        )
+        terminal.out(f"    stored byte for byte: {first_of(_readable(extras.raw))}")
     for path in files.converted:
         terminal.out(f"    comes back as git writes it: {path}")
     if extras is not None and extras.directories:
-        terminal.out(
-            f"    directories without files: {first_of([f'{name}/' for name in _readable(extras.directories)])}"
-        )
+        names = [f"{name}/" for name in _readable(extras.directories)]
+        terminal.out(f"    directories without files: {first_of(names)}")
     if extras is not None and extras.modes:
         modes = [f"{os.fsdecode(path)} ({mode:03o})" for path, mode in sorted(extras.modes.items())]
         terminal.out(f"    narrow modes: {first_of(modes)}")
     for suspect in files.suspects:
-        terminal.out(
-            f"    looks like a secret: {suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})"
-        )
+        place = f"{suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})"
+        terminal.out(f"    looks like a secret: {place}")
     for entry in files.omitted:
         terminal.out(f"    not captured: {entry.path}: {entry.reason}")
 
@@ -217,9 +196,7 @@ def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
         terminal.warn(f"{error.message}: {what}")
         return False
     except CkptError as error:  # git names the damaged object
-        terminal.warn(
-            f"{error.message}: see what else is damaged, and what can be mended: git ckpt verify --contents"
-        )
+        terminal.warn(f"{error.message}: check the repository: git ckpt verify --contents")
         return False
     for line in stat.rstrip("\n").split("\n"):
         terminal.out(f"    {line}")

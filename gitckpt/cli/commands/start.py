@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import runstate
 from gitckpt.model.errors import CkptError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Annotated
-
-    import typer
-
     from gitckpt.store.store import Store
 
 
-def start(
-    name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="What the run is about; becomes part of its id.")
-    ] = "work",
-    base: Annotated[
-        str, typer.Option("--base", metavar="REV", help="What its worktree begins with.")
-    ] = "HEAD",
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key",
-            metavar="TEXT",
-            help="Your own name for it: where a run has it, that one is opened.",
-        ),
-    ] = None,
-) -> None:
-    """Open a run with a worktree of its own, and print its path; every commit and save in there extends the run.
+@options.usage("""
+[NAME]  The subject of the run; becomes part of its id.
+--base REV  The commit that the worktree starts from.  [default: HEAD]
+--key TEXT  Your own name for the run; a run with this name is opened.
+""")
+def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> None:
+    """Open a run with its own worktree, and print the path.
 
-    To go there: cd "$(git ckpt start add-login)". When the work is done: git ckpt finish.
+    Every commit and save in the worktree extends the run: cd "$(git ckpt start add-login)". When
+    the work is done: git ckpt finish.
     """
     from gitckpt.durable.run.run import Run
 
@@ -49,20 +36,15 @@ def start(
         )
 
 
-def finish(
-    run: Annotated[
-        str | None,
-        typer.Argument(metavar="[RUN]", help="The run; by default the one whose worktree this is."),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Though it failed or is blocked: it counts as complete then, and expires.",
-        ),
-    ] = False,
-) -> None:
-    """Record that a run is complete, with its files as they are now. Prints the id of the checkpoint."""
+@options.usage("""
+[RUN]  The run.  [default: the run of this worktree]
+--force  Record a failed or blocked run as complete; it expires like others.
+""")
+def finish(run: str | None = None, force: bool = False) -> None:
+    """Record that a run is complete, with its files.
+
+    Prints the id of the checkpoint.
+    """
     from gitckpt.durable.run.run import Run
 
     with open_store() as store:
@@ -71,7 +53,7 @@ def finish(
         if history.summary.status in (runstate.FAILED, runstate.BLOCKED) and not force:
             raise UsageError(
                 f"run {name} is {history.summary.status}: {history.summary.label}",
-                hint=f"see why: git ckpt status {name}; to call it complete all the same: git ckpt finish --force {name}",
+                hint=f"see why: git ckpt status {name}; to finish it anyway: --force",
             )
         finishing = Run.resume(store, name, adapter="plumbing", holder="git ckpt finish")
         try:
@@ -87,8 +69,14 @@ def finish(
         terminal.remark(f"run {finishing.id} is complete; its worktree: {finishing.path}")
 
 
-def cancel(run: Annotated[str, typer.Argument(metavar="RUN", help="The run to stop.")]) -> None:
-    """Stop a run that is being driven: its phase is ended and recorded as failed; it can be resumed."""
+@options.usage("""
+RUN  The run to stop.
+""")
+def cancel(run: str) -> None:
+    """Stop a run that is driven; it can be resumed.
+
+    Ends its phase and records it as failed.
+    """
     with open_store() as store:
         name = _run(store, run)
         if not store.cancel(name):

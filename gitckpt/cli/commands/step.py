@@ -12,9 +12,7 @@ from gitckpt.model.errors import CkptError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Annotated, Any
-
-    import typer
+    from typing import Any
 
     from gitckpt.durable.steps.graph import Graph
     from gitckpt.durable.steps.journal import Reported, StepEvent
@@ -30,161 +28,57 @@ _COLUMNS = ("", "STEP", "STATUS", "AGENT", "PROGRESS", "UPDATED", "NOTES")
 _HISTORY = ("#", "TIME", "STEP", "STATUS", "AGENT", "COMMIT", "PROGRESS", "NOTES")
 
 
+@options.usage("""
+ACTION  One of start, progress, pass, fail, block, skip, reset, show and next.
+[STEP]  The step to report, such as EXECUTE.
+--run RUN  The run.  [default: $CKPT_RUN, or the run of the worktree]
+--track NAME  The open run about NAME; starts one if necessary.
+--graph NAME  The steps of a new run: [steps.NAME] in gitckpt.toml.
+--agent WHO  The agent that does the step.
+-m, --notes TEXT  What happened; required by fail and block.
+--task ID  The current task, such as 2.3.
+--task-status S  The status of that task: PASSED, FAILED, BLOCKED or SKIPPED.
+--worker WHO  The worker at that task, if there are several.
+--tasks-completed N  The number of completed tasks.
+--tasks-total N  The number of all tasks.
+--current-phase N  The number of the current part of the step.
+--total-phases N  The number of its parts.
+--output FILE  A file that was written; may be repeated.
+--verdict PASS|FAIL  The result of a step that evaluates.
+--commit REV  A commit that was made.
+--set KEY=JSON  Another key of the step's record; may be repeated.
+--files  Capture the files as well.
+--id UUID  The id of the checkpoint; repeating the call records nothing more.
+--force  Report although the run is at another step, or blocked.
+--plan FILE  With next: the plan with the tasks.
+--resume-from ID  With next: the task to continue with.
+--history  With show: list every report.
+--json  Print one JSON document.
+""")
 def step(
-    action: Annotated[
-        str,
-        typer.Argument(
-            metavar="ACTION", help="start, progress, pass, fail, block, skip, reset; show, next."
-        ),
-    ],
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[STEP]", help="The step that is reported, such as EXECUTE."),
-    ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option(
-            "--run",
-            metavar="RUN",
-            help="The run; by default $CKPT_RUN, or the one of the worktree.",
-        ),
-    ] = None,
-    track: Annotated[
-        str | None,
-        typer.Option(
-            "--track",
-            metavar="NAME",
-            help="The open run about NAME; it is started where there is none.",
-        ),
-    ] = None,
-    graph: Annotated[
-        str | None,
-        typer.Option(
-            "--graph", metavar="NAME", help="Of a new run: its steps, [steps.NAME] in gitckpt.toml."
-        ),
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", metavar="WHO", help="Who does the step.")
-    ] = None,
-    notes: Annotated[
-        str | None,
-        typer.Option(
-            "--notes", "-m", metavar="TEXT", help="What happened; needed by fail and block."
-        ),
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="ID", help="The task it is at: 2.3, or words.")
-    ] = None,
-    task_status: Annotated[
-        str | None,
-        typer.Option(
-            "--task-status",
-            metavar="S",
-            help="What became of that task: PASSED, FAILED, BLOCKED, SKIPPED.",
-        ),
-    ] = None,
-    worker: Annotated[
-        str | None,
-        typer.Option(
-            "--worker", metavar="WHO", help="Who is at that task, where several are at work."
-        ),
-    ] = None,
-    tasks_completed: Annotated[
-        int | None,
-        typer.Option(
-            "--tasks-completed", metavar="N", parser=options.count, help="How many tasks are done."
-        ),
-    ] = None,
-    tasks_total: Annotated[
-        int | None,
-        typer.Option("--tasks-total", metavar="N", parser=options.count, help="Of so many."),
-    ] = None,
-    current_phase: Annotated[
-        int | None,
-        typer.Option(
-            "--current-phase",
-            metavar="N",
-            parser=options.count,
-            help="Which part of the step it is at.",
-        ),
-    ] = None,
-    total_phases: Annotated[
-        int | None,
-        typer.Option("--total-phases", metavar="N", parser=options.count, help="Of so many."),
-    ] = None,
-    output: Annotated[
-        list[str] | None,
-        typer.Option("--output", metavar="FILE", help="A file that was made; may be given again."),
-    ] = None,
-    verdict: Annotated[
-        str | None,
-        typer.Option("--verdict", metavar="PASS|FAIL", help="What a step that judges has found."),
-    ] = None,
-    commit: Annotated[
-        str | None, typer.Option("--commit", metavar="REV", help="A commit that was made.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=JSON",
-            help="One more key of the step's record; may be given again.",
-        ),
-    ] = None,
-    files: Annotated[bool, typer.Option("--files", help="Capture the files, too.")] = False,
-    id_: Annotated[
-        str | None,
-        typer.Option(
-            "--id",
-            metavar="UUID",
-            help="Of the checkpoint: a call that is made again records nothing twice.",
-        ),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Record it though the run is at another step, or blocked."),
-    ] = False,
-    plan: Annotated[
-        str | None,
-        typer.Option("--plan", metavar="FILE", help="With next: the plan whose tasks are done."),
-    ] = None,
-    resume_from: Annotated[
-        str | None,
-        typer.Option("--resume-from", metavar="ID", help="With next: the task to go on with."),
-    ] = None,
-    history: Annotated[
-        bool, typer.Option("--history", help="With show: everything that was ever reported.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    action: str,
+    name: str | None = None,
+    run: str | None = None,
+    track: str | None = None,
+    graph: str | None = None,
+    files: bool = False,
+    id_: str | None = None,
+    plan: str | None = None,
+    resume_from: str | None = None,
+    history: bool = False,
+    as_json: bool = False,
+    **report: Any,
 ) -> None:
-    """Report of a step, for agents and scripts that gitckpt did not start: each call is one checkpoint of the run. Prints its id.
+    """Report a step of work that gitckpt does not drive.
 
-    show prints all steps, next where the run goes on: the step, and behind a tab the first open task of the plan.
+    Prints the id of the checkpoint. show prints all steps. next prints the next step and, after a
+    tab, the first open task of the plan.
     """
-    given: dict[str, object] = {
-        "--graph": graph,
-        "--agent": agent,
-        "--notes": notes,
-        "--task": task,
-        "--task-status": task_status,
-        "--worker": worker,
-        "--tasks-completed": tasks_completed,
-        "--tasks-total": tasks_total,
-        "--current-phase": current_phase,
-        "--total-phases": total_phases,
-        "--output": output or None,
-        "--verdict": verdict,
-        "--commit": commit,
-        "--set": set_ or None,
-        "--files": files or None,
-        "--id": id_,
-        "--force": force or None,
-    }
-    _require_fitting(
-        action, name, given, {"--plan": plan, "--resume-from": resume_from}, history=history
-    )
+    reported = {"graph": graph, "files": files, "id": id_, **report}
+    asked = {"plan": plan, "resume-from": resume_from}
+    _require_fitting(action, name, reported, asked, history=history)
     if run is not None and track is not None:
-        raise UsageError("--run and --track exclude each other", hint="name the run by one of them")
+        raise UsageError("--run and --track exclude each other", hint="leave one of them out")
     place = _Place(run, track)
     with place.advising(), open_store(to_capture=files) as store:
         from gitckpt.durable.steps.steps import Steps
@@ -192,36 +86,17 @@ def step(
         steps = Steps(store, run=run, track=track)
         if action == _SHOW:
             _show(steps, history=history, as_json=as_json)
-            return
-        if action == _NEXT:
+        elif action == _NEXT:
             _next(steps, place, plan, resume_from, as_json=as_json)
-            return
-        from gitckpt.durable.steps.report import StepReport
+        else:
+            from gitckpt.durable.steps.report import StepReport
 
-        step_report = StepReport(
-            action=action,
-            step=str(name),
-            agent=agent,
-            notes=notes,
-            task=task,
-            task_status=task_status,
-            worker=worker,
-            tasks_completed=tasks_completed,
-            tasks_total=tasks_total,
-            current_phase=current_phase,
-            total_phases=total_phases,
-            outputs=tuple(output or ()),
-            verdict=verdict,
-            commit=commit,
-            values=_values(set_ or []),
-            force=force,
-        )
-        _tell(
-            steps.report(step_report, graph=graph, files=files, checkpoint_id=id_),
-            step_report,
-            place,
-            as_json=as_json,
-        )
+            outputs, values = report.pop("output", ()), _values(report.pop("set_", ()))
+            step_report = StepReport(
+                action=action, step=str(name), outputs=tuple(outputs), values=values, **report
+            )
+            done = steps.report(step_report, graph=graph, files=files, checkpoint_id=id_)
+            _print_report(done, step_report, place, as_json=as_json)
 
 
 class _Place:
@@ -249,41 +124,44 @@ class _Place:
 def _require_fitting(
     action: str,
     name: str | None,
-    told: Mapping[str, object],
+    reported: Mapping[str, object],
     asked: Mapping[str, object],
     *,
     history: bool,
 ) -> None:
+    actions = ", ".join((*_REPORTS, _SHOW, _NEXT))
     if action not in (*_REPORTS, _SHOW, _NEXT):
-        raise UsageError(
-            f"step cannot {action!r}", hint=f"it is one of {', '.join((*_REPORTS, _SHOW, _NEXT))}"
-        )
+        raise UsageError(f"there is no action {action!r}", hint=f"it is one of {actions}")
     if action in _REPORTS and not (name or "").strip():
         raise UsageError(
             "STEP is missing",
-            hint=f"name it: git ckpt step {action} EXECUTE; git ckpt step next says which one is next",
+            hint=f"name it: git ckpt step {action} EXECUTE; or see: git ckpt step next",
         )
     if action not in _REPORTS and name is not None:
         raise UsageError(f"{action} takes no step", hint=f"git ckpt step {action}")
-    wrong = [
-        option for option, value in told.items() if value is not None and action not in _REPORTS
-    ]
-    wrong += [option for option, value in asked.items() if value is not None and action != _NEXT]
-    wrong += ["--history"] if history and action != _SHOW else []
+    unfitting: dict[str, object] = {"history": history} if action != _SHOW else {}
+    unfitting |= {} if action in _REPORTS else reported
+    unfitting |= {} if action == _NEXT else asked
+    wrong = [key for key, value in unfitting.items() if value is not None and value is not False]
     if wrong:
-        raise UsageError(f"{wrong[0]} does not go with {action}", hint="see: git ckpt step --help")
+        option = wrong[0].strip("_").replace("_", "-")
+        raise UsageError(f"{action} takes no --{option}", hint="see: git ckpt step --help")
 
 
-def _tell(done: Reported, said: StepReport, place: _Place, *, as_json: bool) -> None:
+def _print_report(done: Reported, step_report: StepReport, place: _Place, *, as_json: bool) -> None:
     from gitckpt.durable.steps import machine, report
 
     state = done.checkpoint.state
-    here = machine.position(done.graph, state)
-    name = done.graph.step(said.step).name
+    position = machine.position(done.graph, state)
+    name = done.graph.step(step_report.step).name
     record = machine.record_of(done.graph, state, name)
-    status = str(record.get("status") or here.status)
+    status = str(record.get("status") or position.status)
     if as_json:
-        following = {"step": here.step, "status": here.status, "blockers": list(here.reasons)}
+        following = {
+            "step": position.step,
+            "status": position.status,
+            "blockers": list(position.reasons),
+        }
         _print_json(
             {
                 "checkpoint": done.checkpoint.id,
@@ -299,33 +177,29 @@ def _tell(done: Reported, said: StepReport, place: _Place, *, as_json: bool) -> 
         terminal.remark(f"run {done.checkpoint.run} has begun")
     _warn_of_files(done.checkpoint)
     progress = done.checkpoint.progress
-    if (
-        status == report.PASSED
-        and progress is not None
-        and (progress.tasks_completed or 0) < (progress.tasks_total or 0)
-    ):
-        terminal.warn(
-            f"{name} has passed with {progress.tasks_completed or 0} of {progress.tasks_total} tasks done"
-        )
-    if here.status == report.BLOCKED:
-        error = machine.blocked(here)
+    if status == report.PASSED and progress is not None:
+        completed = progress.tasks_completed or 0
+        if completed < (progress.tasks_total or 0):
+            terminal.warn(f"{name} passed with {completed} of {progress.tasks_total} tasks")
+    if position.status == report.BLOCKED:
+        error = machine.blocked(position)
         terminal.warn(f"{error.message}; {place.advice(str(error.hint))}")
     else:
-        terminal.remark(f"{name} is {status}{place.advice(_following(name, here))}")
+        terminal.remark(f"{name} is {status}{place.advice(_following(name, position))}")
 
 
 # The end of a sentence: what to do after a report.
-def _following(name: str, here: StepPosition) -> str:
+def _following(name: str, position: StepPosition) -> str:
     from gitckpt.durable.steps import report
     from gitckpt.durable.steps.graph import COMPLETE
 
-    if here.step == COMPLETE:
+    if position.step == COMPLETE:
         return "; all steps are complete" if name != COMPLETE else ""
-    if here.step == name and here.status == report.IN_PROGRESS:
+    if position.step == name and position.status == report.IN_PROGRESS:
         return ""
-    if here.status == report.IN_PROGRESS:
-        return f"; the run is at {here.step}"
-    return f"; next: git ckpt step start {shell_word(here.step)}"
+    if position.status == report.IN_PROGRESS:
+        return f"; the run is at {position.step}"
+    return f"; next: git ckpt step start {shell_word(position.step)}"
 
 
 def _warn_of_files(checkpoint: Checkpoint) -> None:
@@ -349,11 +223,7 @@ def _next(
         _print_json(
             {
                 "run": steps.run,
-                "step": next_step.step,
-                "status": next_step.status,
-                "task": next_step.task,
-                "title": next_step.title,
-                "plan": next_step.plan,
+                **terminal.attributes(next_step, "step status task title plan"),
                 "remarks": list(next_step.remarks),
             }
         )
@@ -376,49 +246,57 @@ def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
         _print_history(steps.history())
     else:
         newest, graph = steps.newest(), steps.graph()
-        here = machine.position(graph, newest.state)
-        for label, value in _facts(graph, here, newest):
+        position = machine.position(graph, newest.state)
+        for label, value in _facts(graph, position, newest):
             terminal.out(f"{label:10} {value}")
         terminal.out()
-        rows = [_row(graph, here, newest.state, name) for name in view.shown(graph, newest.state)]
+        rows = [
+            _row(graph, position, newest.state, name) for name in view.shown(graph, newest.state)
+        ]
         terminal.table(_COLUMNS, rows)
 
 
-def _facts(graph: Graph, here: StepPosition, newest: Checkpoint) -> list[tuple[str, str]]:
+def _facts(graph: Graph, position: StepPosition, newest: Checkpoint) -> list[tuple[str, str]]:
     from gitckpt.durable.steps import machine
     from gitckpt.durable.steps.graph import COMPLETE
 
     loop = machine.loop_of(newest.state)
+    most = loop.get("max_fix_cycles", graph.max_fix_cycles)
     return [
         ("run", str(newest.run)),
         ("steps", graph.name),
-        ("at", here.step if here.step == COMPLETE else f"{here.step} ({here.status})"),
         (
-            "fix cycles",
-            f"{loop.get('fix_cycle_count', 0)} of {loop.get('max_fix_cycles', graph.max_fix_cycles)}",
+            "at",
+            position.step if position.step == COMPLETE else f"{position.step} ({position.status})",
         ),
+        ("fix cycles", f"{loop.get('fix_cycle_count', 0)} of {most}"),
         ("iterations", f"{loop.get('iterations', 0)} of {graph.max_iterations}"),
         *(
-            ("blocker", f"{each.get('blocked_step')}: {each.get('description')}")
-            for each in machine.active_blockers(newest.state)
+            ("blocker", f"{blocker.get('blocked_step')}: {blocker.get('description')}")
+            for blocker in machine.active_blockers(newest.state)
         ),
     ]
 
 
-def _row(graph: Graph, here: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:
+def _row(graph: Graph, position: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:
     from gitckpt.durable.steps import machine
     from gitckpt.durable.steps import steps as view
     from gitckpt.durable.steps.report import progress_of
 
     record = machine.record_of(graph, state, name)
-    status = view.status_of(here, name, record)
+    status = view.status_of(position, name, record)
     cells = (
         record.get("agent"),
         _progress_text(progress_of(record)),
         _to_the_second(record.get("last_updated")),
         record.get("notes"),
     )
-    return [">" if name == here.step else " ", name, status, *(str(cell or "") for cell in cells)]
+    return [
+        ">" if name == position.step else " ",
+        name,
+        status,
+        *(str(cell or "") for cell in cells),
+    ]
 
 
 def _to_the_second(timestamp: object) -> str:
@@ -440,34 +318,21 @@ def _progress_text(progress: Progress | None) -> str:
 
 
 def _print_history(events: Sequence[StepEvent]) -> None:
-    if not terminal.is_terminal():
-        for event in events:
+    for_person = terminal.is_terminal()
+    rows = []
+    for event in events:
+        progress = _progress_text(event.progress)
+        row = [str(event.sequence), event.timestamp, event.step, event.status]
+        if for_person:
+            row[1] = _to_the_second(event.timestamp)
+            row += [event.agent or "", event.git_sha[:10], progress, event.message or ""]
+        else:
             notes = event.errors[0] if event.errors else event.message
-            cells = (
-                str(event.sequence),
-                event.timestamp,
-                event.step,
-                event.status,
-                event.checkpoint,
-                event.git_sha,
-            )
-            rest = (event.agent, _progress_text(event.progress), notes)
-            terminal.out_row([*cells, *rest])
-        return
-    rows = [
-        (
-            str(event.sequence),
-            _to_the_second(event.timestamp),
-            event.step,
-            event.status,
-            event.agent or "",
-            event.git_sha[:10],
-            _progress_text(event.progress),
-            event.message or "",
-        )
-        for event in events
-    ]
-    terminal.table(_HISTORY, rows)
+            row += [event.checkpoint, event.git_sha, event.agent or "", progress, notes or ""]
+            terminal.out_row(row)
+        rows.append(row)
+    if for_person:
+        terminal.table(_HISTORY, rows)
 
 
 def _print_json(document: dict[str, Any]) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from gitckpt.cli import terminal
+from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Annotated
-
-    import typer
 
     from gitckpt.model.errors import Finding
     from gitckpt.store.audit.verification import Report
@@ -20,23 +17,23 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
+@options.usage("""
+[ID…]  Only these checkpoints or runs.
+--repair  Repair derived data; changes and deletes no checkpoint.
+--contents  Read every object of the repository as well.
+--json  Print one JSON document.
+""")
 def verify(
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID…]", help="Only these checkpoints, or runs.")
-    ] = None,
-    repair: Annotated[
-        bool,
-        typer.Option("--repair", help="Mend what is derived; no checkpoint is changed or deleted."),
-    ] = False,
-    contents: Annotated[
-        bool, typer.Option("--contents", help="Read every object of the repository, too.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    ids: list[str] | None = None,
+    repair: bool = False,
+    contents: bool = False,
+    as_json: bool = False,
 ) -> int:
-    """Look at every checkpoint and all it needs: documents, refs, objects, runs, links, leases, worktrees, the index.
+    """Check every checkpoint, and all that checkpoints need.
 
-    Exits with 1 where something is wrong, and stays so. Contents of files are read with --contents.
-    Of the checkpoints and runs that are named, the history before their commits is not looked at.
+    Checks documents, refs, objects, runs, links, leases, worktrees and the index; with --contents,
+    the contents of files. Of named checkpoints, the history before their commits is not checked.
+    Exits with 1 if something is wrong and was not repaired.
     """
     if ids and contents:
         raise UsageError(
@@ -60,8 +57,8 @@ def _show(count: int, of: int) -> None:
 
 
 def _print_json(report: Report) -> None:
-    keys = ("code", "object", "sentence", "cure", "repaired")
-    findings = [{key: getattr(finding, key) for key in keys} for finding in report.findings]
+    keys = "code object sentence cure repaired"
+    findings = [terminal.attributes(finding, keys) for finding in report.findings]
     terminal.out_json({"checked": dict(report.checked), "findings": findings})
 
 

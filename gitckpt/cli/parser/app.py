@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Annotated, Any, get_type_hints
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -15,6 +16,8 @@ from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.model.arguments import closest, shell_word
 from gitckpt.model.errors import UsageError
+
+Function = Callable[..., int | None]
 
 # Help and usage errors.
 
@@ -54,65 +57,48 @@ class PlainCommand(TyperCommand):
                     formatter.write_dl(records)
 
 
-def require_command(words: Sequence[str], commands: Collection[str]) -> None:
+def require_command(words: Sequence[str]) -> None:
     unknown = next(iter(words[quick.command_of(words) :]), None)
-    if unknown is not None and unknown not in commands:
-        meant = next(
-            (name for name, others in _ALSO_CALLED.items() if unknown in others.split()), unknown
-        )
-        raise UsageError(
-            f"there is no command {unknown!r}",
-            hint=_close("git ckpt ", meant, commands) or "see: git ckpt --help",
-        )
+    if unknown is not None and unknown not in COMMANDS:
+        others = {other: name for name, also in _ALSO_CALLED.items() for other in also.split()}
+        close = closest(others.get(unknown, unknown), COMMANDS)
+        hint = f"did you mean git ckpt {close}?" if close else "see: git ckpt --help"
+        raise UsageError(f"there is no command {unknown!r}", hint=hint)
 
 
-def wrong_usage(error: Any, words: Sequence[str], commands: Collection[str]) -> UsageError:
-    context = getattr(error, "ctx", None)
-    command = next((word for word in words[quick.command_of(words) :][:1] if word in commands), "")
-    help_ = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
+def wrong_usage(error: Any, words: Sequence[str]) -> UsageError:
+    index = quick.command_of(words)
+    command = words[index] if index < len(words) else ""
+    parameters = options.PARAMETERS.get(COMMANDS[command](), []) if command else []
+    see = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")
     if message.startswith("No such option"):
-        before = (
-            next((each for each in context.find_root().command.params if option in each.opts), None)
-            if command and context
-            else None
-        )
-        if before is not None:
-            value = "" if before.is_flag else f"{_metavar(before)} "
-            return UsageError(
-                f"{option} goes before the command", hint=f"git ckpt {option} {value}{command}"
-            )
-        known = (
-            [
-                name
-                for parameter in context.command.params
-                for name in parameter.opts
-                if name.startswith("--")
-            ]
-            if context
-            else []
-        )
-        return UsageError(f"there is no option {option}", hint=_close("", option, known) or help_)
+        return _unknown_option(option, command, parameters, see)
     parameter = getattr(error, "param", None)
     if message.startswith("Missing parameter") and parameter is not None:
-        return UsageError(
-            f"{_metavar(parameter).split('…')[0].split(' ')[0]} is missing", hint=help_
-        )
+        name = _metavar(parameter).split("…")[0].split(" ")[0]
+        return UsageError(f"{name} is missing", hint=see)
     if message.startswith("Got unexpected extra argument"):
         extra = _EXTRA.sub("", message).rstrip(")")
-        hint = (
-            f"a message is given by -m: git ckpt save -m {shell_word(extra)}"
-            if command == "save"
-            else help_
-        )
-        return UsageError(f"too many arguments: {extra}", hint=hint)
-    return UsageError(message[:1].lower() + message[1:], hint=help_)
+        if command == "save":
+            see = f"a message is given by -m: git ckpt save -m {shell_word(extra)}"
+        return UsageError(f"too many arguments: {extra}", hint=see)
+    return UsageError(message[:1].lower() + message[1:], hint=see)
 
 
-def _close(prefix: str, word: str, known: Collection[str]) -> str | None:
-    close = closest(word, known)
-    return f"did you mean {prefix}{close}?" if close else None
+def _unknown_option(
+    option: str, command: str, parameters: Sequence[options.Parameter], see: str
+) -> UsageError:
+    for before in options.PARAMETERS[options.apply]:
+        if command and option in before.spellings:
+            value = "" if before.is_flag else f"{before.metavar} "
+            hint = f"git ckpt {option} {value}{command}"
+            return UsageError(f"{option} goes before the command", hint=hint)
+    spellings = [name for parameter in parameters for name in parameter.spellings]
+    close = closest(option, [name for name in spellings if name.startswith("--")])
+    hint = f"did you mean {close}?" if close else see
+    return UsageError(f"there is no option {option}", hint=hint)
 
 
 def _is_argument(parameter: Any) -> bool:
@@ -127,44 +113,48 @@ def _metavar(parameter: Any) -> str:
 
 
 def perform(words: Sequence[str]) -> int:
+    require_command(words)
     words, paths = _split_paths(words)
-    require_command(words, COMMANDS)
     try:
-        with build(_needed(words)).make_context("git ckpt", list(words), obj=paths) as made:
+        with build(_needed(words), paths).make_context("git ckpt", list(words)) as made:
             return made.command.invoke(made) or 0
     except typer.Exit as leaving:
         return leaving.exit_code
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        if (
-            context is not None
-            and quick.command_of(words) == len(words)
-            and "command" in str(error).lower()
-        ):
+        is_missing = quick.command_of(words) == len(words) and "command" in str(error).lower()
+        if context is not None and is_missing:
             terminal.explain(context.get_help())
             return UsageError.exit_code
-        raise wrong_usage(error, words, COMMANDS) from None
+        raise wrong_usage(error, words) from None
 
 
-def build(names: Iterable[str] = COMMANDS) -> Any:
-    """Return the Typer application with some or all commands; others are not imported."""
+def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
+    """Return the Typer application with some or all commands; others are not imported.
+
+    Args:
+        paths: words behind two dashes, which Typer would take for arguments.
+    """
     app = typer.Typer(
         name="git ckpt",
-        help="Checkpoints of a git repository: the state, the files and the commit of every step, kept in refs of the repository itself.",
+        help="Checkpoints in a git repository: the state, files and commit of every step.",
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    app.callback()(_options)
+    version = typer.Option(
+        options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version."
+    )
+    app.callback()(_typed(options.apply, version=Annotated[bool, version]))
     for name in names:
-        function, summary = _annotated(COMMANDS[name].load()), COMMANDS[name].summary
-        if summary:
-            app.command(name, cls=PlainCommand, short_help=summary)(function)
-        else:
-            app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})(
-                function
-            )
+        function = COMMANDS[name]()
+        summary = str(function.__doc__).partition("\n")[0]  # Typer's may end within a sentence
+        app.command(
+            name,
+            cls=PlainCommand,
+            short_help=summary,
+        )(_typed(function, paths))
     return typer.main.get_command(app)
 
 
@@ -174,49 +164,70 @@ def _leave_with_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _options(
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print results and errors only.")
-    ] = False,
-    directory: Annotated[
-        str | None, typer.Option("-C", metavar="DIR", help="Work as if started in DIR.")
-    ] = None,
-    version: Annotated[
-        bool,
-        typer.Option(
-            options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version."
-        ),
-    ] = False,
-) -> None:
-    del version
-    options.apply(quiet, directory)
+def _typed(function: Function, paths: Sequence[str] = (), **more: Any) -> Function:
+    """Return a function that Typer can inspect, with the declared parameters."""
 
+    def call(**values: Any) -> int | None:
+        given = {name: value for name, value in values.items() if value is not None}
+        for name in more:
+            given.pop(name, None)
+        return function(**given, **({"paths": list(paths)} if paths else {}))
 
-def _annotated(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    # Annotations are strings that name Typer, which the module of a command does not import.
-    function.__annotations__ = get_type_hints(
-        function, localns={"typer": typer, "Annotated": Annotated}, include_extras=True
+    parameters = options.PARAMETERS.get(function, [])
+    kinds = {parameter.name: _kind(parameter) for parameter in parameters} | more
+    required = {parameter.name for parameter in parameters if parameter.is_required}
+    call.__annotations__ = kinds
+    call.__doc__ = function.__doc__
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=kind,
+                default=inspect.Parameter.empty
+                if name in required
+                else False
+                if get_args(kind)[0] is bool
+                else None,
+            )
+            for name, kind in kinds.items()
+        ]
     )
-    return function
+    return call
+
+
+def _kind(parameter: options.Parameter) -> Any:
+    if not parameter.spellings:
+        kind: Any = list[str] | None if parameter.is_list else str | None
+        argument = typer.Argument(metavar=parameter.metavar, help=parameter.help)
+        return Annotated[kind, argument]
+    option = typer.Option(
+        *parameter.spellings,
+        metavar=parameter.metavar,
+        help=parameter.help,
+        parser=options.count if parameter.is_number else None,
+    )
+    if parameter.is_flag:
+        return Annotated[bool, option]
+    if parameter.is_number:
+        return Annotated[int | None, option]
+    return Annotated[list[str] | None if parameter.is_list else str | None, option]
 
 
 def _needed(words: Sequence[str]) -> Iterable[str]:
-    from gitckpt.cli.parser.quick_table import BEFORE
-
     index = quick.command_of(words)
-    # Help and completion may be about any command.
-    if (
-        index == len(words)
-        or words[index] == "complete"
-        or quick.parse(BEFORE, words[:index]) is None
-    ):
+    # Help may be about all commands.
+    if index == len(words) or quick.parse(options.apply, words[:index]) is None:
         return COMMANDS
     return [words[index]]
 
 
 def _split_paths(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     index = quick.command_of(words)
-    if words[index : index + 1] != ["diff"] or "--" not in words[index:]:
+    name = next(iter(words[index:]), "")
+    parameters = options.PARAMETERS.get(COMMANDS[name](), []) if name in COMMANDS else []
+    takes_paths = any(parameter.takes_paths for parameter in parameters)
+    if not takes_paths or "--" not in words[index:]:
         return words, []
     dashes = words.index("--", index)  # the parser would drop the dashes, and their meaning
     return words[:dashes], words[dashes + 1 :]

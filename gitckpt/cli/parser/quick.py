@@ -1,13 +1,13 @@
 """Parse plain calls without Typer, for commands that agents and scripts use often.
 
-Typer takes longer to import and set up than most of them take to run. It remains the authority: its
-declarations generate the table (`./dev generate`), and it parses all that this module does not
-fully understand, and prints help and errors. A test compares both parsers.
+Typer takes longer to import and set up than most of them take to run. It parses all that this
+module does not fully understand, and prints help and errors. A test compares both parsers.
 """
 
 from __future__ import annotations
 
 from gitckpt.cli import options
+from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
@@ -15,77 +15,73 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+TYPER_ONLY = ("hook",)  # git's arguments may look like options
+
 
 def command_of(words: Sequence[str]) -> int:
-    from gitckpt.cli.parser.quick_table import BEFORE
-
-    return options.command_of(words, BEFORE.values)
+    """Return the index of the command in a command line."""
+    return options.command_of(words, options.valued(options.apply))
 
 
 def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
     """Return the call for a command line, which returns an exit code; None for Typer's."""
     if list(words) == [options.VERSION]:
         return options.print_version
-    from gitckpt.cli.parser.quick_table import AFTER, BEFORE, FUNCTIONS
-
     index = command_of(words)
     name = words[index] if index < len(words) else ""
-    before = parse(BEFORE, words[:index])
-    after = parse(AFTER[name], words[index + 1 :]) if name in AFTER else None
-    if before is None or after is None:
+    before, after = parse(options.apply, words[:index]), words[index + 1 :]
+    if name == "complete":  # what completion scripts call
+        from gitckpt.cli.parser import candidates
+
+        function: Callable[..., int | None] = candidates.complete
+        values: dict[str, Any] | None = {"words": after[1:] if after[:1] == ["--"] else after}
+    elif name in COMMANDS and name not in TYPER_ONLY:
+        function = COMMANDS[name]()
+        values = parse(function, after)
+    else:
+        return None
+    if before is None or values is None:
         return None
 
     def call() -> int | None:
         options.apply(**before)
-        code: int | None = FUNCTIONS[name]()(**after)
-        return code
+        return function(**values)
 
     return call
 
 
-def _note(found: dict[str, Any], syntax: options.Syntax, option: str, value: str) -> None:
-    if option in syntax.lists:
-        found.setdefault(syntax.lists[option], []).append(value)
-    else:
-        found[syntax.values[option]] = value
-
-
-def parse(syntax: options.Syntax, words: Sequence[str]) -> dict[str, Any] | None:
+def parse(function: Callable[..., int | None], words: Sequence[str]) -> dict[str, Any] | None:
     """Return parameters and their values; None for words that Typer must parse."""
-    parameters: dict[str, Any] = {}
-    places, rest = iter(syntax.arguments), iter(words)
+    parameters = options.PARAMETERS.get(function, [])
+    arguments = [parameter for parameter in parameters if not parameter.spellings]
+    by_spelling = {name: option for option in parameters for name in option.spellings}
+    values: dict[str, Any] = {}
+    rest = iter(words)
     for word in rest:
-        option, equals, value = word.partition("=")
-        if syntax.words and (word == "--" or not word.startswith("-")):
-            parameters.setdefault(syntax.words, []).extend(rest if word == "--" else [word])
-        elif not word.startswith("-"):
-            name = next(places, None)
-            if name is None:
+        spelling, equals, value = word.partition("=")
+        option = by_spelling.get(spelling)
+        if word == "--" and arguments and arguments[-1].is_list:
+            name = "paths" if arguments[-1].takes_paths else arguments[-1].name
+            values.setdefault(name, []).extend(rest)
+            continue
+        if not word.startswith("-"):
+            if not arguments:
                 return None
-            parameters[name] = word
-        elif word in syntax.flags:
-            parameters[syntax.flags[word]] = True
-        elif word in syntax.values or word in syntax.lists:
+            option, value = arguments[0] if arguments[0].is_list else arguments.pop(0), word
+        elif option is None or (equals and (option.is_flag or not spelling.startswith("--"))):
+            return None
+        elif not option.is_flag and not equals:
             value = next(rest, "--")
             if value.startswith("-") and value != "-":
                 return None  # probably an option: the value is missing
-            _note(parameters, syntax, word, value)
-        elif (
-            equals
-            and option.startswith("--")
-            and (option in syntax.values or option in syntax.lists)
-        ):
-            _note(parameters, syntax, option, value)
+        if option.is_list:
+            values.setdefault(option.name, []).append(value)
         else:
-            return None
-    if syntax.words and syntax.required and not parameters.get(syntax.words):
-        return None
-    if any(name not in parameters for name in syntax.arguments[: syntax.required]):
+            values[option.name] = True if option.is_flag else value
+    if any(option.is_required and values.get(option.name) in (None, []) for option in parameters):
         return None
     try:
-        return {
-            name: syntax.readers[name](value) if name in syntax.readers else value
-            for name, value in parameters.items()
-        }
+        numbers = [option.name for option in parameters if option.is_number]
+        return values | {name: options.count(values[name]) for name in numbers if name in values}
     except UsageError:
         return None  # Typer reports errors in order

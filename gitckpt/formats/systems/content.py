@@ -21,14 +21,8 @@ if TYPE_CHECKING:
 
 # The result of a format's reader.
 
-RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS = (
-    "rlm-act",
-    "workflow",
-    "forge",
-    "quasar",
-    "nebula",
-    "superpowers",
-)
+RLM_ACT, WORKFLOW, FORGE = "rlm-act", "workflow", "forge"
+QUASAR, NEBULA, SUPERPOWERS = "quasar", "nebula", "superpowers"
 FORMATS = (RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS)
 
 # State key for values of a file that a checkpoint has no field for.
@@ -114,11 +108,7 @@ class Remarks:
     def said(self) -> tuple[str, ...]:
         clauses = list(self._clauses)
         more = len(clauses) - _MOST_REMARKS
-        return (
-            (*clauses[:_MOST_REMARKS], f"and {more:,} more such things")
-            if more > 0
-            else tuple(clauses)
-        )
+        return (*clauses[:_MOST_REMARKS], *([f"and {more:,} more such things"] if more > 0 else []))
 
 
 def text_of(source: Source, remarks: Remarks) -> str:
@@ -142,9 +132,9 @@ def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
 
 
 def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        table = dict(found)
-        if len(table) < len(found):
+    def pairs(document: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(document)
+        if len(table) < len(document):
             remarks.add("has a key twice in one table: the last one counts")
         return table
 
@@ -157,16 +147,16 @@ def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
     text = text_of(source, remarks)
     _require_few(source.data)
     try:
-        found = json.loads(text, object_pairs_hook=pairs, parse_int=whole)
+        document = json.loads(text, object_pairs_hook=pairs, parse_int=whole)
     except RecursionError:
         raise Unreadable("its values lie too deep within each other") from None
     except ValueError as error:
         if isinstance(error, Unreadable):
             raise
         raise Unreadable(f"it is no JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Unreadable("it holds no JSON object")
-    return found
+    return document
 
 
 def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
@@ -187,8 +177,7 @@ def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
 
 def table(found: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
     """Return a table as a state can hold it; `Unreadable` if it has too many values."""
-    count = [0]
-    storable: dict[str, Any] = _storable(found, remarks, 0, count)
+    storable: dict[str, Any] = _storable(found, remarks, 0, [0])
     return storable
 
 
@@ -197,12 +186,12 @@ def _require_few(data: bytes) -> None:
     if sum(map(data.count, (b",", b"[", b"{"))) <= _MOST_VALUES and data.count(b":") <= _MOST_KEYS:
         return
     # Separators in strings do not count. The second limit bounds the time for other tokens.
-    found = [0, 0, 0]
+    counts = [0, 0, 0]
     for token in _TOKENS.finditer(data):
-        found[token.lastindex or 0] += 1
-        if found[1] > _MOST_VALUES or found[0] > 2 * _MOST_VALUES:
+        counts[token.lastindex or 0] += 1
+        if counts[1] > _MOST_VALUES or counts[0] > 2 * _MOST_VALUES:
             raise Unreadable(f"it has more than {_MOST_VALUES:,} values")
-        if found[2] > _MOST_KEYS:
+        if counts[2] > _MOST_KEYS:
             raise Unreadable(f"it has more than {_MOST_KEYS:,} keys")
 
 
@@ -217,11 +206,11 @@ def _storable(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any
         return "…"
     if isinstance(value, dict):
         return {
-            _text(key, remarks): _storable(each, remarks, depth + 1, count)
-            for key, each in value.items()
+            _text(key, remarks): _storable(item, remarks, depth + 1, count)
+            for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_storable(each, remarks, depth + 1, count) for each in value]
+        return [_storable(item, remarks, depth + 1, count) for item in value]
     return value
 
 
@@ -237,66 +226,75 @@ def _text(text: str, remarks: Remarks) -> str:
 # A value of another type counts as empty.
 
 
-def string(found: object) -> str:
-    return found if isinstance(found, str) else ""
+def string(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
-def strings(found: object) -> list[str]:
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+def strings(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def mapping(found: object) -> dict[str, Any]:
-    return found if isinstance(found, dict) else {}
+def text(table: Mapping[str, Any], *keys: str) -> str:
+    """Return the first string under these keys that is not empty; "" without one."""
+    return next((value for key in keys if (value := string(table.get(key)))), "")
 
 
-def mappings(found: object) -> list[dict[str, Any]]:
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+def child(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return mapping(table.get(key))
 
 
-def number(found: object, default: float = 0) -> float:
-    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
-    return found if is_number and math.isfinite(found) else default  # type: ignore[arg-type, return-value]
+def mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
-def errors_of(found: object, remarks: Remarks) -> tuple[str, ...]:
-    if isinstance(found, str) and found:
+def mappings(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def number(value: object, default: float = 0) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if is_number and math.isfinite(value) else default  # type: ignore[arg-type, return-value]
+
+
+def errors_of(value: object, remarks: Remarks) -> tuple[str, ...]:
+    if isinstance(value, str) and value:
         remarks.add("has a text for errors, in place of a list: it is taken for the only one")
-        return (found,)
-    texts = strings(found)
-    if found and (not isinstance(found, list) or len(texts) < len(found)):
+        return (value,)
+    texts = strings(value)
+    if value and (not isinstance(value, list) or len(texts) < len(value)):
         remarks.add("has errors that are no texts: they are not among those of the checkpoint")
     return tuple(texts)
 
 
-def lacks_offset(found: object) -> bool:
+def lacks_offset(value: object) -> bool:
     """Return whether a value is a time without UTC offset; a date is not."""
-    if isinstance(found, dt.datetime):
-        return found.tzinfo is None
-    is_time = isinstance(found, str) and ":" in found and _OFFSET.search(found.strip()) is None
-    return is_time and instant(found) is not None
+    if isinstance(value, dt.datetime):
+        return value.tzinfo is None
+    is_time = isinstance(value, str) and ":" in value and _OFFSET.search(value.strip()) is None
+    return is_time and instant(value) is not None
 
 
-def note_times(found: Iterable[object], remarks: Remarks) -> bool:
+def note_times(values: Iterable[object], remarks: Remarks) -> bool:
     """Return whether any value is a time without UTC offset, and add a remark."""
-    is_naive = any(map(lacks_offset, found))
+    is_naive = any(map(lacks_offset, values))
     if is_naive:
         remarks.add("has a time without an offset: it is taken for UTC")
     return is_naive
 
 
-def instant(found: object) -> int | None:
+def instant(value: object) -> int | None:
     """Return a time of a file in microseconds since the epoch; None if it is none.
 
     A date stands for its midnight. A time without offset is taken as UTC.
     """
-    if isinstance(found, dt.datetime):
-        aware = found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
+    if isinstance(value, dt.datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
         return (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-    if isinstance(found, dt.date):
-        return instant(dt.datetime(found.year, found.month, found.day, tzinfo=dt.UTC))
-    if not isinstance(found, str) or not found:
+    if isinstance(value, dt.date):
+        return instant(dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC))
+    if not isinstance(value, str) or not value:
         return None
-    text = found.strip().replace(" ", "T", 1)
+    text = value.strip().replace(" ", "T", 1)
     if len(text) == len("2026-01-01"):
         text += "T00:00:00"
     try:

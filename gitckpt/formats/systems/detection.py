@@ -59,11 +59,9 @@ def format_of(source: Source) -> str | None:
     if start.startswith(b"{"):
         if not any(word in source.data for word in _JSON_WORDS):  # avoids parsing most files
             return None
-        found = content.json_as_it_is(source, Remarks())
-        return next((name for name, is_one in _JSON.items() if is_one(found)), None)
-    if all(word in source.data for word in (b"nebula_name", b"=")) or all(
-        word in source.data for word in (b"max_cycles", b"=")
-    ):
+        document = content.json_as_it_is(source, Remarks())
+        return next((name for name, is_one in _JSON.items() if is_one(document)), None)
+    if b"=" in source.data and (b"nebula_name" in source.data or b"max_cycles" in source.data):
         table = content.toml_of(source, Remarks())
         return next((name for name, is_one in _TOML.items() if is_one(table)), None)
     if source.path.endswith((".yaml", ".yml")) and all(
@@ -88,10 +86,14 @@ def require_whole(source: Source) -> None:
 
 def format_by_place(path: str) -> str | None:
     where, _, name = path.rpartition("/")
-    found = next((format_ for home, format_ in _HOMES.items() if f"/{home}/" in f"/{where}/"), None)
-    if found is not None:
-        is_its_name = name.endswith(SUFFIXES) and (found != SUPERPOWERS or name == "metadata.json")
-        return found if is_its_name else None
+    format_of_home = next(
+        (format_ for home, format_ in _HOMES.items() if f"/{home}/" in f"/{where}/"), None
+    )
+    if format_of_home is not None:
+        is_its_name = name.endswith(SUFFIXES) and (
+            format_of_home != SUPERPOWERS or name == "metadata.json"
+        )
+        return format_of_home if is_its_name else None
     if name == "nebula.state.toml" or name.endswith(".nebula.state.toml"):
         return NEBULA
     return QUASAR if name.startswith("checkpoint") and name.endswith(".toml") else None

@@ -42,28 +42,25 @@ _DONE = ("done", "skipped")
 _ENDED = {"done": "complete", "failed": "failed", "skipped": "skipped", "in_progress": "started"}
 
 
-def is_one(found: Mapping[str, Any]) -> bool:
-    return all(key in found for key in _SIGNS) and "version" in found
+def is_one(table: Mapping[str, Any]) -> bool:
+    return all(key in table for key in _SIGNS) and "version" in table
 
 
-def has_signs(found: Mapping[str, Any]) -> bool:
+def has_signs(table: Mapping[str, Any]) -> bool:
     """Return whether a TOML table has any of quasar's keys except the version."""
-    return not found.keys().isdisjoint(CycleState().head().keys() - {"version", "created_at"})
+    return not table.keys().isdisjoint(CycleState().head().keys() - {"version", "created_at"})
 
 
-def is_nebula(found: Mapping[str, Any]) -> bool:
-    return (
-        "nebula_name" in found
-        and any(isinstance(found.get(key), dict) for key in ("phases", "tasks"))
-        and "version" in found
-    )
+def is_nebula(table: Mapping[str, Any]) -> bool:
+    has_phases = any(isinstance(table.get(key), dict) for key in ("phases", "tasks"))
+    return has_phases and "nebula_name" in table and "version" in table
 
 
 def read(source: Source, phases: str = "") -> Record:
     """Parse a quasar checkpoint; `phases`, a key of `TABLES`, is for old numbers."""
     remarks = Remarks()
-    found = content.toml_of(source, remarks)
-    if not is_one(found):
+    table = content.toml_of(source, remarks)
+    if not is_one(table):
         raise Unreadable(f"it lacks one of version, {', '.join(_SIGNS)}")
     try:
         state = cycle_of(content.text_of(source, remarks), source.path, TABLES[phases])
@@ -72,29 +69,25 @@ def read(source: Source, phases: str = "") -> Record:
             f"{error.field}: {error.problem}" if error.field else error.problem
         ) from None
     known = {*CycleState().head(), "findings", "all_findings", cycle.MORE}
-    unknown = {key: value for key, value in found.items() if key not in known}
+    unknown = {key: value for key, value in table.items() if key not in known}
     for key in unknown:
         remarks.add(f"has a key {key!r:.60}, which is kept")
-    findings = [
-        *content.mappings(found.get("findings")),
-        *content.mappings(found.get("all_findings")),
-    ]
-    for key in sorted(
-        {key for each in findings for key in each} - {"severity", "description", "cycle"}
-    ):
+    findings = content.mappings(table.get("findings"))
+    findings += content.mappings(table.get("all_findings"))
+    keys = {key for finding in findings for key in finding}
+    for key in sorted(keys - {"severity", "description", "cycle"}):
         remarks.add(f"has findings with a key {key!r:.60}: the original alone has it")
-    lacking = known - found.keys() - {cycle.MORE}
+    lacking = known - table.keys() - {cycle.MORE}
     if lacking:
-        remarks.add(
-            f"lacks {first_of(sorted(lacking), 20)}, which quasar always writes: it may be torn"
-        )
-    is_naive = content.note_times((found.get("created_at"),), remarks)
-    if cycle.MORE not in found:
+        names = first_of(sorted(lacking), 20)
+        remarks.add(f"lacks {names}, which quasar always writes: it may be torn")
+    is_naive = content.note_times((table.get("created_at"),), remarks)
+    if cycle.MORE not in table:
         named = f"before {phases}" if phases else "since filtering"
         remarks.add(
-            f"has the phase {found['phase']}, which is {state.phase} by the numbers {named}"
+            f"has the phase {table['phase']}, which is {state.phase} by the numbers {named}"
         )
-    if state.all_findings and cycle.MORE not in found:
+    if state.all_findings and cycle.MORE not in table:
         remarks.add("does not say what became of its findings: all count as open")
     is_named = bool(state.phase_id or state.task_bead_id)
     return Record(
@@ -154,7 +147,7 @@ def _table(data: bytes | str, source: str) -> dict[str, Any]:
             source,
             "",
             f"is not UTF-8 in line {line}: a character was cut in the middle",
-            hint="take that text out of the file, and read it again; quasar writes such files where it shortens a text",
+            hint="remove that text; quasar writes such files where it shortens a text",
         ) from None
     except ValueError as error:
         raise InvalidCheckpoint(source, "", f"is not TOML: {error}") from None
@@ -174,35 +167,28 @@ def _label(state: CycleState) -> str:
 
 def read_nebula(source: Source) -> Record:
     remarks = Remarks()
-    found = content.toml_of(source, remarks)
-    if not is_nebula(found):
+    table = content.toml_of(source, remarks)
+    if not is_nebula(table):
         raise Unreadable("it lacks one of version, nebula_name, or phases")
-    if "tasks" in found:
+    if "tasks" in table:
         remarks.add("calls its phases tasks, as older versions did")
-    phases = content.mapping(found.get("phases")) | content.mapping(found.get("tasks"))
-    statuses = {
-        name: content.string(content.mapping(each).get("status")) for name, each in phases.items()
-    }
-    seen = [
-        content.mapping(each).get(key)
-        for each in phases.values()
-        for key in ("updated_at", "created_at")
-    ]
+    tables = content.child(table, "phases") | content.child(table, "tasks")
+    phases = {name: content.mapping(phase) for name, phase in tables.items()}
+    created = [phase.get("created_at") for phase in phases.values()]
+    seen = [*created, *(phase.get("updated_at") for phase in phases.values())]
     is_naive = content.note_times(seen, remarks)
-    instants = [at for each in seen if (at := content.instant(each)) is not None]
-    begun = [
-        at
-        for each in phases.values()
-        if (at := content.instant(content.mapping(each).get("created_at"))) is not None
-    ]
-    name = content.string(found["nebula_name"])
+    instants, begun = (
+        [instant for value in values if (instant := content.instant(value)) is not None]
+        for values in (seen, created)
+    )
+    name = content.text(table, "nebula_name")
     return Record(
         NEBULA,
         identity=name or source.path,
         by_path=not name,
         name=name or "nebula",
-        phase=_label_of_nebula(statuses),
-        state={**found, KEY: {"format": NEBULA}},
+        phase=_label_of_nebula({key: content.text(phases[key], "status") for key in phases}),
+        state={**table, KEY: {"format": NEBULA}},
         said=times.to_text(max(instants)) if instants else "",
         time=max(instants, default=None),
         started=min(begun, default=None),
@@ -231,16 +217,14 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     except (InvalidCheckpoint, NewerCheckpoint) as error:
         raise Unreadable(error.message) from None
     if state.phase == cycle.ERROR:
-        losses.append(
-            "the phase error, which quasar's reader refuses: the phase in which it came up stands there"
-        )
+        losses.append("the phase error, which quasar refuses: the phase that failed is written")
         state = replace(state, phase=cycle.resumes_in(state), failed_in="", problem="")
     for key, value in state.more().items():
         if key == "beads" and not any(state.beads.values()):
             continue  # quasar created these issues
         if value and key not in ("phase", "findings", "all_findings"):
             losses.append(f"{key} of the review")
-    statuses = {each.status for each in state.all_findings} - {"found"}
+    statuses = {finding_.status for finding_ in state.all_findings} - {"found"}
     if statuses:
         losses.append(f"that findings are {', '.join(sorted(statuses))}")
     losses += [
@@ -251,33 +235,25 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     head["created_at"] = _Plain(_time(state.created_at))
     lists = {"findings": state.findings, "all_findings": state.all_findings}
     lines = [f"{key} = {_value(value)}" for key, value in head.items()]
-    lines += [f"{key} = []" for key, found in lists.items() if not found]
-    for key, found in lists.items():
-        for each in found:
-            said = (
-                ("severity", each.severity),
-                ("description", each.description),
-                ("cycle", each.cycle),
-            )
-            lines += ["", f"[[{key}]]", *(f"{name} = {_value(value)}" for name, value in said)]
+    lines += [f"{key} = []" for key, findings in lists.items() if not findings]
+    for key, findings in lists.items():
+        for finding in findings:
+            lines += ["", f"[[{key}]]"]
+            names = ("severity", "description", "cycle")
+            lines += [f"{name} = {_value(getattr(finding, name))}" for name in names]
     return ("\n".join(lines) + "\n").encode()
 
 
 def _unknown(checkpoint: Checkpoint) -> list[str]:
-    return [
-        key
-        for key in content.mapping(jsonable.state(checkpoint).get(KEY))
-        if key not in ("format", "phases", "git_commit")
-    ]
+    own = content.child(jsonable.state(checkpoint), KEY)
+    return [key for key in own if key not in ("format", "phases", "git_commit")]
 
 
 def _time(text: str) -> str:
     # Go writes no trailing zeros in a fraction; its zero time means "none".
-    return (
-        f"{text.removesuffix('Z').rstrip('0').rstrip('.')}Z"
-        if "." in text
-        else text or "0001-01-01T00:00:00Z"
-    )
+    if "." not in text:
+        return text or "0001-01-01T00:00:00Z"
+    return f"{text.removesuffix('Z').rstrip('0').rstrip('.')}Z"
 
 
 class _Plain(str):

@@ -45,51 +45,50 @@ _DONE = ("complete", "skipped")
 _KEYS = ("id", "phase", "timestamp", "state", "errors", "git_commit")
 
 
-def is_one(found: Mapping[str, Any]) -> bool:
-    return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(
-        found.get("state"), dict
-    )
+def is_one(table: Mapping[str, Any]) -> bool:
+    return _has_head(table) and isinstance(table.get("state"), dict)
 
 
-def is_workflow(found: Mapping[str, Any]) -> bool:
-    return all(key in found for key in ("id", "phase", "timestamp")) and isinstance(
-        found.get("state_snapshot"), dict
-    )
+def is_workflow(table: Mapping[str, Any]) -> bool:
+    return _has_head(table) and isinstance(table.get("state_snapshot"), dict)
+
+
+def _has_head(table: Mapping[str, Any]) -> bool:
+    return all(key in table for key in ("id", "phase", "timestamp"))
 
 
 def read(source: Source) -> Record:
     remarks = Remarks()
-    found = content.json_of(source, remarks)
-    if not is_one(found):
+    document = content.json_of(source, remarks)
+    if not is_one(document):
         raise Unreadable(f"it lacks one of {', '.join(_KEYS[:4])}")
-    state = content.mapping(found["state"])
+    state = content.child(document, "state")
     results = {
-        _phase(name): content.mapping(each)
-        for name, each in content.mapping(state.get("phase_results")).items()
+        _phase(name): content.mapping(result)
+        for name, result in content.child(state, "phase_results").items()
     }
-    own, label = content.string(found["id"]), content.string(found["phase"])
-    said = content.string(found["timestamp"])
-    started = content.string(state.get("started_at"))
-    errors = content.errors_of(found.get("errors"), remarks)
-    content.note_times((said, started), remarks)
-    for name in sorted(found.keys() - set(_KEYS)):
+    own_id, timestamp = content.text(document, "id"), content.text(document, "timestamp")
+    started = content.text(state, "started_at")
+    errors = content.errors_of(document.get("errors"), remarks)
+    content.note_times((timestamp, started), remarks)
+    for name in sorted(document.keys() - set(_KEYS)):
         remarks.add(f"has a key {name!r:.60}, which is kept")
-    beside = {name: found[name] for name in found if name not in ("state", "errors")}
+    beside = {name: document[name] for name in document if name not in ("state", "errors")}
     return Record(
         RLM_ACT,
         identity=json.dumps(
-            [content.string(state.get("project_path")), started] if started else [own, source.path]
+            [content.text(state, "project_path"), started] if started else [own_id, source.path]
         ),
         name="rlm-act",
-        phase=_label(label, remarks),
+        phase=_label(content.text(document, "phase"), remarks),
         state={**state, KEY: {"format": RLM_ACT, **beside}},
-        said=said,
-        time=content.instant(said),
+        said=timestamp,
+        time=content.instant(timestamp),
         started=content.instant(started),
         is_local=True,
-        commit=content.string(found.get("git_commit")),
+        commit=content.text(document, "git_commit"),
         errors=errors,
-        id=own if ids.is_id(own) else None,
+        id=own_id if ids.is_id(own_id) else None,
         place=len(results),
         drive=_drive(state, results, remarks),
         remarks=tuple(remarks.said),
@@ -98,29 +97,29 @@ def read(source: Source) -> Record:
 
 def read_workflow(source: Source) -> Record:
     remarks = Remarks()
-    found = content.json_of(source, remarks)
-    if not is_workflow(found):
+    document = content.json_of(source, remarks)
+    if not is_workflow(document):
         raise Unreadable("it lacks one of id, phase, timestamp, state_snapshot")
-    state = content.mapping(found["state_snapshot"])
-    own, said = content.string(found["id"]), content.string(found["timestamp"])
-    beside = {name: found[name] for name in found if name != "state_snapshot"}
-    phase = _phase(content.string(state.get("phase")).strip().lower())
-    content.note_times((said,), remarks)
+    state = content.child(document, "state_snapshot")
+    own_id, timestamp = content.text(document, "id"), content.text(document, "timestamp")
+    beside = {name: document[name] for name in document if name != "state_snapshot"}
+    phase = _phase(content.text(state, "phase").strip().lower())
+    content.note_times((timestamp,), remarks)
     errors = content.errors_of(state.get("errors"), remarks)
     documents = content.strings(state.get("artifacts"))
     is_planning = phase == "tdd_planning" and bool(documents)
     return Record(
         WORKFLOW,
-        identity=own or source.path,
+        identity=own_id or source.path,
         name="rlm-act",
-        phase=_label(content.string(found["phase"]), remarks),
+        phase=_label(content.text(document, "phase"), remarks),
         state={**state, KEY: {"format": WORKFLOW, **beside}},
-        said=said,
-        time=content.instant(said),
+        said=timestamp,
+        time=content.instant(timestamp),
         is_local=True,
-        commit=content.string(found.get("git_commit")),
+        commit=content.text(document, "git_commit"),
         errors=tuple(each for each in errors if each),
-        id=own if ids.is_id(own) else None,
+        id=own_id if ids.is_id(own_id) else None,
         # Planning starts from finished research; no other phase is known to be complete.
         drive=Drive(
             "rlm-act",
@@ -135,57 +134,50 @@ def read_workflow(source: Source) -> Record:
 def _drive(
     state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], remarks: Remarks
 ) -> Drive:
-    done = [name for name in PHASES if content.string(results.get(name, {}).get("status")) in _DONE]
-
-    def said(phase: str, key: str) -> Any:
-        return content.mapping(results.get(phase, {}).get("metadata")).get(key)
-
+    done = [name for name in PHASES if content.text(results.get(name, {}), "status") in _DONE]
+    metadata = {phase: content.child(results.get(phase, {}), "metadata") for phase in PHASES}
     researched = content.strings(results.get("research", {}).get("artifacts"))
     places = (
         ("research_path", "research", researched[0] if researched else ""),
-        (
-            "hierarchy_path",
-            "decomposition",
-            content.string(said("decomposition", "hierarchy_path")),
+        *(
+            (key, phase, content.text(metadata[phase], key))
+            for key, phase in (("hierarchy_path", "decomposition"), ("plan_path", "tdd_planning"))
         ),
-        ("plan_path", "tdd_planning", content.string(said("tdd_planning", "plan_path"))),
     )
     files = {name: path for name, phase, path in places if phase in done and path}
-    named = content.mapping(state.get("metadata"))
-    plan_name = content.string(named.get("plan_name")) or content.string(state.get("plan_name"))
-    epic = content.string(said("beads_sync", "epic_id")) or content.string(
-        state.get("beads_epic_id")
-    )
+    named = content.child(state, "metadata")
+    plan_name = content.text(named, "plan_name") or content.text(state, "plan_name")
+    synced = metadata["beads_sync"]
+    epic = content.text(synced, "epic_id") or content.text(state, "beads_epic_id")
 
-    def words(name: str, found: list[str], form: re.Pattern[str]) -> str:
-        for each in found:
-            if each and not form.fullmatch(each):
-                remarks.add(f"has {each!r:.60}, which is not taken as {name}")
-        return " ".join(each for each in found if form.fullmatch(each))
+    def words(name: str, values: list[str], form: re.Pattern[str]) -> str:
+        for value in values:
+            if value and not form.fullmatch(value):
+                remarks.add(f"has {value!r:.60}, which is not taken as {name}")
+        return " ".join(value for value in values if form.fullmatch(value))
 
     inputs = {
-        "issues": words("issues", content.strings(said("beads_sync", "phase_issue_ids")), _ISSUE),
+        "issues": words("issues", content.strings(synced.get("phase_issue_ids")), _ISSUE),
         "epic": words("epic", [epic], _ISSUE),
-        "question": content.string(named.get("research_question"))
-        or content.string(state.get("research_question")),
+        "question": content.text(named, "research_question")
+        or content.text(state, "research_question"),
         "plan_name": words("plan_name", [plan_name], _PLAN),
     }
-    return Drive(
-        "rlm-act", tuple(done), {name: value for name, value in inputs.items() if value}, files
-    )
+    given = {name: value for name, value in inputs.items() if value}
+    return Drive("rlm-act", tuple(done), given, files)
 
 
 def _phase(name: str) -> str:
     return _ALSO.get(name, name)
 
 
-def _label(said: str, remarks: Remarks) -> str:
-    if said == _MARKDOWN:
+def _label(text: str, remarks: Remarks) -> str:
+    if text == _MARKDOWN:
         return "multi_doc-skipped"
-    name, hyphen, status = said.rpartition("-")
+    name, hyphen, status = text.rpartition("-")
     if not hyphen or status not in _STATUSES:
-        remarks.add(f"has the phase {said!r:.60}, which says no status")
-        return f"{_phase(said) or 'unknown'}-partial"
+        remarks.add(f"has the phase {text!r:.60}, which says no status")
+        return f"{_phase(text) or 'unknown'}-partial"
     if _phase(name) not in PHASES:
         remarks.add(f"has the phase {name!r:.60}, which the tool does not know")
     return f"{_phase(name)}-{status}"
@@ -195,27 +187,23 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     """Return a checkpoint as rlm-act writes it: indented by 2, no final line break."""
     state = jsonable.state(checkpoint)
     own = content.mapping(state.pop(KEY, None))
-    known = content.string(own.get("format")) == RLM_ACT
+    known = content.text(own, "format") == RLM_ACT
     is_untouched = known and checkpoint.imported is not None
     if not is_untouched:
         # A state with rlm-act's own keys is taken as rlm-act's.
         is_its_own = known or (
             isinstance(state.get("phase_results"), dict)
-            and bool(content.string(state.get("project_path")))
+            and bool(content.text(state, "project_path"))
         )
         state = _pipeline_state(checkpoint, state if is_its_own else {}, state, losses)
     document = {
         "id": checkpoint.id,
-        "phase": content.string(own.get("phase")) if is_untouched else _strict(checkpoint, losses),
+        "phase": content.text(own, "phase") if is_untouched else _strict(checkpoint, losses),
         "timestamp": checkpoint.timestamp,
         "state": state,
         "errors": list(checkpoint.errors),
-        "git_commit": checkpoint.git_sha or content.string(own.get("git_commit")),
-        **(
-            {key: value for key, value in own.items() if key not in (*_KEYS, "format")}
-            if known
-            else {}
-        ),
+        "git_commit": checkpoint.git_sha or content.text(own, "git_commit"),
+        **{key: own[key] for key in own if known and key not in (*_KEYS, "format")},
     }
     return json.dumps(document, indent=2, ensure_ascii=True).encode("ascii")
 
@@ -242,66 +230,49 @@ def _pipeline_state(
     at = times.to_text(checkpoint.time).removesuffix("Z")
     results: dict[str, Any] = {
         phase: dict(content.mapping(each))
-        for phase, each in content.mapping(before.get("phase_results")).items()
+        for phase, each in content.child(before, "phase_results").items()
     }
 
     def note(phase: str, how: str) -> None:
-        fresh: dict[str, Any] = {
-            "phase_type": phase,
-            "status": how,
-            "artifacts": [],
-            "errors": [],
-            "started_at": None,
-            "completed_at": None,
-        }
-        known = results.get(phase, {**fresh, "duration_seconds": None, "metadata": {}})
+        fresh: dict[str, Any] = {"phase_type": phase, "status": how, "artifacts": [], "errors": []}
+        fresh |= dict.fromkeys(("started_at", "completed_at", "duration_seconds"))
+        known = results.get(phase, {**fresh, "metadata": {}})
         is_here = phase == name
         ended = at if is_here and how != "in_progress" else known.get("completed_at")
-        results[phase] = {
-            **known,
-            "status": how,
-            "errors": list(checkpoint.errors) if is_here else [],
-            "completed_at": ended,
-        }
+        errors = list(checkpoint.errors) if is_here else []
+        results[phase] = {**known, "status": how, "errors": errors, "completed_at": ended}
 
     for phase in PHASES:
-        if (
-            phase in done
-            and content.string(content.mapping(results.get(phase)).get("status")) != "complete"
-        ):
+        if phase in done and results.get(phase, {}).get("status") != "complete":
             note(phase, "complete")
     if name in PHASES and name not in done:
-        note(
-            name,
-            {"complete": "complete", "skipped": "complete", "failed": "failed"}.get(
-                status, "in_progress"
-            ),
-        )
+        ends = {"complete": "complete", "skipped": "complete", "failed": "failed"}
+        note(name, ends.get(status, "in_progress"))
     losses += [
         f"the phase {phase}, which rlm-act does not have" for phase in done if phase not in PHASES
     ]
     known = dict(before)
     rest = {key: value for key, value in state.items() if key not in before}
     modes = ("checkpoint", "batch", "fully_autonomous")
-    told = content.string(known.get("autonomy_mode"))
+    told = content.text(known, "autonomy_mode")
     mode = told or (
         pipeline.autonomy if pipeline is not None and pipeline.autonomy in modes else "checkpoint"
     )
     return {
         **known,
-        "project_path": content.string(known.get("project_path")) or ".",
+        "project_path": content.text(known, "project_path") or ".",
         "autonomy_mode": mode,
         "current_phase": name if name in PHASES else None,
         "phase_results": {
             phase: results[phase] for phase in (*PHASES, *results) if phase in results
         },
-        "context_entry_ids": content.mapping(known.get("context_entry_ids")),
-        "started_at": content.string(known.get("started_at")) or None,
+        "context_entry_ids": content.child(known, "context_entry_ids"),
+        "started_at": content.text(known, "started_at") or None,
         "checkpoint_id": known.get("checkpoint_id"),
-        "beads_epic_id": content.string(known.get("beads_epic_id"))
-        or content.string(state.get("epic"))
+        "beads_epic_id": content.text(known, "beads_epic_id")
+        or content.text(state, "epic")
         or None,
-        "metadata": {**content.mapping(known.get("metadata")), **rest},
+        "metadata": {**content.child(known, "metadata"), **rest},
     }
 
 

@@ -32,57 +32,58 @@ _OPEN = ("- [ ]", "* [ ]")
 _TICKED = ("- [x]", "* [x]", "- [X]", "* [X]")
 
 
-def is_one(found: Mapping[str, Any]) -> bool:
-    return isinstance(found.get("loop_state"), dict) or (
-        "track_id" in found and ("status" in found or "type" in found)
+def is_one(table: Mapping[str, Any]) -> bool:
+    return isinstance(table.get("loop_state"), dict) or (
+        "track_id" in table and ("status" in table or "type" in table)
     )
 
 
 def read(source: Source, graph: Graph) -> Record:
     remarks = Remarks()
-    found = content.json_of(source, remarks)
+    table = content.json_of(source, remarks)
     # Version 1 has no loop_state.
-    if not is_one(found):
+    if not is_one(table):
         raise Unreadable("it lacks loop_state or track_id")
     parts = source.path.replace("\\", "/").split("/")
-    track = content.string(found.get("track_id")) or (parts[-2] if len(parts) > 1 else "track")
-    state = dict(found) if found.get("track_id") else {**found, "track_id": track}
-    if not isinstance(found.get("loop_state"), dict):
-        state["loop_state"] = {"current_step": _inferred(source)}
-        lacks = f"has {found.get('loop_state')!r:.60} for loop_state, which the original alone has"
-        lacks = (
-            lacks
-            if found.get("loop_state") is not None
-            else "has no loop_state, as files of version 1"
-        )
-        remarks.add(f"{lacks}: by its plan it is at {state['loop_state']['current_step']}")
+    track = content.text(table, "track_id") or (parts[-2] if len(parts) > 1 else "track")
+    state = dict(table) if table.get("track_id") else {**table, "track_id": track}
+    loop = table.get("loop_state")
+    if not isinstance(loop, dict):
+        step = _inferred(source)
+        state["loop_state"] = {"current_step": step}
+        lacks = "has no loop_state, as files of version 1"
+        if loop is not None:
+            lacks = f"has {loop!r:.60} for loop_state, which the original alone has"
+        remarks.add(f"{lacks}: by its plan it is at {step}")
     try:
-        here = machine.position(graph, state)
+        position = machine.position(graph, state)
     except UsageError as error:
         raise Unreadable(error.message) from None
     _lint(graph, state, remarks)
-    checkpoints = content.mapping(content.mapping(state["loop_state"]).get("checkpoints"))
-    told = [content.mapping(each).get("last_updated") for each in checkpoints.values()]
-    told += [found.get("updated_at"), found.get("completed_at")]
-    instants = [at for each in told if (at := content.instant(each)) is not None]
-    begun = found.get("created_at", found.get("created"))
-    is_naive = content.note_times((*told, begun), remarks)
+    checkpoints = content.child(state["loop_state"], "checkpoints")
+    updates = [content.mapping(value).get("last_updated") for value in checkpoints.values()]
+    updates += [table.get("updated_at"), table.get("completed_at")]
+    instants = [at for value in updates if (at := content.instant(value)) is not None]
+    begun = table.get("created_at", table.get("created"))
+    is_naive = content.note_times((*updates, begun), remarks)
     created = content.instant(begun)
     newest = max(instants, default=created)
-    notes = content.string(content.mapping(checkpoints.get(here.step)).get("notes"))
-    has_failed = here.status in (report.FAILED, report.BLOCKED)
+    notes = content.string(content.mapping(checkpoints.get(position.step)).get("notes"))
+    has_failed = position.status in (report.FAILED, report.BLOCKED)
     return Record(
         SUPERPOWERS,
         identity=json.dumps([track, source.path]),
         by_path=True,
         name=track,
-        phase="run-complete" if here.step == COMPLETE else f"{here.step}-{_LABELS[here.status]}",
+        phase="run-complete"
+        if position.step == COMPLETE
+        else f"{position.step}-{_LABELS[position.status]}",
         state=state,
         said=times.to_text(newest) if newest is not None else "",
         time=newest,
         started=created if created is not None else newest,
         is_local=is_naive,
-        errors=tuple(each for each in (*here.reasons, notes) if each) if has_failed else (),
+        errors=tuple(value for value in (*position.reasons, notes) if value) if has_failed else (),
         remarks=tuple(remarks.said),
     )
 
@@ -98,11 +99,17 @@ def _inferred(source: Source) -> str:
 
 def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
     loop = content.mapping(state["loop_state"])
-    said = loop.get("current_step")
-    if graph.find(said) is None and not (said is None or report.status_of(said) is not None):
-        remarks.add(f"is at the step {str(said)!r:.60}, which is none of the protocol's")
-    elif isinstance(said, str) and (found := graph.find(said)) is not None and found.name != said:
-        remarks.add(f"calls the step {found.name} {said!r:.60}")
+    current = loop.get("current_step")
+    if graph.find(current) is None and not (
+        current is None or report.status_of(current) is not None
+    ):
+        remarks.add(f"is at the step {str(current)!r:.60}, which is none of the protocol's")
+    elif (
+        isinstance(current, str)
+        and (step := graph.find(current)) is not None
+        and step.name != current
+    ):
+        remarks.add(f"calls the step {step.name} {current!r:.60}")
     for name, record in content.mapping(loop.get("checkpoints")).items():
         if graph.find(name) is None:
             remarks.add(f"has a record of the step {name!r:.60}, which is none of the protocol's")

@@ -31,26 +31,11 @@ _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 # Unquoted, these are no strings in YAML 1.1 or 1.2, in any case. forge would write `=` unquoted,
 # but PyYAML refuses to read that.
-_WORDS = frozenset(
-    [
-        "~",
-        "null",
-        "true",
-        "false",
-        "yes",
-        "no",
-        "on",
-        "off",
-        "y",
-        "n",
-        "<<",
-        "=",
-        ".inf",
-        ".nan",
-        "+.inf",
-        "-.inf",
-    ]
-)
+_WORD_LIST = "~ null true false yes no on off y n << = .inf .nan +.inf -.inf"
+_WORDS = frozenset(_WORD_LIST.split())
+
+_FRAMES: tuple[type[yaml.Event], ...] = (yaml.StreamStartEvent, yaml.StreamEndEvent)
+_FRAMES += (yaml.DocumentStartEvent, yaml.DocumentEndEvent)
 
 _NUMBER = re.compile(
     r"[-+]?(\.[0-9]|[0-9])[0-9_.:xXoOabcdefABCDEF]*([eE][-+]?[0-9]+)?|[-+]?0[xXoObB][0-9a-fA-F_]+"
@@ -65,14 +50,14 @@ def read(text: str, remarks: Remarks) -> dict[str, Any]:
         raise Unreadable(f"it is larger than {largest // 1024} KiB")
     try:
         events = _events(text)
-        found = _value(next(events), events, remarks, 0)
+        document = _value(next(events), events, remarks, 0)
         next(events, None)  # a second document, if there is one
     except (yaml.YAMLError, RecursionError, StopIteration) as error:
         problem = getattr(error, "problem", None) or "its values lie too deep within each other"
         raise Unreadable(f"it is no YAML: {problem}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Unreadable("it holds no YAML table")
-    return found
+    return document
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
@@ -87,15 +72,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
             raise Unreadable("it has anchors or aliases, which forge never writes")
         if getattr(event, "tag", None) not in (None, "!"):
             raise Unreadable("it has tags, which forge never writes")
-        if not isinstance(
-            event,
-            (
-                yaml.StreamStartEvent,
-                yaml.StreamEndEvent,
-                yaml.DocumentStartEvent,
-                yaml.DocumentEndEvent,
-            ),
-        ):
+        if not isinstance(event, _FRAMES):
             yield event
 
 
@@ -105,17 +82,17 @@ def _value(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, de
     if isinstance(event, yaml.ScalarEvent):
         return event.value
     if isinstance(event, yaml.SequenceStartEvent):
-        found = []
-        while not isinstance(each := next(events), yaml.SequenceEndEvent):
-            found.append(_value(each, events, remarks, depth + 1))
-        return found
+        items = []
+        while not isinstance(event_ := next(events), yaml.SequenceEndEvent):
+            items.append(_value(event_, events, remarks, depth + 1))
+        return items
     table: dict[str, Any] = {}
-    while not isinstance(each := next(events), yaml.MappingEndEvent):
-        if not isinstance(each, yaml.ScalarEvent):
+    while not isinstance(event_ := next(events), yaml.MappingEndEvent):
+        if not isinstance(event_, yaml.ScalarEvent):
             raise Unreadable("it has a key that is no string")
-        if each.value in table:
+        if event_.value in table:
             remarks.add("has a key twice in one table: the last one counts")
-        table[each.value] = _value(next(events), events, remarks, depth + 1)
+        table[event_.value] = _value(next(events), events, remarks, depth + 1)
     return table
 
 
@@ -137,12 +114,12 @@ def _lines(
     for key, value in table.items():
         if isinstance(value, list):
             yield f"{lead}{_key(key)}:{'' if value else ' []'}\n"
-            for each in value:
+            for item in value:
                 inner = f"{indent}    "
-                if isinstance(each, dict):
-                    yield from _lines(each, plain, f"{inner}- ", f"{inner}  ")
+                if isinstance(item, dict):
+                    yield from _lines(item, plain, f"{inner}- ", f"{inner}  ")
                 else:
-                    yield f"{inner}- {_scalar(each, inner)}\n"
+                    yield f"{inner}- {_scalar(item, inner)}\n"
         elif isinstance(value, dict):
             yield f"{lead}{_key(key)}:{'' if value else ' {}'}\n"
             yield from _lines(value, plain, f"{indent}    ", f"{indent}    ")
@@ -203,17 +180,8 @@ def _is_printable(text: str) -> bool:
     return all(character in "\n\t" or character.isprintable() for character in text)
 
 
-_SHORT = {
-    "\0": "\\0",
-    "\a": "\\a",
-    "\b": "\\b",
-    "\t": "\\t",
-    "\n": "\\n",
-    "\v": "\\v",
-    "\f": "\\f",
-    "\r": "\\r",
-    "\x1b": "\\e",
-}
+_SHORT = {"\0": "\\0", "\a": "\\a", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\v": "\\v"}
+_SHORT |= {"\f": "\\f", "\r": "\\r", "\x1b": "\\e"}
 _SHORT |= {'"': '\\"', "\\": "\\\\", "\x85": "\\N", "\xa0": "\\_", "\u2028": "\\L", "\u2029": "\\P"}
 
 
@@ -227,10 +195,6 @@ def _escaped(character: str) -> str:
     if character.isprintable() and character != "\ufeff":
         return character
     code = ord(character)
-    return (
-        f"\\x{code:02X}"
-        if code <= 0xFF
-        else f"\\u{code:04X}"
-        if code <= 0xFFFF
-        else f"\\U{code:08X}"
-    )
+    if code <= 0xFF:
+        return f"\\x{code:02X}"
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"

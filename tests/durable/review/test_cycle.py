@@ -271,7 +271,7 @@ class TestFile:
         )
         assert (
             caught.value.hint
-            == "take that text out of the file, and read it again; quasar writes such files where it shortens a text"
+            == "remove that text; quasar writes such files where it shortens a text"
         )
 
     @pytest.mark.parametrize(
