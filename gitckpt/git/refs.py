@@ -241,7 +241,7 @@ def failure(repository: Repository, code: int, said: str) -> CkptError:
         ["update-ref"],
         code,
         said,
-        hint="see what is in the way: git ckpt doctor" if is_barred else None,
+        hint="see what is in the way: git for-each-ref" if is_barred else None,
     )
 
 

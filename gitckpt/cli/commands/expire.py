@@ -8,7 +8,6 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.commands.remove import tell_what_stays
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
-from gitckpt.model.errors import CkptError
 from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
@@ -90,9 +89,7 @@ def expire(
         ]
         terminal.table(("WHAT", "ID", "PHASE", "WHY"), shown)
     terminal.remark(_summary(expired, "would expire" if dry_run else "expired"))
-    for message, hint in {error.message: error.hint for _, error in expired.failed}.items():
-        terminal.fail(CkptError(message, hint=hint))
-    return 1 if expired.failed else 0
+    return 0
 
 
 def _rows(found: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
@@ -109,14 +106,11 @@ def _rows(found: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, st
     for entry, decision in found.checkpoints:
         if entry.run not in runs or entry.id in found.squashed:
             rows.append((gone, entry.id, entry.label, decision.reason))
-    rows += [("failed", entry.id, entry.label, error.message) for entry, error in found.failed]
     return rows
 
 
 def _summary(found: ExpireResult, verb: str) -> str:
     summary = f"{len(found.checkpoints)} of {terminal.count(found.total, 'checkpoint')} {verb}"
-    if found.failed:
-        summary += f", {len(found.failed)} failed"
     if found.runs:
         summary += f"; {sum(fate.expires for fate in found.runs)} of {terminal.count(len(found.runs), 'run')}"
     return summary
