@@ -84,9 +84,7 @@ def test_a_junk_head_of_a_run_names_its_cure(ckpt: Ckpt, main_checkout: Checkout
     for words in (["resume", run], ["resume"], ["step", "show", "--run", run]):
         done = ckpt(*words, at=main_checkout)
         assert done.code == 13
-        assert (
-            "hint: the head of the run is damaged; mend it: git ckpt verify --repair\n" in done.err
-        )
+        assert "hint: repair the head of the run: git ckpt verify --repair\n" in done.err
     assert (
         ckpt("status", run, at=main_checkout).out.splitlines()[-1]
         == "next     git ckpt verify --repair"

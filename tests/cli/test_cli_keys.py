@@ -54,7 +54,7 @@ class TestRun:
 
     def test_a_blank_key(self, stage: Stage) -> None:
         stage.pipeline("one: true")
-        hint = "hint: a key is a text of 1 to 1000 characters, such as nightly-2026-11-22\n"
+        hint = "hint: give a text of 1 to 1000 characters, such as nightly-2026-11-22\n"
         assert told(stage.ckpt("run", "ci", "--key", ""), stage) == (
             2,
             "",

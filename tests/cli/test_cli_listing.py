@@ -162,7 +162,7 @@ def test_by_run(
     assert ckpt("list", "--run", login[:10], at=main_checkout) == Outcome(
         12,
         "",
-        f"error: '{login[:10]}' begins 2 run ids\n  {login}\n  {logout}\nhint: give more characters of it\n",
+        f"error: '{login[:10]}' begins 2 ids\n  {login}\n  {logout}\nhint: give more characters of it\n",
     )
     typo = login.replace("login", "lgoin")
     assert ckpt("list", "--run", typo, at=main_checkout) == Outcome(

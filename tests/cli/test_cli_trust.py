@@ -87,7 +87,7 @@ def test_what_decides_is_shown_and_nothing_is_done(
     assert done.err.splitlines() == [
         f"error: run {run} was not written in this repository",
         *ACCOUNT,
-        f"hint: if you trust it as it stands: git ckpt resume {run} --trust",
+        f"hint: if you trust it: git ckpt resume {run} --trust",
     ]
     assert elsewhere.refs() == before
     assert not (elsewhere.path / ".ckpt").exists()

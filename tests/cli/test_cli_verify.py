@@ -228,11 +228,11 @@ def test_every_code_is_described() -> None:
     )
     named = set(
         re.findall(
-            r'(?:lasting\(\s*|mendable\(\s*|Finding\(\s*|code = |return |if misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"',
+            r'(?:lasting\(\s*|mendable\(\s*|Finding\(\s*|code = |code, [a-z]+ = |return |if is_misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"',
             source,
         )
     )
-    named |= set(re.findall(r'"([a-z]+-[a-z]+(?:-[a-z]+)?)" if misnamed', source))
+    named |= set(re.findall(r'"([a-z]+-[a-z]+(?:-[a-z]+)?)" if is_misnamed', source))
     built = {
         f"{word}-ref-{what}"
         for word in ("commit", "tree", "operation", "original")

@@ -23,7 +23,7 @@ Save = Callable[..., str]
 
 NONE_HERE = (
     "error: no checkpoint was made in this worktree\n"
-    "hint: the newest of all worktrees goes by latest:any; to make one here: git ckpt save\n"
+    "hint: for the newest of all worktrees, use latest:any; to make one here: git ckpt save\n"
 )
 AGENT = 'use = "agent"\nwith = { agent = "claude", prompt = "README" }'
 

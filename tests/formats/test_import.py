@@ -115,7 +115,7 @@ def test_what_was_imported_does_not_expire_by_its_old_date(imports: Imports, clo
         here.clock = lambda: int(dt.datetime.now(dt.UTC).timestamp() * 1e6) + 2 * policy.DAY
         found = expiry.expire(here, policy.Policy())
         assert list(found.checkpoints) == []
-        assert "it was imported: only expire --all lets it go" in {
+        assert "it was imported: only expire --all removes it" in {
             fate.reason for fate in found.runs
         }
         everything = policy.Policy(

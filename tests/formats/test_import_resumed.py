@@ -43,7 +43,7 @@ class TestForge:
         refused = stage.ckpt("resume", AUTH)
         assert refused.code == 2
         assert (
-            f"what drives run {AUTH} is from the file .forge/runs/{AUTH}.yaml, which anybody may have written"
+            f"the pipeline of run {AUTH} is from the file .forge/runs/{AUTH}.yaml, which anyone may have written"
             in refused.err
         )
         commands = refused.err.partition("commands that would run:\n")[2].splitlines()

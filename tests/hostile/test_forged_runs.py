@@ -396,7 +396,7 @@ def test_what_decides_is_shown_where_the_tree_of_the_inputs_is_none(
     attacks.malformed_inputs(forger)
     done = victim.ckpt("resume", FORGED)
     assert (done.code, is_unharmed(victim)) == (2, True), done
-    assert "plan = x, of which there is no copy" in done.err
+    assert "plan = x, without a copy" in done.err
 
 
 LATER = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"

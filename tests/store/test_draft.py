@@ -135,7 +135,7 @@ class TestCalls:
             (
                 {"worktree": None, "zebra": 1},
                 {},
-                ("there is no argument 'worktree'", f"what may be said of a checkpoint: {KNOWN}"),
+                ("there is no argument 'worktree'", f"valid ones: {KNOWN}"),
             ),
             (
                 {},
@@ -159,8 +159,8 @@ class TestCalls:
                 {},
                 {"progress_of": len},
                 (
-                    "progress_of says how far the run is by what change made, and there is no change",
-                    "give progress instead",
+                    "progress_of needs the state that change returns",
+                    "give change, too, or progress instead",
                 ),
             ),
         ],

@@ -74,7 +74,7 @@ def test_maintenance_lets_nothing_go_after_a_gap(
         assert [each.run for each in store.runs()] == [run]
         assert maintenance.last(repository).outcome == "done"
         assert (
-            "nothing expires unasked until it has gone on for a day"
+            "the clock was set, or the repository was unused for a month: nothing expires for a day"
             in Path(repository.private_dir, "log").read_text()
         )
         path.write_text(f"{now - 2 * DAY} {now - HOUR}\n")
@@ -106,7 +106,7 @@ def test_a_clock_that_was_set_while_the_machine_runs(
     with Store.open(main_checkout.path) as store:
         inside(store).clock = lambda: now - max(ahead, 8 * DAY) - gap
         run = store.record("run-complete", {}, start="just now", trigger=PHASE).run
-        start, running = expiry._running()
+        start, running = expiry._read_uptime()
         path = Path(repository.make_private_dir(), "clock")
         path.write_text(f"{now - 300 * DAY} {now - ahead - gap} {start} {running - gap}\n")
         maintenance.maintain(repository)

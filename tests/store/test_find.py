@@ -16,7 +16,7 @@ from tests.store.conftest import MakeStore, nth
 LIST = "see which there are: git ckpt list"
 NONE_HERE = (
     "no checkpoint was made in this worktree",
-    "the newest of all worktrees goes by latest:any; to make one here: git ckpt save",
+    "for the newest of all worktrees, use latest:any; to make one here: git ckpt save",
 )
 
 
@@ -156,7 +156,7 @@ class TestLatest:
         fetch(named, A, C)
         assert named.store.find("latest") == A
         named.store.remove([A])
-        wrong = "every checkpoint was written elsewhere, and fetched, or made before files were replaced"
+        wrong = "every checkpoint was fetched, or made before files were replaced"
         assert named.refused("latest:any") == (wrong, LIST)
 
     def test_where_nobody_can_tell_the_newest(self, named: Named) -> None:

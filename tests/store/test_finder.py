@@ -66,14 +66,14 @@ class TestARun:
 
     def test_several_are_listed(self, runs: Store) -> None:
         said = refused(lambda: runs.find_run("2027"))
-        assert said == (AmbiguousError, "'2027' begins 2 run ids", MORE, [FIRST, SECOND])
+        assert said == (AmbiguousError, "'2027' begins 2 ids", MORE, [FIRST, SECOND])
 
     def test_at_most_ten_are_listed(self, plain: Store) -> None:
         made = [
             str(plain.record("run-started", {}, start=f"n{number}").run) for number in range(11)
         ]
         said = refused(lambda: plain.find_run("2027"))
-        assert said == (AmbiguousError, "'2027' begins 11 run ids", MORE, made[:10])
+        assert said == (AmbiguousError, "'2027' begins 11 ids", MORE, made[:10])
 
     @pytest.mark.parametrize(
         ("text", "hint"),
@@ -160,7 +160,7 @@ class TestLatest:
     def test_where_there_are_no_others_it_says_so(self, runs: Store) -> None:
         for run in (FIRST, SECOND):
             local_checkpoints.forget(inside(runs).repository, run)
-        message = "every checkpoint was written elsewhere, and fetched, or made before files were replaced"
+        message = "every checkpoint was fetched, or made before files were replaced"
         assert refused(lambda: runs.find("latest:any")) == (NotFoundError, message, LIST, None)
 
     def test_where_there_are_none_it_says_how_to_make_one(self, plain: Store) -> None:
@@ -196,12 +196,12 @@ class TestACommit:
         self, plain: Store, main_checkout: Checkout
     ) -> None:
         plain.record("safety-complete", {}, trigger=SAFETY)
-        message = f"only what was there before files were replaced is linked to commit {main_checkout.head()[:10]} (HEAD)"
+        message = f"commit {main_checkout.head()[:10]} (HEAD) only has checkpoints made before files were replaced"
         said = refused(lambda: plain.find("HEAD"))
         assert said == (
             NotFoundError,
             message,
-            f"to take that back: git ckpt undo; or {LIST}",
+            f"to undo that replacement: git ckpt undo; or {LIST}",
             None,
         )
 

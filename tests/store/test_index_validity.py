@@ -144,14 +144,6 @@ class World:
             self.documents[number][which],
         )
 
-    def symbolic(self, number: int, which: int) -> None:
-        del which
-        self.checkout.git("update-ref", "refs/elsewhere", self.documents[number][0])
-        self.checkout.git("symbolic-ref", f"refs/checkpoints/{nth(number + 1)}", "refs/elsewhere")
-
-    def elsewhere(self, number: int, which: int) -> None:
-        self.checkout.git("update-ref", "refs/elsewhere", self.documents[number][which])
-
     def wait(self, number: int, which: int) -> None:
         del number, which
         time.sleep(SETTLED * 1.5)
@@ -187,9 +179,6 @@ CHANGES: tuple[Callable[[World, int, int], None], ...] = (
     World.write_over,
     World.step_of_the_clock,
     World.foreign,
-    World.symbolic,
-    World.elsewhere,
-    World.elsewhere,
     World.wait,
     World.wait,
 )
@@ -340,23 +329,3 @@ def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> Non
     rows = [entry.row(one, "4" * 40) for one in (rich, plainest)]
     found = hashlib.blake2b(repr(rows).encode(), digest_size=8).hexdigest()
     assert (index._READER, found) == (1, "bcefb0aa99db7308")
-
-
-def test_refs_that_take_long_to_list_are_waited_for(
-    plain: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Then they are listed once, and not at each question until their times can be relied on."""
-    monkeypatch.setattr(index, "_LARGE", 0)
-    plain.record("a-complete", {})
-    plain.list()
-    plain.record("b-complete", {})
-    listings: list[object] = []
-    really = inside(plain).refs.list
-
-    def counting(*patterns: str, **fields: str) -> bytes:
-        listings.append(patterns)
-        return really(*patterns, **fields)
-
-    monkeypatch.setattr(inside(plain).refs, "list", counting)
-    assert [len(plain.list()) for _ in range(3)] == [2, 2, 2]
-    assert len(listings) == 1

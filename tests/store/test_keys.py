@@ -246,7 +246,7 @@ class TestReading:
     """What a ref of a key holds, and every way in which it is none."""
 
     TEXT = f'version = 1\nkey = "{KEY}"\nrun = "{RUN}"'
-    CURE = f"look at it: git cat-file -p {REF}; to give the key up: git update-ref -d {REF}"
+    CURE = f"look at it: git cat-file -p {REF}; to give up the key: git update-ref -d {REF}"
     UPGRADE = "upgrade gitckpt: pip install -U gitckpt"
 
     def test_what_is_written_is_read(self) -> None:
@@ -308,16 +308,16 @@ class TestReading:
             (
                 "",
                 "'' is not a key",
-                "a key is a text of 1 to 1000 characters, such as nightly-2026-11-22",
+                "give a text of 1 to 1000 characters, such as nightly-2026-11-22",
             ),
             (
                 "x" * 1001,
                 f"'{'x' * 59} is not a key",
-                "a key is a text of 1 to 1000 characters, such as nightly-2026-11-22",
+                "give a text of 1 to 1000 characters, such as nightly-2026-11-22",
             ),
             (
                 "\ud800",
-                "'\\ud800' is not a key: it holds a lone surrogate",
+                "'\\ud800' holds a lone surrogate",
                 "give a text that UTF-8 can encode",
             ),
         ],

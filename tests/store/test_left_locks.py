@@ -66,9 +66,7 @@ def test_a_record_removes_all_of_them_and_says_so(
     )
     store.record("a-complete", {}, run=run)
     assert not any(lock.exists() for lock in there)
-    assert told == [
-        f"removed {min(map(str, there))} and 3 more, which a git had left that was killed"
-    ]
+    assert told == [f"removed {min(map(str, there))} and 3 more: a killed git had left it behind"]
     assert said(checkout) == [
         *["checkpoint " + nth(1) + " has an empty state"],
         *told,
@@ -146,9 +144,7 @@ class TestWhoMeetsOne:
         (lock,) = left(main_checkout, "refs/ckpt/leases/somebodys")
         store.expire()
         assert not lock.exists()
-        assert (
-            told == said(main_checkout) == [f"removed {lock}, which a git had left that was killed"]
-        )
+        assert told == said(main_checkout) == [f"removed {lock}: a killed git had left it behind"]
 
     def test_a_lease(self, main_checkout: Checkout, make_store: MakeStore) -> None:
         store = make_store(main_checkout)
@@ -178,7 +174,7 @@ def test_the_hook_says_so(
     (main_checkout.path / ".git/ckpt" / ref_names.MAINTAINED).touch()
     monkeypatch.chdir(main_checkout.path)
     assert hook.main(["post-commit"]) == 0
-    sentence = f"post-commit: removed {there[1]} and 1 more, which a git had left that was killed"
+    sentence = f"post-commit: removed {there[1]} and 1 more: a killed git had left it behind"
     assert capfd.readouterr().err == f"gitckpt: {sentence}\n"
     assert said(main_checkout) == [sentence]
     assert list(notes(main_checkout)) == [head]

@@ -179,8 +179,8 @@ class TestInterruptedRemovals:
             said: list[str] = []
             expiry.expire(inside(store), Policy(), progress=said.append)
         assert said == [
-            "clearing away what was interrupted",
-            "letting go of commits that no checkpoint needs",
+            "clearing leftovers of interrupted commands",
+            "releasing commits that no checkpoint needs",
         ]
         assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted
         assert require_whole(main_checkout)

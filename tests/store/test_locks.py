@@ -79,14 +79,14 @@ class TestOurs:
 
 class TestThere:
     def test_all_of_ours_and_no_others(self, repository: Repository) -> None:
-        assert heads.there(repository) == []
+        assert heads.locks(repository) == []
         left(repository, *OTHERS)
         ours = left(repository, *OURS)
-        assert sorted(heads.there(repository)) == sorted(ours)
+        assert sorted(heads.locks(repository)) == sorted(ours)
 
     def test_those_of_notes_alone(self, repository: Repository) -> None:
         paths = left(repository, "refs/notes/checkpoints")
-        assert heads.there(repository) == paths
+        assert heads.locks(repository) == paths
 
 
 @pytest.mark.skipif(
@@ -100,8 +100,8 @@ class TestCleared:
         told: list[str] = []
         paths = left(repository, *OURS[:count])
         assert heads.clear(repository, told.append, paths[-1])
-        assert (told, heads.there(repository)) == (
-            [f"removed {min(paths)}{more}, which a git had left that was killed"],
+        assert (told, heads.locks(repository)) == (
+            [f"removed {min(paths)}{more}: a killed git had left it behind"],
             [],
         )
 
@@ -110,8 +110,8 @@ class TestCleared:
         old, young = left(repository, *OURS[:2])
         os.utime(young)
         assert not heads.clear(repository, told.append, young)
-        assert (told, heads.there(repository)) == (
-            [f"removed {old}, which a git had left that was killed"],
+        assert (told, heads.locks(repository)) == (
+            [f"removed {old}: a killed git had left it behind"],
             [young],
         )
 
@@ -120,7 +120,7 @@ class TestCleared:
         told: list[str] = []
         ours, other = left(repository, OURS[0], ref)
         assert not heads.clear(repository, told.append, other)
-        assert (told, heads.there(repository)) == ([], [ours])
+        assert (told, heads.locks(repository)) == ([], [ours])
 
     def test_one_that_is_gone_already_is_gone(self, repository: Repository) -> None:
         told: list[str] = []
@@ -152,7 +152,7 @@ class TestCleared:
             assert another.submit(writer.acquire).result()
             assert not heads.clear(repository, told.append, path)
             another.submit(writer.release).result()
-        assert (told, heads.there(repository)) == ([], [path])
+        assert (told, heads.locks(repository)) == ([], [path])
         assert (heads.clear(repository, told.append, path), len(told)) == (True, 1)
 
     def test_whoever_sweeps_discards_them_and_says_so(self, repository: Repository) -> None:
@@ -160,4 +160,4 @@ class TestCleared:
         left(repository, *OURS)
         heads.discard_left(repository, told.append)
         heads.discard_left(repository, told.append)
-        assert (len(told), heads.there(repository)) == (1, [])
+        assert (len(told), heads.locks(repository)) == (1, [])

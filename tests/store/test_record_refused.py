@@ -58,7 +58,7 @@ REFUSED: list[tuple[dict[str, Any], type[CkptError], str]] = [
     (
         {"progress_of": len, "state": {}},
         UsageError,
-        "progress_of says how far the run is by what change made, and there is no change",
+        "progress_of needs the state that change returns",
     ),
     ({"mesage": "a slip"}, UsageError, "there is no argument 'mesage'"),
     ({"state": [1]}, StateError, "/: a state is a map of names to values, not [1]"),
@@ -153,10 +153,9 @@ class TestTakenIds:
             before = checkout.fingerprint()
             with pytest.raises(UsageError) as caught:
                 record("b-complete", {}, id=first.id, **how)
-            assert caught.value.message == f"there is a checkpoint {ONE} already"
+            assert caught.value.message == f"a checkpoint {ONE} exists already"
             assert (
-                caught.value.hint
-                == f"see it: git ckpt show {ONE}; leave the id out to get a fresh one"
+                caught.value.hint == f"see it: git ckpt show {ONE}; or omit the id to get a new one"
             )
             assert checkout.fingerprint() == before
 
@@ -164,12 +163,12 @@ class TestTakenIds:
         self, plain: Store, main_checkout: Checkout
     ) -> None:
         main_checkout.git("update-ref", f"refs/checkpoints/{ONE}", "HEAD")
-        with pytest.raises(UsageError, match=f"^there is a checkpoint {ONE} already$"):
+        with pytest.raises(UsageError, match=f"^a checkpoint {ONE} exists already$"):
             plain.record("b-complete", {}, id=ONE)
 
     def test_by_a_ref_whose_object_is_missing(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.write(f".git/refs/checkpoints/{ONE}", f"{'12' * 20}\n")
-        with pytest.raises(UsageError, match=f"^there is a checkpoint {ONE} already$"):
+        with pytest.raises(UsageError, match=f"^a checkpoint {ONE} exists already$"):
             plain.record("b-complete", {}, id=ONE)
 
     def test_by_a_ref_that_git_cannot_read(self, plain: Store, main_checkout: Checkout) -> None:
@@ -185,11 +184,11 @@ class TestTakenIds:
             plain.save("b-complete", {}, id=ONE)
         assert (
             caught.value.message
-            == f"the id {ONE} is taken: refs/ckpt/trees/{ONE} is there, though no checkpoint is"
+            == f"the id {ONE} has no checkpoint, but a leftover ref: refs/ckpt/trees/{ONE}"
         )
         assert (
             caught.value.hint
-            == "leave the id out to get a fresh one; to clear leftovers: git ckpt verify --repair"
+            == "omit the id to get a new one, or clear leftovers: git ckpt verify --repair"
         )
 
     @pytest.mark.parametrize(

@@ -101,17 +101,17 @@ class TestWhatItBeginsWith:
         store = inside(plain)
         claim = keys.Claim("nightly", store.refs, store.objects, "sha1", lambda run: False)
         fields = {"run": RUN, "pipeline": None, "attempt": None}
-        fences = Proposal(fields, {}, guard=Fence(), claim=claim).fences()
+        fences = Proposal(fields, {}, guard=Fence(), claim=claim).first_updates()
         assert [(each.ref, each.old) for each in fences] == [
             (FENCE, ""),
             (keys.ref_of("nightly"), ""),
         ]
         assert main_checkout.blobs(fences[1].new) == [keys.render("nightly", RUN)]
-        assert [each.ref for each in Proposal(fields, {}, guard=Fence()).fences()] == [FENCE]
-        assert [each.ref for each in Proposal(fields, {}, claim=claim).fences()] == [
+        assert [each.ref for each in Proposal(fields, {}, guard=Fence()).first_updates()] == [FENCE]
+        assert [each.ref for each in Proposal(fields, {}, claim=claim).first_updates()] == [
             keys.ref_of("nightly")
         ]
-        assert Proposal(fields, {}).fences() == []
+        assert Proposal(fields, {}).first_updates() == []
 
     def test_in_one_transaction_with_the_checkpoint(
         self, plain: Store, main_checkout: Checkout, tries: Any
@@ -301,7 +301,7 @@ class TestTries:
                 raise RefMoved("somebody was faster")
 
         seen: list[list[str]] = tries(overtake)
-        with pytest.raises(UsageError, match=f"^there is a checkpoint {ONE} already$"):
+        with pytest.raises(UsageError, match=f"^a checkpoint {ONE} exists already$"):
             plain.record("a-complete", {})
         assert len(seen) == 2
 
@@ -362,7 +362,7 @@ class TestTwoInARow:
     ) -> None:
         plain.record("a-started", {"n": 0}, start="Add login!")
         before = main_checkout.refs()
-        with pytest.raises(UsageError, match=f"^there is a checkpoint {ONE} already$"):
+        with pytest.raises(UsageError, match=f"^a checkpoint {ONE} exists already$"):
             inside(plain).record("a-complete", {"n": 1}, run=RUN, then=self.second(id=ONE))
         assert main_checkout.refs() == before
 
@@ -433,7 +433,9 @@ class TestWhatItRemembers:
 
     def test_files_that_vanished_are_said(self) -> None:
         error = FilesPruned()
-        message = "the captured files vanished before they could be recorded: somebody ran git gc --prune=now"
+        message = (
+            "the captured files vanished before they could be recorded: git gc --prune=now ran"
+        )
         assert (error.message, error.hint) == (
             message,
             "wait for it to end, then run the command again",

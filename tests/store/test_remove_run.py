@@ -62,7 +62,7 @@ def test_it_stays_where_its_worktree_holds_what_no_checkpoint_does(
     )
     assert (
         error.hint
-        == f"save that, or take it out: git -C {path} ckpt save; then again: git ckpt remove {work.run}"
+        == f"save that, or move it away: git -C {path} ckpt save; then again: git ckpt remove {work.run}"
     )
     assert (path / "more").read_text() == "x"
     with make_store(work.worktree) as there:

@@ -67,11 +67,11 @@ def test_a_name_means_the_same_after_a_restore(store: Store, checkout: Checkout,
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("HEAD", "only what was there before files were replaced is linked to commit {0} (HEAD)"),
+        ("HEAD", "commit {0} (HEAD) only has checkpoints made before files were replaced"),
         ("latest", "no checkpoint was made in this worktree"),
         (
             "latest:any",
-            "every checkpoint was written elsewhere, and fetched, or made before files were replaced",
+            "every checkpoint was fetched, or made before files were replaced",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from tests.conftest import Checkout
 from tests.store.conftest import RUN, MakeStore
 
 HEAD = f"refs/ckpt/runs/{RUN}"
-LOOK = "the head of the run is damaged; mend it: git ckpt verify --repair"
+LOOK = "repair the head of the run: git ckpt verify --repair"
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ class TestARuthlessGc:
             store.record("a-complete", {}, worktree=files)
         assert (
             caught.value.message
-            == "the captured files vanished before they could be recorded: somebody ran git gc --prune=now"
+            == "the captured files vanished before they could be recorded: git gc --prune=now ran"
         )
         assert main_checkout.fingerprint() == before
         store.record("a-complete", {}, worktree=store.capture())

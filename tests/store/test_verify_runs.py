@@ -107,7 +107,7 @@ def test_a_gap(main_checkout: Checkout, there: list[tuple[int, str]], missing: l
         found.append(("chain-gap", HEAD, f"{words} {number(int(after))}"))
     seen = require_left(main_checkout, found)
     assert seen.findings[0].cure == (
-        "fetch what is missing from a clone that has it; or give up what is left of it: git ckpt verify --repair"
+        "fetch what is missing from a clone that has it; or give up the traces that are left: git ckpt verify --repair"
     )
 
 
@@ -201,7 +201,7 @@ def test_a_fork_and_wrong_parents(main_checkout: Checkout) -> None:
             (
                 "parent-wrong",
                 f"refs/checkpoints/{fourth}",
-                f"names {number(1)} as its parent, where {third} comes before it",
+                f"names {number(1)} as its parent, though {third} comes before it",
             ),
             (
                 "parent-wrong",
@@ -224,7 +224,7 @@ def test_the_first_of_a_run_has_no_parent(main_checkout: Checkout) -> None:
         main_checkout, Checkpoint(STRANGER, "run-started", STAMP, "", "phase", run, number(1), 1)
     )
     main_checkout.git("update-ref", f"refs/ckpt/runs/{run}", oid)
-    sentence = f"names {number(1)} as its parent, though it is the first of its run"
+    sentence = f"names {number(1)} as its parent, though it is the first"
     require_left(main_checkout, [("parent-wrong", f"refs/checkpoints/{STRANGER}", sentence)])
 
 
@@ -289,7 +289,11 @@ def test_heads_are_moved_to_the_newest_checkpoint(main_checkout: Checkout) -> No
             "run-head-lags",
             f"points to {number(1)}, number 1; {newest}",
         ),
-        (foreign, "run-head-wrong", f"points to {STRANGER}, which is none of this run; {newest}"),
+        (
+            foreign,
+            "run-head-wrong",
+            f"points to {STRANGER}, which belongs to another run; {newest}",
+        ),
         ("HEAD", "run-head-wrong", f"does not point to a checkpoint document; {newest}"),
         (
             main_checkout.git("hash-object", "-w", "--stdin", data=gone),
@@ -405,7 +409,7 @@ def test_what_is_no_lease(main_checkout: Checkout) -> None:
         ],
     )
     assert [finding.cure for finding in seen.findings] == [
-        f"if nobody drives the run: {cure}"
+        f"if nothing drives the run: {cure}"
         for cure in (
             f"git ckpt resume {RUN} --take-over",
             f"git update-ref -d {other}",

@@ -60,7 +60,7 @@ def test_a_head_that_a_power_cut_has_emptied(
     head = admin(checkout, opened) / "HEAD"
     before = head.read_text()
     head.write_text(said)
-    sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree, and every git gc fails"
+    sentence = "its HEAD is missing or broken: git does not see the worktree"
     seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
@@ -84,7 +84,7 @@ def test_a_head_that_a_power_cut_has_taken(
     head = admin(checkout, opened) / "HEAD"
     before = head.read_text()
     head.unlink()
-    sentence = "its HEAD is gone, as a power cut leaves it: to git it is no worktree, and every git gc fails"
+    sentence = "its HEAD is missing or broken: git does not see the worktree"
     seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
@@ -102,9 +102,7 @@ def test_a_worktree_that_does_not_say_whose_it_is(
     """Git does nothing in it, and `git ckpt resume` failed with nothing to do about it."""
     file = admin(checkout, opened) / "commondir"
     file.unlink() if said is None else file.write_text(said)
-    sentence = (
-        "its commondir, which says whose it is, is gone, empty or broken: to git it is no worktree"
-    )
+    sentence = "its commondir is missing or broken: git does not see the worktree"
     seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
@@ -155,9 +153,9 @@ def test_a_head_of_somebody_elses_worktree(main_checkout: Checkout, tmp_path: Pa
     main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "theirs"))
     head = main_checkout.path / ".git/worktrees/theirs/HEAD"
     head.write_text("")
-    sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree, and every git gc fails"
+    sentence = "its HEAD is missing or broken: git does not see the worktree"
     seen = require_left(main_checkout, [("worktree-headless", str(tmp_path / "theirs"), sentence)])
-    assert str(seen.findings[0].cure).startswith(f"write into {head} where it was: ")
+    assert str(seen.findings[0].cure).startswith("write ref: refs/heads/BRANCH into ")
 
 
 def test_an_empty_head_beside_reftables(
@@ -168,7 +166,7 @@ def test_an_empty_head_beside_reftables(
     with make_store(checkout) as store:
         path = Path(resume(inside(store), store.save("plan-complete")).path)
     (admin(checkout, path) / "HEAD").write_text("")
-    sentence = "its HEAD is empty or broken, as a power cut leaves it: to git it is no worktree"
+    sentence = "its HEAD is missing or broken: git does not see the worktree"
     require_left(checkout, [("worktree-headless", str(path), sentence)])
     with make_store(checkout) as store:
         resume(inside(store), store.read(path.name))
@@ -481,7 +479,7 @@ def collects(checkout: Checkout) -> bool:
 def test_a_worktree_that_was_never_finished(
     checkout: Checkout, unfinished: tuple[Path, Path]
 ) -> None:
-    sentence = "whoever made a worktree there was killed; git gc may fail as long as git keeps it"
+    sentence = "its creation was interrupted; git gc may fail as long as git keeps it"
     assert not collects(checkout)
     assert told(look(checkout)) == [("worktree-unfinished", str(unfinished[0]), sentence)]
     assert [(one.code, one.repaired) for one in look(checkout, repair=True).findings] == [

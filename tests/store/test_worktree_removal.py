@@ -209,7 +209,7 @@ def test_one_that_git_does_not_see_stays_with_the_way_to_mend_it(
     file = main_checkout.path / ".git/worktrees" / work.run / lost
     file.unlink()
     path = work.worktree.path
-    said = f"git does not see its worktree {path} any more: git ckpt resume {work.run} mends that"
+    said = f"git does not see its worktree {path}; repair it: git ckpt resume {work.run}"
     assert remove_worktree(inside(plain), work.run) == said
     plain.resume(plain.find(work.run))
     assert file.exists()
@@ -309,14 +309,6 @@ class TestDirectoriesThatAreElsewhere:
             remove_worktree(inside(plain), work.run)
             == f"{work.worktree.path} is not the worktree that it was"
         )
-
-    def test_forgotten_by_git(self, plain: Store, main_checkout: Checkout, work: Work) -> None:
-        shutil.rmtree(main_checkout.path / ".git" / "worktrees" / work.run)
-        expected = f"git has forgotten its worktree {work.worktree.path}: git ckpt resume {work.run} takes it back"
-        assert (
-            reason_to_stay(inside(plain), work.run),
-            remove_worktree(inside(plain), work.run),
-        ) == (expected, expected)
 
     def test_worktrees_of_others_stay(
         self,

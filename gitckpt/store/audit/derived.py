@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
 
 from gitckpt.git.notes import Notes
 from gitckpt.model import ids, note
+from gitckpt.model.errors import Finding
 from gitckpt.store import notes
-from gitckpt.store.audit.inventory import Evidence, Flaw, Link, SheetRow, mendable
+from gitckpt.store.audit.inventory import REPAIR, Evidence, Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import entry, index, ref_names
 from gitckpt.store.records.entry import CheckpointInfo
 
+# Only the index counts changed paths.
 _FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
 
 
@@ -24,9 +26,9 @@ def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     commits), if its link is pending, or if the note of its commit is full.
     """
     pending, removed = notes.pending(store.repository)  # first: they may be written meanwhile
-    pending_ids = {note.link_id(line) for lines in pending.values() for line in lines}
     # A kill leaves pending lines of checkpoints that were never finished.
-    pending_ids = {name for name in pending_ids if _valid(evidence, name) is not None}
+    pending_ids = {note.link_id(line) for lines in pending.values() for line in lines}
+    pending_ids &= evidence.rows.keys()
     stray: list[tuple[str, Flaw]] = []
     full: set[str] = set()
     count = 0
@@ -34,90 +36,58 @@ def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
         if lines and note.is_full(lines):
             full.add(commit)
         for line in lines or ():
-            if note.link_id(line) in removed and _valid(evidence, note.link_id(line)) is None:
+            id_ = note.link_id(line)
+            if id_ in removed and id_ not in evidence.rows:
                 continue  # the next write removes it
-            count += ids.is_id(note.link_id(line))
-            stray += ((commit, flaw) for flaw in _line(evidence, commit, line))
-    stray.sort(key=lambda found: found[0])
-    unlisted = [
-        record
-        for at in evidence.places()
-        if not evidence.listed[at] and (record := evidence.record(at)).git_sha
-    ]
-    count += sum(record.id in pending_ids or record.git_sha in full for record in unlisted)
-    missing = _missing(
-        evidence,
-        [
-            record
-            for record in unlisted
-            if record.id not in pending_ids and record.git_sha not in full
-        ],
-    )
-    return [*(flaw for _, flaw in stray), *missing], count
+            count += ids.is_id(id_)
+            stray += ((commit, flaw) for flaw in _line_flaws(evidence, commit, line))
+    stray.sort(key=lambda pair: pair[0])
+    flaws = [flaw for _, flaw in stray]
+    for row in evidence.rows.values():
+        commit = row.entry.git_sha
+        if not commit or row.id in evidence.listed:
+            continue
+        if row.id in pending_ids or commit in full:
+            count += 1
+        elif evidence.is_sound(ref_names.KEEP, commit):
+            sentence = f"the note of its commit {commit} does not list it"
+            link = Link(commit, None, _link_line(row.entry))
+            flaws.append(Flaw(Finding("note-missing", row.ref, sentence, REPAIR), link=link))
+    return flaws, count
 
 
-def _missing(evidence: Evidence, records: Iterable[SheetRow]) -> Iterator[Flaw]:
-    for record in records:
-        if evidence.kind(ref_names.KEEP, record.git_sha) == "commit":
-            sentence = f"the note of its commit {record.git_sha} does not list it"
-            new = note.link_line(record.id, record.phase, record.timestamp)
-            yield mendable(
-                "note-missing", record.ref, sentence, link=Link(record.git_sha, None, new)
-            )
-
-
-def _valid(evidence: Evidence, name: str) -> int | None:
-    at = evidence.table.find(name)
-    return at if at is not None and evidence.table.valid[at] else None
-
-
-def _line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
+def _line_flaws(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
     """Yield the flaws of one line of a note; lines by users are left alone."""
-    name = note.link_id(line)
-    at = _valid(evidence, name)
-    if at is None:
-        evidence.strays.add(name)
-        if ids.is_id(name) and name not in evidence.unjudged:
-            sentence = f"the note of {commit} lists {name}, which does not exist"
-            yield mendable("note-stray", ref_names.NOTES, sentence, link=Link(commit, line, None))
-        return
-    evidence.listed[at] = 1
-    record = evidence.record(at)
-    new = note.link_line(name, record.phase, record.timestamp)
-    if line != new:
-        sentence = f"the note of {commit} says something else of {name} than its document"
-        yield mendable("note-stray", ref_names.NOTES, sentence, link=Link(commit, line, new))
+    id_, new, sentence = note.link_id(line), None, None
+    row = evidence.rows.get(id_)
+    if row is not None:
+        evidence.listed.add(id_)
+        new = _link_line(row.entry)
+        if line != new:
+            sentence = f"the note of {commit} describes {id_} differently than its document"
+    else:
+        evidence.strays.add(id_)
+        if ids.is_id(id_) and id_ not in evidence.unjudged:
+            sentence = f"the note of {commit} lists {id_}, which does not exist"
+    if sentence is not None:
+        finding = Finding("note-stray", ref_names.NOTES, sentence, REPAIR)
+        yield Flaw(finding, link=Link(commit, line, new))
+
+
+def _link_line(info: CheckpointInfo) -> str:
+    return note.link_line(info.id, info.label, info.timestamp)
 
 
 def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    listed = {entry.id: entry for entry in store.index.select()}
-    valid = {record.id: record.entry for record in map(evidence.record, evidence.places())}
+    """Return a flaw if an entry of the index differs from its document."""
+    listed = {info.id: _FIELDS(info) for info in store.index.select()}
+    valid = {id_: _FIELDS(row.entry) for id_, row in evidence.rows.items()}
     # The index has the header of documents whose state is unreadable.
-    differing = sorted(
-        name
-        for name in listed.keys() | valid.keys()
-        if name not in evidence.unjudged and not _says_the_same(listed.get(name), valid.get(name))
-    )
+    names = (listed.keys() | valid.keys()) - evidence.unjudged.keys()
+    differing = sorted(id_ for id_ in names if listed.get(id_) != valid.get(id_))
     if not differing:
         return []
-    others = (
-        f" and {len(differing) - 1} others"
-        if len(differing) > 2
-        else " and one other"
-        if len(differing) == 2
-        else ""
-    )
+    others = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
     path = os.path.join(store.repository.private_dir, index.FILE)
-    return [
-        mendable(
-            "index-stale",
-            path,
-            f"does not list {differing[0]}{others} as their documents say",
-            in_index=True,
-        )
-    ]
-
-
-def _says_the_same(listed: CheckpointInfo | None, valid: CheckpointInfo | None) -> bool:
-    """Return whether an index entry equals its document; only the index counts changed paths."""
-    return listed is not None and valid is not None and _FIELDS(listed) == _FIELDS(valid)
+    sentence = f"does not list {differing[0]}{others} as their documents say"
+    return [Flaw(Finding("index-stale", path, sentence, REPAIR), in_index=True)]

@@ -10,7 +10,6 @@ from gitckpt.git.command import require_git
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
 from gitckpt.model.arguments import closest, first_of, shell_word
-from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.errors import Finding
 from gitckpt.model.values import dataclass
 from gitckpt.store import error_log, setup
@@ -24,12 +23,8 @@ from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import Problem, Query
 from gitckpt.store.retention import maintenance, sweep
 
-_SET = "git config {} VALUE"
-_ALLOW = "see what that means, and allow it: git ckpt allow"
-
 # Seconds after which a lock file counts as left by a crash, if the system cannot tell.
 _STALE_AFTER = 600
-
 
 # Number of checkpoints from which their cost is reported: each `git fetch` of other clones reads
 # all refs, 2.5 s for 100,000.
@@ -77,97 +72,75 @@ def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int |
 
 
 def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
-    listing = inventory.list_refs(store.repository)
-    broken = [
-        *inventory.broken(store.repository, listing.complaint),
-        *inventory.in_the_way(store.repository, listing.barring),
-    ]
+    repository = store.repository
+    _, complaint = inventory.list_refs(repository)
+    replaced = objects.replaced(repository, store.index.oids(), LocalCheckpoints.read(repository))
     return [
-        *installation.inspect(store.repository, version=version),
-        *setup.inspect(store.repository),
-        *_settings(store),
-        *_unknown(store.repository),
-        *_tracked_settings(store.repository),
-        *_locks(store),
-        *_maintenance(store.repository),
-        *_many(store),
-        *_rewritten(store),
-        *worktrees.headless(store.repository),
+        *installation.inspect(repository, version=version),
+        *setup.inspect(repository),
+        *_settings(repository),
+        *_unknown_settings(repository),
+        *_tracked_settings(repository),
+        *_stale_locks(store),
+        *_maintenance(repository),
+        *_checkpoints(store),
+        *worktrees.headless(repository),
         *(_invalid(problem) for problem in store.problems()),
-        *(flaw.finding for flaw in broken),
-        *_replaced(store),
-        *objects.pointing_nowhere(store.repository),
+        *(flaw.finding for flaw in (*inventory.broken(repository, complaint), *replaced)),
     ]
-
-
-def _replaced(store: Checkpoints) -> list[Finding]:
-    known = LocalCheckpoints.read(store.repository)
-    flaws = objects.replaced(store.repository, store.index.oids(), known)
-    return [flaw.finding for flaw in flaws]
 
 
 def _invalid(problem: Problem) -> Finding:
     sentence = problem.sentence.removeprefix(f"{problem.ref}: ")
-    cure = (
-        "pip install -U gitckpt"
-        if "a newer gitckpt" in sentence
-        else inventory.cure_of_invalid(problem.ref)
-    )
+    cure = inventory.cure_of_invalid(problem.ref)
+    if "a newer gitckpt" in sentence:
+        cure = "pip install -U gitckpt"
     return Finding("invalid-checkpoint", problem.ref, sentence, cure)
 
 
-def _settings(store: Checkpoints) -> list[Finding]:
-    rules = settings.read(store.repository)
+def _settings(repository: Repository) -> list[Finding]:
+    rules = settings.read(repository)
     error = rules.error
     if isinstance(error, ConfigError):
         return [
-            Finding(
-                "settings-invalid",
-                f"{settings.FILE}:{each.line}",
-                each.text,
-                each.hint or error.hint,
-            )
-            for each in error.mistakes
+            Finding("settings-invalid", f"{settings.FILE}:{m.line}", m.text, m.hint or error.hint)
+            for m in error.mistakes
         ]
     if error is not None:
         return [Finding("settings-invalid", settings.FILE, error.message, error.hint)]
     if rules.loosened is not None and not rules.loosened.is_allowed:
-        keys = ", ".join(rules.loosened.values)
-        return [
-            Finding(
-                "settings-unapproved",
-                settings.FILE,
-                f"loosens {keys}; until that is allowed here, built-in values apply",
-                _ALLOW,
-            )
-        ]
+        names = ", ".join(rules.loosened.values)
+        sentence = f"loosens {names}; until that is allowed here, built-in values apply"
+        cure = "see what that means, and allow it: git ckpt allow"
+        return [Finding("settings-unapproved", settings.FILE, sentence, cure)]
     return []
 
 
-def _unknown(repository: Repository) -> list[Finding]:
+def _unknown_settings(repository: Repository) -> list[Finding]:
     """Return settings below `ckpt.` that nothing reads, such as typing errors."""
     known = (*settings.NAMES, *installation.SETTINGS)
     findings = []
     for name, file in settings.places(repository).items():
         if name in known:
             continue
-        close = closest(name, known)
-        sentence = "is no setting that this version knows"
-        cure = "see GIT_CONFIG_COUNT and git -c"
+        sentence, cure = "is unknown to this version", "see GIT_CONFIG_COUNT and git -c"
         if file:
-            sentence += f", and stands in {file}"
+            sentence += f"; it is set in {file}"
             cure = f"git config --file {shell_word(file)} --unset-all {shell_word(name)}"
-        if close:
+        if close := closest(name, known):
             cure = f"did you mean {close}? To remove it: {cure}"
         findings.append(Finding("settings-unknown", name, sentence, cure))
     return findings
 
 
 def _tracked_settings(repository: Repository) -> list[Finding]:
-    prefix = "is tracked, so a branch decides what it says; these settings in it do not count: "
+    prefix = "is tracked, so a branch decides its content; these settings in it do not count: "
     return [
         Finding(
-            "settings-tracked", path, prefix + first_of(names), _SET.format(shell_word(names[0]))
+            "settings-tracked",
+            path,
+            prefix + first_of(names),
+            f"git config {shell_word(names[0])} VALUE",
         )
         for path, names in config.tracked(repository).items()
     ]
@@ -178,95 +151,58 @@ def _maintenance(repository: Repository) -> list[Finding]:
     if not maintenance.has_failed(ran):
         return []
     path = os.path.join(repository.private_dir, error_log.FILE)
-    return [
-        Finding(
-            "maintenance-failed", path, f"the last maintenance {ran.outcome}", "git ckpt expire"
-        )
-    ]
+    sentence = f"the last maintenance {ran.outcome}"
+    return [Finding("maintenance-failed", path, sentence, "git ckpt expire")]
 
 
-def _many(store: Checkpoints) -> list[Finding]:
+def _checkpoints(store: Checkpoints) -> list[Finding]:
+    """Report too many checkpoints, and those of commits that git filter-repo rewrote."""
+    findings = []
+    space = ref_names.CHECKPOINTS.rstrip("/")
     entries = store.list(Query())
-    if len(entries) < _MANY:
-        return []
-    runs = sum(entry.run is not None for entry in entries)
-    hooks = sum(
-        entry.run is None and (entry.agent is not None or entry.trigger in HOOK_TRIGGERS)
-        for entry in entries
-    )
-    people = len(entries) - runs - hooks
-    cures = {
-        runs: "git ckpt runs, and of those that nobody needs: git ckpt remove RUN",
-        hooks: "git ckpt expire, with shorter ages in [retention] of gitckpt.toml if that leaves too many",
-        people: "git ckpt expire --all --older-than 90d --dry-run, and without --dry-run if that is meant",
-    }
-    sentence = (
-        f"holds {len(entries):,} checkpoints ({runs:,} of runs, {hooks:,} by hooks and agents, {people:,} by hand), "
-        f"which git fetch, push and gc read one by one: about {len(entries) / 40_000:.0f} s each time"
-    )
-    return [
-        Finding("many-checkpoints", ref_names.CHECKPOINTS.rstrip("/"), sentence, cures[max(cures)])
-    ]
-
-
-def _rewritten(store: Checkpoints) -> list[Finding]:
-    found = store.rewritten()
-    if not found:
-        return []
-    commits = [commit[:10] for commit in dict.fromkeys(entry.git_sha for entry in found)]
-    sentence = f"{len(found)} are of commits that git filter-repo has rewritten, and may hold what was to go with them: {first_of(commits)}"
-    return [
-        Finding(
-            "commits-rewritten",
-            ref_names.CHECKPOINTS.rstrip("/"),
-            sentence,
-            "git ckpt remove --rewritten",
+    if len(entries) >= _MANY:
+        seconds = len(entries) / 40_000
+        sentence = f"holds {len(entries):,} checkpoints, "
+        sentence += f"which slow each git fetch, push and gc by about {seconds:.0f} s"
+        cure = "set shorter ages in [retention] of gitckpt.toml, then: git ckpt expire"
+        findings.append(Finding("many-checkpoints", space, sentence, cure))
+    rewritten = store.rewritten()
+    if rewritten:
+        commits = dict.fromkeys(entry.git_sha[:10] for entry in rewritten)
+        sentence = f"{len(rewritten)} belong to commits that git filter-repo has rewritten, "
+        sentence += f"and may hold what was to be purged: {first_of([*commits])}"
+        findings.append(
+            Finding("commits-rewritten", space, sentence, "git ckpt remove --rewritten")
         )
-    ]
+    return findings
 
 
-def _locks(store: Checkpoints) -> list[Finding]:
+def _stale_locks(store: Checkpoints) -> list[Finding]:
     repository = store.repository
-    places = [*heads.there(repository), *_locks_of_others(repository)]
+    # Without locks of other tools beside gitckpt's refs.
+    others = (
+        path
+        for path in leftovers.lock_files(repository)
+        if not heads.is_ours(repository, path)
+        and not ref_names.is_foreign(os.path.relpath(path, repository.common_dir)[: -len(".lock")])
+    )
+    places = [*heads.locks(repository), *others]
     stale = leftovers.left_locks(repository, places)
     now = store.clock() // times.MICRO
     findings = []
     for path in places:
         mark = leftovers.mark(path)
-        age = now - int(mark.changed) if mark is not None else 0
+        age = max(now - int(mark.changed), 0) if mark is not None else 0
         if path not in stale and age <= _STALE_AFTER:
             continue
-        origin = (
-            "and no git that runs here can have made it"
+        sentence = f"is {times.age_text(age * times.MICRO)} old, "
+        sentence += (
+            "and no running git can have made it"
             if path in stale
             else "most likely a crash left it behind"
         )
-        note = (
-            "; whoever needs it next removes it"
-            if path in stale and heads.is_ours(repository, path)
-            else ""
-        )
-        sentence = f"is {times.age_text(max(age, 0) * times.MICRO)} old, {origin}{note}"
-        findings.append(
-            Finding(
-                "stale-lock",
-                path,
-                sentence,
-                f"make sure that no git runs here, then: rm {shell_word(path)}",
-            )
-        )
+        if path in stale and heads.is_ours(repository, path):
+            sentence += "; the next command that needs the ref removes it"
+        cure = f"make sure that no git runs here, then: rm {shell_word(path)}"
+        findings.append(Finding("stale-lock", path, sentence, cure))
     return findings
-
-
-def _locks_of_others(repository: Repository) -> list[str]:
-    """Return locks outside gitckpt's refs and those of other tools beside them."""
-    others = (
-        path for path in leftovers.lock_files(repository) if not heads.is_ours(repository, path)
-    )
-    return [
-        path
-        for path in others
-        if not ref_names.is_foreign(
-            os.path.relpath(path, repository.common_dir).removesuffix(".lock")
-        )
-    ]

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from gitckpt.git.refs import Update
 from gitckpt.model import codec
 from gitckpt.model import phase as phases
 from gitckpt.model.arguments import shell_word
-from gitckpt.model.checkpoint import PHASE
+from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.values import dataclass
-from gitckpt.store.audit.inventory import Evidence, Flaw, SheetRow, lasting, mendable
+from gitckpt.store.audit.inventory import Evidence, Flaw, Row, lasting, mendable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import parse
 from gitckpt.store.records import commit_refs, keys, ref_names, remover
 
-_GAP = "fetch what is missing from a clone that has it; or give up what is left of it: git ckpt verify --repair"
-_FETCH = (
-    "fetch what is missing from a clone that has it; where somebody removed it, nothing is wrong"
-)
+_FETCH = "fetch what is missing from a clone that has it"
+_GAP = f"{_FETCH}; or give up the traces that are left: git ckpt verify --repair"
+_REMOVED = f"{_FETCH}; if it was removed on purpose, nothing is wrong"
 _CLOSING = ("complete", "skipped")
 # The first part of the labels at both ends of a run.
 _RUN = phases.split(ref_names.RUN_COMPLETE)[0]
@@ -32,231 +30,164 @@ def audit_runs(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     is gone (a pruning fetch, a disk fault, a slip), these traces prove a loss, unless an
     interrupted removal is still to be finished.
     """
-    runs = evidence.runs()
     flaws: list[Flaw] = []
-    traces = evidence.strays | {
-        name for space in ref_names.HOLDERS for name, _, _ in evidence.below(space)
-    }
-    traces -= remover.begun(store.repository)
-    for run in sorted(runs):
-        records = [evidence.record(at) for at in runs[run]]
-        flaws += _Chain(run, records, evidence, traces).flaws()
-        if not _is_over(records):  # a complete run may outlive what it started from
-            flaws += _dangling(run, records, evidence)
-    return flaws + list(_heads(store, evidence, runs))
+    held = {id_ for space in ref_names.HOLDERS for id_, _, _ in evidence.below(space)}
+    traces = (evidence.strays | held) - remover.begun(store.repository)
+    for run, chain in sorted(evidence.runs.items()):
+        flaws += _chain_flaws(run, chain, evidence, traces)
+        if not _is_complete(chain):  # a complete run may outlive what it started from
+            flaws += _missing_references(run, chain, evidence)
+    return flaws + list(_head_flaws(store, evidence))
 
 
-@dataclass(frozen=True, slots=True)
-class _Chain:
-    """The valid checkpoints of a run, by sequence."""
-
-    run: str
-    records: Sequence[SheetRow]
-    evidence: Evidence
-    traces: Collection[str]
-
-    def flaws(self) -> Iterator[Flaw]:
-        before: list[SheetRow] = []
-        for at, record in enumerate(self.records):
-            sequence, last = record.sequence or 0, (before[0].sequence or 0) if before else 0
-            if before and sequence == last:
-                sentence = f"{record.id} and {before[0].id} both are number {sequence} of the run"
-                yield lasting(
-                    "chain-fork",
-                    ref_names.RUNS + self.run,
-                    sentence,
-                    f"look at both, then: git ckpt remove {record.id}",
-                )
-                before.append(record)
-                continue
-            if sequence == last + 1:
-                yield from self._parent(record, before)
-            elif not (self._may_be_gone(at) or self._was_removed(record)):
-                missing = (
-                    f"number {last + 1} is"
-                    if sequence == last + 2
-                    else f"numbers {last + 1} to {sequence - 1} are"
-                )
-                yield lasting(
-                    "chain-gap",
-                    ref_names.RUNS + self.run,
-                    f"{missing} missing before {record.id}",
-                    _GAP,
-                )
-            before = [record]
-
-    def _parent(self, record: SheetRow, before: Sequence[SheetRow]) -> Iterator[Flaw]:
-        wanted = [each.id for each in before]
-        if record.parent in wanted or (record.parent is None and not wanted):
-            return
-        remove = f"git ckpt remove {record.id}"
-        if record.parent is None:
-            yield lasting(
-                "parent-wrong",
-                record.ref,
-                f"names no parent, though {wanted[0]} comes before it",
-                remove,
-            )
-        elif self.evidence.is_there(record.parent):
-            instead = (
-                f"where {wanted[0]} comes before it"
-                if wanted
-                else "though it is the first of its run"
-            )
-            yield lasting(
-                "parent-wrong",
-                record.ref,
-                f"names {record.parent} as its parent, {instead}",
-                remove,
-            )
-        else:
-            yield lasting(
-                "parent-missing", record.ref, f"its parent {record.parent} does not exist", _FETCH
-            )
-
-    def _may_be_gone(self, at: int) -> bool:
-        """Return whether the gap before a record may be from expiry or an unjudged checkpoint."""
-        after = self.records[at]
-        if after.parent in self.evidence.unjudged:
-            return True
-        if _is_over(self.records) and all(
-            record in (_driven(self.records), self.records[-1]) for record in self.records
-        ):
-            return True  # interrupted expiry: it removes the end last
-        later = [phases.split(record.phase) for record in self.records[at:]]
-        return any((name, status) in later for name in self._open_at(at) for status in _CLOSING)
-
-    def _was_removed(self, after: SheetRow) -> bool:
-        """Return whether the parent was removed or never fetched: a lost one leaves traces."""
-        return (
-            after.parent is not None
-            and not self.evidence.is_there(after.parent)
-            and after.parent not in self.traces
-        )
-
-    def _open_at(self, at: int) -> set[str]:
-        """Return phases started and not closed before a place: expiry squashes their progress."""
-        open_phases: set[str] = set()
-        for record in self.records[:at]:
-            name, status = phases.split(record.phase)
-            if status == "started" and name != _RUN:
-                open_phases.add(name)
-            elif status in _CLOSING:
-                open_phases.discard(name)
-        return open_phases
-
-
-def _driven(records: Sequence[SheetRow]) -> SheetRow:
-    """Return the newest checkpoint of a phase, else the newest one."""
-    return next((record for record in reversed(records) if record.trigger == PHASE), records[-1])
-
-
-def _is_over(records: Sequence[SheetRow]) -> bool:
-    return _driven(records).phase == ref_names.RUN_COMPLETE
-
-
-def _dangling(run: str, records: Sequence[SheetRow], evidence: Evidence) -> Iterator[Flaw]:
-    seen: set[str] = set()
-    for record in records:
-        for key, named in record.names:
-            if named not in seen and not evidence.is_there(named):
-                yield lasting(
-                    "reference-missing",
-                    record.ref,
-                    f"{key} of run {run} names {named}, which does not exist",
-                    _FETCH,
-                )
-            seen.add(named)
-
-
-def _heads(
-    store: Checkpoints, evidence: Evidence, runs: Mapping[str, Sequence[int]]
+def _chain_flaws(
+    run: str, chain: Sequence[Row], evidence: Evidence, traces: Collection[str]
 ) -> Iterator[Flaw]:
+    head = ref_names.RUNS + run
+    previous: list[Row] = []  # those with the number before
+    for position, row in enumerate(chain):
+        number, last = _number(row), _number(previous[0]) if previous else 0
+        if previous and number == last:
+            sentence = f"{row.id} and {previous[0].id} both are number {number} of the run"
+            cure = f"look at both, then: git ckpt remove {row.id}"
+            yield lasting("chain-fork", head, sentence, cure)
+            previous.append(row)
+            continue
+        if number == last + 1:
+            yield from _parent_flaws(row, [each.id for each in previous], evidence)
+        # A parent that was removed or never fetched leaves no traces, a lost one does.
+        elif not _has_legal_gap(chain, position, evidence) and (
+            row.parent is None or row.parent in evidence.oids or row.parent in traces
+        ):
+            missing = f"number {last + 1} is"
+            if number != last + 2:
+                missing = f"numbers {last + 1} to {number - 1} are"
+            yield lasting("chain-gap", head, f"{missing} missing before {row.id}", _GAP)
+        previous = [row]
+
+
+def _number(row: Row) -> int:
+    return row.entry.sequence or 0
+
+
+def _parent_flaws(row: Row, wanted: Sequence[str], evidence: Evidence) -> Iterator[Flaw]:
+    if row.parent in wanted or (row.parent is None and not wanted):
+        return
+    if row.parent is not None and row.parent not in evidence.oids:
+        sentence = f"its parent {row.parent} does not exist"
+        yield lasting("parent-missing", row.ref, sentence, _REMOVED)
+        return
+    sentence = f"names {row.parent} as its parent, " if row.parent else "names no parent, "
+    sentence += f"though {wanted[0]} comes before it" if wanted else "though it is the first"
+    yield lasting("parent-wrong", row.ref, sentence, f"git ckpt remove {row.id}")
+
+
+def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> bool:
+    """Return whether the gap before a row may be from expiry or an unjudged checkpoint."""
+    if chain[position].parent in evidence.unjudged:
+        return True
+    if _is_complete(chain) and all(row in (_newest_driven(chain), chain[-1]) for row in chain):
+        return True  # interrupted expiry: it removes the end last
+    # Expiry squashes the progress of phases that were started before and closed later.
+    is_open: dict[str, bool] = {}
+    for row in chain[:position]:
+        name, status = phases.split(row.entry.label)
+        if status == "started" or status in _CLOSING:
+            is_open[name] = status == "started" and name != _RUN
+    later = [phases.split(row.entry.label) for row in chain[position:]]
+    return any(is_open.get(name) for name, status in later if status in _CLOSING)
+
+
+def _newest_driven(chain: Sequence[Row]) -> Row:
+    """Return the newest checkpoint of a phase, else the newest one."""
+    return next((row for row in reversed(chain) if row.entry.trigger == PHASE), chain[-1])
+
+
+def _is_complete(chain: Sequence[Row]) -> bool:
+    return _newest_driven(chain).entry.label == ref_names.RUN_COMPLETE
+
+
+def _missing_references(run: str, chain: Sequence[Row], evidence: Evidence) -> Iterator[Flaw]:
+    seen: set[str] = set()
+    for row in chain:
+        for key, id_ in row.references:
+            if id_ not in seen and id_ not in evidence.oids:
+                sentence = f"{key} of run {run} names {id_}, which does not exist"
+                yield lasting("reference-missing", row.ref, sentence, _REMOVED)
+            seen.add(id_)
+
+
+def _head_flaws(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     heads = {run: oid for run, _, oid in evidence.below(ref_names.RUNS)}
     unjudged = set(evidence.unjudged.values())
-    for run in sorted({*heads, *runs}):
+    for run in sorted(evidence.all_runs()):
         ref, head = ref_names.RUNS + run, heads.get(run)
-        newest = evidence.record(runs[run][-1]) if run in runs else None
-        if head is None and newest is not None:
-            sentence = f"the run has no head; its newest checkpoint is {newest.id}"
-            yield mendable(
-                "run-head-missing",
-                ref,
-                sentence,
-                updates=(newest.is_there, Update(ref, newest.oid, "")),
-            )
-        elif head is None or head in unjudged or (newest is not None and head == newest.oid):
-            continue
-        elif newest is None:
-            if not commit_refs.is_young(store.repository, ref) or not _may_start(store, run, head):
+        newest = evidence.runs[run][-1] if run in evidence.runs else None
+        if newest is None:
+            if head is not None and head not in unjudged and not _may_start(store, ref, head):
                 sentence = "no checkpoint of the run exists"
-                yield mendable(
-                    "run-head-orphan",
-                    ref,
-                    sentence,
-                    updates=(Update(ref, "", head),),
-                    is_leftover=True,
-                )
+                update = Update(ref, "", head)
+                yield mendable("run-head-orphan", ref, sentence, update, is_leftover=True)
+            continue
+        if head is None:
+            code = "run-head-missing"
+            sentence = f"the run has no head; its newest checkpoint is {newest.id}"
+        elif head not in unjudged and head != newest.entry.oid:
+            code, sentence = _describe_wrong_head(store, evidence.runs[run], head)
+            sentence += f"; the newest checkpoint of the run is {newest.id}"
         else:
-            code, sentence = _wrong_head(store, [evidence.record(at) for at in runs[run]], head)
-            said = f"{sentence}; the newest checkpoint of the run is {newest.id}"
-            yield mendable(
-                code, ref, said, updates=(newest.is_there, Update(ref, newest.oid, head))
-            )
+            continue
+        update = Update(ref, newest.entry.oid, head or "")
+        yield mendable(code, ref, sentence, newest.check, update)
 
 
-def _may_start(store: Checkpoints, run: str, head: str) -> bool:
+def _may_start(store: Checkpoints, ref: str, head: str) -> bool:
     """Return whether a run without checkpoints may be starting."""
-    found = next(store.objects.read([head]))
+    if not commit_refs.is_young(store.repository, ref):
+        return False
     try:
-        return found is not None and found[0] == "blob" and codec.decode(found[1], "").run == run
+        return _document(store, head).run == ref.removeprefix(ref_names.RUNS)
     except NewerCheckpoint:
         return True  # unknown to this version
     except InvalidCheckpoint:
         return False
 
 
-def _wrong_head(store: Checkpoints, chain: Sequence[SheetRow], head: str) -> tuple[str, str]:
-    lagging = next((record for record in chain if record.oid == head), None)
+def _document(store: Checkpoints, oid: str) -> Checkpoint:
+    content = next(store.objects.read([oid]))
+    if content is None or content[0] != "blob":
+        raise InvalidCheckpoint("", "", "no document")
+    return codec.decode(content[1], "")
+
+
+def _describe_wrong_head(store: Checkpoints, chain: Sequence[Row], head: str) -> tuple[str, str]:
+    lagging = next((row for row in chain if row.entry.oid == head), None)
     if lagging is not None:
-        return "run-head-lags", f"points to {lagging.id}, number {lagging.sequence}"
-    found = next(store.objects.read([head]))
+        return "run-head-lags", f"points to {lagging.id}, number {lagging.entry.sequence}"
     try:
-        if found is None or found[0] != "blob":
-            raise InvalidCheckpoint("", "", "no document")
-        checkpoint = codec.decode(found[1], "")
+        checkpoint = _document(store, head)
     except InvalidCheckpoint:
         return "run-head-wrong", "does not point to a checkpoint document"
-    if checkpoint.run != chain[0].run:
-        return "run-head-wrong", f"points to {checkpoint.id}, which is none of this run"
-    return "run-head-wrong", f"points to {checkpoint.id}, which does not exist any more"
+    is_other = checkpoint.run != chain[0].entry.run
+    problem = "belongs to another run" if is_other else "does not exist any more"
+    return "run-head-wrong", f"points to {checkpoint.id}, which {problem}"
 
 
 def audit_keys(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     runs = evidence.all_runs()
     flaws: list[Flaw] = []
-    held = evidence.below(ref_names.KEYS)
-    for (_, ref, oid), found in zip(
-        held, store.objects.read([oid for _, _, oid in held]), strict=True
-    ):
+    named = evidence.below(ref_names.KEYS)
+    contents = store.objects.read([oid for _, _, oid in named])
+    for (_, ref, oid), content in zip(named, contents, strict=True):
         try:
-            run = keys.run_in(found, ref)
+            run = keys.run_in(content, ref)
         except InvalidCheckpoint as error:
-            flaws.append(
-                lasting("key-invalid", ref, error.message.removeprefix(f"{ref}: "), error.hint)
-            )
+            flaws.append(lasting("key-invalid", ref, _problem_of(error), error.hint))
             continue
         if run not in runs and not commit_refs.is_young(store.repository, ref):
             updates = (Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid))
-            flaws.append(
-                mendable(
-                    "key-orphan",
-                    ref,
-                    f"its run {run} does not exist",
-                    updates=updates,
-                    is_leftover=True,
-                )
-            )
+            sentence = f"its run {run} does not exist"
+            flaws.append(mendable("key-orphan", ref, sentence, *updates, is_leftover=True))
     return flaws
 
 
@@ -264,39 +195,28 @@ def audit_leases(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     """Return the flaws of leases; a held lease may belong to a run that is about to start."""
     runs = evidence.all_runs()
     flaws: list[Flaw] = []
-    held = evidence.below(ref_names.LEASES)
-    for (run, ref, oid), found in zip(
-        held, store.objects.read([oid for _, _, oid in held]), strict=True
-    ):
+    named = evidence.below(ref_names.LEASES)
+    contents = store.objects.read([oid for _, _, oid in named])
+    for (run, ref, oid), content in zip(named, contents, strict=True):
+        take_over = f"if nothing drives the run: git ckpt resume {run} --take-over"
         try:
-            if found is None or found[0] != "blob":
+            if content is None or content[0] != "blob":
                 raise InvalidCheckpoint(ref, "", "does not point to a lease")
-            lease = parse(found[1], ref)
+            lease = parse(content[1], ref)
         except InvalidCheckpoint as error:
-            take_over = (
-                f"git ckpt resume {run} --take-over"
-                if run in runs
-                else f"git update-ref -d {shell_word(ref)}"
-            )
-            cure = error.hint or f"if nobody drives the run: {take_over}"
-            flaws.append(
-                lasting("lease-invalid", ref, error.message.removeprefix(f"{ref}: "), cure)
-            )
+            if run not in runs:
+                take_over = f"if nothing drives the run: git update-ref -d {shell_word(ref)}"
+            flaws.append(lasting("lease-invalid", ref, _problem_of(error), error.hint or take_over))
             continue
         if lease.is_endless(store.clock()):
-            sentence = f"it is good until {lease.expires}, and says that it was renewed at {lease.renewed}: no driver says so"
-            flaws.append(
-                lasting(
-                    "lease-endless",
-                    ref,
-                    sentence,
-                    f"if nobody drives the run: git ckpt resume {run} --take-over",
-                )
-            )
+            sentence = f"expires at {lease.expires}, but was renewed at {lease.renewed}: "
+            sentence += "no driver writes that"
+            flaws.append(lasting("lease-endless", ref, sentence, take_over))
         if run not in runs and not store.leases.is_held(oid, lease):
-            flaws.append(
-                mendable(
-                    "lease-orphan", ref, "its run does not exist", updates=(Update(ref, "", oid),)
-                )
-            )
+            update = Update(ref, "", oid)
+            flaws.append(mendable("lease-orphan", ref, "its run does not exist", update))
     return flaws
+
+
+def _problem_of(error: InvalidCheckpoint) -> str:
+    return error.message.removeprefix(f"{error.ref}: ")

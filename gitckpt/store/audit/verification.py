@@ -6,7 +6,6 @@ docs/verify.md explains each code.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git import damage
@@ -23,14 +22,14 @@ from gitckpt.store.audit import derived, inventory, objects, runs
 from gitckpt.store.audit import worktrees as audit_worktrees
 from gitckpt.store.audit.inventory import Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import commit_refs, index, ref_names
+from gitckpt.store.records import commit_refs, ref_names
 from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Item
 
-_LOOKS = 3
+_INSPECTIONS = 3  # at most, while others write
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,8 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    listing: bytes
+class _Inspection:
+    digest: bytes
     checked: Mapping[str, int]
     flaws: Sequence[Flaw]
 
@@ -81,121 +80,112 @@ def verify(
         progress: called with the number of objects read and their total.
     """
     damaged = damage.all_unreadable(store.repository, progress) if contents else set()
-    look = _settled(store, damaged, only)
-    findings = {flaw.key: flaw.finding for flaw in look.flaws}
+    result = _inspect_settled(store, damaged, only)
+    findings = {flaw.key: flaw.finding for flaw in result.flaws}
     tried: set[tuple[str, str, str]] = set()
-    refused: Sequence[str] = ()
-    replaced = [flaw for flaw in look.flaws if flaw.finding.code == "checkpoint-replaced"]
-    replaced = [flaw for flaw in replaced if flaw.can_be_mended]
-    if repair and replaced:  # first: foreign documents must not guide repairs
-        refused = mend(store, replaced)
-        tried |= {flaw.key for flaw in replaced}
-        look = _settled(store, damaged, only)
-        findings = {flaw.key: flaw.finding for flaw in (*replaced, *look.flaws)}
-    remaining = {flaw.key for flaw in look.flaws}
-    mendable = (
-        [flaw for flaw in look.flaws if flaw.can_be_mended and flaw.key not in tried]
-        if repair
-        else []
-    )
-    if mendable:
-        refused = [*refused, *mend(store, mendable)]
-        tried |= {flaw.key for flaw in mendable}
+    refused: list[str] = []
+    # Replaced checkpoints first: foreign documents must not guide repairs.
+    for is_last in (False, True) if repair else ():
+        due = [
+            flaw
+            for flaw in result.flaws
+            if flaw.can_be_mended and flaw.key not in tried
+            if is_last or flaw.finding.code == "checkpoint-replaced"
+        ]
+        if not due:
+            continue
+        refused += mend(store, due)
+        tried |= {flaw.key for flaw in due}
         damaged = damage.unreadable(store.repository, sorted(damaged))  # notes are rewritten
-        look = _settled(store, damaged, only)
-        remaining = {flaw.key for flaw in look.flaws}
-        findings |= {flaw.key: flaw.finding for flaw in look.flaws if flaw.key not in findings}
+        result = _inspect_settled(store, damaged, only)
+        if not is_last:  # what followed from the foreign documents is not reported
+            findings = {flaw.key: flaw.finding for flaw in due}
+        for flaw in result.flaws:
+            findings.setdefault(flaw.key, flaw.finding)
+    remaining = {flaw.key for flaw in result.flaws}
     report = [
         replace(finding, repaired=key not in remaining)
         for key, finding in findings.items()
         if key in remaining or key in tried
     ]
-    return Report(look.checked, report, refused)
+    return Report(result.checked, report, refused)
 
 
-def _settled(store: Checkpoints, damaged: Collection[str], only: Collection[str] | None) -> _Look:
-    """Look again while others write; keep the flaws found each time."""
-    look = _look(store, damaged, only)
-    for _ in range(_LOOKS - 1):
-        if not look.flaws or inventory.list_refs(store.repository).digest == look.listing:
+def _inspect_settled(
+    store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
+) -> _Inspection:
+    """Inspect again while others write; keep the flaws found each time."""
+    result = _inspect(store, damaged, only)
+    for _ in range(_INSPECTIONS - 1):
+        if not result.flaws or inventory.list_refs(store.repository)[0] == result.digest:
             break
-        again = _look(store, damaged, only)
-        lasting = {flaw.key for flaw in look.flaws}
-        look = replace(again, flaws=[flaw for flaw in again.flaws if flaw.key in lasting])
-    return look
+        again = _inspect(store, damaged, only)
+        lasting = {flaw.key for flaw in result.flaws}
+        result = replace(again, flaws=[flaw for flaw in again.flaws if flaw.key in lasting])
+    return result
 
 
-def _look(store: Checkpoints, damaged: Collection[str], only: Collection[str] | None) -> _Look:
+def _inspect(
+    store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
+) -> _Inspection:
     empty = damage.empty_files(store.repository)
-    found = inventory.gather(store)
-    in_links, links = derived.links(store, found)
-    in_worktrees, worktrees = audit_worktrees.audit(store, found)
-    places = _places(found, only) if only is not None else None
+    evidence = inventory.gather(store)
+    in_links, links = derived.links(store, evidence)
+    in_worktrees, worktrees = audit_worktrees.audit(store, evidence)
+    named = _checkpoints_among(evidence, only) if only is not None else None
     flaws = [
-        *found.flaws,
-        *objects.audit_refs(store.repository, found),
-        *objects.audit_objects(store, found, empty, damaged, places),
-        *objects.snapshots(store, found),
-        *runs.audit_runs(store, found),
+        *evidence.flaws,
+        *objects.audit_refs(store.repository, evidence),
+        *objects.audit_objects(store, evidence, empty, damaged, named),
+        *objects.snapshots(store, evidence),
+        *runs.audit_runs(store, evidence),
         *in_links,
-        *derived.listing(store, found),
-        *runs.audit_leases(store, found),
-        *runs.audit_keys(store, found),
+        *derived.listing(store, evidence),
+        *runs.audit_leases(store, evidence),
+        *runs.audit_keys(store, evidence),
         *in_worktrees,
     ]
-    if only is not None and places is not None:
-        flaws = _about(flaws, {*only, *(found.table.commit(at) for at in places)} - {""})
     checked = {
-        "checkpoints": len(found.table),
-        "refs": len(found.table) + len(found.refs),
-        "runs": len(found.all_runs()),
+        "checkpoints": len(evidence.oids),
+        "refs": len(evidence.oids) + len(evidence.refs),
+        "runs": len(evidence.all_runs()),
         "links": links,
-        "leases": len(found.below(ref_names.LEASES)),
+        "leases": len(evidence.below(ref_names.LEASES)),
         "worktrees": worktrees,
     }
-    if places is not None:
-        checked = dict.fromkeys(checked, 0) | {"checkpoints": len(places)}
-    return _Look(found.listing, checked, flaws)
+    if only is not None and named is not None:
+        names = {*only, *(evidence.rows[id_].entry.git_sha for id_ in named)} - {""}
+        flaws = [flaw for flaw in flaws if any(name in "\0".join(flaw.key) for name in names)]
+        checked = dict.fromkeys(checked, 0) | {"checkpoints": len(named)}
+    return _Inspection(evidence.digest, checked, flaws)
 
 
-def _places(found: inventory.Evidence, only: Collection[str]) -> set[int]:
-    runs = found.runs()
-    named = {
-        at for name in only if (at := found.table.find(name)) is not None and found.table.valid[at]
-    }
-    return named.union(*(runs[name] for name in only if name in runs))
-
-
-def _about(flaws: Sequence[Flaw], names: Collection[str]) -> list[Flaw]:
-    return [
-        flaw
-        for flaw in flaws
-        if any(name in flaw.finding.object or name in flaw.finding.sentence for name in names)
-    ]
+def _checkpoints_among(evidence: inventory.Evidence, names: Collection[str]) -> set[str]:
+    """Return the ids of the named valid checkpoints, and of those in named runs."""
+    chains = [evidence.runs[name] for name in names if name in evidence.runs]
+    return evidence.rows.keys() & set(names) | {row.id for chain in chains for row in chain}
 
 
 def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     """Mend what is unchanged since it was found; return what git refused, a sentence each."""
     refused: list[str] = []
-    with ref_names.turn(store.repository) as alone:
-        keeps_more = False
-        left = [flaw for flaw in flaws if flaw.updates and (alone or not flaw.is_leftover)]
+    with ref_names.turn(store.repository) as is_alone:
+        is_kept = False
+        remaining = [flaw for flaw in flaws if flaw.updates and (is_alone or not flaw.is_leftover)]
         # Twice: leftover refs, deleted last, can block a ref that is needed.
         for _ in range(2):
-            due, left, refused = left, [], []
+            due, remaining, refused = remaining, [], []
             for flaw in due:
                 try:
                     store.refs.update(flaw.updates)
                 except RefMoved:
                     continue
                 except GitError as error:
-                    left.append(flaw)
+                    remaining.append(flaw)
                     refused.append(f"{flaw.finding.object}: {error.message}")
                 else:
-                    keeps_more |= any(
-                        update.ref.startswith(ref_names.KEEP) for update in flaw.updates
-                    )
-        if keeps_more:
+                    is_kept |= any(update.ref.startswith(ref_names.KEEP) for update in flaw.updates)
+        if is_kept:
             with contextlib.suppress(RefMoved, LockHeld):
                 commit_refs.settle(store.repository, store.refs.update, store.index.commits)
         links = [flaw.link for flaw in flaws if flaw.link is not None]
@@ -207,14 +197,13 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
         if flaw.worktree:
             refused += _forget(store, *flaw.worktree)
     if any(flaw.in_index for flaw in flaws):
-        _discard_index(store)
+        store.index.discard()
     return refused
 
 
 def _forget(store: Checkpoints, git_dir: str, path: str) -> list[str]:
-    if not audit_worktrees.can_be_forgotten(
-        store.repository, git_dir, path, store.index.commits() or ()
-    ):
+    commits = store.index.commits() or ()
+    if not audit_worktrees.can_be_forgotten(store.repository, git_dir, path, commits):
         return []
     try:
         administration.forget(store.repository, git_dir)
@@ -224,6 +213,7 @@ def _forget(store: Checkpoints, git_dir: str, path: str) -> list[str]:
 
 
 def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
+    repository = store.repository
     by_commit: dict[str, list[str]] = {}
     for link in links:
         if link.new is not None:
@@ -231,25 +221,10 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
     gone = {link_id(link.old) for link in links if link.new is None and link.old is not None}
 
     def make_room(items: Sequence[Item]) -> None:
-        made = [object_id(kind, data, store.repository.object_format) for kind, data in items]
+        oids = [object_id(kind, data, repository.object_format) for kind, data in items]
         # Git does not rewrite an object whose file exists, even if that is damaged.
-        for oid in damage.unreadable(store.repository, made):
-            damage.move_aside(store.repository, oid)
+        for oid in damage.unreadable(repository, oids):
+            damage.move_aside(repository, oid)
 
-    notes.write(
-        store.repository,
-        store.objects,
-        store.refs,
-        store.clock(),
-        links=by_commit,
-        gone=gone,
-        prepared=make_room,
-    )
-
-
-def _discard_index(store: Checkpoints) -> None:
-    store.index.close()
-    path = os.path.join(store.repository.private_dir, index.FILE)
-    for each in (path, f"{path}-wal", f"{path}-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(each)
+    common = (repository, store.objects, store.refs, store.clock())
+    notes.write(*common, links=by_commit, gone=gone, prepared=make_room)

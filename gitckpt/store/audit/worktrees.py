@@ -25,44 +25,29 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Return the flaws of worktrees, and the number of gitckpt's own."""
     repository = store.repository
     root = resumption.known_root(repository)
-    registered = administration.registered(repository)
     ours = [
         (git_dir, path)
-        for git_dir, path in registered
+        for git_dir, path in administration.registered(repository)
         if _is_ours(git_dir) and not ownership.is_being_made(path)
     ]
-    flaws = [
-        flaw
-        for git_dir, path in ours
-        if (flaw := _of_one(store, git_dir, path, evidence, root)) is not None
-    ]
+    checked = [_check(store, git_dir, path, evidence, root) for git_dir, path in ours]
+    flaws = [flaw for flaw in checked if flaw is not None]
     for directory in ownership.abandoned(repository):
-        sentence = (
-            "whoever made a worktree there was killed; git gc may fail as long as git keeps it"
-        )
-        flaws.append(
-            Flaw(Finding("worktree-unfinished", directory, sentence, REPAIR), scaffold=directory)
-        )
+        sentence = "its creation was interrupted; git gc may fail as long as git keeps it"
+        finding = Finding("worktree-unfinished", directory, sentence, REPAIR)
+        flaws.append(Flaw(finding, scaffold=directory))
     named = {flaw.finding.object for flaw in flaws}
-    flaws += [
-        lasting(each.code, each.object, each.sentence, each.cure)
-        for each in headless(repository)
-        if each.object not in named
-    ]
-    told = {os.path.realpath(flaw.finding.object) for flaw in flaws}
+    flaws += [Flaw(finding) for finding in headless(repository) if finding.object not in named]
+    reported = {os.path.realpath(flaw.finding.object) for flaw in flaws}
     for name in names_in(root) if root is not None else ():
         path = os.path.join(root or "", name)
-        if os.path.realpath(path) in told:
+        if os.path.realpath(path) in reported or name.startswith(ownership.BEING_MADE):
             continue
-        if (
-            not name.startswith(ownership.BEING_MADE)
-            and os.path.isdir(path)
-            and not _is_registered(repository, path)
-        ):
-            cure = f"git ckpt resume {shell_word(name)}, if it is the worktree of that; if not, move it elsewhere"
-            flaws.append(
-                lasting("worktree-unregistered", path, "git knows no worktree there", cure)
-            )
+        if os.path.isdir(path) and not _is_registered(repository, path):
+            sentence = "git knows no worktree there"
+            cure = f"git ckpt resume {shell_word(name)}, if it is the worktree of that; "
+            cure += "if not, move it elsewhere"
+            flaws.append(lasting("worktree-unregistered", path, sentence, cure))
     return flaws, len(ours)
 
 
@@ -70,31 +55,21 @@ def headless(repository: Repository) -> list[Finding]:
     """Return worktrees in place whose HEAD or commondir file is gone or broken."""
     findings = []
     for git_dir, path in administration.registered(repository):
-        named = administration.named_by(path)
-        is_there = named is not None and os.path.realpath(named) == os.path.realpath(git_dir)
-        owner = ownership.owner_in(git_dir) if is_there else None
-        if is_there and administration.lacks_commondir(repository, git_dir):
-            sentence = "its commondir, which says whose it is, is gone, empty or broken: to git it is no worktree"
+        if not _is_of(path, git_dir):
+            continue
+        if administration.lacks_commondir(repository, git_dir):
+            sentence = "its commondir is missing or broken: git does not see the worktree"
             file = shell_word(os.path.join(git_dir, administration.COMMONDIR))
-            cure = (
-                f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
-                if owner is not None
-                else f"echo ../.. >{file}"
-            )
-            findings.append(Finding("worktree-headless", path, sentence, cure))
+            cure = f"echo ../.. >{file}"
+        elif administration.lacks_head(git_dir):
+            sentence = "its HEAD is missing or broken: git does not see the worktree"
+            cure = f"write ref: refs/heads/BRANCH into {shell_word(os.path.join(git_dir, 'HEAD'))}"
+            if repository.has_reftable:
+                head = shell_word(os.path.join(git_dir, "HEAD"))
+                cure = f"write ref: refs/heads/.invalid into {head}: the reftables know the branch"
+        else:
             continue
-        if not is_there or not administration.lacks_head(git_dir):
-            continue
-        head, log = (
-            shell_word(os.path.join(git_dir, "HEAD")),
-            shell_word(os.path.join(git_dir, "logs", "HEAD")),
-        )
-        state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
-        sentence = f"its HEAD is {state}, as a power cut leaves it: to git it is no worktree, and every git gc fails"
-        cure = f"write into {head} where it was: ref: refs/heads/BRANCH, or the last commit that {log} names"
-        if repository.has_reftable:
-            sentence = f"its HEAD is {state}, as a power cut leaves it: to git it is no worktree"
-            cure = f"write into {head}, as the reftables say where it is: ref: refs/heads/.invalid"
+        owner = ownership.owner_in(git_dir)
         if owner is not None:
             cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
         findings.append(Finding("worktree-headless", path, sentence, cure))
@@ -107,49 +82,45 @@ def _is_ours(git_dir: str) -> bool:
     )
 
 
+def _is_of(path: str, git_dir: str) -> bool:
+    """Return whether the directory at a path is the worktree of a git directory."""
+    named = administration.named_by(path)
+    return named is not None and os.path.realpath(named) == os.path.realpath(git_dir)
+
+
 def _is_registered(repository: Repository, path: str) -> bool:
     named = administration.named_by(path)
-    is_kept = (
-        named is not None and administration.is_ours(repository, named) and os.path.isdir(named)
-    )
-    return is_kept and named not in administration.unfinished(repository)
+    if named is None or not administration.is_ours(repository, named) or not os.path.isdir(named):
+        return False
+    return named not in administration.unfinished(repository)
 
 
-def _of_one(
+def _check(
     store: Checkpoints, git_dir: str, path: str, evidence: Evidence, root: str | None
 ) -> Flaw | None:
     repository, owner = store.repository, ownership.owner_in(git_dir)
-    code = "worktree-orphan"
+    code, lack = "worktree-unclaimed", "does not say what it was made for"
     if owner is not None:
-        gone = _gone(owner, evidence)
-    else:
-        code = "worktree-unclaimed"
-        gone = "does not say what it was made for"
+        code, lack = "worktree-orphan", _missing_owner(owner, evidence)
     remove = mounts.way_to_remove(path)
-    goes = "what is staged there, or committed and on no branch,"
-    named = administration.named_by(path)
-    if named is not None and os.path.realpath(named) == os.path.realpath(git_dir):
-        return (
-            None
-            if gone is None
-            else lasting(code, path, gone, f"save what you need of it, then: {remove}")
-        )
-    away = _elsewhere(repository, git_dir, path, root)
-    if away is not None:
+    loss = "what is staged there, or committed and on no branch,"
+    if _is_of(path, git_dir):
+        cure = f"save what you need of it, then: {remove}"
+        return lasting(code, path, lack, cure) if lack else None
+    moved = _elsewhere(repository, git_dir, path, root)
+    if moved is not None:
         # First: removal by the old path would delete the index of the moved worktree.
-        return away
-    if owner is not None and gone is None:
-        name = shell_word(owner.run or owner.checkpoint)
-        # Runs are removed with `git ckpt remove`.
-        rid = f"; or, to be rid of it, {goes} with it: {remove}" if owner.run is None else ""
-        return lasting(
-            "worktree-missing", path, "its directory is gone", f"git ckpt resume {name}{rid}"
-        )
+        return moved
+    if owner is not None and not lack:
+        cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
+        if owner.run is None:  # runs are removed with `git ckpt remove`
+            cure += f"; or, to be rid of it, {loss} with it: {remove}"
+        return lasting("worktree-missing", path, "its directory is gone", cure)
     # Nothing is left from which the worktree could be recreated.
-    sentence = f"its directory is gone, and {gone if owner is not None else f'it {gone}'}"
+    sentence = f"its directory is gone, and {lack if owner is not None else f'it {lack}'}"
     if can_be_forgotten(repository, git_dir, path, store.index.commits() or ()):
         return Flaw(Finding(code, path, sentence, REPAIR), worktree=(git_dir, path))
-    return lasting(code, path, sentence, f"{remove}; {goes} goes, too")
+    return lasting(code, path, sentence, f"{remove}; {loss} goes, too")
 
 
 def can_be_forgotten(
@@ -166,45 +137,31 @@ def can_be_forgotten(
     return resumption.holds_nothing(Repository(git_dir, None, repository.object_format), linked)
 
 
-def _gone(owner: Owner, evidence: Evidence) -> str | None:
-    """Say that the owner of a worktree no longer exists; None if it does."""
-    if owner.run is not None:
-        return (
-            None if _exists(owner.run, evidence) else f"its run {owner.run} does not exist any more"
-        )
-    return (
-        None
-        if evidence.is_there(owner.checkpoint)
-        else f"its checkpoint {owner.checkpoint} does not exist any more"
-    )
-
-
-def _exists(run: str, evidence: Evidence) -> bool:
-    return ref_names.RUNS + run in evidence.refs or run in evidence.runs()
+def _missing_owner(owner: Owner, evidence: Evidence) -> str:
+    """Say that the owner of a worktree no longer exists; "" if it does."""
+    if owner.run is None:
+        exists, name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
+    else:
+        exists, name = owner.run in evidence.all_runs(), f"run {owner.run}"
+    return "" if exists else f"its {name} does not exist any more"
 
 
 def _elsewhere(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
     """Return the flaw of a worktree that was moved or whose path holds something else."""
     moved = administration.moved_to(repository, git_dir, path, *([root] if root else []))
-    if moved is not None:
-        return lasting(
-            "worktree-moved", path, f"is at {moved} now", f"git worktree repair {shell_word(moved)}"
-        )
     other = administration.elsewhere(repository, path)
+    if moved is not None:
+        sentence, cure = f"is at {moved} now", f"git worktree repair {shell_word(moved)}"
     # `git worktree repair` would take it away from the other repository.
-    if other is not None:
-        sentence = f"is of another repository: {other}"
+    elif other is not None:
         aside = shell_word(os.path.join(repository.common_dir, f"{os.path.basename(git_dir)}.old"))
-        cure = "leave it to that; what is kept of it here is of no use, unless that one is a copy of this: "
+        sentence = f"is of another repository: {other}"
+        cure = "if that repository is not a copy of this one, move aside what is kept here: "
         cure += f"mv {shell_word(git_dir)} {aside}"
-        return lasting("worktree-moved", path, sentence, cure)
-    if os.path.lexists(path):
-        sentence = f"is not the worktree that git keeps {git_dir} for"
+    elif os.path.lexists(path):
         # No path in the hint: with it, git repairs the worktree but still exits with an error.
-        return lasting(
-            "worktree-moved",
-            path,
-            sentence,
-            "if it is, after all: git worktree repair; if not, move it elsewhere",
-        )
-    return None
+        sentence = f"is not the worktree that git keeps {git_dir} for"
+        cure = "if it is, after all: git worktree repair; if not, move it elsewhere"
+    else:
+        return None
+    return lasting("worktree-moved", path, sentence, cure)

@@ -48,10 +48,8 @@ _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 def require_known(details: Details) -> None:
     unknown = sorted(set(details) - _KNOWN)
     if unknown:
-        raise UsageError(
-            f"there is no argument {unknown[0]!r}",
-            hint=f"what may be said of a checkpoint: {', '.join(sorted(_KNOWN))}",
-        )
+        names = ", ".join(sorted(_KNOWN))
+        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"valid ones: {names}")
 
 
 def require_call(label: str, details: Details, /, **others: object) -> None:
@@ -62,12 +60,9 @@ def require_call(label: str, details: Details, /, **others: object) -> None:
             require_text(key.name, details.get(key.name), may_be_none=True)
         elif key.kind in _PARTS:
             kind = _PARTS[key.kind]
-            require(
-                key.name,
-                details.get(key.name),
-                (kind, NoneType),
-                f"a{'n' if kind is Attempt else ''} {kind.__name__}",
-            )
+            article = "an" if kind is Attempt else "a"
+            value = details.get(key.name)
+            require(key.name, value, (kind, NoneType), f"{article} {kind.__name__}")
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
     require_known(details)
@@ -77,21 +72,17 @@ def require_call(label: str, details: Details, /, **others: object) -> None:
         require_callable(name, others.get(name), may_be_none=True)
     strings("keeps", others.get("keeps", ()))  # type: ignore[arg-type]
     if others.get("key") is not None and others.get("start") is None:
-        raise UsageError(
-            "a key is for a run that starts",
-            hint="name it: start=…, or find the run: Store.run_of(key)",
-        )
-    for one, other in (("start", details.get("run")), ("change", others.get("state"))):
-        if others.get(one) is not None and other is not None:
-            raise UsageError(
-                f"{one} and {'run' if one == 'start' else 'state'} exclude each other",
-                hint="give one of them",
-            )
+        hint = "name it: start=…, or find the run: Store.run_of(key)"
+        raise UsageError("a key is for a run that starts", hint=hint)
+    for pair, values in (
+        ("start and run", (others.get("start"), details.get("run"))),
+        ("change and state", (others.get("change"), others.get("state"))),
+    ):
+        if None not in values:
+            raise UsageError(f"{pair} exclude each other", hint="give one of them")
     if others.get("progress_of") is not None and others.get("change") is None:
-        raise UsageError(
-            "progress_of says how far the run is by what change made, and there is no change",
-            hint="give progress instead",
-        )
+        hint = "give change, too, or progress instead"
+        raise UsageError("progress_of needs the state that change returns", hint=hint)
     require("worktree", others.get("worktree"), (Worktree, NoneType), "what Store.capture returned")
 
 
@@ -123,18 +114,13 @@ def draft(
     if message or errors:  # hooks have neither; skip the import
         from gitckpt.store import secrets
 
-        errors = tuple(secrets.masked(each) for each in errors)
+        errors = tuple(map(secrets.masked, errors))
         message = secrets.masked(message) if message else None
     if message and (message.splitlines() != [message] or len(message) > document.MESSAGE):
-        what = f"a message is one line of at most {document.MESSAGE:,} characters"
-        raise UsageError(what, hint="shorten it, and put the rest into the state")
-    given: dict[str, Any] = {
-        "trigger": MANUAL,
-        **details,
-        "id": checkpoint_id,
-        "message": message or None,
-        "errors": errors,
-    }
+        problem = f"a message is one line of at most {document.MESSAGE:,} characters"
+        raise UsageError(problem, hint="shorten it, and put the rest into the state")
+    given: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
+    given |= {"message": message or None, "errors": errors}
     drafted = Checkpoint(
         label=phases.label(label),
         timestamp=times.to_text(instant),
@@ -153,13 +139,11 @@ def _require_valid(
     if state is not None:
         codec.require_map(state)
     pipeline = fields.get("pipeline")
-    known = (
-        {}
-        if pipeline is None
-        else {"pipeline": {key: value for key, value in pipeline.items() if key != "completed"}}
-    )
+    checked = {**fields, "run": None}
+    if pipeline is not None:
+        checked["pipeline"] = {key: pipeline[key] for key in pipeline if key != "completed"}
     try:
-        codec.check({**fields, **known, "run": None}, ref_names.CHECKPOINTS + fields["id"])
+        codec.check(checked, ref_names.CHECKPOINTS + fields["id"])
     except InvalidCheckpoint as error:
         raise UsageError(f"{error.field}: {error.problem}") from None
     return None if state is None else dict(state)
@@ -169,24 +153,14 @@ def recorded(
     checkpoint: Checkpoint, fields: Mapping[str, Any], state: Mapping[str, Any] | None
 ) -> Checkpoint:
     """Return a checkpoint as it was written."""
-    place = {
-        "state": dict(state or {}),
-        "run": fields["run"],
-        "parent": fields.get("parent"),
-        "sequence": fields.get("sequence"),
-    }
-    written = codec.tables(
-        {
-            key: fields[key]
-            for key in ("pipeline", "attempt")
-            if fields.get(key) and getattr(checkpoint, key) is None
-        }
-    )
+    place: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
+    names = ("pipeline", "attempt")
+    carried = [key for key in names if fields.get(key) and getattr(checkpoint, key) is None]
+    tables = codec.tables({key: fields[key] for key in carried})
     if checkpoint.pipeline is not None:
-        written["pipeline"] = replace(
-            checkpoint.pipeline, completed=fields["pipeline"].get("completed", {})
-        )
-    return replace(checkpoint, **place, **written)
+        completed = fields["pipeline"].get("completed", {})
+        tables["pipeline"] = replace(checkpoint.pipeline, completed=completed)
+    return replace(checkpoint, state=dict(state or {}), **place, **tables)
 
 
 class Changing:
@@ -205,9 +179,8 @@ class Changing:
         self._change = change
         self._progress_of = progress_of
         if progress_of is not None:
-            fields["progress"] = (
-                None  # reserves its position before the tables that a run carries on
-            )
+            # Reserves its position before the tables that a run carries on.
+            fields["progress"] = None
 
     def __call__(self, before: dict[str, Any]) -> dict[str, Any]:
         self.state = self._change(before)

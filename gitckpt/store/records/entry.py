@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 # A value of a row, apart from None.
 Value = str | int | bytes
 
+# Fields that an entry has from its checkpoint as they are.
+_SAME = (
+    *("id", "run", "sequence", "label", "timestamp", "time", "git_sha", "branch", "trigger"),
+    *("message", "agent", "tree"),
+)
+
 # The largest integer of SQLite; larger limits mean the same.
 _MOST = 2**63 - 1
 
@@ -87,20 +93,9 @@ class CheckpointInfo:
     def of(cls, checkpoint: Checkpoint, oid: str) -> Self:
         files = checkpoint.worktree
         return cls(
-            id=checkpoint.id,
+            **{name: getattr(checkpoint, name) for name in _SAME},
             oid=oid,
-            run=checkpoint.run,
-            sequence=checkpoint.sequence,
-            label=checkpoint.label,
-            timestamp=checkpoint.timestamp,
-            time=checkpoint.time,
-            git_sha=checkpoint.git_sha,
-            branch=checkpoint.branch,
-            trigger=checkpoint.trigger,
-            message=checkpoint.message,
-            agent=checkpoint.agent,
             examined=files is not None,
-            tree=checkpoint.tree,
             operation=files.operation if files else None,
             changed=0 if files is not None and not files.dirty else None,
             submodules=submodules(checkpoint),
@@ -110,7 +105,21 @@ class CheckpointInfo:
 def submodules(checkpoint: Checkpoint) -> str:
     """Return the submodules of a checkpoint in the format of `CheckpointInfo.submodules`."""
     files = checkpoint.worktree
-    return "".join(f"{one.checkpoint} {one.path}\0" for one in files.submodules) if files else ""
+    captured = files.submodules if files else ()
+    return "".join(f"{each.checkpoint} {each.path}\0" for each in captured)
+
+
+def references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+    """Return the other checkpoints that a document names, except its parent, by key."""
+    attempt, pipeline = checkpoint.attempt, checkpoint.pipeline
+    named = [
+        ("forked_from", checkpoint.forked_from),
+        ("rewound_to", checkpoint.rewound_to),
+        ("attempt.began", attempt.began if attempt else None),
+    ]
+    if pipeline is not None:
+        named += [(f"pipeline.completed.{name}", id_) for name, id_ in pipeline.completed.items()]
+    return [(key, id_) for key, id_ in named if id_ is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,22 +179,22 @@ class Query:
         for name in ("runs", "ids", "triggers"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, strings(name, getattr(self, name)))
-                for each in getattr(self, name):
-                    require_storable(name, each)
+                for text in getattr(self, name):
+                    require_storable(name, text)
 
 
 FIELDS = tuple(CheckpointInfo.__slots__)
 # Columns of a row: the entry, its phase's name and status, and the sort rank.
 COLUMNS = (*FIELDS, "name", "status", "rank")
 
-# SQL functions that conditions use: `id_bytes` and `bytes.fromhex`.
-ID_BYTES, OID_BYTES = "id_bytes", "oid_bytes"
+# The SQL function that conditions use for `id_bytes`.
+ID_BYTES = "id_bytes"
 
 # Steps from run to run by the index, however many checkpoints each has.
 _EACH_RUN = """
 WITH RECURSIVE each(run) AS (
-    SELECT MIN(run) FROM entry WHERE run IS NOT NULL
-    UNION ALL SELECT (SELECT MIN(run) FROM entry WHERE run > each.run) FROM each WHERE run IS NOT NULL
+    SELECT MIN(run) FROM entry WHERE run IS NOT NULL UNION ALL
+    SELECT (SELECT MIN(run) FROM entry WHERE run > each.run) FROM each WHERE run IS NOT NULL
 )
 """
 
@@ -201,18 +210,19 @@ _NO_NEWS = tuple(word for word in NOT_PHASES if word != "run")
 
 _DRIVEN = f"(trigger = '{PHASE}' OR (trigger GLOB '{IMPORT}*' AND trigger <> '{OF_TRACKS}'))"
 _TOLD = f"trigger NOT IN {WITHIN} AND name NOT IN {_NO_NEWS}"
+_OF_RUN = "(SELECT rowid FROM entry WHERE run = each.run"
+_LAST = "ORDER BY sequence DESC, id DESC LIMIT 1)"
 
 # One row for each run, the one with the newest checkpoint first.
 RUNS = f"""{_EACH_RUN}
-SELECT each.run, newest.rank, newest.id, lower(hex(newest.oid)), newest.branch, newest.label, driven.label, lower(hex(driven.oid)),
-       (SELECT time FROM entry WHERE run = each.run ORDER BY sequence LIMIT 1), told.label, lower(hex(told.oid)), told.trigger
-FROM each JOIN entry AS newest
-    ON newest.rowid = (SELECT rowid FROM entry WHERE run = each.run ORDER BY sequence DESC, id DESC LIMIT 1)
-LEFT JOIN entry AS driven
-    ON driven.rowid = (SELECT rowid FROM entry WHERE run = each.run AND {_DRIVEN} ORDER BY sequence DESC, id DESC LIMIT 1)
-LEFT JOIN entry AS told
-    ON (driven.label IS NULL OR driven.name = 'run') AND told.rowid =
-       (SELECT rowid FROM entry WHERE run = each.run AND {_TOLD} ORDER BY sequence DESC, id DESC LIMIT 1)
+SELECT each.run, newest.rank, newest.id, lower(hex(newest.oid)), newest.branch, newest.label,
+    driven.label, lower(hex(driven.oid)),
+    (SELECT time FROM entry WHERE run = each.run ORDER BY sequence LIMIT 1),
+    told.label, lower(hex(told.oid)), told.trigger
+FROM each JOIN entry AS newest ON newest.rowid = {_OF_RUN} {_LAST}
+LEFT JOIN entry AS driven ON driven.rowid = {_OF_RUN} AND {_DRIVEN} {_LAST}
+LEFT JOIN entry AS told ON (driven.label IS NULL OR driven.name = 'run')
+    AND told.rowid = {_OF_RUN} AND {_TOLD} {_LAST}
 ORDER BY newest.rank DESC, each.run DESC
 """  # noqa: S608 - fixed parts only
 
@@ -235,12 +245,9 @@ SELECT COUNT(*), NULL, NULL, NULL, NULL FROM entry
 UNION ALL SELECT COUNT(*), run, id, oid, MIN(sequence) FROM entry WHERE run IS NOT NULL GROUP BY run
 """
 
-_PLACES = {name: at for at, name in enumerate(FIELDS)}
-_ID, _TIME, _TIMESTAMP, _EXAMINED = (
-    _PLACES[name] for name in ("id", "time", "timestamp", "examined")
-)
+_ID, _TIME, _TIMESTAMP, _EXAMINED = map(FIELDS.index, ("id", "time", "timestamp", "examined"))
 # Stored as bytes, which takes half the space.
-_HEX = tuple(_PLACES[name] for name in ("oid", "git_sha", "tree"))
+_HEX = tuple(map(FIELDS.index, ("oid", "git_sha", "tree")))
 
 
 def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
@@ -248,8 +255,9 @@ def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
     entry = CheckpointInfo.of(checkpoint, oid)
     values = [getattr(entry, name) for name in FIELDS]
     values[_ID] = ids.to_bytes(entry.id)
-    for at in _HEX:
-        values[at] = None if values[at] is None else bytes.fromhex(values[at])
+    for column in _HEX:
+        if values[column] is not None:
+            values[column] = bytes.fromhex(values[column])
     if times.is_usual(entry.timestamp):
         values[_TIMESTAMP] = None
     return (*values, checkpoint.phase_name, checkpoint.status, entry.time)
@@ -258,8 +266,9 @@ def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
 def of_row(row: Sequence[Any]) -> CheckpointInfo:
     values = list(row)
     values[_ID] = ids.from_bytes(values[_ID])
-    for at in _HEX:
-        values[at] = None if values[at] is None else values[at].hex()
+    for column in _HEX:
+        if values[column] is not None:
+            values[column] = values[column].hex()
     if values[_TIMESTAMP] is None:
         values[_TIMESTAMP] = times.to_text(values[_TIME])
     values[_EXAMINED] = bool(values[_EXAMINED])
@@ -271,49 +280,42 @@ def id_bytes(text: str) -> bytes | None:
     return ids.to_bytes(text) if ids.is_id(text) else None
 
 
+# Conditions that partial indexes of the index file have.
+_LITERAL = ("status = ?", "trigger = ?")
+
+
 def condition(query: Query) -> tuple[str, list[Value]]:
+    """Return the WHERE clause of a query, and its values."""
     parts = []
     values: list[Value] = []
+    triggers = query.triggers
+    trigger = triggers[0] if triggers is not None and len(triggers) == 1 else None
     for words, value in (
         ("run = ?", query.run),
         ("git_sha = ?", None if query.git_sha is None else bytes.fromhex(query.git_sha)),
         ("time >= ?", query.since),
         # Outside of runs the rank is the time, and the rank is indexed.
         ("rank <= ?" if query.in_run is False else "time <= ?", query.until),
+        ("name = ?", query.phase),
+        ("label = ?", query.label),
+        ("status = ?", query.status),
+        ("trigger = ?", trigger),
     ):
-        if value is not None:
+        if words in _LITERAL and isinstance(value, str) and value.isascii() and value.isalpha():
+            # A literal: SQLite uses partial indexes for nothing else.
+            parts.append(words.replace("?", f"'{value}'"))
+        elif value is not None:
             parts.append(words)
             values.append(value)
-    for column, text in (
-        ("status", query.status),
-        ("trigger", query.triggers[0] if query.triggers and len(query.triggers) == 1 else None),
-    ):
-        if text is not None and text.isascii() and text.isalpha():
-            parts.append(
-                f"{column} = '{text}'"
-            )  # a literal: SQLite uses partial indexes for nothing else
-        elif text is not None:
-            parts.append(f"{column} = ?")
-            values.append(text)
-    if query.in_run is not None:
-        parts.append("run IS NOT NULL" if query.in_run else "run IS NULL")
-    if query.by_agent is not None:
-        parts.append("agent IS NOT NULL" if query.by_agent else "agent IS NULL")
-    if query.phase is not None:
-        parts.append("name = ?")
-        values.append(query.phase)
-    if query.label is not None:
-        parts.append("label = ?")
-        values.append(query.label)
-    for words, wanted in (
+    for column, is_set in (("run", query.in_run), ("agent", query.by_agent)):
+        if is_set is not None:
+            parts.append(f"{column} IS {'NOT ' if is_set else ''}NULL")
+    for words, several in (
         (f"id IN (SELECT {ID_BYTES}(value)", query.ids),
         ("run IN (SELECT value", query.runs),
-        (
-            "trigger IN (SELECT value",
-            query.triggers if query.triggers is None or len(query.triggers) != 1 else None,
-        ),
+        ("trigger IN (SELECT value", triggers if trigger is None else None),
     ):
-        if wanted is not None:
+        if several is not None:
             parts.append(f"{words} FROM json_each(?))")
-            values.append(json.dumps(list(wanted)))
+            values.append(json.dumps(list(several)))
     return (f" WHERE {' AND '.join(parts)}" if parts else ""), values

@@ -21,54 +21,38 @@ from gitckpt.store.records.index import Index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from gitckpt.git.objects.port import Objects
 
-
-# Changed paths of a snapshot against its commit; counted on demand and cached in the index.
+    Linked: TypeAlias = Callable[[str], Sequence[CheckpointInfo]]  # the checkpoints of a commit
 
 
 def count(
     repository: Repository, index: Index, entries: Sequence[CheckpointInfo]
 ) -> dict[str, int]:
     """Return, by id, the number of changed paths of each checkpoint with files."""
-    known = {entry.id: entry.changed for entry in entries if entry.changed is not None}
+    counts = {entry.id: entry.changed for entry in entries if entry.changed is not None}
     unknown = [entry for entry in entries if entry.changed is None and entry.tree]
-    found = _trees(repository, [f"{entry.tree}:files" for entry in unknown])
-    bases = _trees(repository, [f"{entry.git_sha}^{{tree}}" for entry in unknown if entry.git_sha])
+    names = [(f"{entry.tree}:files", f"{entry.git_sha}^{{tree}}") for entry in unknown]
+    unique = list(dict.fromkeys(name for pair in names for name in pair if name != "^{tree}"))
+    contents = repository.cat_file.contents(unique)
+    trees = {name: read[0] for name, read in zip(unique, contents, strict=True) if read}
+    trees["^{tree}"] = ""  # unborn
     pairs: dict[tuple[str, str], list[str]] = {}
     expansion = diff.Expansion(repository, budget.SNAPSHOT)
-    for entry in unknown:
-        files = found.get(f"{entry.tree}:files")
-        base = bases.get(f"{entry.git_sha}^{{tree}}") if entry.git_sha else ""
+    for entry, (name, base_name) in zip(unknown, names, strict=True):
+        files, base = trees.get(name), trees.get(base_name)
+        if files is None or base is None or expansion.is_beyond(base, files):
+            continue
         # One unreadable tree would end git before it has counted the others.
-        if (
-            files is not None
-            and base is not None
-            and not expansion.is_beyond(base, files)
-            and not expansion.is_lacking(base, files)
-        ):
+        if not expansion.is_lacking(base, files):
             pairs.setdefault((base, files), []).append(entry.id)
     counted = diff.counts(repository, pairs)
-    fresh = [
-        (checkpoint, counted[pair])
-        for pair, checkpoints in pairs.items()
-        for checkpoint in checkpoints
-    ]
-    if fresh:
-        index.remember_changed(fresh)
-    return known | dict(fresh)
-
-
-def _trees(repository: Repository, names: Sequence[str]) -> dict[str, str]:
-    once = list(dict.fromkeys(names))
-    return {
-        name: read[0]
-        for name, read in zip(once, repository.cat_file.contents(once), strict=True)
-        if read is not None
-    }
-
-
-# Resolve names.
+    new = [(id_, counted[pair]) for pair, members in pairs.items() for id_ in members]
+    if new:
+        index.remember_changed(new)
+    return counts | dict(new)
 
 
 # The newest checkpoint of this worktree (or of its run), and the newest of all.
@@ -78,12 +62,7 @@ _FIRST = 20
 _LIST = "see which there are: git ckpt list"
 
 
-def find(
-    text: str,
-    repository: Repository,
-    index: Index,
-    linked: Callable[[str], Sequence[CheckpointInfo]],
-) -> str:
+def find(text: str, repository: Repository, index: Index, linked: Linked) -> str:
     require_text("id", text)
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)
@@ -91,11 +70,15 @@ def find(
         return latest(repository, index).id
     if text == LATEST_ANY:
         return _latest_any(repository, index)
-    return (
-        _by_name(text, repository, index)
-        or _by_rev(text, repository, linked)
-        or _nothing(text, index)
-    )
+    checkpoint, run = _named(text, repository, index)
+    if run is not None:
+        newest = heads.newest(index, repository, run)
+        checkpoint = newest.id if newest is not None else None
+    if checkpoint is None:
+        checkpoint = _by_rev(text, repository, linked)
+    if checkpoint is None:
+        raise _not_found(text, index)
+    return checkpoint
 
 
 def linked(
@@ -103,52 +86,45 @@ def linked(
 ) -> Sequence[CheckpointInfo]:
     """List the checkpoints of a commit and of the commits it was rewritten from."""
     ids.require_oid_or_unborn(commit)
-    waiting = notes.waiting(repository).get(
-        commit, []
-    )  # read first: lines written meanwhile are in the notes
+    # The pending lines first: if they are written meanwhile, they are in the notes.
+    pending = notes.waiting(repository).get(commit, [])
     lines = Notes(repository, objects, ref_names.NOTES).lines([commit]).get(commit, [])
-    listed = index.select(Query(ids=list(map(note.link_id, (*lines, *waiting)))))
+    listed = index.select(Query(ids=list(map(note.link_id, (*lines, *pending)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
     commits = {commit, *(entry.git_sha for entry in listed if note.is_full(lines))} - {""} or {""}
-    own = [entry.id for each in commits for entry in index.select(Query(git_sha=each))]
+    own = [entry.id for oid in commits for entry in index.select(Query(git_sha=oid))]
     return index.select(Query(ids=[*(entry.id for entry in listed), *own]))
 
 
 def latest(repository: Repository, index: Index) -> CheckpointInfo:
     """Return the newest checkpoint of this worktree, or of its run, but no safety one."""
     for limit in (_FIRST, None):
-        found = next(_of_this_worktree(index.select(Query(limit=limit)), repository), None)
-        if found is not None:
-            return found
-    known = LocalCheckpoints.read(repository)
-    replaced = known.replaced(index.oids())
-    if any(
-        known.was_captured_in(name, local_checkpoints.place_of(repository)) for name in replaced
-    ):
+        newest = next(_of_this_worktree(index.select(Query(limit=limit)), repository), None)
+        if newest is not None:
+            return newest
+    known, place = LocalCheckpoints.read(repository), local_checkpoints.place_of(repository)
+    if any(known.was_captured_in(id_, place) for id_ in known.replaced(index.oids())):
         hint = "put back what was written here: git ckpt verify --repair"
         raise NotFoundError("a fetch has replaced the checkpoints of this worktree", hint=hint)
     if not index.select(Query(limit=1)):
         raise _none_yet()
-    hint = f"the newest of all worktrees goes by {LATEST_ANY}; to make one here: git ckpt save"
+    hint = f"for the newest of all worktrees, use {LATEST_ANY}; to make one here: git ckpt save"
     raise NotFoundError("no checkpoint was made in this worktree", hint=hint)
 
 
 def _latest_any(repository: Repository, index: Index) -> str:
     """Return the newest local checkpoint; fetched ones can have any date."""
     for limit in (_FIRST, None):
-        found = next(_ours(index.select(Query(limit=limit)), repository), None)
-        if found is not None:
-            return found.id
-    outside = index.select(Query(in_run=False))
-    if outside and not LocalCheckpoints.read(
-        repository
-    ):  # a fresh clone: nothing is listed as written here
-        found = next((entry for entry in outside if entry.trigger != SAFETY), None)
-        if found is not None:
-            return found.id
+        newest = next(_ours(index.select(Query(limit=limit)), repository), None)
+        if newest is not None:
+            return newest.id
+    if not LocalCheckpoints.read(repository):  # a fresh clone: nothing is listed as written here
+        for entry in index.select(Query(in_run=False)):
+            if entry.trigger != SAFETY:
+                return entry.id
     if index.select(Query(limit=1)):
-        what = "was written elsewhere, and fetched, or made before files were replaced"
-        raise NotFoundError(f"every checkpoint {what}", hint=_LIST)
+        problem = "every checkpoint was fetched, or made before files were replaced"
+        raise NotFoundError(problem, hint=_LIST)
     raise _none_yet()
 
 
@@ -165,8 +141,8 @@ def _of_this_worktree(
     entries: Sequence[CheckpointInfo], repository: Repository
 ) -> Iterator[CheckpointInfo]:
     known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-    place, made_for = local_checkpoints.place_of(repository), ref_names.owner_in(repository.git_dir)
-    run = made_for.run if made_for is not None else None
+    place, owner = local_checkpoints.place_of(repository), ref_names.owner_in(repository.git_dir)
+    run = owner.run if owner is not None else None
     for entry in _ours(entries, repository):
         if (run is not None and entry.run == run) or known.was_captured_in(entry.id, place):
             yield entry
@@ -177,22 +153,12 @@ def named_run(text: str, repository: Repository, index: Index) -> str | None:
     return _named(text, repository, index)[1]
 
 
-def _by_name(text: str, repository: Repository, index: Index) -> str | None:
-    checkpoint, run = _named(text, repository, index)
-    if run is None:
-        return checkpoint
-    newest = heads.newest(index, repository, run)
-    return newest.id if newest is not None else None
-
-
 def _named(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
+    """Return the checkpoint or the run that an id or a prefix names."""
     folded = text.lower()
-    if ids.is_id(folded):
-        ref = ref_names.CHECKPOINTS + folded
-        if (
-            plain(repository, ref) is not None or repository.cat_file.info(ref) is not None
-        ):  # needs no new process
-            return folded, None
+    ref = ref_names.CHECKPOINTS + folded
+    if ids.is_id(folded) and (plain(repository, ref) or repository.cat_file.info(ref)):
+        return folded, None  # needs no new process
     checkpoints = _checkpoints(folded, repository)
     if folded in checkpoints:
         return folded, None  # an exact id wins, even if runs cannot be listed
@@ -204,23 +170,23 @@ def _named(text: str, repository: Repository, index: Index) -> tuple[str | None,
         runs = []  # it may be the broken checkpoint that is to be removed
     if text in runs:
         return None, text
-    found = [*checkpoints, *runs]
-    if len(found) > 1:
-        raise AmbiguousError(
-            f"{text!r} begins {len(found)} ids", found[:10], hint="give more characters of it"
-        )
-    return (checkpoints[0], None) if checkpoints else (None, runs[0] if runs else None)
+    if len(checkpoints) + len(runs) > 1:
+        raise _ambiguous(text, [*checkpoints, *runs])
+    return next(iter(checkpoints), None), next(iter(runs), None)
+
+
+def _ambiguous(text: str, candidates: list[str]) -> AmbiguousError:
+    problem = f"{text!r} begins {len(candidates)} ids"
+    return AmbiguousError(problem, candidates[:10], hint="give more characters of it")
 
 
 def _checkpoints(text: str, repository: Repository) -> list[str]:
     if not ids.is_id_prefix(text):
         return []
     pattern = f"{ref_names.CHECKPOINTS}{text}*"
-    out = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out.decode(
-        "utf-8", "backslashreplace"
-    )
-    names = [ref.removeprefix(ref_names.CHECKPOINTS) for ref in out.split("\n")]
-    return [name for name in names if ids.is_id(name)]
+    output = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out
+    refs = output.decode("utf-8", "backslashreplace").split("\n")
+    return [ref.removeprefix(ref_names.CHECKPOINTS) for ref in refs if ref_names.is_own(ref)]
 
 
 def _runs(text: str, index: Index) -> list[str]:
@@ -229,67 +195,49 @@ def _runs(text: str, index: Index) -> list[str]:
     return [run for run in fenced(ref_names.CHECKPOINTS, index.runs) if run.startswith(text)]
 
 
-def _by_rev(
-    text: str, repository: Repository, linked: Callable[[str], Sequence[CheckpointInfo]]
-) -> str | None:
+def _by_rev(text: str, repository: Repository, linked: Linked) -> str | None:
     try:
         commit = repository.commit(text)
     except NotFoundError:
         return None
-    there = linked(commit)
-    if not there:
+    entries = linked(commit)
+    if not entries:
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
-    meant = next(_of_this_worktree(there, repository), None) or next(_ours(there, repository), None)
-    meant = meant or _of_others(there, repository)
-    if meant is None:  # a restore of a safety checkpoint, run twice, would undo itself
-        only = "only what was there before files were replaced is linked to"
-        raise NotFoundError(
-            f"{only} commit {commit[:10]} ({text})",
-            hint=f"to take that back: git ckpt undo; or {_LIST}",
-        )
-    return meant.id
-
-
-def _of_others(entries: Sequence[CheckpointInfo], repository: Repository) -> CheckpointInfo | None:
-    """Return the first fetched checkpoint that replaces no local one."""
+    preferred = next(_of_this_worktree(entries, repository), None)
+    preferred = preferred or next(_ours(entries, repository), None)
+    if preferred is not None:
+        return preferred.id
+    # Else the first fetched checkpoint that replaces no local one. No safety checkpoint: its
+    # restore, run twice, would undo itself.
     known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     for entry in entries:
         if entry.trigger != SAFETY and not known.is_replaced(entry.id, entry.oid):
-            return entry
-    return None
+            return entry.id
+    problem = f"commit {commit[:10]} ({text}) only has checkpoints made before files were replaced"
+    raise NotFoundError(problem, hint=f"to undo that replacement: git ckpt undo; or {_LIST}")
 
 
-def _nothing(text: str, index: Index) -> str:
-    known = [
-        LATEST,
-        LATEST_ANY,
-        *index.runs(),
-        *(entry.id for entry in index.select(Query(limit=1000))),
-    ]
+def _not_found(text: str, index: Index) -> NotFoundError:
+    recent = [entry.id for entry in index.select(Query(limit=1000))]
+    known = [LATEST, LATEST_ANY, *index.runs(), *recent]
     close = closest(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
+    hint = _LIST
     if close:
-        meant = next(name for name in known if name.startswith(close))
-        hint = f"did you mean {meant}?"
+        hint = f"did you mean {next(name for name in known if name.startswith(close))}?"
     elif len(text) < ids.MIN_PREFIX:
         hint = f"give at least {ids.MIN_PREFIX} characters of an id, or {_LIST}"
-    else:
-        hint = _LIST
-    raise NotFoundError(f"no checkpoint, run or commit goes by {text!r}", hint=hint)
+    return NotFoundError(f"no checkpoint, run or commit goes by {text!r}", hint=hint)
 
 
 def find_run(text: str, index: Index) -> str:
     runs = index.runs()
     if text in runs:
         return text
-    found = [run for run in runs if text and run.startswith(text)]
-    if len(found) > 1:
-        raise AmbiguousError(
-            f"{text!r} begins {len(found)} run ids", found[:10], hint="give more characters of it"
-        )
-    if not found:
-        close = closest(text, runs, likeness=0.7)
-        raise NotFoundError(
-            f"no run goes by {text!r}",
-            hint=f"did you mean {close}?" if close else "see them: git ckpt runs",
-        )
-    return found[0]
+    candidates = [run for run in runs if text and run.startswith(text)]
+    if len(candidates) > 1:
+        raise _ambiguous(text, candidates)
+    if candidates:
+        return candidates[0]
+    close = closest(text, runs, likeness=0.7)
+    hint = f"did you mean {close}?" if close else "see them: git ckpt runs"
+    raise NotFoundError(f"no run goes by {text!r}", hint=hint)

@@ -25,44 +25,41 @@ if TYPE_CHECKING:
     from gitckpt.store.records.index import Index
 
 
-# Heads of runs.
+_STARTS = 1000  # attempts to find an unused run id
 
 
-_STARTS = 1000
+def _select(index: Index, **criteria: Any) -> list[CheckpointInfo]:
+    from gitckpt.store.records.entry import Query  # `save` does without
+
+    return index.select(Query(**criteria))
 
 
 def chain(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
     """List the checkpoints of a run, newest first; only local ones if it has any."""
-    from gitckpt.store.records.entry import Query
-
-    entries = index.select(Query(run=run))  # also fetched ones, which must not decide anything
+    entries = _select(index, run=run)  # also fetched ones, which must not decide anything
     known = local_checkpoints.known(repository, run)
     return [entry for entry in entries if entry.oid in known] or entries
 
 
 def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
     """Return the newest checkpoint of a run as `chain` has it, but faster; or None."""
-    from gitckpt.store.records.entry import Query
-
-    found = index.select(Query(run=run, limit=1))
-    if found and not local_checkpoints.knows(repository, run, found[0].oid):
-        found = chain(index, repository, run)
-    return found[0] if found else None
+    entries = _select(index, run=run, limit=1)
+    if entries and not local_checkpoints.knows(repository, run, entries[0].oid):
+        entries = chain(index, repository, run)
+    return entries[0] if entries else None
 
 
 def newest_of(
     index: Index, repository: Repository, runs: Collection[str]
 ) -> dict[str, CheckpointInfo]:
-    from gitckpt.store.records.entry import Query
-
-    found: dict[str, list[CheckpointInfo]] = {}
-    for entry in index.select(Query(runs=sorted(runs))):
-        found.setdefault(str(entry.run), []).append(entry)
-    known = {run: local_checkpoints.known(repository, run) for run in found}
-    return {
-        run: next((entry for entry in entries if entry.oid in known[run]), entries[0])
-        for run, entries in found.items()
-    }
+    chains: dict[str, list[CheckpointInfo]] = {}
+    for entry in _select(index, runs=sorted(runs)):
+        chains.setdefault(str(entry.run), []).append(entry)
+    newest = {}
+    for run, entries in chains.items():
+        known = local_checkpoints.known(repository, run)
+        newest[run] = next((entry for entry in entries if entry.oid in known), entries[0])
+    return newest
 
 
 def recorded_among(
@@ -75,9 +72,9 @@ def recorded_among(
     """
     for line in noted:
         oid = line.decode("ascii", "replace")
-        found = next(objects.read([oid])) if ids.is_oid(oid) else None
-        if found is not None and found[0] == "blob":
-            newest = ref_names.run_head(found, ref_names.RUNS + run)
+        content = next(objects.read([oid])) if ids.is_oid(oid) else None
+        if content is not None and content[0] == "blob":
+            newest = ref_names.run_head(content, ref_names.RUNS + run)
             if newest.run == run and refs.read(ref_names.CHECKPOINTS + newest.id) == oid:
                 return newest
     return None
@@ -121,24 +118,19 @@ class Heads:
 
     def move_up(self, run: str) -> None:
         """Move a run's head up to its newest checkpoint; a power cut can leave it behind."""
-        from gitckpt.store.records.entry import Query
-
         ref = ref_names.RUNS + ids.require_run_id(run)
-        newest = self._index().select(Query(run=run, limit=1))
+        entries = _select(self._index(), run=run, limit=1)
         old = self._refs.read(ref)
-        if newest and newest[0].oid != old and not self._knows(run, newest[0].oid):
+        if entries and entries[0].oid != old and not self._knows(run, entries[0].oid):
             # A head that was written here only moves to checkpoints written here.
-            ours = [
-                entry
-                for entry in self._index().select(Query(run=run))
-                if self._knows(run, entry.oid)
-            ]
-            newest = ours if ours and (old is None or self._knows(run, old)) else newest
-        if newest and newest[0].oid != old:
+            chain = _select(self._index(), run=run)
+            ours = [entry for entry in chain if self._knows(run, entry.oid)]
+            entries = ours if ours and (old is None or self._knows(run, old)) else entries
+        if entries and entries[0].oid != old:
             head = ref_names.run_head(next(self._objects.read([old])), ref) if old else None
-            if head is None or (head.sequence or 0) < (newest[0].sequence or 0):
+            if head is None or (head.sequence or 0) < (entries[0].sequence or 0):
                 with contextlib.suppress(RefMoved):  # another process moved it up
-                    self._refs.update([Update(ref, newest[0].oid, old or "")])
+                    self._refs.update([Update(ref, entries[0].oid, old or "")])
         self._moved.add(run)
 
     def move_up_once(self, run: str) -> None:
@@ -164,13 +156,11 @@ class Heads:
             except RefMoved:
                 continue
             return
-        raise BusyError(
-            f"a thousand runs named {name!r} started in this second", hint="choose another name"
-        )
+        problem = f"a thousand runs named {name!r} started in this second"
+        raise BusyError(problem, hint="choose another name")
 
 
 # Stale locks of gitckpt's refs, left by a killed git. Other locks are never removed.
-
 
 _SUFFIX = ".lock"
 _PATIENCE = 2.0  # seconds to wait for other writers
@@ -183,43 +173,41 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
         if lock.is_ours(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
             gone = _clear(repository)
         else:
-            with ref_names.turn(repository, _PATIENCE) as alone:
-                gone = _clear(repository) if alone else []
-    _say(gone, tell)
+            with ref_names.turn(repository, _PATIENCE) as is_alone:
+                gone = _clear(repository) if is_alone else []
+    _report(gone, tell)
     return not os.path.lexists(in_the_way)
 
 
 def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
     """Remove and report stale locks of refs; the caller holds the lock of writers."""
-    _say(_clear(repository), tell)
+    _report(_clear(repository), tell)
 
 
 def is_ours(repository: Repository, path: str) -> bool:
     """Return whether a file is the lock of one of gitckpt's refs."""
-    common = os.path.realpath(repository.common_dir)
-    ref = os.path.relpath(
-        os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)), common
-    ).removesuffix(_SUFFIX)
-    is_below = any(
-        ref.startswith(f"{space}/") for space in ref_names.OWN
-    ) and not ref_names.is_foreign(ref)
-    return path.endswith(_SUFFIX) and (ref == ref_names.NOTES or is_below)
+    directory, name = os.path.split(path)
+    place = os.path.relpath(os.path.realpath(directory), os.path.realpath(repository.common_dir))
+    ref = os.path.join(place, name.removesuffix(_SUFFIX))
+    is_below = ref.startswith(tuple(f"{space}/" for space in ref_names.OWN))
+    is_own = ref == ref_names.NOTES or (is_below and not ref_names.is_foreign(ref))
+    return name.endswith(_SUFFIX) and is_own
 
 
-def there(repository: Repository) -> list[str]:
+def locks(repository: Repository) -> list[str]:
     """List the locks of gitckpt's refs, stale or not."""
-    found = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
+    paths = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
     for space in ref_names.OWN:
         for parent, _, names in os.walk(os.path.join(repository.common_dir, space)):
-            found += [os.path.join(parent, name) for name in names if name.endswith(_SUFFIX)]
-    return [path for path in found if is_ours(repository, path) and os.path.lexists(path)]
+            paths += [os.path.join(parent, name) for name in names]
+    return [path for path in paths if is_ours(repository, path) and os.path.lexists(path)]
 
 
-def _say(gone: list[str], tell: Callable[[str], object]) -> None:
+def _report(gone: list[str], tell: Callable[[str], object]) -> None:
     if gone:
-        tell(f"removed {first_of(gone, 1)}, which a git had left that was killed")
+        tell(f"removed {first_of(gone, 1)}: a killed git had left it behind")
 
 
 def _clear(repository: Repository) -> list[str]:
-    left = leftovers.left_locks(repository, there(repository))
-    return sorted(path for path, known in left.items() if leftovers.discard(path, known))
+    stale = leftovers.left_locks(repository, locks(repository))
+    return sorted(path for path, mark in stale.items() if leftovers.discard(path, mark))

@@ -12,7 +12,6 @@ import os
 import re
 import sqlite3
 import threading
-import time
 import zlib
 from binascii import unhexlify
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,19 +33,21 @@ from gitckpt.store.records.entry import CheckpointInfo, Problem, Query, Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeVar
+    from typing import Any, TypeAlias, TypeVar
 
     from gitckpt.git.objects.port import Objects
     from gitckpt.model.checkpoint import Checkpoint
 
     _T = TypeVar("_T")
+    ShowProgress: TypeAlias = Callable[[str], object]
+    Take: TypeAlias = Callable[[Iterable[tuple[Any, ...]]], Any]
 
 
 # Tables of the index.
 
 
 Ref = tuple[bytes, bytes]  # id of a checkpoint and oid of its document
-Row = tuple[Value | None, ...]  # as `entry.row` makes it
+Values = tuple[Value | None, ...]  # from `entry.row`
 # Id and oid of an invalid checkpoint, a sentence, and whether the problem may be temporary.
 ProblemRow = tuple[bytes, bytes, str, bool]
 
@@ -59,7 +60,9 @@ _DROP = "".join(f"DROP TABLE IF EXISTS {name};" for name in _NAMES)
 _TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entry ({", ".join(entry.COLUMNS)});
-CREATE TABLE problem (id BLOB PRIMARY KEY, oid BLOB NOT NULL, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE problem (
+    id BLOB PRIMARY KEY, oid BLOB NOT NULL, sentence TEXT NOT NULL, may_pass INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE unranked (run TEXT, sequence INTEGER, PRIMARY KEY (run, sequence)) WITHOUT ROWID;
 CREATE UNIQUE INDEX entry_by_id ON entry (id);
 """
@@ -78,20 +81,24 @@ _SCHEMA = _TABLES + "".join(
 )
 _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
 
-STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
+_STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
 # Ids of rows to delete. One statement for all takes half the time of 10,000 single ones.
 _GOING = "CREATE TEMP TABLE IF NOT EXISTS going (id BLOB PRIMARY KEY) WITHOUT ROWID"
 
 _FORGET = (
-    "INSERT OR IGNORE INTO unranked SELECT run, sequence FROM entry WHERE id IN going AND run IS NOT NULL",
+    """INSERT OR IGNORE INTO unranked
+    SELECT run, sequence FROM entry WHERE id IN going AND run IS NOT NULL""",
     "DELETE FROM entry WHERE id IN going",
     "DELETE FROM problem WHERE id IN going",
     "DELETE FROM going",
 )
-_BEFORE = "SELECT rank FROM entry WHERE run = each.run AND sequence < first ORDER BY sequence DESC, id DESC LIMIT 1"
+_BEFORE = (
+    "SELECT rank FROM entry WHERE run = each.run AND sequence < first"
+    " ORDER BY sequence DESC, id DESC LIMIT 1"
+)
 _UNRANKED = "(SELECT run, MIN(sequence) AS first FROM unranked GROUP BY run) AS each"
 _LISTED = re.compile(
-    rb"^([0-9a-f]+) %s([0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}) "
+    rb"^([0-9a-f]+) %s([0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})$"
     % ref_names.CHECKPOINTS.encode(),
     re.MULTILINE,
 )
@@ -99,27 +106,22 @@ _LISTED = re.compile(
 
 def connect(path: str) -> sqlite3.Connection:
     # A store may be closed by another thread than the one that used it; SQLite allows that.
-    connection = sqlite3.connect(
-        path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
-    )
+    connection = sqlite3.connect(path, PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.create_function(entry.ID_BYTES, 1, entry.id_bytes, deterministic=True)
-        connection.create_function(entry.OID_BYTES, 1, bytes.fromhex, deterministic=True)
-        if (
-            connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION
-        ):  # new, or made by another gitckpt
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {_DROP} {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION:d}; COMMIT;"
-            )
+        # The file is new, or another version of gitckpt made it.
+        if connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:
+            version = f"PRAGMA user_version = {_SCHEMA_VERSION:d};"
+            connection.executescript(f"BEGIN IMMEDIATE; {_DROP} {_SCHEMA} {version} COMMIT;")
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def noted_commits(connection: sqlite3.Connection) -> dict[str, str]:
+def _read_meta(connection: sqlite3.Connection) -> dict[str, str]:
     """Return the state of the refs that the index was made from."""
     return dict(connection.execute("SELECT key, value FROM meta"))
 
@@ -128,26 +130,23 @@ def compared(
     connection: sqlite3.Connection, listing: bytes | bytearray
 ) -> tuple[set[bytes], list[Ref]]:
     """Return the ids whose rows are stale, and the refs without rows, in order."""
-    stored = dict(connection.execute(STORED))
+    stored = dict(connection.execute(_STORED))
     new = []
-    for found in _LISTED.finditer(listing):
-        oid, name = found.groups()
-        one = unhexlify(name.replace(b"-", b"")), unhexlify(oid)
-        if not stored or stored.get(one[0]) != one[1]:
-            new.append(one)
+    for match in _LISTED.finditer(listing):
+        oid, name = match.groups()
+        ref = unhexlify(name.replace(b"-", b"")), unhexlify(oid)
+        if not stored or stored.get(ref[0]) != ref[1]:
+            new.append(ref)
         else:
-            del stored[one[0]]
+            del stored[ref[0]]
     return set(stored), new
 
 
 def add(
-    connection: sqlite3.Connection, rows: Iterable[Row], problems: Iterable[ProblemRow]
+    connection: sqlite3.Connection, rows: Iterable[Values], problems: Iterable[ProblemRow]
 ) -> None:
-    by_id = sorted(rows, key=itemgetter(0))
-    connection.executemany(
-        f"INSERT INTO entry VALUES ({', '.join('?' * len(entry.COLUMNS))})",
-        by_id,
-    )
+    marks = ", ".join("?" * len(entry.COLUMNS))
+    connection.executemany(f"INSERT INTO entry VALUES ({marks})", sorted(rows, key=itemgetter(0)))
     connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
 
 
@@ -169,8 +168,8 @@ def rank(connection: sqlite3.Connection) -> None:
     latest = dict(connection.execute(f"SELECT run, ({_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
     rows = connection.execute(
-        f"SELECT entry.run, entry.rowid, time, rank FROM {_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
-        " ORDER BY each.run, sequence, id"
+        f"SELECT entry.run, entry.rowid, time, rank FROM {_UNRANKED}"
+        " JOIN entry ON entry.run = each.run AND sequence >= first ORDER BY each.run, sequence, id"
     )
     for run, row, instant, known in rows:
         latest[run] = max(instant, latest[run] or 0)
@@ -185,52 +184,37 @@ def rank(connection: sqlite3.Connection) -> None:
 
 # Documents to read at once while others cannot write: less time than they wait (`PATIENCE`).
 _PORTION = 20_000
-_LARGE = 4 << 20  # bytes of a listing that takes longer to repeat than `_MOMENT`
-# Seconds until mtimes are reliable, on file systems with fine timestamps (`refs_stat`).
-_MOMENT = 0.06
 
 _DIRECTORY = ref_names.CHECKPOINTS.rstrip("/")
 
 
 class Sync:
     def __init__(
-        self,
-        repository: Repository,
-        objects: Objects,
-        refs: Refs,
-        progress: Callable[[str], object],
+        self, repository: Repository, objects: Objects, refs: Refs, progress: ShowProgress
     ) -> None:
         self._repository = repository
         self._objects = objects
         self._refs = refs
         self._progress = progress
-        self._has_many = False
 
     def bring_up(self, connection: sqlite3.Connection) -> None:
         """Update the tables, and leave open a transaction in which they match the refs."""
         state = refs_stat.look(self._repository, _DIRECTORY)
-        if self._has_many and None in (state.packed, state.loose):
-            time.sleep(_MOMENT)
-            state = refs_stat.look(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
-        if not _is_of(connection, state):
+        meta = _read_meta(connection)
+        marks = (state.packed, state.loose)
+        if None in marks or (meta.get("packed"), meta.get("loose")) != marks:
             connection.rollback()
             self._list(connection, state)
 
     def _list(self, connection: sqlite3.Connection, state: State) -> None:
         # `state` is from before the listing, so that a change during it is noticed next time.
-        listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname) %(symref)")
-        if listing.count(b" \n") < listing.count(
-            b"\n"
-        ):  # the target of a symbolic ref changes elsewhere
-            state = State(None, None)
-        self._has_many = len(listing) > _LARGE
+        listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname)")
         digest = hashlib.blake2b(listing).hexdigest()
         connection.execute("BEGIN IMMEDIATE")
-        if noted_commits(connection).get("digest") != digest:
-            connection.execute(
-                "DELETE FROM problem WHERE may_pass"
-            )  # permanent problems stay: they are slow to read
+        if _read_meta(connection).get("digest") != digest:
+            # Permanent problems stay: they are slow to read.
+            connection.execute("DELETE FROM problem WHERE may_pass")
             self._read_new(connection, listing)
             rank(connection)
         self._note(connection, state, digest)
@@ -255,23 +239,20 @@ class Sync:
         connection.execute("DELETE FROM meta")
         # Missing objects may come back: then the next query must look again.
         if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:
-            found = {"packed": state.packed, "loose": state.loose, "digest": digest}
-            connection.executemany(
-                "INSERT INTO meta VALUES (?, ?)",
-                [(key, value) for key, value in found.items() if value is not None],
-            )
+            meta = {"packed": state.packed, "loose": state.loose, "digest": digest}
+            pairs = [(key, value) for key, value in meta.items() if value is not None]
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", pairs)
 
     def _add(self, connection: sqlite3.Connection, refs: Sequence[Ref]) -> None:
-        rows: list[Row] = []
+        rows: list[Values] = []
         problems: list[ProblemRow] = []
         runs: dict[str, int] = {}
-        documents = ref_names.documents(
-            self._repository, self._objects, [oid.hex() for _, oid in refs]
-        )
+        oids = [oid.hex() for _, oid in refs]
+        documents = ref_names.documents(self._repository, self._objects, oids)
         for (id_, oid), document in zip(refs, documents, strict=True):
             ref = ref_names.CHECKPOINTS + ids.from_bytes(id_)
             try:
-                header = fenced(ref, partial(_header, oid.hex(), ref, document))
+                header = fenced(ref, partial(_read_header, oid.hex(), ref, document))
             except InvalidCheckpoint as error:
                 problems.append((id_, oid, error.message, document is None))
                 continue
@@ -282,12 +263,7 @@ class Sync:
         has_changed(connection, runs)
 
 
-def _is_of(connection: sqlite3.Connection, state: State) -> bool:
-    noted, seen = noted_commits(connection), (state.packed, state.loose)
-    return None not in seen and (noted.get("packed"), noted.get("loose")) == seen
-
-
-def _header(oid: str, ref: str, document: tuple[str, bytes] | None) -> Checkpoint:
+def _read_header(oid: str, ref: str, document: tuple[str, bytes] | None) -> Checkpoint:
     return decode_summary(ref_names.document(document, ref, oid), ref)
 
 
@@ -310,43 +286,32 @@ class Index:
         repository: Repository,
         objects: Objects,
         refs: Refs,
-        progress: Callable[[str], object] = lambda _: None,
+        progress: ShowProgress = lambda _: None,
     ) -> None:
         self._repository = repository
         self._path = os.path.join(repository.private_dir, FILE)
         self._connection: sqlite3.Connection | None = None
         self._sync = Sync(repository, objects, refs, progress)
-        self._turn = (
-            threading.RLock()
-        )  # two threads in one connection crash Python, and one could replace it for the other
+        # Two threads in one connection crash Python, and one could replace it for the other.
+        self._turn = threading.RLock()
 
     def select(self, query: Query | None = None) -> list[CheckpointInfo]:
         """List matching checkpoints, newest first: in a run by sequence, else by timestamp."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
         where, values = entry.condition(query)
-        limit = (
-            ""
-            if query.limit is None and query.skip is None
-            else f" LIMIT {-1 if query.limit is None else query.limit:d}"
-        )
-        limit += f" OFFSET {query.skip:d}" if query.skip is not None else ""
-        rows = self._ask(
-            f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}{limit}",
-            values,
-        )
-        return [entry.of_row(row) for row in rows]
+        limit = -1 if query.limit is None else query.limit
+        question = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}"
+        question += f" LIMIT {limit:d} OFFSET {query.skip or 0:d}"
+        return [entry.of_row(row) for row in self._ask(question, values)]
 
     def problems(self) -> list[Problem]:
-        found = self._ask("SELECT id, sentence FROM problem ORDER BY id")
-        return [
-            Problem(ref_names.CHECKPOINTS + ids.from_bytes(id_), sentence)
-            for id_, sentence in found
-        ]
+        rows = self._ask("SELECT id, sentence FROM problem ORDER BY id")
+        return [Problem(ref_names.CHECKPOINTS + ids.from_bytes(id_), text) for id_, text in rows]
 
     def oids(self) -> dict[str, str]:
         """Return the oid of each ref of a checkpoint by id, valid or not."""
-        return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(STORED)}
+        return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(_STORED)}
 
     def runs(self) -> list[str]:
         return [row[0] for row in self._ask(entry.RUN_IDS)]
@@ -357,10 +322,9 @@ class Index:
             "SELECT NULL FROM problem UNION ALL SELECT git_sha FROM entry WHERE length(git_sha) = ?"
         )
         size = oid_size(self._repository.object_format)
-        found = self._ask(
-            question, [size], take=lambda rows: {oid and oid.hex() for (oid,) in rows}
-        )
-        return None if None in found else found
+        # A set as the rows arrive: many checkpoints have the same commit.
+        oids = self._ask(question, [size], lambda rows: {oid and oid.hex() for (oid,) in rows})
+        return None if None in oids else oids
 
     def run_rows(self) -> list[tuple[Any, ...]]:
         """Return a row for each run, the one with the newest checkpoint first.
@@ -392,12 +356,13 @@ class Index:
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
-        self.aside(
-            lambda connection: connection.executemany(
-                "UPDATE entry SET changed = ? WHERE id = ?", rows
-            ),
-            None,
-        )
+        update = "UPDATE entry SET changed = ? WHERE id = ?"
+        self.aside(lambda connection: connection.executemany(update, rows), None)
+
+    def discard(self) -> None:
+        """Delete the file; the next query makes it again."""
+        self.close()
+        self._delete_files()
 
     def close(self) -> None:
         with self._turn:
@@ -405,34 +370,22 @@ class Index:
                 self._connection.close()
                 self._connection = None
 
-    def _ask(
-        self,
-        question: str,
-        values: Sequence[Value] = (),
-        take: Callable[[Iterable[tuple[Any, ...]]], Any] = list,
-    ) -> Any:
+    def _ask(self, question: str, values: Sequence[Value] = (), take: Take = list) -> Any:
+        def answer(connection: sqlite3.Connection) -> Any:
+            with connection:  # one transaction: another process may have seen older refs
+                self._sync.bring_up(connection)
+                return take(connection.execute(question, values))
+
         with self._turn:
             try:
-                return self._answer(self._opened(), question, values, take)
-            except (
-                sqlite3.DatabaseError
-            ) as error:  # damaged, locked, or disk full or read-only: it is only a cache
+                return answer(self._opened())
+            except sqlite3.DatabaseError as error:
+                # Damaged, locked, or the disk is full or read-only: it is only a cache.
                 self.close()
                 if not isinstance(error, sqlite3.OperationalError):
-                    self._discard()
+                    self._delete_files()
                 self._connection = connect(":memory:")
-                return self._answer(self._connection, question, values, take)
-
-    def _answer(
-        self,
-        connection: sqlite3.Connection,
-        question: str,
-        values: Sequence[Value],
-        take: Callable[[Iterable[tuple[Any, ...]]], Any],
-    ) -> Any:
-        with connection:  # one transaction: another process may have seen older refs
-            self._sync.bring_up(connection)
-            return take(connection.execute(question, values))
+                return answer(self._connection)
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -441,18 +394,15 @@ class Index:
                 with _OPENING:
                     private_dirs.ensure(self._path)  # SQLite's other files get the same mode
                     self._connection = connect(self._path)
-            except (
-                OSError,
-                RepositoryError,
-                sqlite3.OperationalError,
-            ):  # locked, or the disk is full or read-only
-                self._connection = connect(":memory:")
-            except sqlite3.DatabaseError:  # damaged: the next process creates it again
-                self._discard()
+            except (OSError, RepositoryError, sqlite3.DatabaseError) as error:
+                # Locked, or the disk is full or read-only.
+                is_damaged = isinstance(error, sqlite3.DatabaseError)
+                if is_damaged and not isinstance(error, sqlite3.OperationalError):
+                    self._delete_files()  # the next process creates it again
                 self._connection = connect(":memory:")
         return self._connection
 
-    def _discard(self) -> None:
+    def _delete_files(self) -> None:
         for path in (self._path, f"{self._path}-wal", f"{self._path}-shm"):
             with contextlib.suppress(OSError):
                 os.unlink(path)

@@ -7,6 +7,7 @@ the next start takes over, but never a run without its key.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Collection
 
@@ -20,7 +21,11 @@ from gitckpt.store.records import ref_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from gitckpt.git.objects.port import Objects
+
+    Exists: TypeAlias = Callable[[str], bool]  # whether a run exists
 
 MAX_LENGTH = 1000  # in characters
 _VERSION = 1
@@ -29,77 +34,58 @@ _VERSION = 1
 def ref_of(key: str) -> str:
     """Return the ref of a key; it is a digest, since some file systems ignore case."""
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_LENGTH:
-        raise UsageError(
-            f"{key!r:.60} is not a key",
-            hint=f"a key is a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22",
-        )
+        hint = f"give a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22"
+        raise UsageError(f"{key!r:.60} is not a key", hint=hint)
     try:
         return ref_names.KEYS + hashlib.sha256(key.encode()).hexdigest()
     except UnicodeEncodeError:
-        raise UsageError(
-            f"{key!r:.60} is not a key: it holds a lone surrogate",
-            hint="give a text that UTF-8 can encode",
-        ) from None
+        hint = "give a text that UTF-8 can encode"
+        raise UsageError(f"{key!r:.60} holds a lone surrogate", hint=hint) from None
 
 
 def render(key: str, run: str) -> bytes:
     return toml.dumps({"version": _VERSION, "key": key, "run": run}).encode()
 
 
-def run_in(found: tuple[str, bytes] | None, ref: str) -> str:
-    return fenced(ref, lambda: _run_in(found, ref))
+def run_in(content: tuple[str, bytes] | None, ref: str) -> str:
+    """Return the run of a key, from kind and content of its object."""
+    return fenced(ref, lambda: _run_in(content, ref))
 
 
-def _run_in(found: tuple[str, bytes] | None, ref: str) -> str:
-    data = found[1] if found is not None and found[0] == "blob" else b""
+def _run_in(content: tuple[str, bytes] | None, ref: str) -> str:
+    data = content[1] if content is not None and content[0] == "blob" else b""
+    cure = f"look at it: git cat-file -p {shell_word(ref)}; "
+    cure += f"to give up the key: git update-ref -d {shell_word(ref)}"
     try:
         budget.require_size(len(data), budget.RECORD)
-        said = toml.loads(data.decode("utf-8"), budget.RECORD)
+        fields = toml.loads(data.decode("utf-8"), budget.RECORD)
     except ValueError as error:
-        raise InvalidCheckpoint(ref, "", f"not a key: {error}", hint=_cure(ref)) from None
-    version, key, run = said.get("version"), said.get("key"), said.get("run")
+        raise InvalidCheckpoint(ref, "", f"not a key: {error}", hint=cure) from None
+    version, key, run = fields.get("version"), fields.get("key"), fields.get("run")
     if type(version) is int and version > _VERSION:
-        raise InvalidCheckpoint(
-            ref,
-            "version",
-            "written by a newer gitckpt",
-            hint="upgrade gitckpt: pip install -U gitckpt",
-        )
-    if not (
-        type(version) is int
-        and isinstance(key, str)
-        and isinstance(run, str)
-        and ids.is_run_id(run)
-    ):
-        raise InvalidCheckpoint(ref, "", "does not point to a key", hint=_cure(ref))
-    try:
-        is_named = ref_of(key) == ref
-    except UsageError:  # blank or too long: not a valid key
-        is_named = False
-    if not is_named:
-        raise InvalidCheckpoint(
-            ref, "key", "is not the one that the ref is named after", hint=_cure(ref)
-        )
-    return run
+        hint = "upgrade gitckpt: pip install -U gitckpt"
+        raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint=hint)
+    is_valid = type(version) is int and isinstance(run, str) and ids.is_run_id(run)
+    if not is_valid or not isinstance(key, str):
+        raise InvalidCheckpoint(ref, "", "does not point to a key", hint=cure)
+    with contextlib.suppress(UsageError):  # blank or too long: not a valid key
+        if ref_of(key) == ref:
+            return str(run)
+    raise InvalidCheckpoint(ref, "key", "is not the one that the ref is named after", hint=cure)
 
 
 class Claim:
     """Gives a key to a new run, once."""
 
     def __init__(
-        self,
-        key: str,
-        refs: Refs,
-        objects: Objects,
-        object_format: str,
-        is_there: Callable[[str], bool],
+        self, key: str, refs: Refs, objects: Objects, object_format: str, exists: Exists
     ) -> None:
         self._key = key
         self._ref = ref_of(key)
         self._refs = refs
         self._objects = objects
         self._format = object_format
-        self._is_there = is_there
+        self._exists = exists
 
     def holder(self) -> tuple[str, str] | None:
         """Return the run that has the key, existing or not, and the oid; None if unused."""
@@ -108,17 +94,17 @@ class Claim:
 
     def run(self) -> str | None:
         held = self.holder()
-        return held[0] if held is not None and self._is_there(held[0]) else None
+        return held[0] if held is not None and self._exists(held[0]) else None
 
     def require_free(self) -> None:
         run = self.run()
         if run is not None:
-            raise _exists(self._key, run)
+            problem = f"the run with the key {self._key!r} exists: {run}"
+            raise RunExists(problem, run, hint=f"go on with it: git ckpt resume {run}")
 
     def updates(self, run: str) -> list[Update]:
+        self.require_free()
         held = self.holder()
-        if held is not None and self._is_there(held[0]):
-            raise _exists(self._key, held[0])
         data = render(self._key, run)
         self._objects.write([("blob", data)])
         new = object_id("blob", data, self._format)
@@ -131,43 +117,28 @@ class Claim:
 
 def of_runs(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
     """Return the updates that delete the keys of removed runs."""
-    return (
-        [Update(ref, "", oid) for ref, oid, run in _everything(refs, objects) if run in runs]
-        if runs
-        else []
-    )
+    keys = _list_keys(refs, objects) if runs else []
+    return [Update(ref, "", oid) for ref, oid, run in keys if run in runs]
 
 
 def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
-    held = _everything(refs, objects)
-    there = set(runs()) if held else set()
-    for ref, oid, run in held:
-        if run is not None and run not in there:
+    keys = _list_keys(refs, objects)
+    existing = set(runs()) if keys else set()
+    for ref, oid, run in keys:
+        if run is not None and run not in existing:
             try:
                 refs.update([Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid)])
             except RefMoved:
                 continue  # the run, or another one with the key, was just started
 
 
-def _everything(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
+def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
     """Return ref, oid and run of each key; None for the run of an unreadable one."""
     named = list(refs.each(ref_names.KEYS))
-    held: list[tuple[str, str, str | None]] = []
-    for (ref, oid), found in zip(named, objects.read([oid for _, oid in named]), strict=True):
+    keys: list[tuple[str, str, str | None]] = []
+    for (ref, oid), content in zip(named, objects.read([oid for _, oid in named]), strict=True):
         try:
-            held.append((ref, oid, run_in(found, ref)))
+            keys.append((ref, oid, run_in(content, ref)))
         except InvalidCheckpoint:
-            held.append((ref, oid, None))
-    return held
-
-
-def _exists(key: str, run: str) -> RunExists:
-    return RunExists(
-        f"the run with the key {key!r} exists: {run}",
-        run,
-        hint=f"go on with it: git ckpt resume {run}",
-    )
-
-
-def _cure(ref: str) -> str:
-    return f"look at it: git cat-file -p {shell_word(ref)}; to give the key up: git update-ref -d {shell_word(ref)}"
+            keys.append((ref, oid, None))
+    return keys

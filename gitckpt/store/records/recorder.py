@@ -57,7 +57,7 @@ class FilesPruned(BusyError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the captured files vanished before they could be recorded: somebody ran git gc --prune=now",
+            "the captured files vanished before they could be recorded: git gc --prune=now ran",
             hint="wait for it to end, then run the command again",
         )
 
@@ -115,15 +115,14 @@ class Proposal:
         if self._change is not None:
             carried = self._change(carried)
         if self.state is not None and self.fields.get("rewound_to") is None:
-            self.state.update(
-                (key, carried[key]) for key in self.keeps if key in carried
-            )  # empty if this store wrote last
+            # `carried` is empty if this store wrote last.
+            self.state.update((key, carried[key]) for key in self.keeps if key in carried)
         return document.render(self.fields, carried if self.state is None else self.state)
 
-    def fences(self) -> list[Update]:
+    def first_updates(self) -> list[Update]:
         """Return the first updates of the transaction: lease and key."""
-        held = [self.guard.update()] if self.guard is not None else []
-        return [*held, *(self.claim.updates(self.fields["run"]) if self.claim is not None else [])]
+        updates = [self.guard.update()] if self.guard is not None else []
+        return updates + (self.claim.updates(self.fields["run"]) if self.claim else [])
 
 
 class Recorder:
@@ -132,7 +131,6 @@ class Recorder:
         self._objects = objects
         self._refs = refs
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._line: commit_refs.Line | None = None
         self._turn = RLock()  # guards the cached values
 
     def record(
@@ -164,14 +162,12 @@ class Recorder:
                         self._written[proposal.fields["run"]] = blob, dict(made[-1][0].fields)
                     return
                 except RefMoved as error:
-                    hopeless = [
-                        each for each, _ in made if not self._may_succeed(each, error, attempt)
-                    ]
-                    if hopeless or time.monotonic() > deadline:
+                    # All are asked: the check of a lease or an id raises a better error.
+                    may_succeed = [self._may_succeed(each, error, attempt) for each, _ in made]
+                    if not all(may_succeed) or time.monotonic() > deadline:
                         raise
-                time.sleep(
-                    os.urandom(1)[0] / 256 * 0.002 * min(attempt, 20)
-                )  # jitter; importing `random` takes 5 ms
+                # Jitter; importing `random` takes 5 ms.
+                time.sleep(os.urandom(1)[0] / 256 * 0.002 * min(attempt, 20))
 
     def _may_succeed(self, proposal: Proposal, error: RefMoved, attempt: int) -> bool:
         if proposal.guard is not None:
@@ -190,25 +186,23 @@ class Recorder:
         if run is None or proposal.starts_run:
             return "", None, {}
         ref = ref_names.RUNS + run
-        found = self._refs.read(ref)
-        if found is None:
+        head = self._refs.read(ref)
+        if head is None:
             raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
-
         written, before = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
-        if noted := local_checkpoints.noted_after(
-            self._repository, run, found
-        ):  # perhaps a writer was killed before the head moved
+        if noted := local_checkpoints.noted_after(self._repository, run, head):
+            # Perhaps a writer was killed before the head moved.
             from gitckpt.store.records import heads
 
             newest = heads.recorded_among(noted, run, self._objects, self._refs)
-        if newest is not None or written != found or proposal.state is None:
+        if newest is not None or written != head or proposal.state is None:
             from gitckpt.model.codec import fields as fields_of
 
-            newest = newest or ref_names.run_head(next(self._objects.read([found])), ref)
+            newest = newest or ref_names.run_head(next(self._objects.read([head])), ref)
             before, state = fields_of(newest), dict(newest.state)
-        return found, before, state
+        return head, before, state
 
     def _write(
         self,
@@ -219,20 +213,17 @@ class Recorder:
         again: bool,
     ) -> str:
         fields, commit = made[0][0].fields, made[0][0].fields["git_sha"]
-        documents = [
-            (each.fields, object_id("blob", data, self._repository.object_format))
-            for each, data in made
-        ]
-        line = self._line_of(commit, again=again) if commit else None
+        format_ = self._repository.object_format
+        documents = [(each.fields, object_id("blob", data, format_)) for each, data in made]
+        line = commit_refs.Line(self._repository, commit, again=again) if commit else None
         updates = [
-            *made[0][0].fences(),
+            *made[0][0].first_updates(),
             *ref_names.new_refs(documents, head, line.update if line is not None else None),
         ]
         needed: list[Item] = [("blob", data) for _, data in made]
         if commit:  # before the refs: a kill leaves an extra line
-            lines = [
-                note.link_line(new["id"], new["phase"], new["timestamp"]) for new, _ in documents
-            ]
+            new_fields = [new for new, _ in documents]
+            lines = [note.link_line(n["id"], n["phase"], n["timestamp"]) for n in new_fields]
             notes.append(self._repository, {commit: lines})
         flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
         local_checkpoints.note(
@@ -246,9 +237,8 @@ class Recorder:
         if fields.get("run") and made[0][0].is_ours:
             drives = guard is not None and guard.drives
             new = [oid for _, oid in documents]
-            noted = local_checkpoints.extend(
-                self._repository, fields["run"], head, new, drives=drives
-            )
+            run = fields["run"]
+            noted = local_checkpoints.extend(self._repository, run, head, new, drives=drives)
 
         def flush() -> None:
             self._objects.flush(needs, noted)
@@ -271,14 +261,7 @@ class Recorder:
             self._objects.write(needed)
         if line is not None:
             line.follow_up(self._refs.update)
-            self._line = line.recorded()
         return documents[-1][1]
-
-    def _line_of(self, commit: str, *, again: bool) -> commit_refs.Line:
-        last, self._line = self._line, None
-        if last is not None and last.commit == commit and not again and last.is_as_it_was():
-            return last
-        return commit_refs.Line(self._repository, commit, again=again)
 
     def _lost(self, updates: Sequence[Update]) -> list[str]:
         """Return the objects that `git gc --prune=now` deleted before refs held them."""
@@ -294,15 +277,11 @@ class Recorder:
         line: commit_refs.Line | None,
         meanwhile: Callable[[], None] | None,
     ) -> None:
-        """Apply updates in one transaction, without the keep ref if that is blocked."""
+        """Apply updates in one transaction, without the keep ref if that is locked."""
         try:
             self._refs.update(updates, meanwhile)
-        except (LockHeld, GitError) as error:
-            if (
-                line is None
-                or line.update not in updates
-                or not commit_refs.is_barred(line.update.ref, error)
-            ):
+        except LockHeld as error:
+            if line is None or not error.path.endswith(f"/{line.update.ref}.lock"):
                 raise
             updates.remove(line.update)  # maintenance creates the ref
             self._refs.update(updates, meanwhile)

@@ -75,10 +75,14 @@ def link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
-            lines.setdefault(entry.git_sha, []).append(
-                link_line(entry.id, entry.label, entry.timestamp)
-            )
+            line = link_line(entry.id, entry.label, entry.timestamp)
+            lines.setdefault(entry.git_sha, []).append(line)
     return lines
+
+
+def is_own(ref: str) -> bool:
+    """Return whether a ref is that of a checkpoint, valid or not."""
+    return ref.startswith(CHECKPOINTS) and ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
 def is_foreign(ref: str) -> bool:
@@ -93,11 +97,8 @@ def new_refs(
     updates = []
     for fields, _ in made:
         files, imported = fields.get("worktree") or {}, fields.get("imported") or {}
-        held = zip(
-            HOLDERS,
-            (files.get("tree"), files.get("operation_commit"), imported.get("original")),
-            strict=True,
-        )
+        oids = (files.get("tree"), files.get("operation_commit"), imported.get("original"))
+        held = zip(HOLDERS, oids, strict=True)
         updates += [Update(space + fields["id"], oid, "") for space, oid in held if oid]
     if kept is not None:
         updates.append(kept)
@@ -117,34 +118,28 @@ def documents(
     if len(oids) < _MANY:
         yield from objects.read(oids)
         return
-    for oid, found in zip(
-        oids, repository.cat_file.contents(oids, budget.DOCUMENT.size), strict=True
-    ):
-        if found is not None and found[1] == OVERSIZED:
+    contents = repository.cat_file.contents(oids, budget.DOCUMENT.size)
+    for oid, content in zip(oids, contents, strict=True):
+        if content is not None and content[1] == OVERSIZED:
             yield from objects.read([oid])
         else:
-            yield found[1:] if found is not None else None
+            yield content[1:] if content is not None else None
 
 
 def document(
-    found: tuple[str, bytes] | None,
+    content: tuple[str, bytes] | None,
     ref: str,
     oid: str,
     *,
     lack: str = "missing",
-    hint: str | None = None,
+    hint: str = "see what is wrong: git ckpt verify",
 ) -> bytes:
     """Return the document that a ref below `refs/checkpoints/` points to."""
     from gitckpt.model.errors import InvalidCheckpoint
 
-    if found is None:
-        raise InvalidCheckpoint(
-            ref,
-            "",
-            f"its object {oid} is {lack}",
-            hint=hint or "see what is wrong: git ckpt verify",
-        )
-    kind, data = found
+    if content is None:
+        raise InvalidCheckpoint(ref, "", f"its object {oid} is {lack}", hint=hint)
+    kind, data = content
     if kind == OVERSIZED:
         raise InvalidCheckpoint(ref, "", "points to an object that is too large for a document")
     if kind != "blob":
@@ -152,15 +147,15 @@ def document(
     return data
 
 
-def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
+def run_head(content: tuple[str, bytes] | None, ref: str) -> Checkpoint:
     from gitckpt.model.codec import decode
     from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 
-    hint = "the head of the run is damaged; mend it: git ckpt verify --repair"
-    if found is None or found[0] != "blob":
+    hint = "repair the head of the run: git ckpt verify --repair"
+    if content is None or content[0] != "blob":
         raise InvalidCheckpoint(ref, "", "does not point to a checkpoint document", hint=hint)
     try:
-        newest = decode(found[1], ref)
+        newest = decode(content[1], ref)
     except NewerCheckpoint:
         raise
     except InvalidCheckpoint as error:
@@ -172,22 +167,18 @@ def run_head(found: tuple[str, bytes] | None, ref: str) -> Checkpoint:
 
 def require_free(repository: Repository, checkpoint_id: str) -> None:
     patterns = [space + checkpoint_id for space in (CHECKPOINTS, *HOLDERS)]
-    refs = (
-        repository.git.run("for-each-ref", "--format=%(refname)", *patterns)
-        .out.decode("utf-8", "replace")
-        .split()
-    )
+    output = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
+    refs = output.decode("utf-8", "replace").split()
     if not refs:
         return
     from gitckpt.model.errors import UsageError
 
+    omit = "omit the id to get a new one"
     if CHECKPOINTS + checkpoint_id in refs:
-        hint = f"see it: git ckpt show {checkpoint_id}; leave the id out to get a fresh one"
-        raise UsageError(f"there is a checkpoint {checkpoint_id} already", hint=hint) from None
-    raise UsageError(
-        f"the id {checkpoint_id} is taken: {refs[0]} is there, though no checkpoint is",
-        hint="leave the id out to get a fresh one; to clear leftovers: git ckpt verify --repair",
-    ) from None
+        problem = f"a checkpoint {checkpoint_id} exists already"
+        raise UsageError(problem, hint=f"see it: git ckpt show {checkpoint_id}; or {omit}")
+    problem = f"the id {checkpoint_id} has no checkpoint, but a leftover ref: {refs[0]}"
+    raise UsageError(problem, hint=f"{omit}, or clear leftovers: git ckpt verify --repair")
 
 
 # Owners of worktrees.
@@ -210,7 +201,7 @@ def owner_in(git_dir: str) -> Owner | None:
 
     try:
         with open(path, encoding="utf-8") as file:
-            said = json.load(file)
-        return Owner(said["checkpoint"], said.get("run"))
+            fields = json.load(file)
+        return Owner(fields["checkpoint"], fields.get("run"))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None

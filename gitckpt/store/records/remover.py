@@ -37,14 +37,12 @@ _BEGUN = "removing"
 
 
 def begun(repository: Repository) -> set[str]:
+    """Return the ids of checkpoints whose removal was interrupted."""
+    path = os.path.join(repository.private_dir, _BEGUN)
     try:
-        with open(
-            os.path.join(repository.private_dir, _BEGUN),
-            encoding="ascii",
-            errors="replace",
-            opener=private_dirs.create,
-        ) as file:
-            return {line for line in file.read().splitlines() if is_id(line)}
+        with open(path, "rb", opener=private_dirs.create) as file:
+            lines = file.read().decode("ascii", "replace").splitlines()
+            return {line for line in lines if is_id(line)}
     except OSError:
         return set()  # their holders stay until they are old enough to delete
 
@@ -78,18 +76,17 @@ class Remover:
         deadline = time.monotonic() + PATIENCE
         gone = 0
         while True:
-            there = self._existing(wanted, listed)
-            checkpoints = there[ref_names.CHECKPOINTS]
+            refs = self._existing(wanted, listed)
+            checkpoints = refs[ref_names.CHECKPOINTS]
             try:
                 with ref_names.turn(self._repository):
-                    if any(there[space] for space in ref_names.HOLDERS):
+                    if any(refs[space] for space in ref_names.HOLDERS):
                         self._begin(wanted)
-                    notes.append(
-                        self._repository, {}, checkpoints.keys()
-                    )  # first: a kill leaves an extra line
+                    # First: a kill leaves an extra line.
+                    notes.append(self._repository, {}, checkpoints.keys())
                     self._delete(checkpoints, runs, last)
                 gone += len(checkpoints)
-                self.finish({name for space in ref_names.HOLDERS for name in there[space]})
+                self.finish({name for space in ref_names.HOLDERS for name in refs[space]})
                 if wanted and settled:
                     with contextlib.suppress(LockHeld):  # a ref is locked: maintenance tries again
                         self.settle()
@@ -120,29 +117,29 @@ class Remover:
     def finish(self, ids: Collection[str] | None = None) -> None:
         """Delete the holders of removed checkpoints, also of removals that were killed."""
         with ref_names.turn(self._repository):
-            left = begun(self._repository)
-            own = left if ids is None else set(ids)
-            if not own | left:
+            interrupted = begun(self._repository)
+            own = interrupted if ids is None else set(ids)
+            if not own | interrupted:
                 return
-            there = self._existing(own | left)
-            self._let_go(there, own)
+            refs = self._existing(own | interrupted)
+            self._delete_holders(refs, own)
             try:
-                self._let_go(there, left - own)
+                self._delete_holders(refs, interrupted - own)
             except LockHeld:  # it may be stale or held; all of `ids` is done
                 return
             with contextlib.suppress(OSError):  # a repeated id does no harm
                 os.unlink(self._journal)
 
-    def _let_go(self, there: Mapping[str, Mapping[str, str]], ids: Collection[str]) -> None:
-        held = [
+    def _delete_holders(self, refs: Mapping[str, Mapping[str, str]], ids: Collection[str]) -> None:
+        gone = set(ids).difference(refs[ref_names.CHECKPOINTS])  # those that exist keep theirs
+        updates = [
             Update(space + name, "", oid)
             for space in reversed(ref_names.HOLDERS)
-            for name, oid in there[space].items()
-            if name in ids
-            and name not in there[ref_names.CHECKPOINTS]  # their removal had not begun
+            for name, oid in refs[space].items()
+            if name in gone
         ]
-        if held:
-            self._refs.update(held)
+        if updates:
+            self._refs.update(updates)
 
     def settle(self) -> None:
         self.finish()
@@ -150,35 +147,31 @@ class Remover:
             commit_refs.settle(self._repository, self._refs.update, self._commits)
 
     def _begin(self, ids: Collection[str]) -> None:
+        lines = "".join(f"{name}\n" for name in ids)
         # On a full disk this fails, and the removal is needed all the more.
         with (
             contextlib.suppress(OSError),
             open(self._journal, "a", encoding="ascii", opener=private_dirs.create) as file,
         ):
-            file.write("".join(f"{name}\n" for name in ids))
+            file.write(lines)
 
     def _existing(
         self, wanted: set[str], listed: Mapping[str, CheckpointInfo] | None = None
     ) -> dict[str, dict[str, str]]:
         """Return oid by id for each namespace of the wanted checkpoints' refs."""
-        spaces = (
-            ref_names.HOLDERS if listed is not None else (ref_names.CHECKPOINTS, *ref_names.HOLDERS)
-        )
-        patterns = (
-            [space + name for space in spaces for name in wanted]
-            if len(wanted) < _LIST_ALL_FROM
-            else spaces
-        )
-        found: dict[str, dict[str, str]] = {space: {} for space in spaces}
+        spaces = [*ref_names.HOLDERS] if listed else [ref_names.CHECKPOINTS, *ref_names.HOLDERS]
+        patterns = spaces
+        if len(wanted) < _LIST_ALL_FROM:
+            patterns = [space + name for space in spaces for name in wanted]
+        refs: dict[str, dict[str, str]] = {space: {} for space in spaces}
         for ref, oid in self._refs.each(*patterns) if wanted else ():
             space, _, name = ref.rpartition("/")
-            if (
-                name in wanted and f"{space}/" in found
-            ):  # foreign refs in deeper namespaces may end in the same name
-                found[f"{space}/"][name] = oid
-        if listed is not None:
-            found[ref_names.CHECKPOINTS] = {name: listed[name].oid for name in sorted(wanted)}
-        return found
+            # Foreign refs in deeper namespaces may end in the same name.
+            if name in wanted and f"{space}/" in refs:
+                refs[f"{space}/"][name] = oid
+        if listed:
+            refs[ref_names.CHECKPOINTS] = {name: listed[name].oid for name in sorted(wanted)}
+        return refs
 
     def _commits(self) -> set[str] | None:
         try:

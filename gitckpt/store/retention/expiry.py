@@ -24,7 +24,6 @@ from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import keys, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.retention import runs, sweep, worktree
-from gitckpt.store.retention import runs as run_expiry
 from gitckpt.store.retention.runs import Fate
 from gitckpt.store.runs import summary
 from gitckpt.store.worktrees import ownership
@@ -32,11 +31,8 @@ from gitckpt.store.worktrees import ownership
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from typing import Any
 
     from gitckpt.store.checkpoints import Checkpoints
-
-# Clock check: whether background expiry can trust the system clock.
 
 # File in the private directory, times in microseconds: start of gapless use and last check (since
 # the epoch), then boot id and uptime at that check if known. A missing file means no gap.
@@ -52,53 +48,46 @@ _HALTED = DAY
 
 def doubt(repository: Repository, now: int) -> str | None:
     """Record the time (µs since the epoch); return why the clock is not trusted, or None."""
-    since, last, *then = _read(repository) or (0, now)
+    since, last, *boot = _read_clock(repository) or (0, now)
     # The uptime says something about `now` only if `now` comes from this machine's clock.
-    beside = _running() if abs(now - times.now()) < HOUR else []
-    gap = now - last
-    is_same_start = bool(beside) and then[:1] == beside[:1]
-    ahead, most = (gap - (beside[1] - then[1]), _HALTED) if is_same_start else (gap, _GAP)
-    is_right = -HOUR <= ahead <= most
-    if not is_right:
+    uptime = _read_uptime() if abs(now - times.now()) < HOUR else []
+    is_same_boot = bool(uptime) and boot[:1] == uptime[:1]
+    passed, limit = (uptime[1] - boot[1], _HALTED) if is_same_boot else (0, _GAP)
+    if not -HOUR <= now - last - passed <= limit:
         since = now
     with contextlib.suppress(OSError):  # on a full disk, the older file does as well
         path = os.path.join(repository.make_private_dir(), _FILE)
-        line = " ".join(map(str, (since, now, *beside)))
-        atomic.write_own(
-            path, f"{line}\n".encode("ascii"), flushed=False, opener=private_dirs.create
-        )
+        line = " ".join(map(str, (since, now, *uptime))) + "\n"
+        atomic.write_own(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
     if now - since >= _PROOF:
         return None
-    return "the clock was set, or nobody has used this repository for a month: nothing expires unasked until it has gone on for a day"
+    return "the clock was set, or the repository was unused for a month: nothing expires for a day"
 
 
-def _running() -> list[int]:
+def _read_uptime() -> list[int]:
     """Return a number for this boot and the uptime in microseconds; [] if unknown."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return []
     try:
         with open(_BOOT, "rb") as file:
-            start = int(file.read(64).replace(b"-", b""), 16)
+            boot = int(file.read(64).replace(b"-", b""), 16)
     except (OSError, ValueError):
         return []
-    return [start, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000]
+    return [boot, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000]
 
 
-def _read(repository: Repository) -> list[int] | None:
+def _read_clock(repository: Repository) -> list[int] | None:
+    path = os.path.join(repository.private_dir, _FILE)
     try:
-        with open(
-            os.path.join(repository.private_dir, _FILE), "rb", opener=private_dirs.create
-        ) as file:
-            found = [int(word) for word in file.read(256).split()]
+        with open(path, "rb", opener=private_dirs.create) as file:
+            numbers = [int(word) for word in file.read(256).split()]
     except (OSError, ValueError):
         return None
-    return found if len(found) in (2, 4) else None
+    return numbers if len(numbers) in (2, 4) else None
 
 
 # Thinning: checkpoints by hooks and agents are reduced to one per hour, later to one per day,
 # where the remaining one has what the others have.
-
-_HOLDERS = ("refs/heads", "refs/tags", "refs/remotes")
 
 
 def decide(
@@ -116,37 +105,32 @@ def decide(
     """
     now = store.clock()
     mine = LocalCheckpoints.read(store.repository)
-    spans = policy.spans(
-        [each for each in staying if mine.is_ours(entries[each.id])], rules, newest, now=now
-    )
+    ours = [candidate for candidate in staying if mine.is_ours(entries[candidate.id])]
+    spans = policy.spans(ours, rules, newest, now=now)
     if not spans:
         return {}
     used = runs.named(store) | ownership.checkpoints(store.repository)
-    held = _Holdings(
-        store,
-        [entries[each.id] for span in spans for each in span.due],
-        [entries[span.newest.id] for span in spans],
-    )
+    due = [entries[candidate.id] for span in spans for candidate in span.due]
+    contents = _Contents(store, due, [entries[span.newest.id] for span in spans])
     decisions: dict[str, Decision] = {}
     for span in spans:
         first = nearest = entries[span.newest.id]
-        for each in span.due:
-            entry = entries[each.id]
-            if each.id not in used and (
-                held.has(nearest, entry) or (nearest is not first and held.has(first, entry))
-            ):
-                decisions[each.id] = policy.thinned(each, span, now=now)
+        for candidate in span.due:
+            entry = entries[candidate.id]
+            if entry.id not in used and any(contents.has(each, entry) for each in (nearest, first)):
+                decisions[entry.id] = policy.thinned(candidate, span, now=now)
             else:
                 nearest = entry
     return decisions
 
 
 def heads(store: Checkpoints) -> set[str]:
-    oids = set(store.refs.list(*_HOLDERS, fields="%(objectname)").decode("ascii").split())
-    return set(store.repository.cat_file.known(sorted(oids)))
+    """Return the objects that branches, tags and remote-tracking branches point to."""
+    output = store.refs.list("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
+    return set(store.repository.cat_file.known(sorted(set(output.decode("ascii").split()))))
 
 
-class _Holdings:
+class _Contents:
     """Check whether later checkpoints contain what the ones due for thinning contain."""
 
     def __init__(
@@ -154,22 +138,13 @@ class _Holdings:
     ) -> None:
         self._repository = store.repository
         self._expansion = Expansion(store.repository, budget.SNAPSHOT)
-        commits = {entry.git_sha for entry in due if entry.git_sha}
-        self._there = set(store.repository.cat_file.known(sorted(commits)))
-        stay = set(
-            store.repository.cat_file.known(
-                sorted({entry.git_sha for entry in newest if entry.git_sha})
-            )
-        )
-        self._outside = (
-            graph.outside(store.repository.git, self._there, heads(store) | stay)
-            if self._there
-            else set()
-        )
+        self._existing = _existing_commits(store, due)
+        tips = heads(store) | _existing_commits(store, newest) if self._existing else set()
+        self._outside = graph.outside(store.repository.git, self._existing, tips)
 
     def has(self, later: CheckpointInfo, entry: CheckpointInfo) -> bool:
         """Return whether a later checkpoint, or a commit that stays, has all of `entry`."""
-        if entry.git_sha and entry.git_sha not in self._there:
+        if entry.git_sha and entry.git_sha not in self._existing:
             return False
         is_reached = entry.git_sha not in self._outside
         if entry.trigger in HOOK_TRIGGERS:
@@ -185,27 +160,22 @@ class _Holdings:
 
     def _has_paths(self, later: CheckpointInfo, entry: CheckpointInfo, *, is_reached: bool) -> bool:
         files, after, committed = self._files(entry), self._files(later), self._tree(entry.git_sha)
-        if files is None or after is None or committed is None:
-            return False
         base = committed if is_reached else self._tree("")
-        if (
-            base is None
-            or any(self._expansion.is_beyond(each, files) for each in (base, committed))
-            or self._expansion.is_beyond(files, after)
-        ):
+        if files is None or after is None or committed is None or base is None:
             return False
-        before = {
-            one.path: (one.old_mode, one.old)
-            for one in differences(self._repository, committed, files)
+        pairs = ((base, files), (committed, files), (files, after))
+        if any(self._expansion.is_beyond(*pair) for pair in pairs):
+            return False
+        original = {
+            d.path: (d.old_mode, d.old) for d in differences(self._repository, committed, files)
         }
-        changed = {one.path: one for one in differences(self._repository, files, after)}
+        changes = {d.path: d for d in differences(self._repository, files, after)}
         for difference in differences(self._repository, base, files):
-            change = changed.get(difference.path)
+            path = difference.path
+            change = changes.get(path)
             if difference.status == "D" or change is None:
                 continue
-            is_gone = change.status == "D" or (change.new_mode, change.new) == before.get(
-                difference.path
-            )
+            is_gone = change.status == "D" or (change.new_mode, change.new) == original.get(path)
             # Without a branch, the version could come from another worktree.
             if is_gone or entry.branch is None:
                 return False
@@ -224,8 +194,13 @@ class _Holdings:
         return info[0] if info is not None else None
 
 
+def _existing_commits(store: Checkpoints, entries: Sequence[CheckpointInfo]) -> set[str]:
+    commits = {entry.git_sha for entry in entries if entry.git_sha}
+    return set(store.repository.cat_file.known(sorted(commits)))
+
+
 def _submodules(entry: CheckpointInfo) -> set[str]:
-    return {one.partition(" ")[2] for one in entry.submodules.split("\0")[:-1]}
+    return {text.partition(" ")[2] for text in entry.submodules.split("\0")[:-1]}
 
 
 # Removal of one run by name: the whole run, or nothing.
@@ -238,30 +213,27 @@ def remove(store: Checkpoints, run: str) -> int:
         raise store.leases.refusal(*lease)
     other = runs.needed_by(store, run)
     if other is not None:
-        raise UsageError(
-            f"run {run} stays: the unfinished run {other} refers to it",
-            hint=f"remove that one first: git ckpt remove {other}",
-        )
-    by_run = runs.chains_of(store, [run])
-    entries = by_run[run]
-    wanted = Fate(
-        run, info.label, len(entries), info.path, is_due=True, expires=True, reason="it was named"
-    )
-    (fate,) = runs.remove(store, by_run, [wanted])
+        problem = f"run {run} stays: the unfinished run {other} refers to it"
+        raise UsageError(problem, hint=f"remove that one first: git ckpt remove {other}")
+    chains = runs.chains_of(store, [run])
+    size = len(chains[run])
+    fate = Fate(run, info.label, size, info.path, is_due=True, expires=True, reason="it was named")
+    (fate,) = runs.remove(store, chains, [fate])
     if not fate.expires:
-        raise fate.failure or _stays(fate)
-    keys.forget_orphans(store.refs, store.objects, store.index.runs)
-    local_checkpoints.forget_others_chains(store.repository, store.index.runs)
-    return len(entries)
-
-
-def _stays(fate: Fate) -> CkptError:
-    again = f"git ckpt remove {fate.run}"
-    if fate.path is not None and worktree.HOLDS in fate.reason:
-        hint = f"save that, or take it out: git -C {shell_word(fate.path)} ckpt save; then again: {again}"
-    else:
+        again = f"git ckpt remove {run}"
         hint = f"once that is settled: {again}"
-    return WorktreeError(f"run {fate.run} stays: {fate.reason}", hint=hint)
+        if fate.path is not None and worktree.HOLDS in fate.reason:
+            hint = f"save that, or move it away: git -C {shell_word(fate.path)} ckpt save; "
+            hint += f"then again: {again}"
+        raise WorktreeError(f"run {run} stays: {fate.reason}", hint=hint)
+    _forget_removed_runs(store)
+    return size
+
+
+def _forget_removed_runs(store: Checkpoints) -> None:
+    with contextlib.suppress(BusyError):  # the next removal does it
+        keys.forget_orphans(store.refs, store.objects, store.index.runs)
+    local_checkpoints.forget_others_chains(store.repository, store.index.runs)
 
 
 # Expiry by policy.
@@ -276,14 +248,12 @@ class ExpireResult:
         runs: the fate of every run, the one with the newest checkpoint first.
         squashed: ids of progress checkpoints that go because their phase is complete.
         total: the number of checkpoints before.
-        failed: those that could not be deleted, each with the error, newest first.
     """
 
     checkpoints: Sequence[tuple[CheckpointInfo, Decision]]
     runs: Sequence[Fate]
     squashed: Collection[str]
     total: int
-    failed: Sequence[tuple[CheckpointInfo, CkptError]] = ()
 
 
 def expire(
@@ -297,103 +267,58 @@ def expire(
 
     Also removes progress checkpoints of complete phases and finishes interrupted removals. A run
     goes as a whole, with worktree, lease and files, unless its worktree holds what no checkpoint
-    does. The cost depends on the checkpoints old enough to go, not on all. `failed` lists
-    checkpoints whose refs are locked.
+    does. The cost depends on the checkpoints old enough to go, not on all.
 
     Args:
         dry_run: whether to decide only.
         progress: called with a few words before each step.
 
     Raises:
-        BusyError, GitError: a failure that no single checkpoint caused; the rest is whole.
+        BusyError, GitError: a ref could not be deleted; each checkpoint is complete or gone.
     """
     if not dry_run:
-        progress("clearing away what was interrupted")
-        _finish(store)
+        progress("clearing leftovers of interrupted commands")
+        with contextlib.suppress(BusyError):  # the next expiry does it
+            # First: leftover refs can block a ref that is needed.
+            sweep.sweep(store.repository, store.refs, store.announce)
+            store.remover().finish()
+        sweep.sweep_files(store.repository)
     total, _ = store.index.sizes()
-    failed: dict[str, CkptError] = {}
-    alone = expire_alone(store, rules, dry_run=dry_run, progress=progress, failed=failed)
-    runs, by_run = run_expiry.decide(store, rules)
-    runs = (
-        run_expiry.foresee(store, runs)
-        if dry_run
-        else run_expiry.remove(store, by_run, runs, progress, settled=False)
-    )
-    squashed = run_expiry.squashed(store, {fate.run for fate in runs if fate.expires})
+    due = expire_alone(store, rules, dry_run=dry_run, progress=progress)
+    fates, chains = runs.decide(store, rules)
+    if dry_run:
+        fates = runs.foresee(store, fates)
+    else:
+        fates = runs.remove(store, chains, fates, progress, settled=False)
+    squashed = runs.squashed(store, {fate.run for fate in fates if fate.expires})
     if not dry_run:
         if squashed:
-            progress(f"removing {len(squashed)} checkpoints of phases that are complete")
-            failed |= _remove_each(store, squashed.keys())
-        for fate in runs:
-            if fate.failure is not None:
-                stay = (entry.id for entry in by_run[fate.run] if entry.id not in fate.keeps)
-                failed |= {
-                    id_: fate.failure
-                    for id_ in stay
-                    if store.refs.read(ref_names.CHECKPOINTS + id_) is not None
-                }
-        progress("letting go of commits that no checkpoint needs")
-        run_expiry.forget_leases(store)
-        with contextlib.suppress(BusyError):  # the next one does it
-            keys.forget_orphans(store.refs, store.objects, store.index.runs)
-        local_checkpoints.forget_others_chains(store.repository, store.index.runs)
-        with ref_names.turn(store.repository) as is_alone:
-            # A checkpoint that is being written is in the list of local checkpoints before it has refs.
-            if is_alone:
-                local_checkpoints.forget_others(store.repository, store.index.oids)
-        with contextlib.suppress(BusyError):  # the next one does it
-            store.remover().settle()
-        submodules.sweep(store)
-        for sentence in worktree.finish(store.repository):
-            store.announce(sentence)
-    done = [
-        (entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete"))
-        for entry, phase in squashed.values()
-    ]
-    done += [
-        (entry, Decision(entry.id, expires=True, reason=fate.reason))
-        for fate in runs
-        if fate.expires or fate.failure is not None
-        for entry in by_run[fate.run]
-        if entry.id not in fate.keeps
-    ]
-    due = sorted(
-        [*alone, *done],
-        key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id),
-        reverse=True,
-    )
-    gone = [pair for pair in due if pair[0].id not in failed]
-    stuck = [(entry, failed[entry.id]) for entry, _ in due if entry.id in failed]
-    return ExpireResult(gone, runs, frozenset(squashed), total, stuck)
+            progress(f"removing {len(squashed)} checkpoints of complete phases")
+            store.remove(squashed.keys(), settled=False)
+        progress("releasing commits that no checkpoint needs")
+        _clean_up(store)
+    for entry, phase in squashed.values():
+        due.append((entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")))
+    for fate in fates:
+        for entry in chains[fate.run] if fate.expires else ():
+            if entry.id not in fate.keeps:
+                due.append((entry, Decision(entry.id, expires=True, reason=fate.reason)))
+    due.sort(key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id), reverse=True)
+    return ExpireResult(due, fates, frozenset(squashed), total)
 
 
-def _remove_each(store: Checkpoints, ids: Collection[str], **known: Any) -> dict[str, CkptError]:
-    """Remove checkpoints; return the errors of those that cannot be deleted, by id."""
-    failed: dict[str, CkptError] = {}
-    while left := set(ids).difference(failed):
-        try:
-            store.remove(left, settled=False, **known)
-            break
-        except CkptError as error:
-            stuck = run_expiry.blamed(error, left)
-            if not stuck:
-                raise
-            failed |= dict.fromkeys(stuck, error)
-            known = {}  # the listing may be stale
-    # If only the keep refs could not be deleted, the next removal deletes them.
-    return {
-        id_: error
-        for id_, error in failed.items()
-        if store.refs.read(ref_names.CHECKPOINTS + id_) is not None
-    }
-
-
-def _finish(store: Checkpoints) -> None:
-    with contextlib.suppress(BusyError):  # the next one does it
-        # First: leftover refs can block a ref that is needed.
-        sweep.sweep(store.repository, store.refs, store.announce)
-        store.remover().finish()
-    sweep.sweep_files(store.repository)
+def _clean_up(store: Checkpoints) -> None:
+    runs.forget_leases(store)
+    _forget_removed_runs(store)
+    with ref_names.turn(store.repository) as is_alone:
+        # A checkpoint being written is in the list of local checkpoints before it has refs.
+        if is_alone:
+            local_checkpoints.forget_others(store.repository, store.index.oids)
+    with contextlib.suppress(BusyError):  # the next expiry does it
+        store.remover().settle()
+    submodules.sweep(store)
+    for sentence in worktree.finish(store.repository):
+        store.announce(sentence)
 
 
 def expire_alone(
@@ -402,47 +327,30 @@ def expire_alone(
     *,
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
-    failed: dict[str, CkptError] | None = None,
 ) -> list[tuple[CheckpointInfo, Decision]]:
-    """Remove expired checkpoints outside of runs; return them, newest first.
-
-    Args:
-        failed: receives the errors of checkpoints that cannot be deleted, by id.
-    """
+    """Remove expired checkpoints outside of runs; return them, newest first."""
     if not dry_run:
         with contextlib.suppress(BusyError):  # the links stay pending
             store.write_links()
     now = store.clock()
     entries, newest = _due(store, rules, now)
+    by_id = {entry.id: entry for entry in entries}
     tagged = _tagged(store) if entries else set()
     candidates = [_candidate(entry, tagged) for entry in entries]
-    decisions = policy.apply(candidates, rules, newest, now=now)
-    doubtful = [
-        entry for entry, decision in zip(entries, decisions, strict=True) if not decision.expires
-    ]
+    decisions = {each.id: each for each in policy.apply(candidates, rules, newest, now=now)}
     min_age = min(rules.rewritten_older_than, rules.older_than)
-    rewritten = _rewritten(store, [entry for entry in doubtful if now - entry.time >= min_age])
+    old = [entry for entry in entries if now - entry.time >= min_age]
+    rewritten = _rewritten(store, [entry for entry in old if not decisions[entry.id].expires])
     if rewritten:
-        candidates = [
-            replace(each, rewritten=True) if each.id in rewritten else each for each in candidates
-        ]
-        decisions = policy.apply(candidates, rules, newest, now=now)
-    staying = [
-        each for each, decision in zip(candidates, decisions, strict=True) if not decision.expires
-    ]
-    thinned = decide(store, {entry.id: entry for entry in entries}, staying, rules, newest)
-    decided = [
-        (entry, thinned.get(entry.id, decision))
-        for entry, decision in zip(entries, decisions, strict=True)
-    ]
-    gone = [(entry, decision) for entry, decision in decided if decision.expires]
+        candidates = [replace(each, rewritten=each.id in rewritten) for each in candidates]
+        decisions = {each.id: each for each in policy.apply(candidates, rules, newest, now=now)}
+    staying = [each for each in candidates if not decisions[each.id].expires]
+    decisions |= decide(store, by_id, staying, rules, newest)
+    gone = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}
     if gone and not dry_run:
         progress(f"removing {len(gone)} checkpoints")
-        listed = {entry.id: entry for entry, _ in gone}
-        stuck = _remove_each(store, listed.keys(), runs=(), listed=listed)
-        if failed is not None:
-            failed |= stuck
-    return gone
+        store.remove(gone.keys(), settled=False, runs=(), listed=gone)
+    return [(entry, decisions[id_]) for id_, entry in gone.items()]
 
 
 def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointInfo], Newest]:
@@ -458,40 +366,35 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointIn
         safeties = [entry for entry in entries if entry.trigger == SAFETY]
         oldest = _oldest(others, own, rules.keep_last)
         return entries, Newest(oldest, oldest, _oldest(safeties, own, rules.safeties))
-    hooks, agents, safety = (
-        Query(triggers=HOOK_TRIGGERS),
-        Query(triggers=[MANUAL], by_agent=True),
-        Query(triggers=[SAFETY]),
-    )
+    hooks, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
+    agents = Query(triggers=[MANUAL], by_agent=True)
     ours = Query(ids=sorted(own))  # only local checkpoints are thinned
-    entries_by_id: dict[str, CheckpointInfo] = {}
+    by_id: dict[str, CheckpointInfo] = {}
     for query, age in (
         (hooks, min(rules.older_than, rules.rewritten_older_than)),
         (safety, rules.safety_older_than),
         (ours, min(rules.hourly_after, rules.daily_after)),
     ):
-        entries_by_id |= {
-            entry.id: entry
-            for entry in store.list(replace(query, in_run=False, until=max(now - age, 0)))
-        }
+        aged = replace(query, in_run=False, until=max(now - age, 0))
+        by_id |= {entry.id: entry for entry in store.list(aged)}
     limits = [_oldest_of(store, kind, ours, rules.keep_last) for kind in (hooks, agents)]
     # The later place: at least `keep_last` checkpoints of both kinds together are as new.
     together = max(place for place in limits if place is not None) if rules.keep_last else None
-    entries = sorted(entries_by_id.values(), key=_place, reverse=True)
-    return entries, Newest(limits[0], together, _oldest_of(store, safety, ours, rules.safeties))
+    newest = Newest(limits[0], together, _oldest_of(store, safety, ours, rules.safeties))
+    return sorted(by_id.values(), key=_place, reverse=True), newest
 
 
 def _oldest_of(store: Checkpoints, kind: Query, ours: Query, count: int) -> Place | None:
     """Return the place of the `count`-th newest; ALL if there are fewer, None if count is 0."""
     if count == 0:
         return None
-    each = replace(kind, in_run=False)
-    last = replace(each, skip=count - 1, limit=1)
-    if ours.ids and (found := store.list(replace(last, ids=ours.ids))):
-        return _place(found[0])
-    found = store.list(last)
-    own = store.list(replace(each, ids=ours.ids)) if ours.ids and found else ()
-    return min(_place(entry) for entry in (*found, *own[-1:])) if found else ALL
+    all_ = replace(kind, in_run=False)
+    last = replace(all_, skip=count - 1, limit=1)
+    if ours.ids and (entries := store.list(replace(last, ids=ours.ids))):
+        return _place(entries[0])
+    entries = store.list(last)
+    own = store.list(replace(all_, ids=ours.ids)) if ours.ids and entries else ()
+    return min(_place(entry) for entry in (*entries, *own[-1:])) if entries else ALL
 
 
 def _oldest(entries: Sequence[CheckpointInfo], own: Collection[str], count: int) -> Place | None:
@@ -501,11 +404,9 @@ def _oldest(entries: Sequence[CheckpointInfo], own: Collection[str], count: int)
     ours = [entry for entry in entries if entry.id in own]
     if len(ours) >= count:
         return _place(ours[count - 1])
-    return (
-        min(_place(entry) for entry in (entries[count - 1], *ours[-1:]))
-        if len(entries) >= count
-        else ALL
-    )
+    if len(entries) < count:
+        return ALL
+    return min(_place(entry) for entry in (entries[count - 1], *ours[-1:]))
 
 
 def _place(entry: CheckpointInfo) -> Place:
@@ -527,39 +428,28 @@ def _candidate(entry: CheckpointInfo, tagged: Collection[str]) -> Candidate:
 
 def _tagged(store: Checkpoints) -> set[str]:
     # `%(*objectname)` is the commit that an annotated tag points to.
-    return set(
-        store.refs.list("refs/tags", fields="%(objectname) %(*objectname)").decode("ascii").split()
-    )
+    output = store.refs.list("refs/tags", fields="%(objectname) %(*objectname)")
+    return set(output.decode("ascii").split())
 
 
 def _rewritten(store: Checkpoints, entries: Sequence[CheckpointInfo]) -> set[str]:
     """Return the ids of hook checkpoints whose commit was amended or rebased away."""
     # No branch reaches such a commit, and the note of another commit lists the checkpoint.
-    commits = {
-        entry.id: entry.git_sha
-        for entry in entries
-        if entry.trigger in HOOK_TRIGGERS and entry.git_sha
-    }
-    commits = _elsewhere(store, commits) if commits else {}
+    linked = {e.id: e.git_sha for e in entries if e.trigger in HOOK_TRIGGERS and e.git_sha}
+    commits = _noted_elsewhere(store, linked) if linked else {}
     existing = set(store.repository.cat_file.known(sorted(set(commits.values()))))
     tips = heads(store) if existing else set()
     outside = graph.outside(store.repository.git, existing - tips, tips)
-    return {
-        checkpoint
-        for checkpoint, commit in commits.items()
-        if commit in outside or commit not in existing
-    }
+    return {id_ for id_, commit in commits.items() if commit in outside or commit not in existing}
 
 
-def _elsewhere(store: Checkpoints, commits: Mapping[str, str]) -> dict[str, str]:
+def _noted_elsewhere(store: Checkpoints, commits: Mapping[str, str]) -> dict[str, str]:
     """Return the checkpoints whose link is also in the note of another commit."""
     pending = notes.waiting(store.repository)
     written = Notes(store.repository, store.objects, ref_names.NOTES).each()
-    carried: set[str] = set()
+    elsewhere: dict[str, str] = {}
     for commit, lines in chain(pending.items(), written):
-        carried.update(
-            commits.get(name, commit)
-            for name in map(note.link_id, lines or ())
-            if commits.get(name, commit) != commit
-        )
-    return {checkpoint: commit for checkpoint, commit in commits.items() if commit in carried}
+        for id_ in map(note.link_id, lines or ()):
+            if commits.get(id_, commit) != commit:
+                elsewhere[id_] = commits[id_]
+    return elsewhere

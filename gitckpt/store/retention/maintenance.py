@@ -5,6 +5,7 @@ Imports only the standard library and gitckpt: the hook starts it without other 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 from collections.abc import Mapping
@@ -44,28 +45,23 @@ def cleanup_runs(
         older_than: minimum age of a run's newest checkpoint, in microseconds.
 
     Raises:
-        BusyError, GitError: checkpoints of a run could not be removed; the other runs are gone.
+        BusyError, GitError: a ref could not be deleted; each run is whole or gone.
     """
     among = None if pipeline is None else _runs_of(store, pipeline)
     decided, chains = runs.decide(store, Policy(runs_older_than=older_than), among)
     fates = runs.remove(store, chains, decided)
-    failure = next((fate.failure for fate in fates if fate.failure is not None), None)
-    if failure is not None:
-        raise failure
     kept = {fate.run: fate.reason for fate in fates if fate.is_due and not fate.expires}
     return RetireResult(tuple(fate.run for fate in fates if fate.expires), kept)
 
 
 def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
-    runs_of_pipeline = set()
-    for run in summary.summaries(store):
-        try:
-            recorded = store.read(run.newest).pipeline if run.status == runstate.COMPLETE else None
-        except (InvalidCheckpoint, NotFoundError):
-            continue
-        if recorded is not None and recorded.name == pipeline:
-            runs_of_pipeline.add(run.run)
-    return runs_of_pipeline
+    names = set()
+    for info in summary.summaries(store):
+        if info.status == runstate.COMPLETE:
+            with contextlib.suppress(InvalidCheckpoint, NotFoundError):
+                recorded = store.read(info.newest).pipeline
+                names |= {info.run} if recorded is not None and recorded.name == pipeline else set()
+    return names
 
 
 # Periodic maintenance.
@@ -87,26 +83,20 @@ def maintain(repository: Repository) -> None:
     """
     try:
         require_git()
-        with Checkpoints(repository, adapter="plumbing") as store:
-            rules = settings.read(repository)
-            if rules.problem:
-                error_log.append(repository, f"maintenance: nothing expires: {rules.problem}")
-            if rules.notice:
-                error_log.append(repository, f"maintenance: {rules.notice}")
-            doubt = expiry.doubt(repository, store.clock())
-            if doubt is not None:
-                error_log.append(repository, f"maintenance: {doubt}")
-            policy = NOTHING_EXPIRES if doubt is not None or rules.problem else rules.policy
-            expired = expiry.expire(store, policy)
-        pack(repository)
-        collect(repository)
-        if expired.failed:
-            raise expired.failed[0][1]  # after everything else is done
+        try:
+            with Checkpoints(repository, adapter="plumbing") as store:
+                rules = settings.read(repository)
+                doubt = expiry.doubt(repository, store.clock())
+                problem = f"nothing expires: {rules.problem}" if rules.problem else None
+                for sentence in filter(None, (problem, rules.notice, doubt)):
+                    error_log.append(repository, f"maintenance: {sentence}")
+                expiry.expire(store, NOTHING_EXPIRES if doubt or problem else rules.policy)
+        finally:  # one locked ref must not let the repository grow
+            pack(repository)
+            collect(repository)
     except Exception as error:
-        _note(
-            repository,
-            f"{_FAILED}{error.message if isinstance(error, CkptError) else f'{type(error).__name__}: {error}'}",
-        )
+        is_ours = isinstance(error, CkptError)
+        _note(repository, _FAILED + (str(error) if is_ours else f"{type(error).__name__}: {error}"))
         raise
     _note(repository, _DONE)
 
@@ -114,10 +104,11 @@ def maintain(repository: Repository) -> None:
 def work(repository: Repository, *, only_pack: bool) -> None:
     """Run maintenance in the background unless another process runs it."""
     gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
-    with Lock(os.path.join(repository.make_private_dir(), ref_names.MAINTENANCE_LOCK), 0) as alone:
-        if alone and only_pack:
+    path = os.path.join(repository.make_private_dir(), ref_names.MAINTENANCE_LOCK)
+    with Lock(path, 0) as is_alone:
+        if is_alone and only_pack:
             pack(discover())
-        elif alone:
+        elif is_alone:
             maintain(discover())
 
 
@@ -127,10 +118,8 @@ def settle(repository: Repository) -> None:
         with Checkpoints(repository, adapter="plumbing") as store:
             store.remover().settle()
     except CkptError as error:
-        error_log.append(
-            repository,
-            f"what is below where history was cut off may not be kept yet: {error.message}",
-        )
+        problem = "commits below the shallow boundary may not be kept yet"
+        error_log.append(repository, f"{problem}: {error.message}")
 
 
 def expect(repository: Repository) -> None:
@@ -141,11 +130,9 @@ def expect(repository: Repository) -> None:
 def expect_in_new(repository: Repository) -> None:
     """Record that maintenance never ran, in a repository without checkpoints: it needs none yet."""
     is_known = os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED))
-    if (
-        not is_known
-        and not repository.cuts()
-        and not repository.git.run("for-each-ref", "--count=1", "refs/checkpoints").out
-    ):
+    if is_known or repository.cuts():
+        return
+    if not repository.git.run("for-each-ref", "--count=1", "refs/checkpoints").out:
         expect(repository)
 
 
@@ -157,12 +144,10 @@ def last(repository: Repository) -> Maintained:
             ended, _, outcome = file.read().removesuffix("\n").partition(" ")
     except OSError:
         return Maintained()
+    if outcome == _NEVER:
+        return Maintained()
     try:
-        return (
-            Maintained()
-            if outcome == _NEVER
-            else Maintained(started, times.from_text(ended), outcome)
-        )
+        return Maintained(started, times.from_text(ended), outcome)
     except ValueError:
         return Maintained(started, None, _AT_WORK if _is_at_work(repository) else "was cut off")
 
@@ -175,19 +160,18 @@ def _is_at_work(repository: Repository) -> bool:
     path = os.path.join(repository.private_dir, ref_names.MAINTENANCE_LOCK)
     if not os.path.exists(path):
         return False
-    with Lock(path, 0) as alone:
-        return not alone
+    with Lock(path, 0) as is_alone:
+        return not is_alone
 
 
 def _note(repository: Repository, outcome: str) -> None:
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTAINED)
-    with open(
-        path, "a+", encoding="utf-8", errors="backslashreplace", opener=private_dirs.create
-    ) as file:
+    line = f"{times.to_text(times.now())} {' '.join(outcome.split())}\n"
+    with open(path, "ab", opener=private_dirs.create) as file:
         # The mtime of the file is the start time: keep it when the outcome is written.
         status = os.fstat(file.fileno())
         file.truncate(0)
-        file.write(f"{times.to_text(times.now())} {' '.join(outcome.split())}\n")
+        file.write(line.encode("utf-8", "backslashreplace"))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
@@ -202,19 +186,14 @@ def collect(repository: Repository) -> None:
     `maintenance.auto` and the `pre-auto-gc` hook.
     """
     values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
-    if not all(
-        config.is_on(values.get(name, ["true"])[-1]) for name in ("maintenance.auto", "gc.auto")
-    ):
+    switches = [values.get(name, ["true"])[-1] for name in ("maintenance.auto", "gc.auto")]
+    if not all(map(config.is_on, switches)):
         return
     # GITCKPT_SKIP: gitckpt's own hooks need not run. A user's pre-auto-gc hook may refuse.
     env = {"GITCKPT_SKIP": "1"}
     if packing.count_loose_objects(repository) > packing.PACK_FROM:
-        if (
-            repository.git.run(
-                "hook", "run", "--ignore-missing", "pre-auto-gc", env=env, ok=(0, 1)
-            ).code
-            != 0
-        ):
+        hook = ("hook", "run", "--ignore-missing", "pre-auto-gc")
+        if repository.git.run(*hook, env=env, ok=(0, 1)).code != 0:
             return
         packing.pack_objects(repository)
     # Unreachable objects wait for two weeks. Before 2.41, git writes each of them as a loose

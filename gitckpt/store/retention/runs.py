@@ -7,39 +7,31 @@ ended is removed last: after a kill, the next call removes the rest.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import codec, policy, runstate, times
 from gitckpt.model.checkpoint import IMPORT, PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
-from gitckpt.model.policy import Decision, Policy, RunCandidate
+from gitckpt.model.policy import Policy, RunCandidate
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store.config import settings
 from gitckpt.store.local_checkpoints import known
 from gitckpt.store.records import heads, ref_names
-from gitckpt.store.records.entry import Query
+from gitckpt.store.records.entry import Query, references
 from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.config.settings import Settings
     from gitckpt.store.leases.leases import Hold
     from gitckpt.store.records.entry import CheckpointInfo
 
-_REF = re.compile(r"refs/(?:[\w-]+/)+([\w-]+)")
-
 # Runs removed in one batch. Nothing else can drive them until their checkpoints are gone. Each
 # batch makes git rewrite packed-refs.
-_AT_ONCE = 1000
-
-# A run with a worktree counts as this many runs: deleting the worktree takes a while.
-_WEIGHT = 50
+_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +44,6 @@ class Fate:
     expires: bool  # whether it goes; a due run stays if its worktree has unsaved work
     reason: str
     keeps: tuple[str, ...] = ()  # ids of checkpoints that stay although the run goes
-    failure: CkptError | None = None  # why its checkpoints could not be deleted
 
 
 def decide(
@@ -66,65 +57,53 @@ def decide(
     Returns:
         The fate of each run, and the checkpoints of those that expire, by sequence.
     """
-    found_runs = summary.summaries(store)
+    infos = summary.summaries(store)
     _, sizes = store.index.sizes()
     needed: Mapping[str, set[str]] = {}
-    if any(each.status == runstate.COMPLETE for each in found_runs) or rules.everything:
-        needed = _needed_by(
-            store, {each.run for each in found_runs if each.status != runstate.COMPLETE}
-        )
+    unfinished = {info.run for info in infos if info.status != runstate.COMPLETE}
+    if len(unfinished) < len(infos) or rules.everything:
+        needed = _needed_by(store, unfinished)
     candidates = [
-        RunCandidate(each.run, each.time, each.status, needed.get(each.run, ()))
-        for each in found_runs
+        RunCandidate(info.run, info.time, info.status, needed.get(info.run, ())) for info in infos
     ]
     now = store.clock()
     decisions = policy.apply_to_runs(candidates, rules, now=now)
-    imported = _imported(store, {each.id for each in decisions if each.expires})
     # Imported checkpoints have the times of their files: age counts from the import.
+    imported = _imported(store, {each.id for each in decisions if each.expires})
     if imported:
-        candidates = [
-            replace(each, time=max(each.time, imported.get(each.id, each.time)))
-            for each in candidates
-        ]
+        candidates = [replace(c, time=max(c.time, imported.get(c.id, 0))) for c in candidates]
         decisions = policy.apply_to_runs(candidates, rules, now=now)
-    if not rules.everything:
-        stays = "it was imported: only expire --all lets it go"
-        decisions = [
-            Decision(each.id, expires=False, reason=stays) if each.id in imported else each
-            for each in decisions
-        ]
+    due = {each.id: each.expires for each in decisions}
+    reasons = {each.id: each.reason for each in decisions}
+    for run in imported if not rules.everything else ():
+        due[run], reasons[run] = False, "it was imported: only expire --all removes it"
+    for run in due:
+        due[run] &= run in sizes and (among is None or run in among)  # not one that just began
+    chains = chains_of(store, [run for run in due if due[run]])
+    unmerged = set() if rules.everything else _unmerged(store, [c[-1] for c in chains.values()])
     fates = []
-    for each, decision in zip(found_runs, decisions, strict=True):
-        count = sizes[each.run][0] if each.run in sizes else 0
-        fate = Fate(
-            each.run,
-            each.label,
-            count,
-            each.path,
-            decision.expires,
-            decision.expires,
-            decision.reason,
-        )
-        # A run that just began is not.
-        is_meant = each.run in sizes and (among is None or each.run in among)
-        fates.append(fate if is_meant else replace(fate, is_due=False, expires=False))
-    chains = chains_of(store, [fate.run for fate in fates if fate.expires])
-    fates = [
-        _with_chain(fate, chains.get(fate.run, ())) if fate.expires else fate for fate in fates
-    ]
-    if not rules.everything:
-        made = _made_something(store, [chain[-1] for chain in chains.values()])
-        fates = [
-            _kept_for_what_it_made(fate, chains[fate.run]) if fate.run in made else fate
-            for fate in fates
-        ]
+    for info in infos:
+        run, chain = info.run, chains.get(info.run, [])
+        # Another process may have removed the checkpoints meanwhile.
+        is_due = due[run] and bool(chain)
+        size = len(chain) if due[run] else sizes[run][0] if run in sizes else 0
+        fate = Fate(run, info.label, size, info.path, is_due, is_due, reasons[run])
+        fates.append(_keep_result(fate, chain) if run in unmerged else fate)
     return fates, chains
 
 
 def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
     """Return the fates with the worktrees of expiring runs checked; change nothing."""
-    rules = settings.read(store.repository)
-    return [_kept_by_worktree(store, fate, rules) if fate.expires else fate for fate in fates]
+    foreseen = []
+    for fate in fates:
+        reason = None
+        if fate.expires:
+            try:
+                reason = worktree.reason_to_stay(store, fate.run)
+            except CkptError as error:
+                reason = error.message
+        foreseen.append(replace(fate, expires=False, reason=reason) if reason else fate)
+    return foreseen
 
 
 def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
@@ -137,33 +116,32 @@ def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Checkp
     squashable: dict[str, tuple[CheckpointInfo, str]] = {}
     remaining: dict[str, str] = {}
     for chain in chains.values():
-        within = policy.squashed((entry.id, entry.label, entry.trigger) for entry in chain)
-        if within:
-            squashable |= {
-                entry.id: (entry, within[entry.id]) for entry in chain if entry.id in within
-            }
-            remaining |= {entry.id: entry.oid for entry in chain if entry.id not in within}
+        phases = policy.squashed((entry.id, entry.label, entry.trigger) for entry in chain)
+        for entry in chain if phases else ():
+            if entry.id in phases:
+                squashable[entry.id] = entry, phases[entry.id]
+            else:
+                remaining[entry.id] = entry.oid
     if squashable:
-        firsts = {
-            id_: oid for run, (_, id_, oid) in store.index.sizes()[1].items() if run not in but
-        }
+        sizes = store.index.sizes()[1]
+        firsts = {id_: oid for run, (_, id_, oid) in sizes.items() if run not in but}
         for checkpoint in _documents(store, remaining | firsts):
-            for name in _names(checkpoint):
-                squashable.pop(name, None)
+            for _, id_ in references(checkpoint):
+                squashable.pop(id_, None)
     return squashable
 
 
 def needed_by(store: Checkpoints, run: str) -> str | None:
-    unfinished = {each.run for each in summary.summaries(store) if each.status != runstate.COMPLETE}
+    infos = summary.summaries(store)
+    unfinished = {info.run for info in infos if info.status != runstate.COMPLETE}
     return min(_needed_by(store, unfinished).get(run, ()), default=None)
 
 
 def named(store: Checkpoints) -> set[str]:
     """Return the ids that a run's first or newest checkpoint names, as that it was forked from."""
-    ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()} | {
-        row[2]: row[3] for row in store.index.run_rows()
-    }
-    return {name for document in _documents(store, ends) for name in _names(document)}
+    ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()}
+    ends |= {row[2]: row[3] for row in store.index.run_rows()}
+    return {id_ for document in _documents(store, ends) for _, id_ in references(document)}
 
 
 def remove(
@@ -184,37 +162,28 @@ def remove(
         BusyError, GitError: no single run caused it; each is whole or lost only its worktree.
     """
     due = [fate for fate in fates if fate.expires]
-    if not due:
-        return list(fates)
-    rules = settings.read(store.repository)
     done: dict[str, Fate] = {}
-    for batch in _portions(due):
+    for start in range(0, len(due), _AT_ONCE):
+        batch = due[start : start + _AT_ONCE]
         held, refused = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
         try:
             newest = heads.newest_of(store.index, store.repository, held)
             for fate in batch:
                 progress(f"removing run {fate.run}, {len(done) + 1} of {len(due)}")
-                if fate.run in refused:
-                    reason: str | None = refused[fate.run].message
+                error = refused.get(fate.run)
+                last = chains[fate.run][-1]
+                if error is not None:
+                    reason: str | None = error.message
                 else:
-                    reason = _take_apart(
-                        store, fate.run, chains[fate.run][-1], newest.get(fate.run), rules
-                    )
-                done[fate.run] = (
-                    fate if reason is None else replace(fate, expires=False, reason=reason)
-                )
-            going = _delete(
-                store,
-                chains,
-                [fate for fate in batch if done[fate.run].expires],
-                done,
-                progress,
-                settled=settled,
-            )
+                    reason = _remove_files(store, fate.run, last, newest.get(fate.run))
+                done[fate.run] = replace(fate, expires=False, reason=reason) if reason else fate
+            going = [fate for fate in batch if done[fate.run].expires]
+            _delete(store, chains, going, progress, settled=settled)
             _forget(store, {fate.run: held.pop(fate.run) for fate in going if not fate.keeps})
         finally:
             for hold in held.values():
-                _give_back(hold)
+                with contextlib.suppress(BusyError):  # another process has it by now
+                    hold.release()
     return [done.get(fate.run, fate) for fate in fates]
 
 
@@ -222,71 +191,17 @@ def _delete(
     store: Checkpoints,
     chains: Mapping[str, Sequence[CheckpointInfo]],
     going: list[Fate],
-    done: dict[str, Fate],
     progress: Callable[[str], None],
     *,
     settled: bool,
-) -> list[Fate]:
-    """Delete the checkpoints of runs whose worktrees are gone; return the removed runs.
-
-    A run whose refs cannot be deleted stays, with the reason in `done`.
-    """
-    while True:
-        kept = {name for fate in going for name in fate.keeps}
-        last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept
-        gone = {
-            entry.id: fate.run
-            for fate in going
-            for entry in chains[fate.run]
-            if entry.id not in kept
-        }
-        if not gone:
-            return going
+) -> None:
+    """Delete the checkpoints of runs whose worktrees are gone."""
+    kept = {id_ for fate in going for id_ in fate.keeps}
+    last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept
+    gone = {entry.id for fate in going for entry in chains[fate.run]} - kept
+    if gone:
         progress(f"removing {len(gone)} checkpoints of runs")
-        try:
-            store.remove(gone.keys(), settled=settled, runs=[fate.run for fate in going], last=last)
-            return going
-        except CkptError as error:
-            stuck = {
-                gone.get(name, name)
-                for name in blamed(error, gone.keys() | {fate.run for fate in going})
-            }
-            if not stuck:
-                raise
-            for fate in going:
-                if fate.run in stuck:
-                    done[fate.run] = replace(
-                        fate, expires=False, reason=error.message, failure=error
-                    )
-            going = [fate for fate in going if fate.run not in stuck]
-
-
-def blamed(error: CkptError, names: Collection[str]) -> set[str]:
-    """Return the checkpoints and runs whose refs an error names.
-
-    Without them, the same call can be repeated.
-    """
-    text = (
-        error.path
-        if isinstance(error, LockHeld)
-        else error.stderr
-        if isinstance(error, GitError)
-        else ""
-    )
-    return set(_REF.findall(text)).intersection(names)
-
-
-def _portions(due: Sequence[Fate]) -> Iterator[list[Fate]]:
-    batch: list[Fate] = []
-    weight = 0
-    for fate in due:
-        batch.append(fate)
-        weight += _WEIGHT if fate.path is not None else 1
-        if weight >= _AT_ONCE:
-            yield batch
-            batch, weight = [], 0
-    if batch:
-        yield batch
+        store.remove(gone, settled=settled, runs=[fate.run for fate in going], last=last)
 
 
 def forget_leases(store: Checkpoints) -> None:
@@ -304,83 +219,59 @@ def forget_leases(store: Checkpoints) -> None:
             continue  # `verify` reports it, or another process changed it
 
 
-def _with_chain(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
-    # Another process may have removed the checkpoints meanwhile.
-    return replace(fate, checkpoints=len(chain), is_due=bool(chain), expires=bool(chain))
-
-
 def _imported(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
     """Return the given runs that were imported and not continued here, with the import time."""
     newest = heads.newest_of(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
     return {
-        str(one.run): times.from_text(one.imported.at)
-        for one in _documents(store, oids)
-        if one.imported is not None
+        str(document.run): times.from_text(document.imported.at)
+        for document in _documents(store, oids)
+        if document.imported is not None
     }
 
 
-def _kept_for_what_it_made(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
-    keeps = tuple(entry.id for entry in chain if entry in _ending(chain))
+def _keep_result(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
+    keeps = tuple(dict.fromkeys(entry.id for entry in reversed(_ending(chain))))
+    reason = "no branch holds its result"
     if len(keeps) == len(chain) and fate.path is None:
-        return replace(fate, is_due=False, expires=False, reason="no branch holds what it made")
-    return replace(
-        fate,
-        keeps=keeps,
-        reason=f"{fate.reason}; its last checkpoint stays, as no branch holds what it made",
-    )
+        return replace(fate, is_due=False, expires=False, reason=reason)
+    reason = f"{fate.reason}; its last checkpoint stays, as {reason}"
+    return replace(fate, keeps=keeps, reason=reason)
 
 
-def _made_something(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
+def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
     """Return the runs whose last commit or files (`newest`) are in no branch or tag."""
-    documents = {
-        str(one.run): one for one in _documents(store, {entry.id: entry.oid for entry in newest})
-    }
-    dirty = {
-        run for run, one in documents.items() if one.worktree is not None and one.worktree.dirty
-    }
-    commits = {one.git_sha for run, one in documents.items() if one.git_sha and run not in dirty}
+    documents = list(_documents(store, {entry.id: entry.oid for entry in newest}))
+    dirty = {str(d.run) for d in documents if d.worktree is not None and d.worktree.dirty}
+    commits = {str(d.run): d.git_sha for d in documents if d.git_sha and str(d.run) not in dirty}
     if not commits:
         return dirty
-    existing = store.repository.cat_file.known(sorted(commits))
-    wanted = "".join(f"{commit}\n" for commit in existing).encode("ascii")
-    outside = store.repository.git.run(
-        "rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes", data=wanted
-    ).out
-    alone = {line.decode("ascii") for line in outside.splitlines()} | commits.difference(existing)
-    return dirty | {run for run, one in documents.items() if one.git_sha in alone}
+    existing = store.repository.cat_file.known(sorted(set(commits.values())))
+    data = "".join(f"{commit}\n" for commit in existing).encode("ascii")
+    words = ("rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes")
+    outside = set(store.repository.git.run(*words, data=data).out.decode("ascii").split())
+    reached = set(existing) - outside
+    return dirty | {run for run, commit in commits.items() if commit not in reached}
 
 
-def _kept_by_worktree(store: Checkpoints, fate: Fate, rules: Settings) -> Fate:
-    try:
-        reason = worktree.reason_to_stay(store, fate.run, rules)
-    except CkptError as error:
-        reason = error.message
-    return fate if reason is None else replace(fate, expires=False, reason=reason)
-
-
-def _take_apart(
-    store: Checkpoints,
-    run: str,
-    newest: CheckpointInfo,
-    now: CheckpointInfo | None,
-    rules: Settings,
+def _remove_files(
+    store: Checkpoints, run: str, newest: CheckpointInfo, now: CheckpointInfo | None
 ) -> str | None:
     """Remove worktree and files of a run whose lease is held; return why it stays."""
     # `newest` was the newest checkpoint at the time of the decision.
     if now is None or now.id != newest.id:
         return "it went on meanwhile"
     try:
-        reason = worktree.remove_worktree(store, run, rules, newest)
-        beside = run_files.of_run(store.repository, run).path
-        if reason is None and os.path.isdir(beside):
-            worktree.delete_directory(beside)
+        reason = worktree.remove_worktree(store, run, newest)
+        files = run_files.of_run(store.repository, run).path
+        if reason is None and os.path.isdir(files):
+            worktree.delete_directory(files)
     except CkptError as error:
         return error.message
     return reason
 
 
-def _ending(chain: Sequence[CheckpointInfo]) -> Iterable[CheckpointInfo]:
+def _ending(chain: Sequence[CheckpointInfo]) -> tuple[CheckpointInfo, ...]:
     """Return the checkpoints that record how a run ended: the newest, and the newest phase."""
     driven = [entry for entry in chain if entry.trigger == PHASE]
     return (chain[-1], *driven[-1:])
@@ -400,13 +291,6 @@ def _forget(store: Checkpoints, held: Mapping[str, Hold]) -> None:
             hold.close(is_over=is_over)
 
 
-def _give_back(hold: Hold) -> None:
-    try:
-        hold.release()
-    except BusyError:
-        return  # another process has it by now, or it ends with this process
-
-
 def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
     """Return the checkpoints of some runs, by sequence.
 
@@ -423,40 +307,24 @@ def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Check
 
 def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
     """Return which unfinished runs refer to each run, by run."""
-    ends = (
-        entry for chain in chains_of(store, unfinished).values() for entry in (chain[0], chain[-1])
-    )
-    documents = _documents(store, {entry.id: entry.oid for entry in ends})
-    named = [(name, document.run) for document in documents for name in _names(document)]
-    homes = (
-        {
-            entry.id: entry.run
-            for entry in store.list(Query(ids=sorted({name for name, _ in named})))
-        }
-        if named
-        else {}
-    )
+    chains = chains_of(store, unfinished).values()
+    ends = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
+    named = [(id_, d.run) for d in _documents(store, ends) for _, id_ in references(d)]
+    entries = store.list(Query(ids=sorted({id_ for id_, _ in named}))) if named else ()
+    runs = {entry.id: entry.run for entry in entries}
     needed: dict[str, set[str]] = {}
-    for name, run in named:
-        home = homes.get(name)
-        if home is not None and home != run:
-            needed.setdefault(home, set()).add(str(run))
+    for id_, by in named:
+        run = runs.get(id_)
+        if run is not None and run != by:
+            needed.setdefault(run, set()).add(str(by))
     return needed
 
 
 def _documents(store: Checkpoints, oids: Mapping[str, str]) -> Iterable[Checkpoint]:
     """Yield the readable documents of checkpoints (id to oid), without their states."""
-    for id_, found in zip(oids, store.objects.read(list(oids.values())), strict=True):
+    for id_, content in zip(oids, store.objects.read(list(oids.values())), strict=True):
         try:
-            if found is not None:
-                yield codec.decode_header(found[1], ref_names.CHECKPOINTS + id_)
+            if content is not None:
+                yield codec.decode_header(content[1], ref_names.CHECKPOINTS + id_)
         except InvalidCheckpoint:
             continue
-
-
-def _names(checkpoint: Checkpoint) -> list[str]:
-    """Return the other checkpoints that a document names, except its parent."""
-    named = [checkpoint.forked_from, checkpoint.rewound_to]
-    named += [checkpoint.attempt.began] if checkpoint.attempt else []
-    named += checkpoint.pipeline.completed.values() if checkpoint.pipeline else []
-    return [name for name in named if name is not None]

@@ -23,14 +23,10 @@ _PRIVATE = (
     *(ref_names.DRIVER, "index", "intent", "objects", "pack", "rules"),
     *("secret-key", "symlink", "unfiltered", "written"),
 )
-
 # Kinds of scratch files in the administrative directory of a worktree.
-_BESIDE = (
-    administration.AWAY,
-    administration.SCRATCH,
-    "ckpt-exact",
-    ref_names.UNDO_FILE,
-    "ckpt-unfiltered",
+_ADMIN = (
+    *(administration.AWAY, administration.SCRATCH, ref_names.UNDO_FILE),
+    *("ckpt-exact", "ckpt-unfiltered"),
 )
 
 
@@ -44,8 +40,8 @@ def sweep(
     """
     if repository.has_reftable:
         return []  # its transactions are atomic
-    with ref_names.turn(repository, 0) as alone:
-        if not alone:
+    with ref_names.turn(repository, 0) as is_alone:
+        if not is_alone:
             return []
         # A ref that is never written again keeps its stale lock unless it is removed here.
         heads.discard_left(repository, tell)
@@ -54,36 +50,19 @@ def sweep(
 
 def sweep_files(repository: Repository) -> list[str]:
     """Delete and return files of killed processes and half-made worktrees."""
-    gone = [
-        path for path, known in left_files(repository).items() if leftovers.discard(path, known)
-    ]
-    gone += filter(_discard_lock, _in_private(repository, *ref_names.FILES_LOCK.split("{}")))
-    return sorted(
-        [
-            *gone,
-            *(
-                path
-                for path in ownership.abandoned(repository)
-                if ownership.discard(repository, path)
-            ),
-        ]
-    )
-
-
-def _in_private(repository: Repository, beginning: str, end: str) -> list[str]:
-    place = repository.private_dir
-    return [
-        os.path.join(place, name)
-        for name in names_in(place)
-        if name.startswith(beginning) and name.endswith(end)
-    ]
-
-
-def _discard_lock(path: str) -> bool:
-    with Lock(path, 0) as is_left:
-        if is_left:
-            os.unlink(path)
-        return is_left
+    left = left_files(repository).items()
+    gone = [path for path, mark in left if leftovers.discard(path, mark)]
+    prefix, suffix = ref_names.FILES_LOCK.split("{}")
+    for name in names_in(repository.private_dir):
+        if name.startswith(prefix) and name.endswith(suffix):
+            path = os.path.join(repository.private_dir, name)
+            with Lock(path, 0) as is_unused:
+                if is_unused:
+                    os.unlink(path)
+                    gone.append(path)
+    abandoned = ownership.abandoned(repository)
+    gone += [path for path in abandoned if ownership.discard(repository, path)]
+    return sorted(gone)
 
 
 def left_files(repository: Repository) -> dict[str, FileMark]:
@@ -94,9 +73,9 @@ def left_files(repository: Repository) -> dict[str, FileMark]:
         **_left_worktrees(repository),
     }
     for path in _scratch(repository):
-        known = leftovers.mark(path)
-        if known is not None and _is_left(path):
-            marks[path] = known
+        mark = leftovers.mark(path)
+        if mark is not None and _is_abandoned(path):
+            marks[path] = mark
     return marks
 
 
@@ -115,29 +94,25 @@ def kind_of(path: str) -> str:
     name = os.path.basename(path)
     if name.startswith(".tmp-"):
         return ".tmp-*-pack-*"
+    if name.startswith("tmp_objdir-"):
+        return "tmp_objdir-*"
     if name.startswith(("tmp_", "bulk_")):
-        return (
-            f"{name.partition('-')[0]}-*"
-            if name.startswith("tmp_objdir-")
-            else f"{'_'.join(name.split('_')[:2])}_*"
-        )
-    if name.endswith(".keep") and os.path.basename(os.path.dirname(path)) == "pack":
+        return f"{'_'.join(name.split('_')[:2])}_*"
+    parent = os.path.basename(os.path.dirname(path))
+    if name.endswith(".keep") and parent == "pack":
         return "pack-*.keep"
-    if os.path.basename(os.path.dirname(path)) == "worktrees":
+    if parent == "worktrees":
         return "worktrees/*"
     kind = name.partition(".")[0]
-    return f"{kind}.*" if kind in _BESIDE else f"ckpt/{kind}.*"
+    return f"{kind}.*" if kind in _ADMIN else f"ckpt/{kind}.*"
 
 
 def _scratch(repository: Repository) -> list[str]:
     """Return gitckpt's scratch files by their names: `<kind>.<pid>.<digits>`."""
     paths = []
-    for place in (
-        repository.private_dir,
-        repository.common_dir,
-        *(git_dir for git_dir, _ in administration.registered(repository)),
-    ):
-        kinds = _PRIVATE if place == repository.private_dir else _BESIDE
+    admin = [git_dir for git_dir, _ in administration.registered(repository)]
+    for place in (repository.private_dir, repository.common_dir, *admin):
+        kinds = _PRIVATE if place == repository.private_dir else _ADMIN
         for name in names_in(place):
             kind, _, rest = name.partition(".")
             if kind in kinds and rest.partition(".")[0].isdigit():
@@ -147,9 +122,8 @@ def _scratch(repository: Repository) -> list[str]:
 
 def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
     # From a killed `git worktree add`: git locks a worktree while it adds it, and never prunes it.
-    return leftovers.left_for(
-        times.GRACE, filter(ownership.is_locked_by_us, administration.unfinished(repository))
-    )
+    unfinished = filter(ownership.is_locked_by_us, administration.unfinished(repository))
+    return leftovers.left_for(times.GRACE, unfinished)
 
 
 def _left_keeps(repository: Repository) -> dict[str, FileMark]:
@@ -157,25 +131,19 @@ def _left_keeps(repository: Repository) -> dict[str, FileMark]:
     marks = {}
     place = os.path.join(repository.common_dir, "objects", "pack")
     for path in [os.path.join(place, name) for name in names_in(place) if name.endswith(".keep")]:
-        known = leftovers.mark(path)
+        mark = leftovers.mark(path)
         try:
             with open(path, "rb") as file:
                 owner, _, pid = file.read(100).strip().partition(b" ")
         except OSError:
             continue
-        if (
-            known is None
-            or owner != b"gitckpt"
-            or not pid.isdigit()
-            or leftovers.is_alive(int(pid))
-        ):
-            continue
-        if time.time() - known.changed > times.GRACE:
-            marks[path] = known
+        is_ours = owner == b"gitckpt" and pid.isdigit() and not leftovers.is_alive(int(pid))
+        if mark is not None and is_ours and time.time() - mark.changed > times.GRACE:
+            marks[path] = mark
     return marks
 
 
-def _is_left(path: str) -> bool:
+def _is_abandoned(path: str) -> bool:
     status = os.lstat(path)
     # Not mtime: a private index has that of the index it was copied from.
     age = time.time() - status.st_ctime
@@ -191,21 +159,16 @@ def _sweep(repository: Repository, refs: Refs) -> list[str]:
     if any(ref.startswith(ref_names.HOLDERS) for ref in oids):
         # Last: a checkpoint is written after the refs it needs.
         oids |= dict(refs.each(ref_names.CHECKPOINTS))
-    leftover = [
-        ref
-        for ref in oids
-        if _is_of_nobody(repository, ref, oids) and not commit_refs.is_young(repository, ref)
-    ]
+    orphans = [ref for ref in oids if _is_orphan(repository, ref, oids)]
+    leftover = [ref for ref in orphans if not commit_refs.is_young(repository, ref)]
     if leftover:
         refs.update([Update(ref, "", oids[ref]) for ref in leftover])
     return leftover
 
 
-def _is_of_nobody(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
+def _is_orphan(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
     """Return whether a ref names a checkpoint that does not exist, or no valid commit."""
     if ref.startswith(ref_names.KEEP):
         return not commit_refs.may_name(repository, ref.removeprefix(ref_names.KEEP))
-    return (
-        ref.startswith(ref_names.HOLDERS)
-        and ref_names.CHECKPOINTS + ref.rpartition("/")[2] not in oids
-    )
+    owner = ref_names.CHECKPOINTS + ref.rpartition("/")[2]
+    return ref.startswith(ref_names.HOLDERS) and owner not in oids

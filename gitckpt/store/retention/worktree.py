@@ -20,7 +20,6 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, modules
-from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.arguments import first_of, shell_word
 from gitckpt.model.checkpoint import SUBMODULE, Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, WorktreeError
@@ -31,20 +30,19 @@ from gitckpt.store.leases.leases import LeaseHeld, LeaseLost
 from gitckpt.store.records import heads
 from gitckpt.store.runs import run_files
 from gitckpt.store.snapshot import comparison, manifest
-from gitckpt.store.worktrees import opener, ownership
+from gitckpt.store.worktrees import ownership
 from gitckpt.store.worktrees.resumption import record_leftover
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.config.settings import Settings
     from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.snapshot.limits import Limits
     from gitckpt.store.snapshot.manifest import Contents
 
 # Submodule repositories of a linked worktree.
 
-_OWN = ("refs/heads", "refs/tags", "refs/stash")
+_USER_REFS = ("refs/heads", "refs/tags", "refs/stash")
 
 
 def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
@@ -57,9 +55,8 @@ def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
         if counterpart is None:
             descriptions.append(f"the repository of its submodule {name}, and no other one is here")
             continue
-        descriptions += [
-            f"{what} in its submodule {name}" for what in _lone(store, own, counterpart)
-        ]
+        lone = _lone(store, own, counterpart)
+        descriptions += [f"{description} in its submodule {name}" for description in lone]
     return descriptions
 
 
@@ -84,43 +81,39 @@ def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[
     """Describe refs to commits that neither counterpart nor remote has, and checkpoints."""
     descriptions = ["linked worktrees"] if administration.registered(own) else []
     form = "--format=%(objectname) %(objecttype) %(refname)"
-    for line in (
-        own.git.run("for-each-ref", form, *_OWN).out.decode("utf-8", "replace").split("\n")[:-1]
-    ):
+    output = own.git.run("for-each-ref", form, *_USER_REFS).out
+    for line in output.decode("utf-8", "replace").split("\n")[:-1]:
         oid, kind, ref = line.split(" ", 2)
         if kind not in ("commit", "tag"):
-            is_there = counterpart.cat_file.info(ref) == own.cat_file.info(ref)
+            exists = counterpart.cat_file.info(ref) == own.cat_file.info(ref)
         else:
             lone = own.git.run("rev-list", "--max-count=1", oid, "--not", "--remotes").out.strip()
-            is_there = not lone or _is_reached(counterpart, oid)
-        if not is_there:
+            exists = not lone or _is_reached(counterpart, oid)
+        if not exists:
             descriptions.append(f"{ref.removeprefix('refs/heads/')} ({oid[:12]})")
     with contextlib.closing(store.seen_from(own, "plumbing")) as inner:
-        descriptions += [
-            f"checkpoint {entry.id}" for entry in inner.list() if entry.trigger != SUBMODULE
-        ]
+        alone = [entry.id for entry in inner.list() if entry.trigger != SUBMODULE]
+        descriptions += [f"checkpoint {id_}" for id_ in alone]
     return descriptions
 
 
 def _is_reached(counterpart: Repository, oid: str) -> bool:
     if counterpart.cat_file.info(oid) is None:
         return False
-    found = counterpart.git.run(
-        "rev-list", "--max-count=1", oid, "--not", "--branches", "--tags", "--remotes", ok=(0, 128)
-    )
-    return found.code == 0 and not found.out.strip()
+    words = ("rev-list", "--max-count=1", oid, "--not", "--branches", "--tags", "--remotes")
+    lone = counterpart.git.run(*words, ok=(0, 128))
+    return lone.code == 0 and not lone.out.strip()
 
 
 # Removal of the worktree.
 
-HOLDER = "git ckpt expire"  # the lease holder name during a removal
+HOLDER = "git ckpt expire"  # the lease holder name during a removal, and the command to retry
 HOLDS = "holds what no checkpoint does"
 
 _AWAY = ".making-way-"  # prefix of a worktree, beside its path, that is about to be deleted
 _PARKED = "removing."  # prefix of a parked git directory
 _NOTE = "ckpt-removal"
 _LOCK = "removal.lock"
-_RETRY = "git ckpt expire"
 _PATIENCE = 10.0
 _SHOWN = 3
 
@@ -128,7 +121,6 @@ _SHOWN = 3
 def remove_worktree(
     store: Checkpoints,
     run: str,
-    known: Settings | None = None,
     newest: CheckpointInfo | None = None,
 ) -> str | None:
     """Remove the worktree of a run unless it holds what no checkpoint does.
@@ -142,38 +134,34 @@ def remove_worktree(
     Raises:
         CkptError: the worktree is unreadable, or removal failed; it is unchanged or renamed.
     """
-    found = store.leases.read(run)
-    if found is not None and store.leases.is_held(*found) and found[1].is_ours:
-        return _remove(store, run, known, newest)
+    lease = store.leases.read(run)
+    if lease is not None and store.leases.is_held(*lease) and lease[1].is_ours:
+        return _remove(store, run, newest)
     try:
         hold = store.leases.acquire(run, HOLDER)
     except LeaseHeld as error:
         return error.message
     try:
-        return _remove(store, run, known, None)
+        return _remove(store, run, None)
     finally:
-        try:
+        with contextlib.suppress(LeaseLost):
             hold.release()
-        except LeaseLost:
-            pass
 
 
-def reason_to_stay(store: Checkpoints, run: str, known: Settings | None = None) -> str | None:
+def reason_to_stay(store: Checkpoints, run: str) -> str | None:
     """Return why `remove_worktree` would refuse, or None; change nothing."""
-    found = store.leases.read(run)
-    if found is not None and store.leases.is_held(*found) and not found[1].is_ours:
-        return store.leases.refusal(*found).message
+    lease = store.leases.read(run)
+    if lease is not None and store.leases.is_held(*lease) and not lease[1].is_ours:
+        return store.leases.refusal(*lease).message
     newest = _newest(store, run)
     mounted = _mounted(store.repository, run)
     if mounted is not None:
         return mounted
-    reasons = (
-        _reason(store, store.read(newest.id), git_dir, path)
-        for git_dir, path in _worktrees_of(store.repository, run)
-    )
-    return next((reason for reason in reasons if reason), None) or _forgotten(
-        store.repository, run, known
-    )
+    for git_dir, path in _worktrees_of(store.repository, run):
+        reason = _reason(store, store.read(newest.id), git_dir, path)
+        if reason is not None:
+            return reason
+    return None
 
 
 def is_pushed(store: Checkpoints, run: str) -> bool:
@@ -186,13 +174,7 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
                 commit = seen.objects.head()[0]
     if not commit:
         return False
-    words = (
-        "for-each-ref",
-        "--count=1",
-        "--format=%(refname)",
-        f"--contains={commit}",
-        "refs/remotes",
-    )
+    words = ("for-each-ref", "--count=1", f"--contains={commit}", "refs/remotes")
     return store.repository.git.run(*words).out != b""
 
 
@@ -200,8 +182,8 @@ def finish(repository: Repository) -> list[str]:
     """Delete what killed removals left, undo begun ones; return a sentence per failure."""
     private = repository.make_private_dir()
     failures = []
-    with Lock(os.path.join(private, _LOCK), 0) as alone:
-        for name in sorted(os.listdir(private)) if alone else ():
+    with Lock(os.path.join(private, _LOCK), 0) as is_alone:
+        for name in sorted(os.listdir(private)) if is_alone else ():
             if name.startswith(_PARKED):
                 try:
                     _finish(os.path.join(private, name))
@@ -211,11 +193,10 @@ def finish(repository: Repository) -> list[str]:
 
 
 def half_removed(repository: Repository) -> list[str]:
-    private = repository.private_dir
     paths = []
-    for name in names_in(private):
+    for name in names_in(repository.private_dir):
         if name.startswith(_PARKED):
-            paths.append(os.path.join(private, name))
+            paths.append(os.path.join(repository.private_dir, name))
             with (
                 contextlib.suppress(OSError, ValueError, KeyError, TypeError),
                 open(os.path.join(paths[-1], _NOTE), encoding="utf-8") as file,
@@ -233,17 +214,14 @@ def delete_directory(path: str) -> None:
     except OSError as error:
         mounted = mounts.reason(path)
         if mounted is not None:
-            raise WorktreeError(
-                f"cannot delete {path}: {mounted}", hint=f"unmount that, then: {_RETRY}"
-            ) from None
-        what = error.filename if isinstance(error.filename, str) else path
-        hint = f"see what it is: ls -la {shell_word(path)}; once it can be deleted: {_RETRY}"
-        raise WorktreeError(f"cannot delete {path}: {what}: {error.strerror}", hint=hint) from None
+            hint = f"unmount that, then: {HOLDER}"
+            raise WorktreeError(f"cannot delete {path}: {mounted}", hint=hint) from None
+        name = error.filename if isinstance(error.filename, str) else path
+        hint = f"see what it is: ls -la {shell_word(path)}; once it can be deleted: {HOLDER}"
+        raise WorktreeError(f"cannot delete {path}: {name}: {error.strerror}", hint=hint) from None
 
 
-def _remove(
-    store: Checkpoints, run: str, known: Settings | None, newest: CheckpointInfo | None
-) -> str | None:
+def _remove(store: Checkpoints, run: str, newest: CheckpointInfo | None) -> str | None:
     finish(store.repository)  # `expire` reports its failures
     last = newest or _newest(store, run)
     mounted = _mounted(store.repository, run)
@@ -259,14 +237,14 @@ def _remove(
         else:
             record_leftover(store, git_dir, path)
             administration.forget(store.repository, git_dir)
-    return _forgotten(store.repository, run, known)
+    return None
 
 
 def _newest(store: Checkpoints, run: str) -> CheckpointInfo:
-    found = heads.newest(store.index, store.repository, run)
-    if found is None:
+    newest = heads.newest(store.index, store.repository, run)
+    if newest is None:
         raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
-    return found
+    return newest
 
 
 def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]:
@@ -279,19 +257,6 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
 def _mounted(repository: Repository, run: str) -> str | None:
     places = [place for pair in _worktrees_of(repository, run) for place in pair]
     return mounts.reason(*places, run_files.of_run(repository, run).path)
-
-
-def _forgotten(repository: Repository, run: str, known: Settings | None) -> str | None:
-    """Return a reason if a directory was the run's worktree and git has forgotten it."""
-    top = main_worktree(repository)
-    configured = (known or settings.read(repository)).worktree_dir
-    if top is None and configured is None:
-        return None
-    path = os.path.join(opener.default_root(repository, configured), run)
-    named = administration.named_by(path)
-    if named is None or os.path.isdir(named) or not administration.is_ours(repository, named):
-        return None
-    return f"git has forgotten its worktree {path}: git ckpt resume {run} takes it back"
 
 
 def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
@@ -308,7 +273,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
     if administration.lacks_commondir(store.repository, git_dir) or administration.lacks_head(
         git_dir
     ):
-        return f"git does not see its worktree {path} any more: git ckpt resume {newest.run} mends that"
+        return f"git does not see its worktree {path}; repair it: git ckpt resume {newest.run}"
     if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
         return f"you are in its worktree {path}"
     unsaved = _unsaved(store, newest, path) + unsaved_submodules(store, git_dir)
@@ -328,42 +293,30 @@ def _is_inside(path: str) -> bool:
 
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
     """Describe what worktree and run files hold that the newest checkpoint does not."""
-    there = administration.seen_from(store.repository, path)
-    if there is None:
+    repository = administration.seen_from(store.repository, path)
+    if repository is None:
         raise WorktreeError(f"{path} is no worktree", hint="see what is wrong: git ckpt doctor")
-    with store.seen_from(there, "plumbing") as seen:
+    with store.seen_from(repository, "plumbing") as seen:
         commit = seen.objects.head()[0]
         if commit != newest.git_sha:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
         limits = replace(_limits(seen), timeout=math.inf)
-        captured = seen.capture(limits, run_files.of_run(there, str(newest.run)))
-        tree = newest.tree
-        before, after = (
-            manifest.read(there, seen.objects, oid, commit) for oid in (tree, captured.tree)
-        )
-        descriptions = [
-            one.path.decode("utf-8", "replace")
-            for one in diff.differences(there, before.files, after.files)
-        ]
-        descriptions += [
-            path.decode("utf-8", "replace") for path in manifest.differing_raw(there, before, after)
-        ]
-        descriptions += _differing(there, before, after, commit)
-        descriptions += _beside(there, tree, captured.tree)
-        known = (
-            {one.path: one.checkpoint for one in newest.worktree.submodules}
-            if newest.worktree is not None
-            else {}
-        )
-        descriptions += [
-            f"the submodule {one.path}"
-            for one in captured.submodules
-            if known.get(one.path) != one.checkpoint
-        ]
-        descriptions += [one.path for one in captured.omitted if _is_work(path, one)]
-        descriptions += filter(
-            None, there.git.text("for-each-ref", "--format=%(refname)", "refs/worktree").split("\n")
-        )
+        captured = seen.capture(limits, run_files.of_run(repository, str(newest.run)))
+        before = manifest.read(repository, seen.objects, newest.tree, commit)
+        after = manifest.read(repository, seen.objects, captured.tree, commit)
+        paths = [d.path for d in diff.differences(repository, before.files, after.files)]
+        paths += manifest.differing_raw(repository, before, after)
+        descriptions = [path.decode("utf-8", "replace") for path in paths]
+        descriptions += _differing_index(repository, before, after, commit)
+        descriptions += _differing_run_files(repository, newest.tree, captured.tree)
+        recorded = newest.worktree.submodules if newest.worktree is not None else ()
+        ids = {submodule.path: submodule.checkpoint for submodule in recorded}
+        for submodule in captured.submodules:
+            if ids.get(submodule.path) != submodule.checkpoint:
+                descriptions.append(f"the submodule {submodule.path}")
+        descriptions += [each.path for each in captured.omitted if _is_work(path, each)]
+        refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/worktree")
+        descriptions += filter(None, refs.split("\n"))
         return list(dict.fromkeys(descriptions))
 
 
@@ -373,40 +326,34 @@ def _limits(seen: Checkpoints) -> Limits:
     return rules.limits if not rules.problem else seen.rules.limits()
 
 
-def _differing(there: Repository, before: Contents, after: Contents, commit: str) -> list[str]:
+def _differing_index(
+    repository: Repository, before: Contents, after: Contents, commit: str
+) -> list[str]:
+    def staged(contents: Contents) -> object:
+        return {**contents.index, 0: comparison.merged_tree(repository, contents, commit)}
+
+    def flags(contents: Contents) -> object:
+        return {(flag, path) for flag, paths in contents.flags.items() for path in paths}
+
     descriptions = []
-    staged = [
-        {**found.index, 0: comparison.merged_tree(there, found, commit)}
-        for found in (before, after)
-    ]
-    if staged[0] != staged[1]:
+    if staged(before) != staged(after):
         descriptions.append("what is staged")
     if before.operation != after.operation:
         descriptions.append("an operation in progress")
-    flags = [
-        {(flag, path) for flag, paths in found.flags.items() for path in paths}
-        for found in (before, after)
-    ]
-    if flags[0] != flags[1]:
+    if flags(before) != flags(after):
         descriptions.append("flags of the index")
     return descriptions
 
 
-def _beside(there: Repository, before: str | None, after: str | None) -> list[str]:
-    empty = manifest.base_tree(there, "")
-    trees = [
-        there.cat_file.info(f"{tree}:{run_files.ENTRY.decode()}") if tree else None
-        for tree in (before, after)
-    ]
-    old, new = (found[0] if found else empty for found in trees)
-    if old == new:
-        return []
-    differing = diff.differences(there, old, new)
-    return [
-        f"{run_files.ENTRY.decode()}/{one.path.decode('utf-8', 'replace')}"
-        for one in differing
-        if one.status != "D"
-    ]
+def _differing_run_files(
+    repository: Repository, before: str | None, after: str | None
+) -> list[str]:
+    entry = run_files.ENTRY.decode()
+    trees = (before, after)
+    infos = [repository.cat_file.info(f"{tree}:{entry}") if tree else None for tree in trees]
+    old, new = (info[0] if info else manifest.base_tree(repository, "") for info in infos)
+    differing = diff.differences(repository, old, new) if old != new else ()
+    return [f"{entry}/{d.path.decode('utf-8', 'replace')}" for d in differing if d.status != "D"]
 
 
 def _is_work(top: str, omitted: Omitted) -> bool:
@@ -448,10 +395,9 @@ def _finish(parked: str) -> None:
     if os.path.lexists(stage):
         private_dirs.require(stage)
         delete_directory(stage)
-    elif administration.named_by(path) == os.path.normpath(git_dir) and not os.path.lexists(
-        git_dir
-    ):
-        os.unlink(os.path.join(parked, _NOTE))
-        os.rename(parked, git_dir)
-        return None
-    return delete_directory(parked)
+        return delete_directory(parked)
+    is_in_place = administration.named_by(path) == os.path.normpath(git_dir)
+    if not is_in_place or os.path.lexists(git_dir):
+        return delete_directory(parked)
+    os.unlink(os.path.join(parked, _NOTE))
+    return os.rename(parked, git_dir)

@@ -54,13 +54,12 @@ def note(repository: Repository, run: str, sentences: Sequence[str]) -> None:
     If that fails too, only the driver reports it.
     """
     path = _path(repository, run)
+    lines = [f"{' '.join(sentence.split())}\n" for sentence in sentences]
     with contextlib.suppress(OSError):
-        if sentences:
-            with open(
-                path, "w", encoding="utf-8", errors="replace", opener=private_dirs.create
-            ) as file:
-                file.writelines(f"{' '.join(sentence.split())}\n" for sentence in sentences)
-        elif os.path.exists(path):
+        if lines:
+            with open(path, "wb", opener=private_dirs.create) as file:
+                file.write("".join(lines).encode("utf-8", "replace"))
+        else:
             os.unlink(path)
 
 
@@ -68,17 +67,14 @@ def _path(repository: Repository, run: str) -> str:
     return os.path.join(repository.private_dir, f"unwritten-{run}")
 
 
-# The files of a run.
-
 # The entry of a snapshot's tree.
 ENTRY = b"run"
 
 # The directories: files given as inputs, and one directory per phase with output.
 INPUT, OUTPUT = "input", "output"
 
-# File name endings of agents' prompts and logs: secrets in these are masked before they are
-# stored.
-_TOLD = (".log", "/prompt")
+# File name endings of agents' prompts and logs: secrets in them are masked in snapshots.
+_MASKED = (".log", "/prompt")
 
 _SCRATCH = "writing"
 
@@ -92,23 +88,24 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
 
 
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
+    """Return the run files of a snapshot that have masked secrets."""
     # cat-file reads one name per line.
-    found = [name for name in names(repository, snapshot) if "\n" not in name]
-    contents = repository.cat_file.contents(
-        [f"{snapshot}:{ENTRY.decode()}/{name}" for name in found], secrets.LARGEST
-    )
-    return [
-        name
-        for name, content in zip(found, contents, strict=True)
-        if content is not None and secrets.has_masks(content[2])
-    ]
+    paths = [name for name in names(repository, snapshot) if "\n" not in name]
+    revs = [f"{snapshot}:{ENTRY.decode()}/{name}" for name in paths]
+    contents = repository.cat_file.contents(revs, secrets.LARGEST)
+    pairs = zip(paths, contents, strict=True)
+    return [path for path, content in pairs if content and secrets.has_masks(content[2])]
 
 
 @dataclass(slots=True)
-class _Listed:
+class _Captured:
     omitted: list[Omitted] = field(default_factory=list)
-    pending: list[tuple[str, bytes]] = field(default_factory=list)
+    pending: list[tuple[str, bytes]] = field(default_factory=list)  # objects to write
     suspects: list[Suspect] = field(default_factory=list)
+
+    def add(self, repository: Repository, kind: str, data: bytes) -> str:
+        self.pending.append((kind, data))
+        return object_id(kind, data, repository.object_format)
 
 
 class RunFiles:
@@ -116,51 +113,48 @@ class RunFiles:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._seen: dict[
-            str, tuple[tuple[int, int, int, int], str, list[tuple[str, int, bytes]]]
-        ] = {}
+        # By path: stat data, blob and possible secrets (rule, line, secret).
+        self._seen: dict[str, tuple[tuple[int, ...], str, list[tuple[str, int, bytes]]]] = {}
 
     def added(
-        self, repository: Repository, objects: Objects, found: Worktree, commit: str, limits: Limits
+        self,
+        repository: Repository,
+        objects: Objects,
+        worktree: Worktree,
+        commit: str,
+        limits: Limits,
     ) -> Worktree:
         """Return a captured `Worktree` with these files added to its tree.
 
         `commit` is the linked one, "" for none. Symbolic links are always omitted.
         """
         private_dirs.require(self.path)
-        if found.degraded or not os.path.isdir(self.path):
-            return found
-        listed = _Listed()
-        tree = self._tree(repository, "", limits, listed)
-        if tree is None and not listed.omitted:
-            return found
-        whole = _entries(repository, objects, found.tree, commit)
+        if worktree.degraded or not os.path.isdir(self.path):
+            return worktree
+        captured = _Captured()
+        tree = self._tree(repository, "", limits, captured)
+        if tree is None and not captured.omitted:
+            return worktree
+        entries = _entries(repository, objects, worktree.tree, commit)
         if tree is not None:
-            whole[ENTRY] = (DIRECTORY, tree)
-        data = encode_tree(whole)
-        objects.write([*listed.pending, ("tree", data)], flushed=False)
-        made = object_id("tree", data, repository.object_format)
-        return replace(
-            found,
-            tree=made,
-            omitted=(*found.omitted, *listed.omitted),
-            suspects=(*found.suspects, *listed.suspects)[: secrets.MOST],
-        )
+            entries[ENTRY] = (DIRECTORY, tree)
+        whole = captured.add(repository, "tree", encode_tree(entries))
+        objects.write(captured.pending, flushed=False)
+        omitted = (*worktree.omitted, *captured.omitted)
+        suspects = (*worktree.suspects, *captured.suspects)[: secrets.MOST]
+        return replace(worktree, tree=whole, omitted=omitted, suspects=suspects)
 
     def keep(self, files: Mapping[str, bytes]) -> None:
         """Store complete copies of inputs, not masked as in snapshots, if changed."""
         written = []
         for name, data in files.items():
             path = os.path.join(self.path, INPUT, name)
-            try:
-                with open(path, "rb", opener=private_dirs.create) as file:
-                    is_there = file.read() == data
-            except OSError:
-                is_there = False
-            if not is_there:
-                make_directory(os.path.dirname(path))
-                _put(path, data, self.path)
-                written.append(path)
+            with contextlib.suppress(OSError), open(path, "rb", opener=private_dirs.create) as file:
+                if file.read() == data:
+                    continue
+            make_directory(os.path.dirname(path))
+            _put(path, data, self.path)
+            written.append(path)
         # The snapshot may have masked parts: this is the only complete copy, so flush it with its
         # directories.
         if written:
@@ -182,8 +176,8 @@ class RunFiles:
         It may be fetched: nothing is written outside the directory.
         """
         bounds.require(repository, tree, "")
-        found = next(objects.read([tree], None))
-        entry = manifest.decoded(found[1], repository, tree).get(ENTRY) if found else None
+        content = next(objects.read([tree], None))
+        entry = manifest.decoded(content[1], repository, tree).get(ENTRY) if content else None
         if entry is not None and entry[0] == DIRECTORY:
             make_directory(self.path)
             self._write(repository, objects, entry[1], self.path, is_top=True)
@@ -200,10 +194,8 @@ class RunFiles:
         bounds.require(repository, now, "")
         mounted = mounts.reason(self.path)
         if mounted is not None:
-            raise WorktreeError(
-                f"the output of the run cannot be taken back: {mounted}",
-                hint="unmount that, then run the command again",
-            )
+            problem = f"the output of the run cannot be restored: {mounted}"
+            raise WorktreeError(problem, hint="unmount that, then run the command again")
         written = leaves(repository, now, [b"%s/%s/" % (ENTRY, os.fsencode(OUTPUT))])
         try:
             for path, _, _ in written:
@@ -217,45 +209,35 @@ class RunFiles:
             self.bring_back(repository, objects, then)
 
     def _tree(
-        self, repository: Repository, below: str, limits: Limits, listed: _Listed
+        self, repository: Repository, below: str, limits: Limits, captured: _Captured
     ) -> str | None:
-        """Return the tree of a directory, None if it is empty; add findings to `listed`."""
+        """Return the tree of a directory, None if it is empty; add what it has to `captured`."""
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
-            children = sorted(
-                (entry for entry in listing if below or entry.name in (INPUT, OUTPUT)),
-                key=lambda entry: entry.name,
-            )
-        for entry in children:
-            inner = f"{below}/{entry.name}" if below else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                tree = self._tree(repository, inner, limits, listed)
+            children = [child for child in listing if below or child.name in (INPUT, OUTPUT)]
+        for child in sorted(children, key=lambda child: child.name):
+            inner = f"{below}/{child.name}" if below else child.name
+            if child.is_dir(follow_symlinks=False):
+                tree = self._tree(repository, inner, limits, captured)
                 if tree is not None:
-                    entries[os.fsencode(entry.name)] = (DIRECTORY, tree)
+                    entries[os.fsencode(child.name)] = (DIRECTORY, tree)
                 continue
-            status = entry.stat(follow_symlinks=False)
-            reason = limits.reason_to_omit(
-                os.fsencode(entry.path), included=inner.startswith(f"{INPUT}/")
-            )
+            status = child.stat(follow_symlinks=False)
+            is_input = inner.startswith(f"{INPUT}/")
+            reason = limits.reason_to_omit(os.fsencode(child.path), included=is_input)
             if not stat.S_ISREG(status.st_mode):
                 reason = "not a regular file", None
             if reason is not None:
-                listed.omitted.append(
-                    Omitted(
-                        f"{ENTRY.decode()}/{os.fsencode(inner).decode('utf-8', 'replace')}", *reason
-                    )
-                )
+                path = f"{ENTRY.decode()}/{os.fsencode(inner).decode('utf-8', 'replace')}"
+                captured.omitted.append(Omitted(path, *reason))
                 continue
             mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
-            entries[os.fsencode(entry.name)] = (mode, self._blob(repository, inner, status, listed))
-        if not entries:
-            return None
-        data = encode_tree(entries)
-        listed.pending.append(("tree", data))
-        return object_id("tree", data, repository.object_format)
+            blob = self._blob(repository, inner, status, captured)
+            entries[os.fsencode(child.name)] = (mode, blob)
+        return captured.add(repository, "tree", encode_tree(entries)) if entries else None
 
     def _blob(
-        self, repository: Repository, inner: str, status: os.stat_result, listed: _Listed
+        self, repository: Repository, inner: str, status: os.stat_result, captured: _Captured
     ) -> str:
         mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         seen = self._seen.get(inner)  # not read again unless its stat data changed
@@ -268,22 +250,15 @@ class RunFiles:
             places: list[tuple[str, int, bytes]] = []
             if inner.startswith(f"{INPUT}/"):
                 data = secrets.masked_copies(repository, data)
-            elif inner.endswith(_TOLD):
+            elif inner.endswith(_MASKED):
                 data = secrets.masked_bytes(data)
             elif len(data) <= secrets.LARGEST:
-                # The output of a phase exists only here, so secrets in it are reported, not
-                # masked.
+                # A phase's output exists only here: secrets in it are reported, not masked.
                 places = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
-            listed.pending.append(("blob", data))
-            seen = self._seen[inner] = (
-                mark,
-                object_id("blob", data, repository.object_format),
-                places,
-            )
+            seen = self._seen[inner] = mark, captured.add(repository, "blob", data), places
         if seen[2]:
-            listed.suspects += secrets.unsettled_suspects(
-                repository, b"%s/%s" % (ENTRY, os.fsencode(inner)), seen[2]
-            )
+            path = b"%s/%s" % (ENTRY, os.fsencode(inner))
+            captured.suspects += secrets.unsettled_suspects(repository, path, seen[2])
         return seen[1]
 
     def _write(
@@ -291,38 +266,31 @@ class RunFiles:
         repository: Repository,
         objects: Objects,
         tree: str,
-        directory: str,
+        path: str,
         *,
         is_top: bool = False,
     ) -> None:
-        found = next(objects.read([tree], None))
-        if found is None or found[0] != "tree":
-            raise WorktreeError(
-                f"the tree {tree} of the snapshot is missing",
-                hint="see what is wrong: git ckpt verify",
-            )
-        for name, (mode, oid) in manifest.decoded(found[1], repository, tree).items():
-            path = os.path.join(directory, os.fsdecode(name))
-            if (
-                name in (b"", b".", b"..")
-                or b"/" in name
-                or os.path.islink(path)
-                or (is_top and os.fsdecode(name) not in (INPUT, OUTPUT))
-            ):
-                raise WorktreeError(
-                    f"the snapshot holds a file of the run named {os.fsdecode(name)!r}",
-                    hint="it was not made by gitckpt",
-                )
+        data = _read_object(objects, "tree", tree)
+        for name, (mode, oid) in manifest.decoded(data, repository, tree).items():
+            text = os.fsdecode(name)
+            inner = os.path.join(path, text)
+            is_strange = text in ("", ".", "..") or "/" in text or os.path.islink(inner)
+            if is_strange or (is_top and text not in (INPUT, OUTPUT)):
+                problem = f"the snapshot holds a file of the run named {text!r}"
+                raise WorktreeError(problem, hint="it was not made by gitckpt")
             if mode == DIRECTORY:
-                self._write(repository, objects, oid, path)
-            elif mode in (FILE, EXECUTABLE) and not os.path.lexists(path):
-                held = next(objects.read([oid], None))
-                if held is None or held[0] != "blob":
-                    raise WorktreeError(
-                        f"the blob {oid} of the snapshot is missing",
-                        hint="see what is wrong: git ckpt verify",
-                    )
-                _put(path, held[1], self.path, is_executable=mode != FILE)
+                self._write(repository, objects, oid, inner)
+            elif mode in (FILE, EXECUTABLE) and not os.path.lexists(inner):
+                content = _read_object(objects, "blob", oid)
+                _put(inner, content, self.path, is_executable=mode != FILE)
+
+
+def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
+    content = next(objects.read([oid], None))
+    if content is None or content[0] != kind:
+        problem = f"the {kind} {oid} of the snapshot is missing"
+        raise WorktreeError(problem, hint="see what is wrong: git ckpt verify")
+    return content[1]
 
 
 def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
@@ -357,7 +325,7 @@ def _above(path: str) -> list[str]:
 def with_inputs(
     repository: Repository,
     objects: Objects,
-    found: Worktree,
+    worktree: Worktree,
     commit: str,
     files: Mapping[str, bytes],
 ) -> Worktree:
@@ -365,34 +333,28 @@ def with_inputs(
 
     Stored contents are masked, so call `RunFiles.keep` as well. `commit` is "" for none.
     """
-    files = {name: secrets.masked_copies(repository, data) for name, data in files.items()}
-    pending: list[tuple[str, bytes]] = [("blob", data) for data in files.values()]
-
-    def put(entries: Entries) -> str:
-        data = encode_tree(entries)
-        pending.append(("tree", data))
-        return object_id("tree", data, repository.object_format)
-
-    blobs: Entries = {
-        name.encode(): (FILE, object_id("blob", data, repository.object_format))
-        for name, data in files.items()
-    }
-    inner = put({INPUT.encode(): (DIRECTORY, put(blobs))})
-    entries = _entries(repository, objects, found.tree, commit)
-    whole = put({**entries, ENTRY: (DIRECTORY, inner)})
-    objects.write(pending, flushed=False)
-    return replace(found, tree=whole)
+    captured = _Captured()
+    blobs: Entries = {}
+    for name, data in files.items():
+        masked = secrets.masked_copies(repository, data)
+        blobs[name.encode()] = FILE, captured.add(repository, "blob", masked)
+    tree = captured.add(repository, "tree", encode_tree(blobs))
+    inner = encode_tree({INPUT.encode(): (DIRECTORY, tree)})
+    entries = _entries(repository, objects, worktree.tree, commit)
+    entries[ENTRY] = DIRECTORY, captured.add(repository, "tree", inner)
+    whole = captured.add(repository, "tree", encode_tree(entries))
+    objects.write(captured.pending, flushed=False)
+    return replace(worktree, tree=whole)
 
 
 def _entries(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Entries:
     if tree is None:  # a clean worktree has the files of the commit
         return {b"files": (DIRECTORY, manifest.base_tree(repository, commit))}
-    held = next(objects.read([tree], None))
-    if held is None:
-        raise WorktreeError(
-            f"the snapshot {tree} vanished while it was made", hint="run the command again"
-        )
-    return manifest.decoded(held[1], repository, tree)
+    content = next(objects.read([tree], None))
+    if content is None:
+        problem = f"the snapshot {tree} vanished while it was made"
+        raise WorktreeError(problem, hint="run the command again")
+    return manifest.decoded(content[1], repository, tree)
 
 
 def of_run(repository: Repository, run: str) -> RunFiles:
@@ -402,18 +364,15 @@ def of_run(repository: Repository, run: str) -> RunFiles:
 def directory(repository: Repository) -> str:
     """Return the directory of all runs' files, which need not exist."""
     top = main_worktree(repository)
-    return (
-        os.path.join(top, private_dirs.PRIVATE, "runs")
-        if top is not None
-        else os.path.join(repository.common_dir, private_dirs.RUNS)
-    )
+    if top is None:
+        return os.path.join(repository.common_dir, private_dirs.RUNS)
+    return os.path.join(top, private_dirs.PRIVATE, "runs")
 
 
 def output_of(repository: Repository, tree: str | None) -> str | None:
-    found = (
-        repository.cat_file.info(f"{tree}:{ENTRY.decode()}/{OUTPUT}") if tree is not None else None
-    )
-    return found[0] if found is not None else None
+    name = f"{tree}:{ENTRY.decode()}/{OUTPUT}"
+    info = repository.cat_file.info(name) if tree is not None else None
+    return info[0] if info is not None else None
 
 
 def replace_file(path: str, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -54,21 +55,14 @@ class Attempts:
     def phases(self, completed: Iterable[str]) -> list[str]:
         """Return the known phases of the run, `completed` first, then by first appearance."""
         entries = trust.written_here(self._store, Query(run=self._run))
-        labels = [
-            split(entry.label)[0] for entry in entries if entry.trigger not in (*WITHIN, STEP)
-        ]
-        return list(
-            dict.fromkeys(
-                [*completed, *(name for name in reversed(labels) if name not in NOT_PHASES)]
-            )
-        )
+        names = [split(e.label)[0] for e in entries if e.trigger not in (*WITHIN, STEP)]
+        phases = [name for name in reversed(names) if name not in NOT_PHASES]
+        return list(dict.fromkeys([*completed, *phases]))
 
     def attempts_at(self, phase: str) -> int:
         if self._attempts is None:
             entries = trust.written_here(self._store, Query(run=self._run, status="started"))
-            self._attempts = Counter(
-                split(entry.label)[0] for entry in entries if entry.trigger == PHASE
-            )
+            self._attempts = Counter(split(e.label)[0] for e in entries if e.trigger == PHASE)
         return self._attempts[phase]
 
     def count_attempt(self, attempt: Attempt) -> None:
@@ -95,14 +89,12 @@ class Attempts:
         if commit != checkpoint.git_sha:
             return True
         captured = self._store.capture()
-        tree = checkpoint.tree
-        before, after = (
-            manifest.read(self._store.repository, self._store.objects, oid, commit)
-            for oid in (tree, captured.tree)
-        )
-        return (before.files, before.raw) != (after.files, after.raw) or submodules.differ(
-            self._store, checkpoint.worktree, captured
-        )
+        repository, objects = self._store.repository, self._store.objects
+        before = manifest.read(repository, objects, checkpoint.tree, commit)
+        after = manifest.read(repository, objects, captured.tree, commit)
+        if (before.files, before.raw) != (after.files, after.raw):
+            return True
+        return submodules.differ(self._store, checkpoint.worktree, captured)
 
     def was_worked_on(self, phase: str, newest: str) -> bool:
         """Return whether the worktree differs from the driver's last record of a phase.
@@ -156,74 +148,57 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
     held = _leases(store)
     paths = _places(store, [row[0] for row in rows])
     infos = []
-    for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *told in rows:
-        if not all(
-            local_checkpoints.knows(store.repository, run, each)
-            for each in (oid, driven_oid, told[1])
-            if each
-        ):
-            time, newest, branch, label, driven_label, started, told = _as_written(store, run)  # noqa: PLW2901
-        oid_of_lease, lease = held.get(run, ("", None))
-        driven = store.leases.is_held(oid_of_lease, lease) if lease is not None else None
-        reported = (
-            _told(store, told)
-            if told[0] is not None and driven_label != ref_names.RUN_COMPLETE
-            else None
-        )
-        status = runstate.status(
-            reported or driven_label,
-            label,
-            driven=driven,
-            stalled=lease is not None
-            and (store.leases.is_stalled(oid_of_lease, lease) or lease.is_endless(store.clock())),
-            by_driver=reported is None,
-        )
-        shown = (
-            (reported or driven_label)
-            if (reported or driven_label) and status != runstate.OPEN
-            else label
-        )
-        infos.append(
-            RunInfo(run, status, shown, time, started, newest, branch, paths.get(run), lease)
-        )
+    for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *step in rows:
+        oids = [each for each in (oid, driven_oid, step[1]) if each]
+        if not all(local_checkpoints.knows(store.repository, run, each) for each in oids):
+            time, newest, branch, label, driven_label, started, step = _as_written(store, run)  # noqa: PLW2901
+        lease_oid, lease = held.get(run, ("", None))
+        driven, stalled = None, False
+        if lease is not None:
+            driven = store.leases.is_held(lease_oid, lease)
+            stalled = store.leases.is_stalled(lease_oid, lease) or lease.is_endless(store.clock())
+        reported = None
+        if step[0] is not None and driven_label != ref_names.RUN_COMPLETE:
+            reported = _reported_label(store, *step)
+        last = reported or driven_label
+        by_driver = reported is None
+        status = runstate.status(last, label, driven=driven, stalled=stalled, by_driver=by_driver)
+        shown = last if last and status != runstate.OPEN else label
+        path = paths.get(run)
+        infos.append(RunInfo(run, status, shown, time, started, newest, branch, path, lease))
     return infos
 
 
 def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
-    found = ownership.of_runs(store.repository)
-    missing = [run for run in runs if run not in found]
+    paths = ownership.of_runs(store.repository)
+    missing = [run for run in runs if run not in paths]
     if not missing:
-        return found
+        return paths
     from gitckpt.store.worktrees import resumption  # only if git does not know one
 
-    return {**found, **resumption.places(store.repository, missing)}
+    return {**paths, **resumption.places(store.repository, missing)}
 
 
-def _told(store: Checkpoints, told: Sequence[str]) -> str:
+def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> str:
     """Return the label that a program, user or agent left a run with.
 
-    For steps the next one may have begun, so their state decides. `told` is label, oid and
-    trigger of the newest checkpoint of a phase or step.
+    For steps the next one may have begun, so their state decides. `label`, `oid` and `trigger`
+    are those of the newest checkpoint of a phase or step.
     """
-    label, oid, trigger = told
-    name, how = phase.split(label)
-    if trigger not in (STEP, OF_TRACKS) or how == "complete":
+    name, status = phase.split(label)
+    if trigger not in (STEP, OF_TRACKS) or status == "complete":
         return label
-    found = next(store.objects.read([oid]))
+    content = next(store.objects.read([oid]))
     try:
-        loop = (
-            codec.decode(found[1], ref_names.RUNS).state.get("loop_state")
-            if found is not None
-            else None
-        )
+        state = codec.decode(content[1], ref_names.RUNS).state if content is not None else {}
     except InvalidCheckpoint:
         return label  # `verify` reports it
-    said = str(loop.get("step_status")).lower() if isinstance(loop, Mapping) else how
-    return (
-        f"{loop.get('current_step')}-{said}"
-        if isinstance(loop, Mapping) and said in ("blocked", "failed")
-        else f"{name}-progress"
-    )
+    loop = state.get("loop_state")
+    if isinstance(loop, Mapping):
+        name, status = str(loop.get("current_step")), str(loop.get("step_status")).lower()
+        if status in ("blocked", "failed"):
+            return f"{name}-{status}"
+    return f"{phase.split(label)[0]}-progress"
 
 
 def _as_written(
@@ -233,13 +208,11 @@ def _as_written(
     entries = heads.chain(store.index, store.repository, run)
     newest, times = entries[0], [entry.time for entry in entries]
     driven = next((entry.label for entry in entries if is_driven(entry)), None)
-    left = None
+    step: list[str | None] = [None, None, None]
     if driven is None or phase.split(driven)[0] == "run":
-        left = next((entry for entry in entries if is_told(entry)), None)
-    told: list[str | None] = (
-        [None, None, None] if left is None else [left.label, left.oid, left.trigger]
-    )
-    return max(times), newest.id, newest.branch, newest.label, driven, times[-1], told
+        last = next((entry for entry in entries if is_told(entry)), None)
+        step = [last.label, last.oid, last.trigger] if last is not None else step
+    return max(times), newest.id, newest.branch, newest.label, driven, times[-1], step
 
 
 def summary_of(store: Checkpoints, run: str) -> RunInfo:
@@ -252,16 +225,12 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
 def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
     named = list(store.refs.each(ref_names.LEASES))
     leases = {}
-    for (ref, oid), content in zip(
-        named, store.objects.read([oid for _, oid in named]), strict=True
-    ):
-        if content is None or _RELEASED in content[1]:
-            continue
-        try:
-            lease = parse(content[1], ref)
-        except InvalidCheckpoint:
-            continue
-        leases[lease.run] = oid, lease
+    contents = store.objects.read([oid for _, oid in named])
+    for (ref, oid), content in zip(named, contents, strict=True):
+        if content is not None and _RELEASED not in content[1]:
+            with contextlib.suppress(InvalidCheckpoint):
+                lease = parse(content[1], ref)
+                leases[lease.run] = oid, lease
     return leases
 
 
@@ -283,8 +252,8 @@ def latest_resumable(store: Checkpoints) -> Checkpoint | None:
 
 def unfinished(store: Checkpoints) -> list[RunInfo]:
     over = (runstate.COMPLETE, *runstate.DRIVEN)
-    left = (run for run in summaries(store) if run.status not in over)
-    return [run for run in left if is_from_here(store, run.run)]
+    infos = [info for info in summaries(store) if info.status not in over]
+    return [info for info in infos if is_from_here(store, info.run)]
 
 
 def is_from_here(store: Checkpoints, run: str) -> bool:
@@ -325,33 +294,32 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
 
 
 def _of_runs(store: Checkpoints) -> Checkpoint | None:
-    for run in unfinished(store):
-        found = _first_whole(store, trust.written_here(store, Query(run=run.run)))
-        if found is not None:
-            return found
+    for info in unfinished(store):
+        checkpoint = _first_readable(store, trust.written_here(store, Query(run=info.run)))
+        if checkpoint is not None:
+            return checkpoint
     return None
 
 
 def _outside(store: Checkpoints) -> Checkpoint | None:
     here = local_checkpoints.place_of(store.repository)
+    silent = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
         known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
-        ours = (entry for entry in entries if known.is_ours(entry))
-        own = (entry for entry in ours if known.was_captured_in(entry.id, here))
-        silent = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
-        told = [entry for entry in own if entry.trigger not in silent]
-        done = next(
-            (at for at, entry in enumerate(told) if entry.label == ref_names.RUN_COMPLETE), None
-        )
-        phases = [entry for entry in told[:done] if split(entry.label)[0] not in NOT_PHASES]
-        found = _first_whole(store, phases)
-        if found is not None or done is not None or len(entries) < _FIRST:
-            return found
+        own = [e for e in entries if known.is_ours(e) and known.was_captured_in(e.id, here)]
+        reported = [entry for entry in own if entry.trigger not in silent]
+        labels = [entry.label for entry in reported]
+        is_done = ref_names.RUN_COMPLETE in labels
+        since = reported[: labels.index(ref_names.RUN_COMPLETE)] if is_done else reported
+        phases = [entry for entry in since if split(entry.label)[0] not in NOT_PHASES]
+        checkpoint = _first_readable(store, phases)
+        if checkpoint is not None or is_done or len(entries) < _FIRST:
+            return checkpoint
     return None
 
 
-def _first_whole(store: Checkpoints, entries: Iterable[CheckpointInfo]) -> Checkpoint | None:
+def _first_readable(store: Checkpoints, entries: Iterable[CheckpointInfo]) -> Checkpoint | None:
     for entry in entries:
         try:
             return store.read(entry.id)
@@ -400,15 +368,14 @@ class History:
 def read(store: Checkpoints, run: str) -> History:
     summary = summary_of(store, run)
     entries = list(reversed(heads.chain(store.index, store.repository, run)))
-    found = store.objects.read([entry.oid for entry in entries])
+    contents = store.objects.read([entry.oid for entry in entries])
     chain = [
         codec.decode_header(content[1], ref_names.CHECKPOINTS + entry.id)
-        for entry, content in zip(entries, found, strict=True)
+        for entry, content in zip(entries, contents, strict=True)
         if content is not None
     ]
-    pipeline = next(
-        (each.pipeline for each in reversed(chain) if each.pipeline is not None), Pipeline()
-    )
+    pipelines = [each.pipeline for each in chain if each.pipeline is not None]
+    pipeline = pipelines[-1] if pipelines else Pipeline()
     # Phases completed before the first checkpoint: in another run, or with another tool.
     before = chain[0].pipeline.completed if chain and chain[0].pipeline is not None else ()
     events: dict[str, Event] = {name: Event(name, PENDING) for name in (*pipeline.phases, *before)}
@@ -428,13 +395,9 @@ def read(store: Checkpoints, run: str) -> History:
             events[name] = replace(event, status=PENDING)  # the run was rewound: to be done again
     if current and summary.status not in (runstate.COMPLETE, runstate.PAUSED, runstate.OPEN):
         events[current] = replace(events[current], is_current=True)
-    return History(
-        summary,
-        pipeline,
-        list(events.values()),
-        run_files.read(store.repository, run),
-        store.read(entries[-1].id),
-    )
+    unwritten = run_files.read(store.repository, run)
+    newest = store.read(entries[-1].id)
+    return History(summary, pipeline, list(events.values()), unwritten, newest)
 
 
 def _after(event: Event, checkpoint: Checkpoint, status: str) -> Event:

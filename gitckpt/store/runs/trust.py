@@ -1,6 +1,6 @@
 """Trust: a run that was not written here continues only after the user approves it.
 
-`gitckpt.store.local_checkpoints` records what was written here; fetched checkpoints are never in it.
+`gitckpt.store.local_checkpoints` lists what was written here, and never fetched checkpoints.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     if store.refs.read(ref_names.RUNS + run) is not None:
         oid, newest = store.heads.head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
-    return all(
-        oid is None or local_checkpoints.knows(store.repository, run, oid) for oid in oids
-    ) and oids != {None}
+    existing = oids - {None}
+    return bool(existing) and all(
+        local_checkpoints.knows(store.repository, run, str(oid)) for oid in existing
+    )
 
 
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
@@ -81,9 +82,7 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
         return store.read(checkpoint_id)  # raises the error
     checkpoint = codec.decode(ref_names.document(next(store.objects.read([oid])), ref, oid), ref)
     if not any(
-        local_checkpoints.knows(store.repository, each, oid)
-        for each in (run, checkpoint.run)
-        if each is not None
+        local_checkpoints.knows(store.repository, id_, oid) for id_ in (run, checkpoint.run) if id_
     ):
         raise refusal(store, checkpoint, [])
     return checkpoint
@@ -105,76 +104,51 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         head: the oid that its head points to, as shown to the user.
         by: the run that continues from it, if the run itself stays foreign.
     """
-    if by is None:
-        _note_theirs(store, run, head)  # first: adoption makes them indistinguishable
     entries = store.list(Query(run=run))
+    known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
+    newest = _newest_local(store, run)
+    # First: adoption makes foreign checkpoints indistinguishable.
+    if by is None and newest is not None and newest.oid != head:
+        # The worktrees of the run lack the foreign checkpoints. Local saves after a fetch, and
+        # saves lost to a full disk, are not in the chain, but their files are here.
+        foreign = [e.id for e in entries if not (known.has(e.id, e.oid) or known.is_ours(e))]
+        if foreign:
+            ownership.note_behind(store.repository, run, newest.id, foreign[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
     paths = local_checkpoints.note_chains(store.repository, by or run, oids)
     if not paths:
-        raise CkptError(
-            f"it cannot be noted that run {run} is adopted", hint="see why: git ckpt doctor"
-        )
+        problem = f"the adoption of run {run} cannot be recorded"
+        raise CkptError(problem, hint="see why: git ckpt doctor")
     if by is None:
-        known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
-        new = [
-            (entry.id, entry.oid)
-            for entry in reversed(entries)
-            if not known.has(entry.id, entry.oid)
-        ]
+        new = [(e.id, e.oid) for e in reversed(entries) if not known.has(e.id, e.oid)]
         local_checkpoints.note(store.repository, new, is_apart=True)
     fsync.flush(paths)
-
-
-def _note_theirs(store: Checkpoints, run: str, head: str | None) -> None:
-    """Record which foreign checkpoints the worktrees of a run, still behind, lack."""
-    newest = _ours(store, run)
-    if newest is None or newest.oid == head:
-        return
-    # Local saves after a fetch, and saves lost to a full disk, are not in the chain, but their
-    # files are here.
-    entries = store.list(Query(run=run))
-    known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
-    theirs = [
-        entry.id
-        for entry in entries
-        if not (known.has(entry.id, entry.oid) or known.is_ours(entry))
-    ]
-    if theirs:
-        ownership.note_behind(store.repository, run, newest.id, theirs[0])
 
 
 def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) -> Untrusted:
     short, run = checkpoint.id[: ids.SHORT], checkpoint.run
     if run is None and checkpoint.pipeline is None:
-        error = local_checkpoints.replaced(checkpoint.id, "; if you trust what came: --trust")
+        error = local_checkpoints.replaced(checkpoint.id, "; if you trust the new one: --trust")
         return Untrusted(error.message, account, hint=str(error.hint))
+    hint = f"if you trust it: git ckpt resume {run} --trust" if run else "if you trust it: --trust"
+    newest = _newest_local(store, run) if run is not None else None
     if run is None:
-        return Untrusted(
-            f"checkpoint {short} says what drives a run, and is of none: it was not written in this repository",
-            account,
-            hint="if you trust it: --trust",
+        problem = f"checkpoint {short} has a pipeline and no run, and was not written here"
+    elif newest is None and checkpoint.imported is not None:
+        path = checkpoint.imported.path
+        problem = (
+            f"the pipeline of run {run} is from the file {path}, which anyone may have written"
         )
-    ours = _ours(store, run)
-    if ours is None and checkpoint.imported is not None:
-        return Untrusted(
-            f"what drives run {run} is from the file {checkpoint.imported.path}, which anybody may have written",
-            account,
-            hint=f"if you trust it as it stands: git ckpt resume {run} --trust",
-        )
-    if ours is None:
-        return Untrusted(
-            f"run {run} was not written in this repository",
-            account,
-            hint=f"if you trust it as it stands: git ckpt resume {run} --trust",
-        )
-    way = f"to go on without it: git ckpt remove {short}"
-    if store.is_replaced(checkpoint.id):
-        way = str(local_checkpoints.replaced(checkpoint.id).hint)
-    return Untrusted(
-        f"checkpoint {short} of run {run} was not written in this repository; the newest that was is {ours.id[: ids.SHORT]}",
-        account,
-        hint=f"{way}; if you trust it: git ckpt resume {run} --trust",
-    )
+    elif newest is None:
+        problem = f"run {run} was not written in this repository"
+    else:
+        problem = f"checkpoint {short} of run {run} was not written in this repository; "
+        problem += f"the newest that was is {newest.id[: ids.SHORT]}"
+        other = f"to go on without it: git ckpt remove {short}"
+        if store.is_replaced(checkpoint.id):
+            other = str(local_checkpoints.replaced(checkpoint.id).hint)
+        hint = f"{other}; {hint}"
+    return Untrusted(problem, account, hint=hint)
 
 
 def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
@@ -182,22 +156,17 @@ def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] 
 
     The lines are not escaped for a terminal. `commands` would run, if known.
     """
-    ours = _ours(store, checkpoint.run) if checkpoint.run is not None else None
-    before = store.read(ours.id) if ours is not None else None
-    pipeline = checkpoint.pipeline
+    newest = _newest_local(store, checkpoint.run) if checkpoint.run is not None else None
+    before = store.read(newest.id) if newest is not None else None
+    name = f"checkpoint {before.id[: ids.SHORT]}" if before else "the commit that is checked out"
+    operation = checkpoint.worktree.operation if checkpoint.worktree else None
+    state = f"state that differs from {name}" if before else "state"
     facts = [
-        *_titled(f"files that differ from {_name(before)}", _files(store, checkpoint, before)),
-        *_titled(
-            "operation in progress",
-            [checkpoint.worktree.operation]
-            if checkpoint.worktree and checkpoint.worktree.operation
-            else [],
-        ),
-        *_titled(
-            "state" if before is None else f"state that differs from {_name(before)}",
-            _state(checkpoint, before),
-        ),
+        *_titled(f"files that differ from {name}", _files(store, checkpoint, before)),
+        *_titled("operation in progress", [operation] if operation else []),
+        *_titled(state, _state(checkpoint, before)),
     ]
+    pipeline = checkpoint.pipeline
     if pipeline is not None:
         facts += [
             *_titled("phases that it calls complete", pipeline.completed),
@@ -207,48 +176,34 @@ def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] 
     return [*facts, *_titled("commands that would run", commands, every=True)]
 
 
-def _name(before: Checkpoint | None) -> str:
-    return (
-        "the commit that is checked out"
-        if before is None
-        else f"checkpoint {before.id[: ids.SHORT]}"
-    )
-
-
-def _ours(store: Checkpoints, run: str) -> CheckpointInfo | None:
+def _newest_local(store: Checkpoints, run: str) -> CheckpointInfo | None:
     return next(written_here(store, Query(run=run)), None)
 
 
 def _titled(title: str, lines: Iterable[str], *, every: bool = False) -> list[str]:
-    found = [
-        line if len(line) <= _LONG else f"{line[:_LONG]}… ({len(line)} characters)"
-        for line in lines
-    ]
-    shown = found if every else found[:_MANY]
-    more = [f"  … and {len(found) - len(shown)} more"] if len(found) > len(shown) else []
-    return [f"{title}:", *(f"  {line}" for line in shown), *more] if found else []
+    cut = [f"{t[:_LONG]}… ({len(t)} characters)" if len(t) > _LONG else t for t in lines]
+    shown = cut if every else cut[:_MANY]
+    more = [f"  … and {len(cut) - len(shown)} more"] if len(cut) > len(shown) else []
+    return [f"{title}:", *(f"  {line}" for line in shown), *more] if cut else []
 
 
 def _files(store: Checkpoints, checkpoint: Checkpoint, before: Checkpoint | None) -> list[str]:
     if checkpoint.imported is not None and not checkpoint.git_sha:
         return []  # it starts from the current checkout
     here = (before.tree, before.git_sha) if before is not None else (None, store.objects.head()[0])
+    there = (checkpoint.tree, checkpoint.git_sha)
     try:
-        trees = comparison.comparable(
-            store.repository, store.objects, here, (checkpoint.tree, checkpoint.git_sha)
-        )
-        return [str(one) for one in diff.differences(store.repository, *trees)]
+        trees = comparison.comparable(store.repository, store.objects, here, there)
+        return [str(difference) for difference in diff.differences(store.repository, *trees)]
     except (WorktreeError, GitError) as error:
-        return [f"cannot be told: {error.message}"]
+        return [f"unknown: {error.message}"]
 
 
 def _state(checkpoint: Checkpoint, before: Checkpoint | None) -> list[str]:
-    changes = jsonable.compare(
-        dict(before.state) if before is not None else {}, dict(checkpoint.state)
-    )
+    old = dict(before.state) if before is not None else {}
+    changes = jsonable.compare(old, dict(checkpoint.state))
     return [
-        f"{each.pointer} is gone" if each.is_removed else f"{each.pointer} = {_text(each.new)}"
-        for each in changes
+        f"{c.pointer} is gone" if c.is_removed else f"{c.pointer} = {_text(c.new)}" for c in changes
     ]
 
 
@@ -262,30 +217,27 @@ def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> l
     for name, value in pipeline.inputs.items():
         line = f"{name} = {value}"
         if name in pipeline.contents:
-            held = next(store.objects.read([copies[name]])) if name in copies else None
-            if held is None:
-                line += ", of which there is no copy"
+            content = next(store.objects.read([copies[name]])) if name in copies else None
+            if content is None:
+                line += ", without a copy"
             else:
-                line += f", whose copy begins {_text(held[1][:200].decode('utf-8', 'replace'))}"
-                if hashlib.sha256(held[1]).hexdigest() != pipeline.contents[name]:
-                    line += ", which is not what its digest says" + (
-                        ": it has masked places" if stored.has_masks(held[1]) else ""
-                    )
+                data = content[1]
+                line += f", whose copy begins {_text(data[:200].decode('utf-8', 'replace'))}"
+                if hashlib.sha256(data).hexdigest() != pipeline.contents[name]:
+                    reason = ": it has masked places" if stored.has_masks(data) else ""
+                    line += f", which does not match its digest{reason}"
         lines.append(line)
     return lines
 
 
 def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
-    found = (
-        store.repository.cat_file.info(f"{tree}:{ENTRY.decode()}/{INPUT}")
-        if tree is not None
-        else None
-    )
-    held = next(store.objects.read([found[0]])) if found is not None else None
-    if held is None or held[0] != "tree":
+    name = f"{tree}:{ENTRY.decode()}/{INPUT}"
+    info = store.repository.cat_file.info(name) if tree is not None else None
+    content = next(store.objects.read([info[0]])) if info is not None else None
+    if info is None or content is None or content[0] != "tree":
         return {}
     try:
-        entries = manifest.decoded(held[1], store.repository, found[0] if found is not None else "")
+        entries = manifest.decoded(content[1], store.repository, info[0])
     except WorktreeError:
         return {}  # each input is then reported to have no copy
-    return {name.decode("utf-8", "replace"): oid for name, (_, oid) in entries.items()}
+    return {entry.decode("utf-8", "replace"): oid for entry, (_, oid) in entries.items()}
