@@ -661,7 +661,7 @@ class TestRefused:
             saved = store.record("manual", worktree=store.capture(Limits(timeout=0))).id
         shown = ckpt("show", saved, at=checkout).out.splitlines()
         assert [line.split(None, 1)[1] for line in shown if line.startswith("files")] == [
-            "not captured: capturing the files took more than 0 seconds; the commit stands for them"
+            "not captured: capturing the files took more than 0 seconds; only the commit is recorded"
         ]
         before = checkout.fingerprint()
         assert said(ckpt("restore", saved, at=checkout)) == (

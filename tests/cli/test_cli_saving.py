@@ -257,7 +257,7 @@ def test_show_of_clean_and_uncaptured_files(
     save(main_checkout, "--no-worktree")
     assert (
         ckpt("show", at=main_checkout).out.splitlines()[-1]
-        == "files:       not captured: the commit stands for them"
+        == "files:       not captured: only the commit is recorded"
     )
 
 
@@ -279,7 +279,7 @@ def test_show_of_progress_errors_and_keys_of_a_later_version(
         "progress:    phase 2 of 5, 5 of 35 tasks, design",
         "error:       first",
         "error:       second",
-        "files:       not captured: the commit stands for them",
+        "files:       not captured: only the commit is recorded",
     ]
     assert json.loads(ckpt("show", "1111", "--json", at=main_checkout).out)["colour"] == "blue"
 

@@ -160,7 +160,7 @@ def test_a_directory_of_somebody_else_is_not_used(
     made = plain.save("a-complete", {})
     (main_checkout.path / place).mkdir(exist_ok=True)
     os.chown(main_checkout.path / place, NOBODY, NOBODY)
-    with pytest.raises(CkptError, match="is somebody else's, and not used"):
+    with pytest.raises(CkptError, match="is another user's, and not used"):
         plain.resume(made)
 
 

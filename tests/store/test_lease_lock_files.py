@@ -206,7 +206,7 @@ def test_a_lease_with_a_token_that_nobody_has_is_taken_over(
         (finding,) = verification.verify(inside(store)).findings
         assert (finding.code, finding.object) == ("lease-invalid", ref_names.LEASES + run.id)
         assert finding.sentence == f"token: {token} is not between 1 and 2^62 - 1"
-        assert finding.cure == f"if nobody drives the run: git ckpt resume {run.id} --take-over"
+        assert finding.cure == f"if the run has no driver: git ckpt resume {run.id} --take-over"
         with pytest.raises(InvalidCheckpoint) as refused:
             Run.resume(store, run.id)
         assert refused.value.hint == finding.cure

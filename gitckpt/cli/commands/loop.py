@@ -18,7 +18,7 @@ PLAN.md  The plan that the agent carries out.
 --until-tests-pass  The work is done when the tests pass.
 --tests COMMAND  The tests.  [default: pytest, or make test without it]
 --prompt FILE  The template of the prompt.
---conversation new|continue  Start each call anew, or continue the conversation.
+--conversation new|continue  Start a new conversation for each call, or continue one.
 --max-iterations N  Call the agent at most N times.  [default: 100]
 --max-budget USD  Stop when all calls together have cost USD.
 --pause AGE  Wait between two calls.  [default: 10s]

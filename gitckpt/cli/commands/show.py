@@ -145,7 +145,7 @@ def _progress(checkpoint: Checkpoint) -> str | None:
 def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     files = checkpoint.worktree
     if files is None:
-        _print_line("files", "not captured: the commit stands for them")
+        _print_line("files", "not captured: only the commit is recorded")
         return
     for submodule in files.submodules:
         where = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
@@ -154,7 +154,7 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         _print_line("submodule", f"{submodule.path} {where}, {what}; {command}")
     is_whole = True
     if files.degraded and files.tree is None:
-        _print_line("files", f"not captured: {files.degraded}; the commit stands for them")
+        _print_line("files", f"not captured: {files.degraded}; only the commit is recorded")
     elif not files.dirty:
         _print_line("files", "as committed")
     else:

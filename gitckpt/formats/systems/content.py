@@ -283,9 +283,9 @@ def note_times(values: Iterable[object], remarks: Remarks) -> bool:
 
 
 def instant(value: object) -> int | None:
-    """Return a time of a file in microseconds since the epoch; None if it is none.
+    """Return a value's time in microseconds since the epoch, or None.
 
-    A date stands for its midnight. A time without offset is taken as UTC.
+    A date means its midnight. A time without offset is taken as UTC.
     """
     if isinstance(value, dt.datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)

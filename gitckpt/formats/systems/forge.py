@@ -126,7 +126,7 @@ def _label(status: object, statuses: list[tuple[str, Any]]) -> str:
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if checkpoint.run is None:
-        raise Unreadable("a checkpoint outside of a run is none of forge's: it has no steps")
+        raise Unreadable("forge cannot read a checkpoint outside of a run: it has no steps")
     state = jsonable.state(checkpoint)
     own = content.mapping(state.pop(KEY, None))
     is_forge = content.text(own, "format") == FORGE
@@ -152,7 +152,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
                 step["error"] = "\n".join(checkpoint.errors)
         steps.append(step)
     if checkpoint.phase_name not in phases and not is_over:
-        losses.append(f"the phase {checkpoint.phase_name}, which is none of its steps")
+        losses.append(f"the phase {checkpoint.phase_name}, which is not one of its steps")
     if not any("error" in step for step in steps):
         losses += [f"the error {error!r:.80}" for error in checkpoint.errors]
     inputs = dict(pipeline.inputs) if pipeline is not None else {}

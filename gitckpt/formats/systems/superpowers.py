@@ -103,7 +103,7 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
     if graph.find(current) is None and not (
         current is None or report.status_of(current) is not None
     ):
-        remarks.add(f"is at the step {str(current)!r:.60}, which is none of the protocol's")
+        remarks.add(f"is at the step {str(current)!r:.60}, which is not in the protocol")
     elif (
         isinstance(current, str)
         and (step := graph.find(current)) is not None
@@ -112,7 +112,7 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
         remarks.add(f"calls the step {step.name} {current!r:.60}")
     for name, record in content.mapping(loop.get("checkpoints")).items():
         if graph.find(name) is None:
-            remarks.add(f"has a record of the step {name!r:.60}, which is none of the protocol's")
+            remarks.add(f"has a record of the step {name!r:.60}, which is not in the protocol")
         if not isinstance(record, dict):
             remarks.add(f"has a record of {name!r:.60} that is no object")
             continue
@@ -121,7 +121,7 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
             remarks.add(f"has a record of {name!r:.60} without {', '.join(lacking)}")
         word = record.get("status")
         if word is not None and report.status_of(word) is None:
-            remarks.add(f"has the status {str(word)!r:.60}, which is none of the protocol's")
+            remarks.add(f"has the status {str(word)!r:.60}, which is not in the protocol")
 
 
 def write(checkpoint: Checkpoint, _losses: list[str]) -> bytes:

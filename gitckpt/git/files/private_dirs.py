@@ -75,7 +75,7 @@ class OpenDir:
         status = os.fstat(inner)
         if not _is_friend(status, above):
             os.close(inner)
-            raise _stranger(path, "somebody else's")
+            raise _stranger(path, "another user's")
         if is_new:
             git_dir = "" if self._names[0] == RUNS else ".git"
             shared = _shared(os.path.join(self._top, git_dir, "objects"))
@@ -133,7 +133,7 @@ def holding(path: str) -> OpenDir:
 
 
 def require(path: str) -> None:
-    """Raise `WorktreeError` if an existing directory of gitckpt's in a path is foreign."""
+    """Raise `WorktreeError` if a private directory in a path is foreign."""
     top, names = way(path) or ("", [])
     for depth in range(len(names), 0, -1):
         if os.path.lexists(os.path.join(top, *names[:depth])):
@@ -168,7 +168,7 @@ def ignore(directory: str) -> None:
 
 
 def create(path: str, flags: int) -> int:
-    """Open a file of gitckpt's own with the mode of its directory; an opener for `open`.
+    """Open a private file with the mode of its directory; an opener for `open`.
 
     Links are not followed, and a pipe in its place does not block.
     """
@@ -326,7 +326,7 @@ def private(directory: str, common_dir: str, *, make: bool) -> None:
             _share(directory, mode, os.stat(common_dir).st_gid)
     # On the path of each record.
     if not _is_ours(status) and not _is_friend(status, os.stat(common_dir)):
-        raise _stranger(directory, "somebody else's")
+        raise _stranger(directory, "another user's")
 
 
 def _made(directory: str) -> os.stat_result:

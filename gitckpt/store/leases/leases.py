@@ -439,7 +439,7 @@ class Leases:
             if not oid or error.field == "version":  # a newer gitckpt may drive it
                 raise
             if not take_over:
-                hint = f"if nobody drives the run: git ckpt resume {run} --take-over"
+                hint = f"if the run has no driver: git ckpt resume {run} --take-over"
                 raise error.but(hint=hint) from None
             token = MOST_TOKENS
         if token >= MOST_TOKENS:
