@@ -95,5 +95,6 @@ def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, s
 def _summary(found: ExpireResult, verb: str) -> str:
     summary = f"{len(found.checkpoints)} of {terminal.count(found.total, 'checkpoint')} {verb}"
     if found.runs:
-        summary += f"; {sum(fate.expires for fate in found.runs)} of {terminal.count(len(found.runs), 'run')}"
+        expiring = sum(fate.expires for fate in found.runs)
+        summary += f"; {expiring} of {terminal.count(len(found.runs), 'run')}"
     return summary
