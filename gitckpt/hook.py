@@ -43,7 +43,9 @@ def run(argv: Sequence[str]) -> NoReturn:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Handle one event. An error is one line on standard error and an entry in the log.
+    """Handle one event.
+
+    An error is one line on standard error and an entry in the log.
 
     Args:
         argv: the event, then the arguments that git passed to the hook.

@@ -36,8 +36,8 @@ PSEUDO_REFS = (
 class Repository:
     """A repository as seen from one of its worktrees.
 
-    `worktree` is None in a bare repository or inside a git directory. `common_dir` is shared by all
-    worktrees, and equals `git_dir` in the main one. All paths are absolute.
+    A bare repository and the inside of a git directory have no `worktree`. `common_dir` is shared
+    by all worktrees, and equals `git_dir` in the main one. All paths are absolute.
     """
 
     def __init__(self, git_dir: str, worktree: str | None, object_format: str = "sha1") -> None:
@@ -127,7 +127,7 @@ class Repository:
         return target[0] if target else None
 
     def operation(self) -> str | None:
-        """Return the operation in progress, such as "rebase"; None if there is none."""
+        """Return the operation in progress, such as "rebase", or None."""
 
         def exists(name: str) -> bool:
             if os.path.exists(os.path.join(self.git_dir, name)):
@@ -145,7 +145,7 @@ class Repository:
         return "bisect" if exists("BISECT_LOG") else None
 
     def commit(self, rev: str) -> str:
-        """Return the oid of the commit that a rev names; a tag stands for its commit.
+        """Return the oid of the commit that a rev names; tags are peeled.
 
         Raises:
             NotFoundError: it names no commit.

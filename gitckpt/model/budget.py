@@ -54,7 +54,7 @@ FILE = Budget(1 << 20, 20_000, 20_000)  # a file that people write, such as `git
 
 
 class Paths:
-    """Limits of a tree: paths that differ from the checkout, and nesting of directories."""
+    """Limits of a tree: paths that differ from the checkout, nested directories."""
 
     __slots__ = ("count", "depth")
 

@@ -170,7 +170,7 @@ def fields(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def decode(data: bytes, ref: str) -> Checkpoint:
-    """Return a document's checkpoint, or raise `InvalidCheckpoint` (also `NewerCheckpoint`)."""
+    """Return a document's checkpoint, or raise `InvalidCheckpoint`."""
     return _guarded(_decode, data, ref)
 
 

@@ -25,7 +25,7 @@ def split(label: str) -> tuple[str, str]:
 
 
 def label(text: str) -> str:
-    """Return the label for `phase-status`, or for a phase alone, which counts as complete.
+    """Return the label for `phase-status`, or for a phase alone: complete.
 
     The part after the last hyphen is a status only if `STATUSES` has it. A slip ("-fail",
     ".failed", capitals) is refused: a failed phase must not count as complete by mistake.
@@ -80,7 +80,7 @@ def completed_after(
 
 
 def carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
-    """Copy pipeline and attempt from the last checkpoint, unless set; update completed phases."""
+    """Copy pipeline and attempt from the last checkpoint; update completed phases."""
     given, carried = fields.get("pipeline"), before.get("pipeline")
     pipeline = given or carried
     if pipeline is not None:

@@ -205,7 +205,8 @@ def _find_or_record(
 
 
 def named_by(submodules: Iterable[str]) -> dict[str, bytes]:
-    """Return, by id, the path of the submodule checkpoints in `CheckpointInfo.submodules`."""
+    """Return the paths of submodule checkpoints by id."""
+    # In the format of `CheckpointInfo.submodules`.
     lines = (line.partition(" ") for entry in submodules for line in entry.split("\0")[:-1])
     return {checkpoint: modules.unquoted(path) for checkpoint, _, path in lines}
 

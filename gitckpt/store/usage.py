@@ -86,7 +86,7 @@ def _walk(
     revs: Collection[str],
     take: Callable[[str], object],
 ) -> bool:
-    """Call `take` with each oid that `git rev-list` prints; return whether it succeeded."""
+    """Call `take` with each oid of `git rev-list`; return whether git succeeded."""
     child = repository.git.start(*_WALK, *words, env=_NO_FETCH)
     try:
         child.feed("".join(f"{rev}\n" for rev in revs).encode("ascii"))

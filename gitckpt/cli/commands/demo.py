@@ -1,4 +1,4 @@
-"""`git ckpt demo`: a job is killed, loses its files, and resumes; all of it is real."""
+"""`git ckpt demo`: kill a real job, delete its files, and resume it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOB = """\
 # A job of two phases, research and build. It asks what is complete, and does the rest.
 set -eu
 
-# The id of the newest checkpoint with a label; nothing where there is none.
+# The id of the newest checkpoint with a label, or nothing.
 newest() { git ckpt -q list --phase "$1" -n 1 | cut -f 1; }
 
 # Keeps the files as they are now, with the state on standard input, under a label.

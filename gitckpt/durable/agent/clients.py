@@ -57,9 +57,9 @@ class TextTail:
 
 
 class Dialect(ABC):
-    """The command line and messages of a client; `name` is also the program and format."""
+    """The command line and messages of a client."""
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # also the name of its program and format
     command: ClassVar[str]
     resume: ClassVar[str]  # options that continue the conversation `SESSION`
     conversations: ClassVar[Sequence[str]]  # the client's words for one, in "not found" errors

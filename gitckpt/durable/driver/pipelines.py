@@ -244,7 +244,7 @@ class Pipelines:
         show: Callable[[str, Sequence[str]], None] = lambda *_: None,
         adopt: bool = True,
     ) -> None:
-        """Adopt the run of checkpoints that were not written here, if trusted, as `resume` does.
+        """Adopt the run of foreign checkpoints, if trusted, as `resume` does.
 
         Args:
             checkpoints: the checkpoints to continue from; all of one run, or one of none.

@@ -114,7 +114,7 @@ class Context:
             ) from None
 
     def client(self, role: str) -> Client:
-        """Return the agent that an option names; raise UsageError if it is empty or invalid."""
+        """Return the agent that an option names, or raise UsageError."""
         # Not loaded for commands, which most phases are.
         from gitckpt.durable.agent import clients
 
@@ -206,10 +206,10 @@ class Given:
 def read_inputs(
     store: Checkpoints, definition: PipelineDefinition, given: Mapping[str, str]
 ) -> Given:
-    """Return the inputs of a new run; files in `given` are relative to the current directory.
+    """Return the inputs of a new run.
 
-    Secrets in texts are masked from the start, so that all phases get the same text. Phases find
-    secrets in their environment.
+    Files in `given` are relative to the current directory. Secrets in texts are masked from the
+    start, so that all phases get the same text. Phases find secrets in their environment.
     """
     _require_inputs(definition, given)
     top = store.repository.worktree or main_worktree(store.repository)
@@ -262,10 +262,13 @@ def start(
     timeout: int | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run of a pipeline; raise RunExists if the key is taken.
+    """Record the first checkpoint of a run of a pipeline.
 
     `name` becomes part of the run id. Autonomy and timeout (in microseconds) default to those of
     the pipeline.
+
+    Raises:
+        RunExists: the key is taken.
     """
     limit = timeout or definition.timeout
     record = Pipeline(
@@ -298,9 +301,12 @@ def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given
 def update_pipeline(
     store: Checkpoints, run: Session, definition: PipelineDefinition, *, accept: bool
 ) -> Pipeline:
-    """Compare a pipeline and its inputs with the start of a run; raise Changed unless `accept`.
+    """Compare a pipeline and its inputs with the start of a run.
 
     Updates the run's copies of input files and returns the pipeline record from now on.
+
+    Raises:
+        Changed: they differ, and `accept` is false.
     """
     newest = run.writer.newest
     before = newest.pipeline or Pipeline()

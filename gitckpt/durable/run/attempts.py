@@ -106,7 +106,7 @@ class DeadlineReached(PhaseFailed):
 
 
 class Changed(UsageError):
-    """The inputs or the definition of a run differ from those at its start; see `what`."""
+    """The inputs or the definition of a run changed since its start; see `what`."""
 
     def __init__(
         self,
@@ -260,11 +260,14 @@ class NextAttempt:
 def next_attempt(
     last: Attempt | None, phase: str, inputs: Mapping[str, str], number: int = 0
 ) -> NextAttempt:
-    """Return the next attempt at a phase, after the last attempt of the run at any phase.
+    """Return the next attempt at a phase.
 
     A crash uses up a recovery, not a retry. After a final failure, a block or a deferral all
-    retries are available again. `number` is that of the last attempt at this phase, if `last` is
-    at another one.
+    retries are available again.
+
+    Args:
+        last: the last attempt of the run at any phase.
+        number: that of the last attempt at this phase, if `last` is at another one.
     """
     is_same = last is not None and last.phase == phase
     if last is None or not is_same or last.ended == COMPLETE:
@@ -315,7 +318,7 @@ def digest_inputs(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def to_json(value: Any, path: str = "") -> str:
-    """Return a value as JSON that reads back equal; raise StateError if there is none.
+    """Return a value as JSON that reads back equal, or raise StateError.
 
     `path` is the JSON pointer to the value, for the error.
     """
@@ -416,7 +419,8 @@ class Retries:
         return round(wait * (1 + self.jitter * (2 * random - 1)))
 
     def retries(self, code: int | None) -> bool:
-        """Return whether a failure can be retried; `code` is None after a timeout, for example."""
+        """Return whether a failure can be retried."""
+        # A timeout, for example, has no code.
         return self.attempts > 0 and (not self.on or code in self.on)
 
 
@@ -587,7 +591,7 @@ class CurrentAttempt:
 
 
 class Session:
-    """The driver's hold on a run: its lease, worktree and state, and its attempts at phases."""
+    """A run as its driver holds it: lease, worktree, state, and attempts at phases."""
 
     def __init__(self, opening: Opening, sleep: Callable[[float], None] = time.sleep) -> None:
         self._opening = opening

@@ -206,7 +206,7 @@ def _end_leftovers(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
 
 
 def release_completed(store: Checkpoints, run: str) -> bool:
-    """Release the lease of a complete run whose driver was killed; return if it was held."""
+    """Release a killed driver's lease of a complete run; return whether it was held."""
     if store.heads.catch_up(run).label != ref_names.RUN_COMPLETE:
         return False
     lease = store.leases.read(run)

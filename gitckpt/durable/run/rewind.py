@@ -110,16 +110,20 @@ def _short(checkpoint_id: str) -> str:
 
 
 def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
-    """Raise WorktreeError if `go_back` cannot succeed, LockHeld if the index is locked.
+    """Check in a dry run that `go_back` can succeed.
 
-    A dry run, for use before HEAD moves or the rewind is recorded.
+    For use before HEAD moves or the rewind is recorded.
+
+    Raises:
+        WorktreeError: it cannot succeed.
+        LockHeld: the index is locked.
     """
     restorer.restore(store, checkpoint, dry_run=True)
     PrivateIndex(store.repository).require_unlocked()
 
 
 def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
-    """Restore the output files of the phases, after a safety checkpoint of the present ones."""
+    """Restore the output files of the phases, after a safety checkpoint."""
     present = store.capture(beside=files)
     tree, repository = present.tree, store.repository
     if tree is None:

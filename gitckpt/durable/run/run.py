@@ -114,10 +114,10 @@ class Run:
         base: str = "HEAD",
         state: Mapping[str, Any] | None = None,
     ) -> tuple[Checkpoint, bool]:
-        """Start a run without driving it, or find the one with the key, as `git ckpt start`.
+        """Start a run without driving it, or find the one with the key.
 
-        `Store.resume` opens its worktree. Arguments and errors as for `start`. Returns the newest
-        checkpoint of the run, and whether the run is new.
+        Does what `git ckpt start` does. `Store.resume` opens its worktree. Arguments and errors as
+        for `start`. Returns the newest checkpoint of the run, and whether the run is new.
         """
         here = inside(store)
         first = mapping("state", state)
@@ -397,7 +397,7 @@ class Run:
             self._record_rewind(completed, rewound_to=target.id)
 
     def check(self) -> None:
-        """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop. For long work."""
+        """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop."""
         self._session.check()
 
     def wait(self, seconds: float) -> None:

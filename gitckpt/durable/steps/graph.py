@@ -56,7 +56,7 @@ class Graph:
         return steps.get(folded(targets.get(folded(text), text)))
 
     def step(self, text: str) -> StepDefinition:
-        """Return a step as `find` does; raise UsageError if there is none."""
+        """Return a step as `find` does, or raise UsageError."""
         step = self.find(text)
         if step is not None:
             return step

@@ -48,7 +48,7 @@ def leaves(
 
 
 def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
-    """Return the entry at a path, which may be a directory; None if there is none."""
+    """Return the entry at a path, which may be a directory, or None."""
     entries = _listed(repository, [], tree, [path])
     return next((entry for entry in entries if entry[0] == path), None)
 

@@ -248,7 +248,7 @@ def _is_in_motion(repository: Repository) -> bool:
 
 
 def main_worktree(repository: Repository) -> str | None:
-    """Return the top of the main worktree; None if there is none or it is unknown."""
+    """Return the top of the main worktree, or None if it is missing or unknown."""
     # Determined once: it does not change while a repository is open.
     if repository.main is None:
         repository.main = (_main_worktree(repository),)

@@ -141,7 +141,7 @@ class PrivateIndex:
             child.kill_group()
 
     def copy_from(self, path: str) -> None:
-        """Start again as a copy of another index; empty if there is none."""
+        """Start again as a copy of another index, or empty if it is missing."""
         self._stop_status()
         self._close_origin()
         if not os.path.exists(path):
@@ -209,7 +209,7 @@ class PrivateIndex:
             return git.finish(child, words, ok=ok, deadline=self.deadline).out
 
     def require_time(self, doing: str) -> None:
-        """Raise `DeadlinePassed` if the time is over; `doing` stands for the git command."""
+        """Raise `DeadlinePassed` if the time is over; the error names `doing`."""
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise DeadlinePassed([doing], 0, "it took too long")
 

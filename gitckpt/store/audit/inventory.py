@@ -1,4 +1,4 @@
-"""Collect what `verify` judges: all refs of gitckpt and their documents, each read once."""
+"""Collect the refs and documents that `verify` judges; read each once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A change of a note line; `old` or `new` is None if there is none."""
+    """A change of a note line, which may be added or removed."""
 
     commit: str
     old: str | None
@@ -124,7 +124,8 @@ class Evidence:
         return self.kind(space, oid) == KINDS[space]
 
     def below(self, space: str) -> list[tuple[str, str, str]]:
-        """Return name, full name and oid of each ref below a namespace, except checkpoints."""
+        """Return name, full name and oid of the refs of a namespace."""
+        # `refs` does not have those of checkpoints.
         return [
             (ref.removeprefix(space), ref, oid)
             for ref, oid in self.refs.items()
@@ -139,7 +140,8 @@ class Evidence:
         return sorted(self.rows.values(), key=lambda row: row.entry.time)
 
     def commits(self) -> list[str]:
-        """Return the existing linked commits, newest first: about the order of their packs."""
+        """Return the existing linked commits, newest first."""
+        # That is about their order in packs.
         commits = dict.fromkeys(row.entry.git_sha for row in reversed(self.by_time()))
         return [oid for oid in commits if oid and self.is_sound(ref_names.KEEP, oid)]
 
@@ -147,7 +149,7 @@ class Evidence:
 def list_refs(
     repository: Repository, take: Callable[[str, str], object] = lambda *_: None
 ) -> tuple[bytes, str]:
-    """Give oid and name of each of gitckpt's refs to `take`, in the order of their names.
+    """Give oid and name of each of gitckpt's refs to `take`, sorted by name.
 
     Returns:
         A digest of the listing, and what git wrote to stderr.

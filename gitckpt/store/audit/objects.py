@@ -117,7 +117,7 @@ def _incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Flaw:
 
 
 def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield the checkpoints whose snapshot cannot be restored, each with the first problem."""
+    """Yield the first problem of each checkpoint whose snapshot is damaged."""
     space = ref_names.TREES
     trees = {row.id: row.holds[space] for row in evidence.rich if space in row.holds}
     trees = {id_: tree for id_, tree in trees.items() if evidence.is_sound(space, tree)}

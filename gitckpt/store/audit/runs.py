@@ -24,7 +24,7 @@ _RUN = phases.split(ref_names.RUN_COMPLETE)[0]
 
 
 def audit_runs(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Return the flaws of runs; call `derived.links` first, which collects note entries.
+    """Return the flaws of runs; call `derived.links` first: it reads the notes.
 
     `remove` also deletes a checkpoint's note lines and keep refs. If only the checkpoint's ref
     is gone (a pruning fetch, a disk fault, a slip), these traces prove a loss, unless an
@@ -83,7 +83,7 @@ def _parent_flaws(row: Row, wanted: Sequence[str], evidence: Evidence) -> Iterat
 
 
 def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> bool:
-    """Return whether the gap before a row may be from expiry or an unjudged checkpoint."""
+    """Return whether expiry or an unjudged checkpoint explains the gap."""
     if chain[position].parent in evidence.unjudged:
         return True
     if _is_complete(chain) and all(row in (_newest_driven(chain), chain[-1]) for row in chain):
@@ -192,7 +192,8 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
 
 
 def audit_leases(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Return the flaws of leases; a held lease may belong to a run that is about to start."""
+    """Return the flaws of leases."""
+    # A held lease may belong to a run that is about to start.
     runs = evidence.all_runs()
     flaws: list[Flaw] = []
     named = evidence.below(ref_names.LEASES)

@@ -167,7 +167,7 @@ def _checkpoints_among(evidence: inventory.Evidence, names: Collection[str]) -> 
 
 
 def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
-    """Mend what is unchanged since it was found; return what git refused, a sentence each."""
+    """Mend flaws unchanged since they were found; return a sentence per failure."""
     refused: list[str] = []
     with ref_names.turn(store.repository) as is_alone:
         is_kept = False

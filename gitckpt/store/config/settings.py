@@ -1,4 +1,4 @@
-"""Settings: the committed `gitckpt.toml`, overridden per clone by `git config ckpt.*`."""
+"""Settings: `gitckpt.toml`, overridden per clone by `git config ckpt.*`."""
 
 from __future__ import annotations
 
@@ -420,14 +420,14 @@ def path(repository: Repository) -> str:
 
 
 def template() -> str:
-    """Return the text of a new `gitckpt.toml`: all settings, then an example of a pipeline."""
+    """Return the text of a new `gitckpt.toml`: all settings and an example."""
     path = os.path.join(os.path.dirname(__file__), "template.toml")
     with open(path, encoding="utf-8") as file:
         return file.read()
 
 
 def write_template(path: str) -> bool:
-    """Write `gitckpt.toml`, or add missing tables and an example; return whether it changed."""
+    """Write `gitckpt.toml` or add what it lacks; return whether it changed."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 

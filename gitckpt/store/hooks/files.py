@@ -71,13 +71,14 @@ class Pin:
 
     @property
     def script(self) -> str:
-        """The shell script that the hook runs: in the package (wheel) or beside it (checkout)."""
+        """The shell script that the hook runs."""
+        # Inside the package (wheel) or beside it (checkout).
         packaged = os.path.join(self.package_dir, "gitckpt", _HOOKS, _SCRIPT)
         in_checkout = os.path.join(self.package_dir, _HOOKS, _SCRIPT)
         return packaged if os.path.isfile(packaged) else in_checkout
 
     def block(self, event: str, *, created: bool = False) -> bytes:
-        """Return the block for a file, which gitckpt may delete with it if it `created` it."""
+        """Return the block for a file; note in it whether gitckpt `created` the file."""
         first, rest = _template("block.sh").rstrip("\n").split("\n", 1)
         if created:
             rest = rest.replace(_CALL, _SOURCE)
@@ -97,7 +98,7 @@ class Pin:
 
 
 def pinned(text: str) -> Pin | None:
-    """Return what an installed block or command runs; None if gitckpt did not write it."""
+    """Return what a block or command of gitckpt's runs, or None for others."""
     try:
         words = shlex.split(text, comments=True)
         call = words.index("sh" if "sh" in words else "(set")
@@ -263,7 +264,8 @@ def _insert(data: bytes, block: bytes) -> bytes:
 
 
 def _shebang_problem(data: bytes) -> str:
-    """Return why a text cannot take shell code, or "". Git runs a file without `#!` with sh."""
+    """Return why a text cannot take shell code, or ""."""
+    # Git runs a file without `#!` with sh.
     if not data.startswith(b"#!"):
         return ""
     line = data[2:].partition(b"\n")[0]
@@ -290,7 +292,8 @@ def _raise_refused(verb: str, path: str, error: OSError) -> NoReturn:
 
 
 def _template(name: str) -> str:
-    """Return a file of `hooks/`, which is inside the package (wheel) or beside it (checkout)."""
+    """Return a file of `hooks/`."""
+    # Inside the package (wheel) or beside it (checkout).
     package = os.path.join(PACKAGE_DIR, "gitckpt")
     for directory in (package, PACKAGE_DIR):
         path = os.path.join(directory, _HOOKS, name)

@@ -79,7 +79,7 @@ class HookSettings:
         return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in patterns)
 
     def rewrites_other_notes(self) -> bool:
-        """Return whether the user configured how git carries other notes, locally or globally."""
+        """Return whether the user configured how git copies other notes."""
         others = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
         return bool(others or self._everywhere.get(_REWRITE_MODE.lower()))
 
@@ -121,7 +121,7 @@ class HookSettings:
 
 
 def _missing_settings(settings: HookSettings) -> list[tuple[str, str]]:
-    """Return the settings by which git carries notes along and packs garbage, if missing."""
+    """Return missing settings by which git copies notes and packs garbage."""
     by_init = settings.all(SET_BY_INIT)
     missing = []
     if not settings.rewrites_notes():
@@ -157,7 +157,7 @@ def installed_directory(repository: Repository, settings: HookSettings) -> str:
 
 
 def _canonical(name: str) -> str:
-    """Return a name as git lists it: section and key in lower case, the subsection as is."""
+    """Return a name as git lists it: section and key in lower case."""
     section, _, rest = name.partition(".")
     between, dot, key = rest.rpartition(".")
     return f"{section.lower()}.{between}{dot}{key.lower()}"
@@ -292,12 +292,12 @@ def detect_or_user(repository: Repository, hooks_dir: str) -> Manager:
 
 
 def call(event: str) -> str:
-    """Return the shell line that calls gitckpt; its failure must not stop a hook under `sh -e`."""
+    """Return the shell line that calls gitckpt, safe in a hook under `sh -e`."""
     return f'git ckpt hook {event} "$@" || :'
 
 
 def calls(path: str, event: str) -> bool:
-    """Return whether a file in any language calls `git ckpt hook <event>` outside of comments."""
+    """Return whether a file calls `git ckpt hook <event>` outside of comments."""
     lines = _content(path).split(b"\n")
     code = b"\n".join(line for line in lines if not line.lstrip().startswith((b"#", b"//")))
     return any(match[1] == event.encode() for match in _CALL.finditer(code))
@@ -326,7 +326,8 @@ def _owner(repository: Repository, hooks_dir: str) -> str | None:
 
 
 def _hook_texts(hooks_dir: str) -> bytes:
-    """Return the text of all active hook files: an owner of one may take the others, too."""
+    """Return the text of all active hook files."""
+    # A hook manager that owns one may take the others, too.
     names = [name for name in sorted(names_in(hooks_dir)) if "." not in name]
     return b"\n".join(_content(os.path.join(hooks_dir, name)) for name in names)
 
@@ -439,7 +440,7 @@ def install(
 
 
 def uninstall(repository: Repository) -> list[str]:
-    """Remove what `install` added, and nothing else; return a sentence for each change."""
+    """Remove only what `install` added; return a sentence for each change."""
     settings = HookSettings(repository)
     by_init = settings.all(SET_BY_INIT)
     directory = installed_directory(repository, settings)
@@ -542,7 +543,7 @@ def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_ma
 def _file_changes(
     repository: Repository, settings: HookSettings, pin: Pin, target: str | None
 ) -> tuple[list[FileChange], list[str]]:
-    """Return changes that put the block into one directory and remove it from all others."""
+    """Return changes that add the block to one directory and remove all others."""
     changes: list[FileChange] = []
     advice: list[str] = []
     candidates = [
@@ -583,7 +584,7 @@ def _prepare_directory(repository: Repository, settings: HookSettings, directory
 
 
 def _set_hooks(settings: HookSettings, pin: Pin | None) -> list[str]:
-    """Set the hooks in git's configuration, or remove them without a pin; return what was done."""
+    """Set the hooks in git's configuration, or remove them; return the changes."""
     changed = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
@@ -675,7 +676,7 @@ def _outdated(where: str, event: str, text: str) -> Finding:
 
 
 def _in_use(directory: str, event: str) -> HookFile:
-    """Return the hook file of an event, or the one that pre-commit moved aside and calls."""
+    """Return the hook file of an event, or the one that pre-commit moved aside."""
     file = files.read(os.path.join(directory, event))
     aside = files.read(file.path + _ASIDE[0])
     # Pre-commit rewrites its own file, so a block there would be lost.

@@ -94,7 +94,7 @@ def listing(repository: Repository) -> dict[str, str]:
 
 
 def keep(apply: Apply, values: Mapping[str, str]) -> None:
-    """Create or correct the refs of commits; `values` has their present values, "" for none."""
+    """Create or correct the refs of commits; `values` has the present ones, or ""."""
     updates = [Update(KEEP + oid, oid, value) for oid, value in values.items() if value != oid]
     if updates:
         apply(updates)

@@ -103,7 +103,7 @@ class CheckpointInfo:
 
 
 def submodules(checkpoint: Checkpoint) -> str:
-    """Return the submodules of a checkpoint in the format of `CheckpointInfo.submodules`."""
+    """Return a checkpoint's submodules in the format of `CheckpointInfo`."""
     files = checkpoint.worktree
     captured = files.submodules if files else ()
     return "".join(f"{each.checkpoint} {each.path}\0" for each in captured)
@@ -251,7 +251,7 @@ _HEX = tuple(map(FIELDS.index, ("oid", "git_sha", "tree")))
 
 
 def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
-    """Return the row of a checkpoint; a timestamp that `time` implies is None in it."""
+    """Return the row of a checkpoint, without a timestamp that `time` implies."""
     entry = CheckpointInfo.of(checkpoint, oid)
     values = [getattr(entry, name) for name in FIELDS]
     values[_ID] = ids.to_bytes(entry.id)

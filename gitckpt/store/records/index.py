@@ -296,7 +296,8 @@ class Index:
         self._turn = threading.RLock()
 
     def select(self, query: Query | None = None) -> list[CheckpointInfo]:
-        """List matching checkpoints, newest first: in a run by sequence, else by timestamp."""
+        """List matching checkpoints, newest first."""
+        # In a run by sequence, else by timestamp.
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
         where, values = entry.condition(query)

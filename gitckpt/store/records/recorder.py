@@ -68,7 +68,7 @@ class Proposal:
     Args:
         fields: keys of the document; those that depend on the run are filled in.
         state: None keeps the state of the run's newest checkpoint.
-        change: returns the new state if `state` is None, and may change `fields`. It is called
+        change: without a `state`, returns the new one, and may change `fields`. It is called
             again after a lost race.
         keeps: keys of the state that others write too. If another process has extended the run,
             its values replace those of `state`.

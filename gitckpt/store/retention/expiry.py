@@ -47,7 +47,7 @@ _HALTED = DAY
 
 
 def doubt(repository: Repository, now: int) -> str | None:
-    """Record the time (µs since the epoch); return why the clock is not trusted, or None."""
+    """Record the time (µs since the epoch); return why it is not trusted, or None."""
     since, last, *boot = _read_clock(repository) or (0, now)
     # The uptime says something about `now` only if `now` comes from this machine's clock.
     uptime = _read_uptime() if abs(now - times.now()) < HOUR else []
@@ -354,7 +354,7 @@ def expire_alone(
 
 
 def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointInfo], Newest]:
-    """Return the checkpoints outside of runs that may expire, and the `keep_last` limits.
+    """Return checkpoints outside of runs that may expire, and `keep_last` limits.
 
     Checkpoints written here count first: fetched ones dated years ahead must not push them out.
     With too few local ones, all of them stay, and so do the newest of all.
@@ -385,7 +385,7 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointIn
 
 
 def _oldest_of(store: Checkpoints, kind: Query, ours: Query, count: int) -> Place | None:
-    """Return the place of the `count`-th newest; ALL if there are fewer, None if count is 0."""
+    """Return the place of the `count`-th newest, or ALL if there are fewer."""
     if count == 0:
         return None
     all_ = replace(kind, in_run=False)

@@ -1,4 +1,4 @@
-"""Expire runs: a run is removed as a whole, with worktree, files and lease, or stays.
+"""Expire runs as a whole, with worktree, files and lease.
 
 If no branch holds a run's result, its last checkpoint stays. The worktree is removed first,
 while the newest checkpoint still has its contents. The checkpoint that records how the run
@@ -138,7 +138,8 @@ def needed_by(store: Checkpoints, run: str) -> str | None:
 
 
 def named(store: Checkpoints) -> set[str]:
-    """Return the ids that a run's first or newest checkpoint names, as that it was forked from."""
+    """Return the ids that a run's first or newest checkpoint names."""
+    # Such as the checkpoint that it was forked from.
     ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()}
     ends |= {row[2]: row[3] for row in store.index.run_rows()}
     return {id_ for document in _documents(store, ends) for _, id_ in references(document)}
@@ -220,7 +221,7 @@ def forget_leases(store: Checkpoints) -> None:
 
 
 def _imported(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
-    """Return the given runs that were imported and not continued here, with the import time."""
+    """Return the import times of given runs that were not continued here."""
     newest = heads.newest_of(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
     return {
@@ -272,7 +273,7 @@ def _remove_files(
 
 
 def _ending(chain: Sequence[CheckpointInfo]) -> tuple[CheckpointInfo, ...]:
-    """Return the checkpoints that record how a run ended: the newest, and the newest phase."""
+    """Return the newest checkpoint and the newest phase: how a run ended."""
     driven = [entry for entry in chain if entry.trigger == PHASE]
     return (chain[-1], *driven[-1:])
 

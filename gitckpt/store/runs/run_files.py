@@ -211,7 +211,7 @@ class RunFiles:
     def _tree(
         self, repository: Repository, below: str, limits: Limits, captured: _Captured
     ) -> str | None:
-        """Return the tree of a directory, None if it is empty; add what it has to `captured`."""
+        """Return a directory's tree, or None if empty; add to `captured`."""
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
             children = [child for child in listing if below or child.name in (INPUT, OUTPUT)]
@@ -317,7 +317,7 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
 
 
 def _above(path: str) -> list[str]:
-    """Return the directory of a run's files and its parents, up to the first foreign one."""
+    """Return the directory of a run's files and its parents, up to a foreign one."""
     top, names = private_dirs.way(path) or (os.path.dirname(path), [os.path.basename(path)])
     return [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
 

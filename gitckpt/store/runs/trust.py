@@ -1,4 +1,4 @@
-"""Trust: a run that was not written here continues only after the user approves it.
+"""Trust: a foreign run continues only after the user approves it.
 
 `gitckpt.store.local_checkpoints` lists what was written here, and never fetched checkpoints.
 """

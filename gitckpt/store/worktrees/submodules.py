@@ -65,7 +65,7 @@ def make(
     *,
     above: bytes = b"",
 ) -> list[str]:
-    """Make the submodules that a checkpoint names; return a remark for each failed one.
+    """Make the submodules that a checkpoint names; return remarks on failures.
 
     Args:
         around: where git keeps the repositories of the submodules.

@@ -68,7 +68,7 @@ class LoopOptions:
 
 
 def read(option: Callable[[str], str]) -> LoopOptions:
-    """Parse the options of a loop; `option` returns the text of one, "" if it is not set."""
+    """Parse the options of a loop; `option` returns the text of one, or ""."""
     issues = tuple(option("issues").replace(",", " ").split())
     epic, done = option("epic"), option("done")
     for issue in (*issues, *([epic] if epic else [])):
@@ -188,7 +188,7 @@ class TestResult:
 
 
 def choose(path: str, env: Mapping[str, str]) -> str:
-    """Return the test command of a project; "" if there is none. PATH of `env` counts."""
+    """Return the test command of a project, or ""; search the PATH of `env`."""
     # `make test` replaces pytest only where it is not installed, not after it failed.
     if shutil.which("pytest", path=env.get("PATH", os.defpath)):
         return _PYTEST

@@ -81,7 +81,7 @@ def carry_out(context: Context) -> Ended:
 
 
 def read(option: Callable[[str], str]) -> ReviewOptions:
-    """Parse the options of a review; `option` returns the text of one, "" if it is not set."""
+    """Parse the options of a review; `option` returns the text of one, or ""."""
     _agent_timeout(option)
     if not option("title").strip():
         raise UsageError("there is no task", hint='name it: git ckpt review "Add a login page"')
