@@ -104,7 +104,7 @@ def test_a_git_that_is_killed_is_not_called_too_old(
     ckpt: Ckpt, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITCKPT_GIT", killed_at(tmp_path, "version"))
-    expected = "error: git was killed by signal 9 when it was asked for its version\nhint: run the command again\n"
+    expected = "error: git version was killed by signal 9\nhint: run the command again\n"
     assert ckpt("list", at=main_checkout) == Outcome(10, "", expected)
 
 

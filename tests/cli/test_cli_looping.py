@@ -43,8 +43,8 @@ REFUSED = [
     (("--issue", "bd-1;rm"), "'bd-1;rm' is not an issue id", "list the issues: bd list"),
     (
         ("--done", "true", "--max-iterations", "-1"),
-        "max_iterations must be 0 or more, not '-1'",
-        "write a whole number, such as 100",
+        "a number must be 0 or more, not -1",
+        "write a whole number, such as 20",
     ),
     (
         ("--done", "true", "--pause", "soon"),

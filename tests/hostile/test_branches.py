@@ -368,7 +368,6 @@ CALLS: dict[str, list[list[str]]] = {
     "du": [[], ["--json"]],
     "hook": [[event] for event in (*EVENTS, "maintain", "pack")],
     "completion": [["bash"]],
-    "complete": [["--", "run", ""], ["--", "loop", "--agent", ""]],
     "demo": [["--help"]],
     "uninit": [[]],
 }

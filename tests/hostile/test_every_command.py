@@ -70,7 +70,6 @@ CALLS: dict[str, list[str]] = {
     "hook": ["hook post-commit", "hook post-merge 0"],
     "completion": ["completion bash"],
     "demo": ["demo --help"],  # which is made in a repository of its own
-    "complete": ["complete git ckpt show 0"],
 }
 """What is called of each command; of one that is not here, the command alone."""
 

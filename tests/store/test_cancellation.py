@@ -100,7 +100,7 @@ def test_one_that_takes_its_time_is_told_of(
     assert 0.2 <= time.monotonic() - began < 10
     assert (late.value.message, late.value.hint) == (
         f"run {RUN} was asked to stop and has not stopped yet",
-        f"it stops when it next looks; see: git ckpt status {RUN}",
+        f"it stops at its next check; see: git ckpt status {RUN}",
     )
     driver.send_signal(signal.SIGSTOP)
     while not filesystem.is_stopped(driver.pid):

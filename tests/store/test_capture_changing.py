@@ -85,7 +85,7 @@ def test_a_file_that_is_never_still_is_named(
     monkeypatch.setenv("GITCKPT_GIT", str(tmp_path / "git" / "git"))
     with pytest.raises(WorktreeError, match="new changes each time that it is read") as caught:
         make_store(main_checkout).save("a-complete")
-    assert str(caught.value.hint).startswith("stop what writes to it")
+    assert str(caught.value.hint).startswith("stop the program that writes to it")
 
 
 def test_what_changes_all_the_time_is_no_endless_loop(

@@ -173,7 +173,7 @@ def test_the_advice_about_a_worktree_unmounts_first(
     place.mkdir()
     done = mounted(f"mount --bind $EXT {place} && ckpt remove {made.id}")
     assert (
-        f"to remove that: umount {place} && git worktree remove --force --force {place.parent}\n"
+        f"to remove it: umount {place} && git worktree remove --force --force {place.parent}\n"
         in done.stderr
     )
 

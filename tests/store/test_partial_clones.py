@@ -248,7 +248,7 @@ def test_diff_fetches_nothing_and_names_the_command_that_does(
     store = make_store(clone, "auto")
     old, new = (clone.record(store, version) for version in (0, 1))
     packs = clone.packs()
-    with pytest.raises(WorktreeError, match="contents of files are missing here") as caught:
+    with pytest.raises(WorktreeError, match="contents of files are missing") as caught:
         store.diff(old, new)
     assert clone.packs() == packs
     command = str(caught.value.hint).removeprefix("fetch them: ").partition(";")[0]

@@ -49,7 +49,7 @@ def loop(
     if not plan:
         raise UsageError("the plan has no name", hint="name its file: git ckpt loop PLAN.md")
     given = {name: str(value) for name, value in inputs.items() if value}
-    given |= {"plan": plan, "issues": " ".join(issue or [])}
+    given |= {"plan": plan, **({"issues": " ".join(issue)} if issue else {})}
     given |= {"until_tests_pass": "yes"} if until_tests_pass else {}
     limit = times.parse_age(timeout) if timeout is not None else None
     with open_store() as store:

@@ -258,7 +258,7 @@ class Transcript:
     def _shortened(self) -> bytes:
         self._file.seek(0)
         if self._size <= FIRST + LAST:
-            return self._file.read()
+            return self._file.read(self._size)
         first = self._file.read(FIRST)
         self._dropped += self._size - FIRST - LAST
         self._size = FIRST + LAST

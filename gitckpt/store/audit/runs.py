@@ -199,14 +199,14 @@ def audit_leases(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
     named = evidence.below(ref_names.LEASES)
     contents = store.objects.read([oid for _, _, oid in named])
     for (run, ref, oid), content in zip(named, contents, strict=True):
-        take_over = f"if nothing drives the run: git ckpt resume {run} --take-over"
+        take_over = f"if the run has no driver: git ckpt resume {run} --take-over"
         try:
             if content is None or content[0] != "blob":
                 raise InvalidCheckpoint(ref, "", "does not point to a lease")
             lease = parse(content[1], ref)
         except InvalidCheckpoint as error:
             if run not in runs:
-                take_over = f"if nothing drives the run: git update-ref -d {shell_word(ref)}"
+                take_over = f"if the run has no driver: git update-ref -d {shell_word(ref)}"
             flaws.append(lasting("lease-invalid", ref, _problem_of(error), error.hint or take_over))
             continue
         if lease.is_endless(store.clock()):

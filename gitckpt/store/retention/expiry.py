@@ -444,12 +444,12 @@ def _rewritten(store: Checkpoints, entries: Sequence[CheckpointInfo]) -> set[str
 
 
 def _noted_elsewhere(store: Checkpoints, commits: Mapping[str, str]) -> dict[str, str]:
-    """Return the checkpoints whose link is also in the note of another commit."""
+    """Return the checkpoints of commits that have a link in the note of another commit."""
+    # All of a commit's, as its note lists the newest only.
     pending = notes.waiting(store.repository)
     written = Notes(store.repository, store.objects, ref_names.NOTES).each()
-    elsewhere: dict[str, str] = {}
+    carried: set[str] = set()
     for commit, lines in chain(pending.items(), written):
-        for id_ in map(note.link_id, lines or ()):
-            if commits.get(id_, commit) != commit:
-                elsewhere[id_] = commits[id_]
-    return elsewhere
+        linked = (commits.get(note.link_id(line), commit) for line in lines or ())
+        carried.update(linked_commit for linked_commit in linked if linked_commit != commit)
+    return {id_: commit for id_, commit in commits.items() if commit in carried}
