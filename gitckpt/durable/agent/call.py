@@ -246,7 +246,7 @@ class Transcript:
     def close(self) -> None:
         """Shorten and mask the file, and close it."""
         try:
-            data = self._shortened()
+            data = self._shortened() if self._size else b""  # nothing was written to a full disk
             masked = secrets.masked_bytes(data)
             if self._dropped or masked != data:
                 self._replace(masked)
@@ -258,7 +258,7 @@ class Transcript:
     def _shortened(self) -> bytes:
         self._file.seek(0)
         if self._size <= FIRST + LAST:
-            return self._file.read(self._size)
+            return self._file.read()
         first = self._file.read(FIRST)
         self._dropped += self._size - FIRST - LAST
         self._size = FIRST + LAST
