@@ -351,7 +351,7 @@ class _Capture:
         """Return the untracked and ignored paths to capture."""
         included = set(self._also)
         if self._limits.include:
-            words = ("ls-files", "--others", "--ignored", "-z", *self._limits.include_options)
+            words = ("ls-files", "--others", "--ignored", "-z", *self._limits.include_options())
             listed = self._index.git(*words).split(b"\0")[:-1]
             included |= {path for path in listed if not path.endswith(b"/")}
         included = {

@@ -166,7 +166,6 @@ class Limits:
             omitted.append(path)
         return omitted
 
-    @property
     def include_options(self) -> list[str]:
         """Return the options of `git ls-files --ignored` for `include`."""
         return [option for pattern in self.include for option in ("-x", pattern)]
@@ -289,7 +288,7 @@ def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | 
         return None
     is_included = False
     if limits.include:
-        words = ("ls-files", "--others", "--ignored", "-z", *limits.include_options)
+        words = ("ls-files", "--others", "--ignored", "-z", *limits.include_options())
         listing = repository.git.run(*words).out.split(b"\0")
         is_included = os.fsencode(os.path.relpath(real, top)) in listing
     if tag is None and not is_included:
