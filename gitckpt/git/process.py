@@ -172,6 +172,8 @@ class Child:
             self._fill(size)
         data = self._buffer[self._offset : self._offset + size]
         self._offset += len(data)
+        if self._offset == len(self._buffer):  # a process that lives on must not hold large output
+            self._buffer, self._offset = b"", 0
         return data
 
     def _fill(self, size: int, patience: float | None = None) -> bool:

@@ -181,7 +181,7 @@ def _index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) 
         offset = places[oid][0]
         if offset >= _FAR:
             far.append(offset)
-            offset = _FAR | len(far) - 1
+            offset = 1 << 31 | (len(far) - 1)
         parts.append(offset.to_bytes(4, "big"))
     parts += [offset.to_bytes(8, "big") for offset in far]
     whole = b"".join(parts) + pack[-len(object_hash(object_format, b"").digest()) :]
