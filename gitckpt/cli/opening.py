@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 from gitckpt.cli import terminal
+from gitckpt.git import process
 from gitckpt.git.repository import discover, open_repository
+from gitckpt.model.arguments import shell_word
+from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.store import Store
+
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
+_PATIENCE = 5.0  # seconds for the profile of the user's shell
+
+
+def login_shell_advice() -> str | None:
+    """Return advice for Codex if a login shell does not find `git-ckpt`.
+
+    Codex runs commands in a login shell, whose profile may set PATH. None without Codex, with an
+    alias, or if the answer is unknown. Takes as long as the profile.
+    """
+    import shutil
+
+    shell, program = os.environ.get("SHELL", ""), shutil.which("git-ckpt")
+    if program is None or shutil.which("codex") is None or os.path.basename(shell) not in _SHELLS:
+        return None
+    try:
+        alias = process.run([process.git_executable(), "config", "--get", "alias.ckpt"])
+        if not alias.code or _finds_program(shell):
+            return None
+    except CkptError:  # the profile waits for input, or the shell does not start
+        return None
+    command = f"git config --global alias.ckpt {shell_word(f'!{os.path.abspath(program)}')}"
+    return f"Codex runs commands in a login shell, which does not find git-ckpt; run: {command}"
+
+
+def _finds_program(shell: str) -> bool:
+    argv = [shell, "-lc", "command -v git-ckpt"]
+    child = process.Child(argv, process.environment(), own_group=True)
+    return child.communicate(deadline=time.monotonic() + _PATIENCE).code == 0
 
 
 def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:

@@ -6,7 +6,9 @@ style.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 
 from gitckpt.formats.importer import trigger
 from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
@@ -20,7 +22,7 @@ from gitckpt.formats.systems.content import (
     Unreadable,
 )
 from gitckpt.git import fsync
-from gitckpt.git.files import atomic, regular
+from gitckpt.git.files import atomic, private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require, require_path, require_text, shell_word
@@ -52,6 +54,9 @@ _DIRECTORIES = (RLM_ACT,)
 
 _ENDS = ("complete", "failed", "skipped")
 _LARGEST = 64 * 1024 * 1024
+# The last exports: digest of the path, oid of the bytes. All lines fit into `_LARGEST_LIST`.
+_LIST, _LARGEST_LIST, _MAX_EXPORTS = "exports", 1024 * 1024, 5000
+_EXPORT = re.compile("[0-9a-f]{64} [0-9a-f]{40,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,7 @@ class Exporter:
         """Write a file atomically.
 
         Args:
-            force: replace a file even if no import has its content.
+            force: replace a file even if it is neither an import nor the last export to it.
 
         Raises:
             UsageError: such a file exists, a link leads out of the worktree, or an argument is of a
@@ -142,6 +147,7 @@ class Exporter:
                 f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH"
             ) from None
         fsync.flush(_above(place))  # the directory may be new
+        _record_export(here, place, exported.data)
 
     def make_directory(self, path: str) -> None:
         """Create a directory unless it exists.
@@ -284,7 +290,7 @@ def _name(checkpoint: Checkpoint, format_: str) -> str:
 
 
 def _require_copy(store: Checkpoints, place: str, exported: ExportResult) -> None:
-    """Refuse to replace a file unless an import has its bytes, or it is the same."""
+    """Refuse to replace a file unless it is an import, the last export or the same."""
     try:
         data = regular.content(place, _LARGEST, follow=False)
     except OSError as error:
@@ -293,12 +299,46 @@ def _require_copy(store: Checkpoints, place: str, exported: ExportResult) -> Non
             hint="move it away, or choose another place: -o PATH",
         ) from None
     oid = object_id("blob", data, store.repository.object_format)
-    originals = (original for _, original in store.refs.each(ref_names.ORIGINALS))
-    if data != exported.data and oid not in originals:
+    if data == exported.data or _read_exports(store).get(_digest(place)) == oid:
+        return
+    if oid not in (original for _, original in store.refs.each(ref_names.ORIGINALS)):
         raise UsageError(
-            f"{place} exists, and no import has its content",
+            f"{place} exists, and is neither an import nor the last export to it",
             hint="to replace it: --force; or choose another place: -o PATH",
         )
+
+
+def _digest(place: str) -> str:
+    return hashlib.sha256(os.fsencode(place)).hexdigest()
+
+
+def _read_exports(store: Checkpoints) -> dict[str, str]:
+    path = os.path.join(store.repository.private_dir, _LIST)
+    try:
+        text = regular.content(path, _LARGEST_LIST, follow=False).decode("ascii", "replace")
+    except OSError:
+        return {}  # the next export needs --force
+    # A power cut may leave any content.
+    return dict(line.split(" ") for line in text.splitlines() if _EXPORT.fullmatch(line))
+
+
+def _record_export(store: Checkpoints, place: str, data: bytes) -> None:
+    repository, digest = store.repository, _digest(place)
+    path = os.path.join(repository.make_private_dir(), _LIST)
+    with ref_names.turn(repository):
+        exports = _read_exports(store)
+        exports.pop(digest, None)  # move to the end: the oldest are dropped
+        exports[digest] = object_id("blob", data, repository.object_format)
+        lines = [f"{key} {oid}\n" for key, oid in exports.items()][-_MAX_EXPORTS:]
+        try:
+            content = "".join(lines).encode("ascii")
+            atomic.write_own(path, content, flushed=True, opener=private_dirs.create)
+        except OSError as error:
+            raise WorktreeError(
+                f"cannot write {path}: {error.strerror}",
+                hint=f"{place} is written; to replace it later: --force",
+            ) from None
+    fsync.flush([repository.private_dir, repository.common_dir])
 
 
 def _above(place: str) -> list[str]:

@@ -112,6 +112,21 @@ def test_stopped_command_is_ended(run: Runner) -> None:
     assert (outcome.code, outcome.ended_by) == (-signal.SIGTERM, IDLE_TIMEOUT)
 
 
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("before", ["", "echo ready; sleep 0.2; "])
+def test_who_stops_the_parent_of_his_shell_stops_nothing(run: Runner, before: str) -> None:
+    """It is the watchdog, which may not even have told that the command has begun."""
+    outcome = run(f"{before}kill -STOP $PPID; echo on; exit 3", timeout=60)
+    assert (outcome.code, outcome.ended_by, outcome.tail.splitlines()[-1]) == (3, EXIT, "on")
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_who_stops_it_over_and_over_is_ended(run: Runner) -> None:
+    command = "echo ready; while :; do kill -STOP $PPID; sleep 0.01; done"
+    outcome = run(command, silence=0.1, grace=0.1)
+    assert outcome.ended_by == IDLE_TIMEOUT
+
+
 def test_whoever_prints_without_end_is_ended(run: Runner) -> None:
     outcome = run("trap '' TERM; yes", timeout=0.1, grace=0.1, output=lambda _: None)
     assert outcome.ended_by == TIMEOUT

@@ -30,7 +30,7 @@ class TestWhere:
         call = ("export", made.checkpoint, "--format", "workflow", "-o", "out.json")
         refused = imports.ckpt(*call, at=imports.checkout)
         assert (refused.code, refused.out, path.read_text()) == (2, "", "mine\n")
-        assert f"{path} exists, and no import has its content" in refused.err
+        assert f"{path} exists, and is neither an import nor the last export to it" in refused.err
         assert imports.ok(*call, "--force") == "out.json\n"
         imports.ok("export", other.checkpoint, "--format", "workflow", "-o", "out.json")
         path.write_text(path.read_text() + "\n")
@@ -62,6 +62,25 @@ class TestWhere:
         )
         export()
         assert (directory / "out.json").exists()
+
+    def test_the_list_of_exports_is_replaced_as_a_whole(self, imports: Imports) -> None:
+        imports.bring("workflow-checkpoints")
+        made, other = imports()
+        imports.ok("export", made.checkpoint, "--format", "workflow", "-o", "one.json")
+        with open(imports.checkout.main / ".git/ckpt/exports", "rb") as before:
+            imports.ok("export", other.checkpoint, "--format", "workflow", "-o", "two.json")
+            assert len(before.read().splitlines()) == 1
+
+    def test_the_list_of_exports_may_hold_anything(self, imports: Imports) -> None:
+        """After a power cut, perhaps."""
+        imports.bring("workflow-checkpoints")
+        made = imports()[0]
+        exports = imports.checkout.main / ".git/ckpt/exports"
+        call = ("export", made.checkpoint, "--format", "workflow", "-o", "one.json")
+        for data in (b"x \xff\n", b"a b c\n", b"\0" * 100):
+            exports.write_bytes(data)
+            assert imports.ok(*call) == "one.json\n"
+            assert len(exports.read_text().splitlines()) == 1
 
     def test_a_directory_that_is_in_the_way_or_cannot_be_made(self, imports: Imports) -> None:
         imports.bring("forge")

@@ -79,7 +79,10 @@ def test_nor_is_it_read_when_the_run_goes_on(hostile: Imports) -> None:
     hostile.checkout.write(f".forge/runs/{RUN}.yaml", forge(".env"))
     hostile(".")
     done = hostile.ckpt("resume", RUN, "--trust", "--accept-changes", at=hostile.checkout)
-    assert (done.code, "cannot read .env" in done.err and "git ignores it" in done.err) == (2, True), done.err
+    assert (done.code, "cannot read .env" in done.err and "git ignores it" in done.err) == (
+        2,
+        True,
+    ), done.err
     assert not is_stored(hostile.checkout, SECRET)
 
 

@@ -283,8 +283,10 @@ class TestRead:
         assert read_one(objects, oid) == ("blob", b"text\n" * 1000)
 
     @pytest.mark.usefixtures("impatient")
+    @pytest.mark.parametrize("line", ["{}\n", '"{}"\n'])
     def test_gives_none_for_one_that_is_cut_off_where_it_is_borrowed(
         self,
+        line: str,
         main_checkout: Checkout,
         make_checkout: Callable[..., Checkout],
         opened: Callable[..., Repository],
@@ -292,7 +294,9 @@ class TestRead:
     ) -> None:
         lender = make_checkout("lender")
         oid = lender.git("hash-object", "-w", "--stdin", data=b"text\n" * 1000)
-        main_checkout.write(".git/objects/info/alternates", f"{lender.main}/.git/objects\n")
+        main_checkout.write(
+            ".git/objects/info/alternates", line.format(f"{lender.main}/.git/objects")
+        )
         data = object_file(lender, oid).read_bytes()
         object_file(lender, oid).unlink()
         object_file(lender, oid).write_bytes(data[:10])

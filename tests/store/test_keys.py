@@ -84,7 +84,7 @@ class TestFinding:
     def test_what_is_no_key_is_refused(
         self, plain: Store, main_checkout: Checkout, key: str
     ) -> None:
-        with pytest.raises(UsageError, match="is not a key|holds a lone surrogate"):
+        with pytest.raises(UsageError, match=r"is not a key|holds a lone surrogate"):
             plain.run_of(key)
         if key is not None:
             with pytest.raises(UsageError, match=r"is not a key|key: must be a string"):

@@ -103,7 +103,7 @@ def test_scratch_files_are_swept_once_they_are_old(
         store.list()
         place = Path(inside(store).repository.private_dir)
         kept = sorted(path.name for path in place.iterdir())
-        replaced = [f"{name}.123.ab" for name in (secrets.KEY, local_checkpoints.FILE)]
+        replaced = [f"{name}.123.ab" for name in (secrets.KEY, local_checkpoints.FILE, "exports")]
         for name in ("index.123.ab", "index.123.ab.lock", "index.124.cd", *replaced):
             (place / name).write_bytes(b"x")
         (place / "rules.123.cd" / "d").mkdir(parents=True)

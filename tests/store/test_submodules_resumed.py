@@ -11,6 +11,7 @@ import pytest
 
 from gitckpt.git.worktree import modules, operation
 from gitckpt.model.errors import WorktreeError
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import submodules
@@ -272,6 +273,29 @@ def test_after_a_kill_the_next_one_goes_on(
     assert files(places(opened.path)[1:]) == files((lib, inner))
     git_dir = places(opened.path)[0].git("rev-parse", "--absolute-git-dir")
     assert not os.path.exists(os.path.join(git_dir, ref_names.SUBMODULES_FILE))
+
+
+def test_after_a_kill_no_ignored_file_is_overwritten(
+    plain: Store, lib: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint before the files come back cannot have it."""
+    made = plain.save("a-complete", {})
+
+    def kill(inner: Checkpoints, *_: object, **__: object) -> None:
+        there = Path(inner.repository.worktree or "")
+        (there / ".gitignore").write_text("l\n")
+        (there / "l").write_text("mine\n")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(submodules, "_fill", kill)
+        with pytest.raises(KeyboardInterrupt):
+            resume(inside(plain), made)
+    opened = resume(inside(plain), made)
+    there = Path(opened.path) / "lib"
+    (remark,) = opened.remarks
+    assert f"it is half made: git -C {there} ckpt restore " in remark
+    assert (there / "l").read_text() == "mine\n"
 
 
 def test_the_settings_can_switch_it_off(

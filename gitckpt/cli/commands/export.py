@@ -13,7 +13,7 @@ from gitckpt.model.errors import UsageError
 ID  A checkpoint (id, prefix, rev or latest) or a run (id or prefix).
 --format F  The format: rlm-act, workflow, forge, quasar or superpowers.
 -o, --output PATH  The file to write; for a run as rlm-act, a directory.
---force  Overwrite a file whose content no import has.
+--force  Overwrite a file that is neither an import nor the last export.
 """)
 def export(id_: str, format_: str, output: str | None = None, force: bool = False) -> None:
     """Write a checkpoint or a run as a file of another tool.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gitckpt.cli import options, terminal
-from gitckpt.cli.opening import open_store
+from gitckpt.cli.opening import login_shell_advice, open_store
 from gitckpt.model.errors import CkptError
 
 
@@ -21,8 +21,9 @@ def init(hooks: str = "auto") -> None:
         store.policy()  # warns, or asks, if gitckpt.toml weakens defaults
     for sentence in done.changed:
         terminal.out(sentence)
-    for line in done.advice:
-        terminal.remark(line)
+    for line in (*done.advice, login_shell_advice()):
+        if line is not None:
+            terminal.remark(line)
     if not done.changed:
         terminal.out("already initialised; nothing changed")
     if done.mode in ("config", "files"):

@@ -208,6 +208,7 @@ class _RunningCommand:
         now = time.monotonic()
         if now >= self._next_tick:
             self._next_tick = now + _TICK
+            self._watchdog.wake()
             if self._tick:
                 self._tick(now - self._started)
         pause = min(until, self._next_tick) - time.monotonic()

@@ -6,6 +6,7 @@ next attempt. So the parent of all commands is a process that waits for the driv
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _CHUNK = 65536
 _FIRST_FREE = 5
 _DYING = 3.0
+_TICK = 1000
 _DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
@@ -67,7 +69,10 @@ class Watchdog:
         self._is_busy = True  # an interrupt may leave half an order or an unread report
         self._order(order)
         while b"\n" not in self._unread:
-            self._receive()
+            if _is_readable(self.reports, _TICK):
+                self._receive()
+            else:
+                self.wake()
         line, _, self._unread = self._unread.partition(b"\n")
         word, *words = line.decode(errors="replace").split(" ", 3)
         if word == "error":
@@ -80,6 +85,13 @@ class Watchdog:
 
     def kill(self) -> None:
         self._order(b"kill\n")
+
+    def wake(self) -> None:
+        """Continue a supervisor that a command stopped by `kill -STOP $PPID`."""
+        self._used_at = time.monotonic()
+        if self.pid:  # an unreaped child, so the number is not reused
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGCONT)
 
     @property
     def idle_seconds(self) -> float:
@@ -95,6 +107,7 @@ class Watchdog:
 
     def close(self) -> None:
         """End the supervisor and the remains of a command, in a few seconds at most."""
+        self.wake()
         for fd in (self._orders, self.output, self.reports):
             if fd >= 0:
                 os.close(fd)
@@ -121,7 +134,7 @@ class Watchdog:
         return not self.pid
 
     def _order(self, order: bytes) -> None:
-        self._used_at = time.monotonic()
+        self.wake()
         view = memoryview(order)
         try:
             while view and self._orders >= 0:
@@ -164,10 +177,10 @@ class Watchdog:
         self._orders, self.output, self.reports = orders, output, reports
 
 
-def _is_readable(fd: int) -> bool:
+def _is_readable(fd: int, milliseconds: int = 0) -> bool:
     poll = select.poll()  # `select` refuses file descriptors above 1023
     poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(milliseconds))
 
 
 def drain(fd: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -17,6 +18,7 @@ from gitckpt.model.values import dataclass
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import ExitStack
     from typing import NoReturn
 
 
@@ -211,11 +213,12 @@ def read(path: str) -> HookFile:
         _raise_refused("read", path, error)
 
 
-def make_directory(path: str) -> None:
+def make_directory(path: str, undo: ExitStack) -> None:
     try:
         os.makedirs(path)
     except OSError as error:
         _raise_refused("make the directory", path, error)
+    undo.callback(remove_directory, path)
 
 
 def remove_directory(path: str) -> bool:
@@ -227,8 +230,8 @@ def remove_directory(path: str) -> bool:
     return True
 
 
-def apply(changes: Sequence[FileChange]) -> None:
-    """Write each changed file as a whole, and flush the directories."""
+def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
+    """Write each changed file as a whole; `undo` receives what reverts it."""
     for change in changes:
         path = change.file.path
         try:
@@ -238,9 +241,18 @@ def apply(changes: Sequence[FileChange]) -> None:
                 _write(path, change.data, change.mode)
         except OSError as error:
             _raise_refused("write", path, error)
+        undo.callback(_revert, change.file)
     directories = {os.path.dirname(change.file.path) for change in changes}
     # The hooks directory may be new.
     fsync.flush(directories | set(map(os.path.dirname, directories)))
+
+
+def _revert(file: HookFile) -> None:
+    with contextlib.suppress(OSError):
+        if file.data is None:
+            os.unlink(file.path)
+        else:
+            _write(file.path, file.data, file.mode)
 
 
 def _write(path: str, data: bytes, mode: int) -> None:

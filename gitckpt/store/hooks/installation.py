@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+from contextlib import ExitStack
 
 from gitckpt.git import config
 from gitckpt.git.files import regular
@@ -87,36 +88,40 @@ class HookSettings:
         """Return whether cruft packs are configured, locally or globally."""
         return _CRUFT_PACKS.lower() in self._everywhere
 
-    def set(self, name: str, value: str) -> bool:
+    def set(self, name: str, value: str, undo: ExitStack) -> bool:
         """Give a name exactly one value; return whether that changed anything."""
         before = self.all(name)
         if before == [value]:
             return False
-        self.drop(name)
-        self.add(name, value)
+        self.drop(name, undo)
+        self.add(name, value, undo)
         return True
 
-    def add(self, name: str, value: str) -> None:
+    def add(self, name: str, value: str, undo: ExitStack) -> None:
         if value not in self.all(name):
+            # Before the write: git may write the value and then fail to flush it.
+            undo.callback(config.unset, self._repository, name, value)
             config.write(self._repository, name, value, add=True)
             self._values.setdefault(_canonical(name), []).append(value)
 
-    def drop(self, name: str, value: str | None = None) -> bool:
+    def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
         """Remove a name, or one of its values; return whether it was there."""
         before = self.all(name)
         dropped = [old for old in before if value in (None, old)]
         if dropped:
             config.unset(self._repository, name, value)
+            for old in reversed(dropped):
+                undo.callback(config.write, self._repository, name, old, add=True)
             self._values[_canonical(name)] = [old for old in before if old not in dropped]
         return bool(dropped)
 
-    def add_as_init(self, values: Sequence[tuple[str, str]]) -> list[str]:
+    def add_as_init(self, values: Sequence[tuple[str, str]], undo: ExitStack) -> list[str]:
         """Add settings that `uninit` removes; return a sentence for each."""
         for name, _ in values:
             # First: after a kill, a setting that is not recorded here would stay forever.
-            self.add(SET_BY_INIT, name)
+            self.add(SET_BY_INIT, name, undo)
         for name, value in values:
-            self.add(name, value)
+            self.add(name, value, undo)
         return [f"added {name} = {value} to the configuration" for name, value in values]
 
 
@@ -401,7 +406,7 @@ def install(
 ) -> Installation:
     """Make git call gitckpt and carry notes along; a second call only repairs.
 
-    After an error, a second call completes it, and `uninstall` removes what was written.
+    If an error is raised, nothing was changed.
 
     Args:
         version: of git.
@@ -427,32 +432,39 @@ def install(
     elif used == "none" and mode == "auto":
         cure = f"git config --unset {CHOSEN}, then {_INIT}"
         advice = [f"no hooks, as chosen before; to install them: {cure}"]
-    if used == "files":
-        _prepare_directory(repository, settings, directory)
-    files.apply(changes)
-    changed = [change.sentence for change in changes]
-    changed += _set_hooks(settings, pin if used == "config" else None)
-    changed += settings.add_as_init(_missing_settings(settings))
-    settings.set(MODE, used)
-    if mode != "auto":
-        settings.set(CHOSEN, "true")
+    with ExitStack() as undo:
+        if used == "files":
+            _prepare_directory(repository, settings, directory, undo)
+        files.apply(changes, undo)
+        changed = [change.sentence for change in changes]
+        changed += _set_hooks(settings, pin if used == "config" else None, undo)
+        changed += settings.add_as_init(_missing_settings(settings), undo)
+        settings.set(MODE, used, undo)
+        if mode != "auto":
+            settings.set(CHOSEN, "true", undo)
+        undo.pop_all()
     return Installation(used, changed, advice)
 
 
 def uninstall(repository: Repository) -> list[str]:
-    """Remove only what `install` added; return a sentence for each change."""
+    """Remove only what `install` added; return a sentence for each change.
+
+    If an error is raised, nothing was changed.
+    """
     settings = HookSettings(repository)
     by_init = settings.all(SET_BY_INIT)
     directory = installed_directory(repository, settings)
     changes, _ = _file_changes(repository, settings, Pin("", ""), None)
-    files.apply(changes)
-    changed = [change.sentence for change in changes]
-    changed += _set_hooks(settings, None)
-    for name, value in VALUES:
-        if name in by_init and settings.drop(name, value):
-            changed.append(f"removed {name} = {value} from the configuration")
-    for name in (MODE, CHOSEN, DIRECTORY, SET_BY_INIT):
-        settings.drop(name)
+    with ExitStack() as undo:
+        files.apply(changes, undo)
+        changed = [change.sentence for change in changes]
+        changed += _set_hooks(settings, None, undo)
+        for name, value in VALUES:
+            if name in by_init and settings.drop(name, undo, value):
+                changed.append(f"removed {name} = {value} from the configuration")
+        for name in (MODE, CHOSEN, DIRECTORY, SET_BY_INIT):
+            settings.drop(name, undo)
+        undo.pop_all()
     if MADE_DIRECTORY in by_init and files.remove_directory(directory):
         changed.append(f"removed the empty directory {directory}")
     return changed
@@ -570,31 +582,33 @@ def _twice(owner: Manager, event: str) -> str:
     return f"{event} calls gitckpt twice; remove the line from {owner.place(event)}"
 
 
-def _prepare_directory(repository: Repository, settings: HookSettings, directory: str) -> None:
+def _prepare_directory(
+    repository: Repository, settings: HookSettings, directory: str, undo: ExitStack
+) -> None:
     if not os.path.isdir(directory):
         # Before the directory is made: a kill in between must not leave it unrecorded.
-        settings.add(SET_BY_INIT, MADE_DIRECTORY)
-        files.make_directory(directory)
+        settings.add(SET_BY_INIT, MADE_DIRECTORY, undo)
+        files.make_directory(directory, undo)
     if directory == default_directory(repository):
-        settings.drop(DIRECTORY)
+        settings.drop(DIRECTORY, undo)
         return
     relative = os.path.relpath(directory, os.path.realpath(repository.common_dir))
     # A path below the git directory is stored relative: it moves with the repository.
-    settings.set(DIRECTORY, directory if relative.startswith(os.pardir) else relative)
+    settings.set(DIRECTORY, directory if relative.startswith(os.pardir) else relative, undo)
 
 
-def _set_hooks(settings: HookSettings, pin: Pin | None) -> list[str]:
+def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list[str]:
     """Set the hooks in git's configuration, or remove them; return the changes."""
     changed = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
         if pin is not None:
-            is_new = settings.set(f"{section}.event", event)
-            if settings.set(f"{section}.command", pin.command(event)) or is_new:
+            is_new = settings.set(f"{section}.event", event, undo)
+            if settings.set(f"{section}.command", pin.command(event), undo) or is_new:
                 changed.append(f"{event}: set {section} in the configuration")
         else:
-            had_command = settings.drop(f"{section}.command")
-            if settings.drop(f"{section}.event") or had_command:
+            had_command = settings.drop(f"{section}.command", undo)
+            if settings.drop(f"{section}.event", undo) or had_command:
                 changed.append(f"{event}: removed {section} from the configuration")
     return changed
 

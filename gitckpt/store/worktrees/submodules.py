@@ -147,10 +147,15 @@ def _copied(
 
 
 def _record_half_made(inner: Checkpoints, captured: Checkpoint, limits: Limits) -> None:
-    # The files are overwritten next.
-    worktree = inner.repository.worktree or ""
+    # The files are overwritten next: fail unless this checkpoint has each of them.
+    repository = inner.repository
+    worktree = repository.worktree or ""
     files = inner.capture(limits)
-    if files.degraded or files.omitted:
+    tree = manifest.tree_of_files(repository, files.tree, inner.objects.head()[0])
+    # All files, ignored ones included: there is no index.
+    paths = repository.git.run("ls-files", "--others", "-z").out.split(b"\0")[:-1]
+    is_whole = checkout.blobs_of(repository, tree).keys() >= {*paths}
+    if files.degraded or files.omitted or not is_whole:
         back = f"git -C {shell_word(worktree)} ckpt restore {captured.id[: ids.SHORT]}"
         raise WorktreeError(f"it is half made: {back}")
     inner.record(

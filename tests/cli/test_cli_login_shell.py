@@ -1,0 +1,74 @@
+"""`git ckpt init` where a login shell does not find the program."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gitckpt.cli import opening
+from tests.cli.conftest import Ckpt
+from tests.conftest import Checkout
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `git-ckpt` on PATH, in a directory with a space in its name, and a `codex`."""
+    path = tmp_path / "my programs" / "git-ckpt"
+    path.parent.mkdir()
+    for each in (path, path.with_name("codex")):
+        each.write_text("#!/bin/sh\n")
+        each.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}{os.pathsep}{os.environ['PATH']}")
+    return path
+
+
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Lets the shell of this person be a script."""
+    path = tmp_path / "bash"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("SHELL", str(path))
+
+
+def test_one_that_does_not_find_it(
+    main_checkout: Checkout,
+    ckpt: Ckpt,
+    program: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell(tmp_path, monkeypatch, '[ "$1" = -lc ] && PATH=/nowhere; command -v git-ckpt')
+    said = ckpt("init", at=main_checkout)
+    alias = f"git config --global alias.ckpt '!{program}'"
+    assert [line for line in said.err.splitlines() if "login shell" in line] == [
+        f"Codex runs commands in a login shell, which does not find git-ckpt; run: {alias}"
+    ]
+    program.with_name("codex").unlink()
+    assert "login shell" not in ckpt("init", at=main_checkout).err  # who has no Codex need not know
+    program.with_name("codex").touch(0o755)
+    main_checkout.git("config", "alias.ckpt", f"!{program}")
+    assert "login shell" not in ckpt("init", at=main_checkout).err
+
+
+@pytest.mark.parametrize("script", ["command -v git-ckpt", "exit 0"])
+def test_one_that_finds_it(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    shell(tmp_path, monkeypatch, script)
+    assert opening.login_shell_advice() is None
+
+
+def test_one_that_waits(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "_PATIENCE", 0.1)
+    shell(tmp_path, monkeypatch, "sleep 60")
+    assert opening.login_shell_advice() is None
+
+
+@pytest.mark.parametrize("value", ["", "/usr/bin/fish", "/nowhere/bash"])
+def test_what_is_no_shell_of_this_kind(
+    program: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("SHELL", value)
+    assert opening.login_shell_advice() is None
