@@ -32,7 +32,7 @@ KINDS = {
 }
 FETCH = "fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE"
 
-# Git needs these names as directories. Refs of other tools live below the last two as well.
+# Names that git needs as directories.
 BARRING = (
     *ref_names.OWN,
     *(
@@ -46,7 +46,7 @@ BARRING = (
         )
     ),
 )
-_SHARED = ("refs/keep", "refs/notes")
+_SHARED = ("refs/keep", "refs/notes")  # of other tools as well: not listed
 
 _BROKEN = "ignoring broken ref "
 
