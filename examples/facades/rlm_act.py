@@ -61,7 +61,7 @@ class CheckpointManager:
             everything=True,
         )
         expired = self.store.expire(rules)
-        return len(expired.checkpoints), len(self.store.problems())
+        return len(expired.checkpoints), len(expired.failed) + len(self.store.problems())
 
     def cleanup_all(self) -> tuple[int, int]:
         return self.cleanup_by_age(0)

@@ -225,7 +225,7 @@ def failure(repository: Repository, code: int, complaint: str) -> CkptError:
             what = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")
             return RefMoved(what, hint="another process was faster; run the command again")
     is_barred = "exists; cannot create" in complaint
-    hint = "see what is in the way: git for-each-ref" if is_barred else None
+    hint = "see what is in the way: git ckpt doctor" if is_barred else None
     return GitError(["update-ref"], code, complaint, hint=hint)
 
 

@@ -17,6 +17,7 @@ from gitckpt.store.store import Store, inside
 from gitckpt.store.worktrees import resumption
 from tests.cli.conftest import Ckpt, Outcome, normal
 from tests.conftest import Checkout
+from tests.durable.test_history import locked
 
 
 def test_runs_and_checkpoints(ckpt: Ckpt, main_checkout: Checkout) -> None:
@@ -52,6 +53,31 @@ def test_runs_and_checkpoints(ckpt: Ckpt, main_checkout: Checkout) -> None:
     assert why.startswith("complete, ")
     assert why.endswith(f"s old, limit 0s; 2 checkpoints, worktree {worktree}")
     assert not Path(worktree).exists()
+
+
+def test_what_cannot_be_deleted_is_named_and_the_others_go(
+    ckpt: Ckpt,
+    main_checkout: Checkout,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+    with Store.open(main_checkout.path) as store:
+        ids = [store.record("manual-complete", {}).id for _ in range(3)]
+    with locked(main_checkout, f"refs/checkpoints/{ids[1]}"):
+        done = ckpt("expire", "--all", "--older-than", "0s", "--keep-last", "0", at=main_checkout)
+        why = f"another process holds {main_checkout.path}/.git/refs/checkpoints/{ids[1]}.lock"
+        rows = [tuple(line.split("\t")[:2]) for line in done.out.splitlines()]
+        assert (done.code, rows) == (
+            1,
+            [("expired", ids[2]), ("expired", ids[0]), ("failed", ids[1])],
+        )
+        assert done.out.endswith(f"{ids[1]}\tmanual-complete\t{why}\n")
+        assert done.err.startswith(
+            f"2 of 3 checkpoints expired, 1 failed\nerror: {why}\nhint: wait and try again"
+        )
+        assert [
+            line.split("\t")[0] for line in ckpt("list", at=main_checkout).out.splitlines()
+        ] == [ids[1]]
 
 
 def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gitckpt.git.refs import Refs, Update
+from gitckpt.git.refs import LockHeld, Refs, Update
 from gitckpt.model import times
 from gitckpt.model.checkpoint import PHASE, Pipeline
 from gitckpt.model.policy import DAY, Policy
@@ -20,6 +20,7 @@ from gitckpt.store.audit import verification
 from gitckpt.store.config import settings
 from gitckpt.store.records import ref_names
 from gitckpt.store.retention import expiry, runs, sweep
+from gitckpt.store.retention import worktree as worktree_removal
 from gitckpt.store.retention.runs import Fate
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import Store, inside
@@ -510,6 +511,31 @@ def test_a_kill_at_every_git_call(
         if survived:
             assert at > 30
             return
+
+
+def test_a_removal_of_refs_that_fails_loses_nothing(
+    plain: Store,
+    main_checkout: Checkout,
+    make_store: MakeStore,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+    work = worked(plain, "r", make_store)
+    content = view(work.worktree.path)
+    clock.instant += 7 * DAY
+    lock = main_checkout.write(f".git/refs/checkpoints/{work.newest.id}.lock", "")
+    found = expiry.expire(inside(plain), Policy())
+    assert [(entry.id, str(error)) for entry, error in found.failed] == [
+        (work.newest.id, f"another process holds {lock}")
+    ]
+    with pytest.raises(LockHeld):
+        plain.remove_run(work.run)
+    lock.unlink()
+    assert view(resumption.resume(inside(plain), work.newest).path) == content
+    assert worktree_removal.remove_worktree(inside(plain), work.run) is None
+    assert told(plain, Policy()) == {"r": "- complete, 7d old, limit 7d"}
+    assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
 
 class TestWorkInNoBranch:

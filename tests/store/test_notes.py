@@ -207,7 +207,7 @@ class TestLinks:
         ]
         require_clean(main_checkout)
         clock.instant += 8 * 86400 * 1_000_000
-        decided = expire_alone(inside(plain), Policy(keep_last=1), dry_run=True)
+        decided, _ = expire_alone(inside(plain), Policy(keep_last=1), dry_run=True)
         assert sum("its commit was rewritten" in decision.reason for _, decision in decided) >= 29
 
     def test_list_writes_what_has_waited(

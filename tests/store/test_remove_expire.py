@@ -243,7 +243,7 @@ def write(checkout: Checkout, number: int, document: str) -> str:
 class TestExpire:
     def expire(self, store: Store, policy: Policy, *, dry_run: bool = False) -> dict[int, str]:
         """Returns the reason for each that goes, by number."""
-        decided = expire_alone(inside(store), policy, dry_run=dry_run)
+        decided, _ = expire_alone(inside(store), policy, dry_run=dry_run)
         assert [entry.id for entry, _ in decided] == [decision.id for _, decision in decided]
         assert all(decision.expires for _, decision in decided)
         return {int(entry.id[:8], 16): decision.reason for entry, decision in decided}
@@ -385,7 +385,7 @@ class TestExpire:
             if said == "removing 1 checkpoints":
                 main_checkout.git("notes", "--ref=checkpoints", "copy", old, new)
 
-        gone = expire_alone(inside(plain), Policy(keep_last=0), progress=progress)
+        gone, _ = expire_alone(inside(plain), Policy(keep_last=0), progress=progress)
         assert [entry.id for entry, _ in gone] == [nth(1)]
         assert notes(main_checkout) == {commit: [nth(2), nth(3)] for commit in (old, new)}
 

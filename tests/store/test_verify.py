@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +16,13 @@ from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError
 from gitckpt.store import local_checkpoints
+from gitckpt.store.audit.doctor import diagnose
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.store import Store, inside
 from tests.conftest import Checkout, MakeOnce
+from tests.damaging import place_of
 from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth
 from tests.store.verifying import age, look, put, require_left, require_mended, told
 
@@ -536,3 +539,71 @@ def test_a_snapshot_without_a_commit_is_clean(
         assert isinstance(saved.worktree, Worktree)
         assert saved.worktree.tree
     assert told(look(checkout)) == []
+
+
+@pytest.mark.parametrize("ref", ["refs/heads/side", "refs/tags/v1", "refs/remotes/origin/side"])
+def test_a_ref_whose_object_is_gone(
+    main_checkout: Checkout, make_store: MakeStore, ref: str
+) -> None:
+    """Git loses it where it collects beside a commit; `git branch` then lists nothing at all, and every gc fails."""
+    with make_store(main_checkout) as store:
+        store.save("a-complete")
+        main_checkout.git("update-ref", ref, "HEAD")
+        oid = main_checkout.git("commit-tree", "-m", "side", "HEAD^{tree}")
+        main_checkout.git("update-ref", ref, oid)
+        assert told(look(main_checkout)) == []
+        place_of(main_checkout, oid).unlink()
+        found = (
+            "ref-target-missing",
+            ref,
+            f"points to {oid}, which is missing or damaged: every git gc fails",
+        )
+        (finding,) = require_left(main_checkout, [found]).findings
+        assert [each for each in diagnose(inside(store)).findings if each.code == finding.code] == [
+            finding
+        ]
+    fetch, _, back = str(finding.cure).partition(
+        "; or go back to where it was before, if the reflog has it: "
+    )
+    assert fetch == f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
+    if ref.startswith("refs/heads/"):
+        main_checkout.git(*shlex.split(back)[1:])
+        assert told(look(main_checkout)) == []
+
+
+@pytest.mark.parametrize("place", ["main", "linked"])
+def test_a_detached_head_whose_commit_is_gone(
+    main_checkout: Checkout, tmp_path: Path, place: str
+) -> None:
+    there = main_checkout
+    if place == "linked":
+        main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+        there = Checkout(tmp_path / "linked")
+    there.git("checkout", "--quiet", "--detach")
+    oid = there.commit("lost", README="other\n")
+    assert told(look(main_checkout)) == []
+    place_of(main_checkout, oid).unlink()
+    name = "worktrees/linked/HEAD" if place == "linked" else "main-worktree/HEAD"
+    (finding,) = look(main_checkout).findings
+    assert (finding.code, finding.object) == ("ref-target-missing", name)
+    main_checkout.git(*shlex.split(str(finding.cure).rpartition(": ")[2])[1:])
+    assert told(look(main_checkout)) == []
+    main_checkout.git("gc", "--quiet")
+
+
+@pytest.mark.parametrize("lost", [[0], [0, 1], [0, 1, 2]])
+def test_stashes_that_are_gone_are_dropped_as_is_told(
+    main_checkout: Checkout, lost: list[int]
+) -> None:
+    """And no other one: no clone has them, and `git stash drop` fails."""
+    for number in range(3):
+        main_checkout.write("README", f"{number}\n")
+        main_checkout.git("stash", "--quiet")
+    stashes = [main_checkout.git("rev-parse", f"refs/stash@{{{number}}}") for number in range(3)]
+    for number in lost:
+        place_of(main_checkout, stashes[number]).unlink()
+    for _ in lost:
+        (finding,) = look(main_checkout).findings
+        main_checkout.git(*shlex.split(str(finding.cure).partition("; or drop it: ")[2])[1:])
+    assert told(look(main_checkout)) == []
+    assert main_checkout.git("stash", "list", "--format=%H").split() == stashes[len(lost) :]

@@ -96,7 +96,12 @@ def test_the_linked_commit_is_missing_or_damaged(filled: Checkout, left: bytes |
         f"the file of the object is empty, perhaps after a power cut: git never writes {oid} again"
     )
     empty = [("object-empty", str(place_of(filled, oid)), sentence)] if left == b"" else []
-    assert told(look(filled)) == [lacking(TWO, oid), *empty]
+    branch = (
+        "ref-target-missing",
+        "refs/heads/main",
+        f"points to {oid}, which is missing or damaged: every git gc fails",
+    )
+    assert told(look(filled)) == [branch, lacking(TWO, oid), *empty]
 
 
 @pytest.mark.parametrize("rev", ["HEAD~2", "HEAD~1:deep", f"refs/ckpt/trees/{TWO}:files"])

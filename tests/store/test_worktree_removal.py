@@ -310,6 +310,14 @@ class TestDirectoriesThatAreElsewhere:
             == f"{work.worktree.path} is not the worktree that it was"
         )
 
+    def test_forgotten_by_git(self, plain: Store, main_checkout: Checkout, work: Work) -> None:
+        shutil.rmtree(main_checkout.path / ".git" / "worktrees" / work.run)
+        expected = f"git has forgotten its worktree {work.worktree.path}; adopt it again: git ckpt resume {work.run}"
+        assert (
+            reason_to_stay(inside(plain), work.run),
+            remove_worktree(inside(plain), work.run),
+        ) == (expected, expected)
+
     def test_worktrees_of_others_stay(
         self,
         plain: Store,

@@ -8,6 +8,7 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.commands.remove import print_kept_worktrees
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
+from gitckpt.model.errors import CkptError
 from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
@@ -72,7 +73,9 @@ def expire(
         ]
         terminal.table(("WHAT", "ID", "PHASE", "WHY"), shown)
     terminal.remark(_summary(expired, "would expire" if dry_run else "expired"))
-    return 0
+    for message, hint in {error.message: error.hint for _, error in expired.failed}.items():
+        terminal.fail(CkptError(message, hint=hint))
+    return 1 if expired.failed else 0
 
 
 def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
@@ -89,11 +92,14 @@ def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, s
     for entry, decision in result.checkpoints:
         if entry.run not in runs or entry.id in result.squashed:
             rows.append((gone, entry.id, entry.label, decision.reason))
+    rows += [("failed", entry.id, entry.label, error.message) for entry, error in result.failed]
     return rows
 
 
 def _summary(found: ExpireResult, verb: str) -> str:
     summary = f"{len(found.checkpoints)} of {terminal.count(found.total, 'checkpoint')} {verb}"
+    if found.failed:
+        summary += f", {len(found.failed)} failed"
     if found.runs:
         expiring = sum(fate.expires for fate in found.runs)
         summary += f"; {expiring} of {terminal.count(len(found.runs), 'run')}"

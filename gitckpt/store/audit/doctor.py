@@ -10,6 +10,7 @@ from gitckpt.git.command import require_git
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
 from gitckpt.model.arguments import closest, first_of, shell_word
+from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.errors import Finding
 from gitckpt.model.values import dataclass
 from gitckpt.store import error_log, setup
@@ -20,7 +21,7 @@ from gitckpt.store.config.file import ConfigError
 from gitckpt.store.hooks import installation
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
-from gitckpt.store.records.entry import Problem, Query
+from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
 from gitckpt.store.retention import maintenance, sweep
 
 # Seconds after which a lock file counts as left by a crash, if the system cannot tell.
@@ -73,8 +74,19 @@ def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int |
 
 def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     repository = store.repository
-    _, complaint = inventory.list_refs(repository)
-    replaced = objects.replaced(repository, store.index.oids(), LocalCheckpoints.read(repository))
+    barring: set[str] = set()
+
+    def take(_oid: str, ref: str, _target: str) -> None:
+        if ref in inventory.BARRING:
+            barring.add(ref)
+
+    _, complaint = inventory.list_refs(repository, take)
+    flaws = [
+        *inventory.broken(repository, complaint),
+        *inventory.barring(repository, barring),
+        *objects.replaced(repository, store.index.oids(), LocalCheckpoints.read(repository)),
+        *objects.lost_targets(repository),
+    ]
     return [
         *installation.inspect(repository, version=version),
         *setup.inspect(repository),
@@ -86,7 +98,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *_checkpoints(store),
         *worktrees.headless(repository),
         *(_invalid(problem) for problem in store.problems()),
-        *(flaw.finding for flaw in (*inventory.broken(repository, complaint), *replaced)),
+        *(flaw.finding for flaw in flaws),
     ]
 
 
@@ -161,11 +173,7 @@ def _checkpoints(store: Checkpoints) -> list[Finding]:
     space = ref_names.CHECKPOINTS.rstrip("/")
     entries = store.list(Query())
     if len(entries) >= _MANY:
-        seconds = len(entries) / 40_000
-        sentence = f"holds {len(entries):,} checkpoints, "
-        sentence += f"which slow each git fetch, push and gc by about {seconds:.0f} s"
-        cure = "set shorter ages in [retention] of gitckpt.toml, then: git ckpt expire"
-        findings.append(Finding("many-checkpoints", space, sentence, cure))
+        findings.append(_many(entries))
     rewritten = store.rewritten()
     if rewritten:
         commits = dict.fromkeys(entry.git_sha[:10] for entry in rewritten)
@@ -175,6 +183,26 @@ def _checkpoints(store: Checkpoints) -> list[Finding]:
             Finding("commits-rewritten", space, sentence, "git ckpt remove --rewritten")
         )
     return findings
+
+
+def _many(entries: Sequence[CheckpointInfo]) -> Finding:
+    """Report what many checkpoints cost, with the cure for the most frequent kind."""
+    others = [entry for entry in entries if entry.run is None]
+    unasked = sum(entry.agent is not None or entry.trigger in HOOK_TRIGGERS for entry in others)
+    of_runs, by_hand = len(entries) - len(others), len(others) - unasked
+    seconds = len(entries) / 40_000
+    sentence = f"holds {len(entries):,} checkpoints ({of_runs:,} of runs, "
+    sentence += f"{unasked:,} by hooks and agents, {by_hand:,} by hand), "
+    sentence += f"which git fetch, push and gc read one by one: about {seconds:.0f} s each time"
+    cures = {
+        of_runs: "git ckpt runs, and of those that nobody needs: git ckpt remove RUN",
+        unasked: "git ckpt expire, with shorter ages in [retention] of gitckpt.toml "
+        "if that leaves too many",
+        by_hand: "git ckpt expire --all --older-than 90d --dry-run, "
+        "and without --dry-run if that is meant",
+    }
+    space = ref_names.CHECKPOINTS.rstrip("/")
+    return Finding("many-checkpoints", space, sentence, cures[max(cures)])
 
 
 def _stale_locks(store: Checkpoints) -> list[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -31,6 +31,22 @@ KINDS = {
     ref_names.ORIGINALS: "blob",
 }
 FETCH = "fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE"
+
+# Names that git needs as directories.
+BARRING = (
+    *ref_names.OWN,
+    *(
+        space.rstrip("/")
+        for space in (
+            ref_names.TREES,
+            ref_names.ORIGINALS,
+            ref_names.RUNS,
+            ref_names.LEASES,
+            ref_names.KEYS,
+        )
+    ),
+)
+_SHARED = ("refs/keep", "refs/notes")  # of other tools as well: not listed
 
 _BROKEN = "ignoring broken ref "
 
@@ -110,6 +126,7 @@ class Evidence:
         self.runs: dict[str, list[Row]] = {}  # the valid checkpoints of each run, by sequence
         self.digest = b""  # of git's ref listing
         self.refs: dict[str, str] = {}  # oids by full name, without refs below `refs/checkpoints/`
+        self.symbolic: dict[str, str] = {}  # targets of symbolic refs, by full name
         self.unjudged: dict[str, str] = {}  # oids of invalid or newer checkpoints, by id
         self.flaws: list[Flaw] = []  # of refs and documents as such
         self.odd: dict[str, str | None] = {}  # by oid: kind if it is a wrong one, None if missing
@@ -147,9 +164,11 @@ class Evidence:
 
 
 def list_refs(
-    repository: Repository, take: Callable[[str, str], object] = lambda *_: None
+    repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None
 ) -> tuple[bytes, str]:
-    """Give oid and name of each of gitckpt's refs to `take`, sorted by name.
+    """Give the oid, name and symbolic target of gitckpt's refs to `take`, sorted by name.
+
+    The target is "" for an ordinary ref.
 
     Returns:
         A digest of the listing, and what git wrote to stderr.
@@ -159,14 +178,12 @@ def list_refs(
     def look(lines: list[bytes]) -> None:
         for line in lines:
             digest.update(line + b"\n")
-            oid, _, ref = line.decode("utf-8", "surrogateescape").partition(" ")
-            take(oid, ref)
+            take(*line.decode("utf-8", "surrogateescape").split(" "))
 
     require_no_pipes(repository)  # git would block on them
     names = (*ref_names.OWN, ref_names.NOTES)
-    listing = repository.git.each_line(
-        "for-each-ref", "--format=%(objectname) %(refname)", *names, take=look
-    )
+    form = "--format=%(objectname) %(refname) %(symref)"
+    listing = repository.git.each_line("for-each-ref", form, *names, take=look)
     return digest.digest(), listing.complaint
 
 
@@ -174,14 +191,19 @@ def gather(store: Checkpoints) -> Evidence:
     """Read all refs and documents, in three processes whatever their number."""
     evidence = Evidence()
 
-    def take(oid: str, ref: str) -> None:
+    def take(oid: str, ref: str, target: str) -> None:
         if not ref.startswith(ref_names.CHECKPOINTS):
             evidence.refs[ref] = oid
         elif not ref_names.is_foreign(ref):
             evidence.oids[ref.removeprefix(ref_names.CHECKPOINTS)] = oid
+        else:
+            return
+        if target:
+            evidence.symbolic[ref] = target
 
     evidence.digest, complaint = list_refs(store.repository, take)
     evidence.flaws += broken(store.repository, complaint)
+    evidence.flaws += barring(store.repository, evidence.refs)
     _read(store, evidence)
     _find_odd(store.repository, evidence)
     return evidence
@@ -249,6 +271,19 @@ def broken(repository: Repository, complaint: str) -> list[Flaw]:
         if not ref_names.is_foreign(ref):
             cure = f"rm {shell_word(os.path.join(repository.common_dir, ref))}"
             flaws.append(lasting("broken-ref", ref, "git cannot read this ref", cure))
+    return flaws
+
+
+def barring(repository: Repository, refs: Collection[str]) -> list[Flaw]:
+    """Return the refs whose names git needs as directories of gitckpt's refs."""
+    names = [ref for ref in BARRING if ref in refs]
+    names += [ref for ref in _SHARED if repository.cat_file.info(ref) is not None]
+    flaws = []
+    for ref in names:
+        cure = f"look at it: git show {ref}; move it away: git tag NAME {ref} && "
+        cure += f"git update-ref --no-deref -d {ref}"
+        sentence = "blocks all refs below its name, so nothing can be recorded"
+        flaws.append(lasting("ref-barring", ref, sentence, cure))
     return flaws
 
 

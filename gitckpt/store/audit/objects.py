@@ -15,8 +15,8 @@ from gitckpt.git.contents.bounds import Census, UnsoundSnapshot
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
-from gitckpt.git.repository import Repository
-from gitckpt.git.worktree import operation
+from gitckpt.git.repository import BRANCHES, Repository
+from gitckpt.git.worktree import administration, operation
 from gitckpt.model import budget, ids
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import CkptError
@@ -41,6 +41,10 @@ _MEANINGS = {
     ref_names.OPERATIONS: ("operation", "commit of its operation"),
     ref_names.ORIGINALS: ("original", "file it was imported from"),
 }
+
+_STASH = "refs/stash"
+_USER_REFS = ("refs/heads", "refs/remotes", "refs/tags", _STASH)
+_BEFORE = "@{1}"  # in the reflog, the value before the present one
 
 # Entries of a snapshot of which only the trees are checked.
 _PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
@@ -177,7 +181,13 @@ def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
     known = LocalCheckpoints.read(repository)
     oids = {id_: evidence.oids[id_] for id_ in known if id_ in evidence.oids}
     flaws += replaced(repository, oids, known)
-    return [*flaws, *_submodule_flaws(repository, evidence), *_commit_flaws(repository, evidence)]
+    return [
+        *flaws,
+        *_symbolic_flaws(evidence),
+        *_submodule_flaws(repository, evidence),
+        *_commit_flaws(repository, evidence),
+        *lost_targets(repository),
+    ]
 
 
 def replaced(
@@ -193,6 +203,63 @@ def replaced(
         else:
             cure = f"look at what came: git ckpt show {id_}; remove it: git ckpt remove {id_}"
             yield lasting("checkpoint-replaced", ref, f"{sentence}, and is gone", cure)
+
+
+def lost_targets(repository: Repository) -> list[Flaw]:
+    """Return the branches, tags, stashes and detached HEADs whose object is gone."""
+    tips = _tips(repository)
+    odd = graph.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit")
+    lost = {name: tip for name, tip in tips.items() if odd.get(tip[0], "") is None}
+    now = _tips(repository) if lost else {}  # others may have moved or deleted refs meanwhile
+    flaws = []
+    for name, (oid, undo) in lost.items():
+        if now.get(name) != (oid, undo):
+            continue
+        cure = f"fetch it from a clone that has it: {_REFETCH} {oid}"
+        if name == _STASH:  # rarely in other clones; older stashes are only in its reflog
+            words = ("rev-parse", "--quiet", "--verify", _STASH + _BEFORE)
+            has_older = repository.git.run(*words, ok=(0, 1, 128)).code == 0
+            drop = "reflog delete --updateref --rewrite 'refs/stash@{0}'"
+            cure += f"; or drop it: git {drop if has_older else f'update-ref -d {_STASH}'}"
+        elif undo:
+            cure += f"; or go back to where it was before, if the reflog has it: {undo}"
+        sentence = f"points to {oid}, which is missing or damaged: every git gc fails"
+        flaws.append(lasting("ref-target-missing", name, sentence, cure))
+    return flaws
+
+
+def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
+    """Return oid and undo command, or "", of the user's refs and detached HEADs."""
+    output = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *_USER_REFS)
+    tips: dict[str, tuple[str, str]] = {}
+    for line in output.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+        oid, _, ref = line.partition(" ")
+        undo = f"git update-ref {shell_word(ref)} {shell_word(ref + _BEFORE)}"
+        tips[ref] = oid, undo if ref.startswith(BRANCHES) else ""
+    top = administration.main_worktree(repository) or repository.common_dir
+    heads = [("main-worktree/HEAD", repository.common_dir, top)]
+    for git_dir, path in administration.registered(repository):
+        if os.path.isdir(path):
+            heads.append((f"worktrees/{os.path.basename(git_dir)}/HEAD", git_dir, path))
+    for name, git_dir, path in heads:
+        oid = administration.content(os.path.join(git_dir, "HEAD"))
+        # HEAD is all zeros while git creates the worktree.
+        if ids.is_oid(oid) and oid.strip("0"):
+            tips[name] = oid, f"git -C {shell_word(path)} update-ref --no-deref HEAD HEAD{_BEFORE}"
+    return tips
+
+
+def _symbolic_flaws(evidence: Evidence) -> Iterator[Flaw]:
+    """Yield symbolic refs of gitckpt, except keep refs."""
+    for ref, target in evidence.symbolic.items():
+        sentence = f"is a symbolic ref: it moves and vanishes with {target}"
+        if ref.startswith(ref_names.CHECKPOINTS):
+            oid = evidence.oids[ref.removeprefix(ref_names.CHECKPOINTS)]
+            cure = f"git update-ref --no-deref {shell_word(ref)} {oid}"
+            yield lasting("ref-symbolic", ref, sentence, cure)
+        elif not ref.startswith(ref_names.KEEP):
+            oid = evidence.refs[ref]
+            yield mendable("ref-symbolic", ref, sentence, Update(ref, oid, oid, is_symbolic=True))
 
 
 def _submodule_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
@@ -250,7 +317,11 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
             yield lasting("commit-ref-wrong", row.ref, sentence, f"git ckpt remove {row.id}")
     kept = {name: (ref, oid) for name, ref, oid in evidence.below(ref_names.KEEP)}
-    right = {name for name, (_, oid) in kept.items() if ids.is_oid(name) and name == oid}
+    right = {
+        name
+        for name, (ref, oid) in kept.items()
+        if ids.is_oid(name) and name == oid and ref not in evidence.symbolic
+    }
     linked = evidence.commits()
     needed = right.intersection(linked)
     # Where history is missing, which is a separate finding, every ref is useful.
@@ -262,12 +333,7 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         except GitError:
             pass
     for commit in sorted(lost):
-        row, (ref, present) = owners[commit], kept.get(commit, (ref_names.KEEP + commit, ""))
-        code, start = "commit-ref-missing", "nothing keeps"
-        if present:
-            code, start = "commit-ref-wrong", f"points to {present}, which does not keep"
-        sentence = f"{start} {commit}, the linked commit of {row.id}"
-        yield mendable(code, ref, sentence, row.check, Update(ref, commit, present))
+        yield _unkept(owners[commit], evidence)
     if evidence.unjudged:
         useful = right  # unreadable checkpoints may need them
     for name, (ref, present) in kept.items():
@@ -279,3 +345,18 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
                 sentence = "keeps something for no checkpoint"
             update = Update(ref, "", present)
             yield mendable("ref-leftover", ref, sentence, update, is_leftover=True)
+
+
+def _unkept(row: Row, evidence: Evidence) -> Flaw:
+    """Return the flaw of a checkpoint whose linked commit no ref keeps."""
+    commit = row.entry.git_sha
+    ref = ref_names.KEEP + commit
+    present, target = evidence.refs.get(ref, ""), evidence.symbolic.get(ref)
+    code, start = "commit-ref-missing", "nothing keeps"
+    if target is not None:
+        code, start = "commit-ref-wrong", f"is a symbolic ref: {target} may cease to keep"
+    elif present:
+        code, start = "commit-ref-wrong", f"points to {present}, which does not keep"
+    sentence = f"{start} {commit}, the linked commit of {row.id}"
+    update = Update(ref, commit, present, is_symbolic=target is not None)
+    return mendable(code, ref, sentence, row.check, update)

@@ -53,7 +53,8 @@ class Line:
         self.commit = commit
         self._passed: list[Update] = []
         value = value_of(repository, KEEP + commit, again=again)
-        self.update = Update(KEEP + commit, commit, value)
+        is_symbolic = value == commit and _is_symbolic(repository, KEEP + commit)
+        self.update = Update(KEEP + commit, commit, value, is_symbolic=is_symbolic)
         if value == commit or commit.encode("ascii") in repository.cuts():
             return
         found = next(repository.cat_file.contents([commit]))
@@ -76,26 +77,40 @@ class Line:
             return  # an extra ref is left, which maintenance deletes
 
 
+def _is_symbolic(repository: Repository, ref: str) -> bool:
+    try:
+        with open(os.path.join(repository.common_dir, ref), "rb") as file:
+            return file.read(4) == b"ref:"
+    except OSError:
+        return False
+
+
 def is_locked(repository: Repository, ref: str) -> bool:
     return os.path.lexists(os.path.join(repository.common_dir, f"{ref}.lock"))
 
 
-def listing(repository: Repository) -> dict[str, str]:
-    """Return each ref's value by the oid in its name."""
-    form = "--format=%(objectname) %(refname)"
+def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
+    """Return each ref's value by the oid in its name, and the oids of symbolic refs."""
+    form = "--format=%(objectname) %(refname) %(symref)"
     output = repository.git.run("for-each-ref", form, KEEP.rstrip("/")).out
     kept: dict[str, str] = {}
+    symbolic: set[str] = set()
     for line in output.decode("utf-8", "surrogateescape").split("\n")[:-1]:
-        oid, _, ref = line.partition(" ")
+        oid, ref, target = line.split(" ")
         name = ref.removeprefix(KEEP)
         if may_name(repository, name):
             kept[name] = oid
-    return kept
+            symbolic |= {name} if target else set()
+    return kept, symbolic
 
 
-def keep(apply: Apply, values: Mapping[str, str]) -> None:
+def keep(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> None:
     """Create or correct the refs of commits; `values` has the present ones, or ""."""
-    updates = [Update(KEEP + oid, oid, value) for oid, value in values.items() if value != oid]
+    updates = [
+        Update(KEEP + oid, oid, value, is_symbolic=oid in symbolic)
+        for oid, value in values.items()
+        if value != oid or oid in symbolic
+    ]
     if updates:
         apply(updates)
 
@@ -119,8 +134,8 @@ def settle(
     """Move the refs down to the newest commits that checkpoints need; delete the rest."""
     from gitckpt.git import graph
 
-    listed = listing(repository)
-    kept = [oid for oid, value in listed.items() if value == oid]
+    listed, symbolic = listing(repository)
+    kept = [oid for oid, value in listed.items() if value == oid and oid not in symbolic]
     # A ref whose commit is gone is not being written, and makes every gc fail.
     young = [oid for oid in kept if is_young(repository, KEEP + oid)]
     wanted = set(repository.cat_file.known(young))
@@ -130,7 +145,7 @@ def settle(
         newest = graph.newest(repository.git, wanted)
     except GitError:
         return
-    keep(apply, {oid: listed.get(oid, "") for oid in newest})
+    keep(apply, {oid: listed.get(oid, "") for oid in newest}, symbolic)
     gone = [
         oid
         for oid in kept
@@ -145,4 +160,4 @@ def settle(
         # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
         added = {oid for oid in needed() or () if may_name(repository, oid)} - wanted
         lost = graph.outside(repository.git, added, newest)
-        keep(apply, {oid: value_of(repository, KEEP + oid) for oid in lost})
+        keep(apply, {oid: value_of(repository, KEEP + oid) for oid in lost}, symbolic)

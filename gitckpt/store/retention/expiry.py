@@ -219,6 +219,8 @@ def remove(store: Checkpoints, run: str) -> int:
     size = len(chains[run])
     fate = Fate(run, info.label, size, info.path, is_due=True, expires=True, reason="it was named")
     (fate,) = runs.remove(store, chains, [fate])
+    if fate.failure is not None:
+        raise fate.failure
     if not fate.expires:
         again = f"git ckpt remove {run}"
         hint = f"once that is settled: {again}"
@@ -248,12 +250,14 @@ class ExpireResult:
         runs: the fate of every run, the one with the newest checkpoint first.
         squashed: ids of progress checkpoints that go because their phase is complete.
         total: the number of checkpoints before.
+        failed: those that could not be deleted, each with the error, newest first.
     """
 
     checkpoints: Sequence[tuple[CheckpointInfo, Decision]]
     runs: Sequence[Fate]
     squashed: Collection[str]
     total: int
+    failed: Sequence[tuple[CheckpointInfo, CkptError]] = ()
 
 
 def expire(
@@ -267,14 +271,15 @@ def expire(
 
     Also removes progress checkpoints of complete phases and finishes interrupted removals. A run
     goes as a whole, with worktree, lease and files, unless its worktree holds what no checkpoint
-    does. The cost depends on the checkpoints old enough to go, not on all.
+    does. The cost depends on the checkpoints old enough to go, not on all. `failed` lists
+    checkpoints whose refs are locked.
 
     Args:
         dry_run: whether to decide only.
         progress: called with a few words before each step.
 
     Raises:
-        BusyError, GitError: a ref could not be deleted; each checkpoint is complete or gone.
+        BusyError, GitError: no single checkpoint caused it; each is complete or gone.
     """
     if not dry_run:
         progress("clearing leftovers of interrupted commands")
@@ -284,7 +289,7 @@ def expire(
             store.remover().finish()
         sweep.sweep_files(store.repository)
     total, _ = store.index.sizes()
-    due = expire_alone(store, rules, dry_run=dry_run, progress=progress)
+    due, failed = expire_alone(store, rules, dry_run=dry_run, progress=progress)
     fates, chains = runs.decide(store, rules)
     if dry_run:
         fates = runs.foresee(store, fates)
@@ -294,17 +299,52 @@ def expire(
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of complete phases")
-            store.remove(squashed.keys(), settled=False)
+            failed |= _remove_each(store, squashed.keys())
         progress("releasing commits that no checkpoint needs")
         _clean_up(store)
     for entry, phase in squashed.values():
         due.append((entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")))
     for fate in fates:
-        for entry in chains[fate.run] if fate.expires else ():
-            if entry.id not in fate.keeps:
-                due.append((entry, Decision(entry.id, expires=True, reason=fate.reason)))
+        going = fate.expires or fate.failure is not None
+        entries = [e for e in chains[fate.run] if e.id not in fate.keeps] if going else []
+        due += ((e, Decision(e.id, expires=True, reason=fate.reason)) for e in entries)
+        if fate.failure is not None:
+            failed |= _existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
     due.sort(key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id), reverse=True)
-    return ExpireResult(due, fates, frozenset(squashed), total)
+    gone = [pair for pair in due if pair[0].id not in failed]
+    stuck = [(entry, failed[entry.id]) for entry, _ in due if entry.id in failed]
+    return ExpireResult(gone, fates, frozenset(squashed), total, stuck)
+
+
+def _remove_each(
+    store: Checkpoints,
+    ids: Collection[str],
+    *,
+    runs_of: Collection[str] | None = None,
+    listed: Mapping[str, CheckpointInfo] | None = None,
+) -> dict[str, CkptError]:
+    """Remove checkpoints; return the errors of those that cannot be deleted, by id."""
+    failed: dict[str, CkptError] = {}
+    while left := set(ids).difference(failed):
+        try:
+            store.remove(left, settled=False, runs=runs_of, listed=listed)
+            break
+        except CkptError as error:
+            named = runs.refs_named(error, left)
+            if not named:
+                raise
+            failed |= dict.fromkeys(named, error)
+            listed = None  # may be stale
+    return _existing(store, failed)
+
+
+def _existing(store: Checkpoints, failed: Mapping[str, CkptError]) -> dict[str, CkptError]:
+    """Leave out checkpoints whose own ref is gone: the next removal deletes the others."""
+    return {
+        id_: error
+        for id_, error in failed.items()
+        if store.refs.read(ref_names.CHECKPOINTS + id_) is not None
+    }
 
 
 def _clean_up(store: Checkpoints) -> None:
@@ -327,8 +367,12 @@ def expire_alone(
     *,
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda _: None,
-) -> list[tuple[CheckpointInfo, Decision]]:
-    """Remove expired checkpoints outside of runs; return them, newest first."""
+) -> tuple[list[tuple[CheckpointInfo, Decision]], dict[str, CkptError]]:
+    """Remove expired checkpoints outside of runs.
+
+    Returns:
+        Those that expire, newest first, and the errors of those that cannot be deleted, by id.
+    """
     if not dry_run:
         with contextlib.suppress(BusyError):  # the links stay pending
             store.write_links()
@@ -347,10 +391,11 @@ def expire_alone(
     staying = [each for each in candidates if not decisions[each.id].expires]
     decisions |= decide(store, by_id, staying, rules, newest)
     gone = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}
+    failed: dict[str, CkptError] = {}
     if gone and not dry_run:
         progress(f"removing {len(gone)} checkpoints")
-        store.remove(gone.keys(), settled=False, runs=(), listed=gone)
-    return [(entry, decisions[id_]) for id_, entry in gone.items()]
+        failed = _remove_each(store, gone.keys(), runs_of=(), listed=gone)
+    return [(entry, decisions[id_]) for id_, entry in gone.items()], failed
 
 
 def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointInfo], Newest]:

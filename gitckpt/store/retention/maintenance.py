@@ -45,11 +45,14 @@ def cleanup_runs(
         older_than: minimum age of a run's newest checkpoint, in microseconds.
 
     Raises:
-        BusyError, GitError: a ref could not be deleted; each run is whole or gone.
+        BusyError, GitError: a run's ref could not be deleted; the other runs are gone.
     """
     among = None if pipeline is None else _runs_of(store, pipeline)
     decided, chains = runs.decide(store, Policy(runs_older_than=older_than), among)
     fates = runs.remove(store, chains, decided)
+    for fate in fates:
+        if fate.failure is not None:
+            raise fate.failure
     kept = {fate.run: fate.reason for fate in fates if fate.is_due and not fate.expires}
     return RetireResult(tuple(fate.run for fate in fates if fate.expires), kept)
 
@@ -90,10 +93,13 @@ def maintain(repository: Repository) -> None:
                 problem = f"nothing expires: {rules.problem}" if rules.problem else None
                 for sentence in filter(None, (problem, rules.notice, doubt)):
                     error_log.append(repository, f"maintenance: {sentence}")
-                expiry.expire(store, NOTHING_EXPIRES if doubt or problem else rules.policy)
+                policy = NOTHING_EXPIRES if doubt or problem else rules.policy
+                failed = expiry.expire(store, policy).failed
         finally:  # one locked ref must not let the repository grow
             pack(repository)
             collect(repository)
+        if failed:
+            raise failed[0][1]
     except Exception as error:
         is_ours = isinstance(error, CkptError)
         _note(repository, _FAILED + (str(error) if is_ours else f"{type(error).__name__}: {error}"))

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import codec, policy, runstate, times
 from gitckpt.model.checkpoint import IMPORT, PHASE, Checkpoint
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from gitckpt.store.leases.leases import Hold
     from gitckpt.store.records.entry import CheckpointInfo
 
+_REF = re.compile(r"refs/(?:[\w-]+/)+([\w-]+)")
+
 # Runs removed in one batch. Nothing else can drive them until their checkpoints are gone. Each
 # batch makes git rewrite packed-refs.
 _AT_ONCE = 200
@@ -44,6 +48,7 @@ class Fate:
     expires: bool  # whether it goes; a due run stays if its worktree has unsaved work
     reason: str
     keeps: tuple[str, ...] = ()  # ids of checkpoints that stay although the run goes
+    failure: CkptError | None = None  # why its checkpoints could not be deleted
 
 
 def decide(
@@ -179,7 +184,13 @@ def remove(
                     reason = _remove_files(store, fate.run, last, newest.get(fate.run))
                 done[fate.run] = replace(fate, expires=False, reason=reason) if reason else fate
             going = [fate for fate in batch if done[fate.run].expires]
-            _delete(store, chains, going, progress, settled=settled)
+            failures = _delete(store, chains, going, progress, settled=settled)
+            for fate in going:
+                error = failures.get(fate.run)
+                if error is not None:
+                    stays = replace(fate, expires=False, reason=error.message, failure=error)
+                    done[fate.run] = stays
+            going = [fate for fate in going if fate.run not in failures]
             _forget(store, {fate.run: held.pop(fate.run) for fate in going if not fate.keeps})
         finally:
             for hold in held.values():
@@ -191,18 +202,47 @@ def remove(
 def _delete(
     store: Checkpoints,
     chains: Mapping[str, Sequence[CheckpointInfo]],
-    going: list[Fate],
+    going: Sequence[Fate],
     progress: Callable[[str], None],
     *,
     settled: bool,
-) -> None:
-    """Delete the checkpoints of runs whose worktrees are gone."""
-    kept = {id_ for fate in going for id_ in fate.keeps}
-    last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept
-    gone = {entry.id for fate in going for entry in chains[fate.run]} - kept
-    if gone:
-        progress(f"removing {len(gone)} checkpoints of runs")
-        store.remove(gone, settled=settled, runs=[fate.run for fate in going], last=last)
+) -> dict[str, CkptError]:
+    """Delete the checkpoints of runs whose worktrees are gone.
+
+    Returns:
+        The errors of the runs whose refs cannot be deleted, by run.
+    """
+    failures: dict[str, CkptError] = {}
+    while True:
+        going = [fate for fate in going if fate.run not in failures]
+        kept = {id_ for fate in going for id_ in fate.keeps}
+        last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept
+        runs = {e.id: fate.run for fate in going for e in chains[fate.run] if e.id not in kept}
+        if not runs:
+            return failures
+        progress(f"removing {len(runs)} checkpoints of runs")
+        try:
+            names = [fate.run for fate in going]
+            store.remove(runs.keys(), settled=settled, runs=names, last=last)
+            return failures
+        except CkptError as error:
+            named = refs_named(error, {*runs, *names})
+            if not named:
+                raise
+            failures |= dict.fromkeys((runs.get(name, name) for name in named), error)
+
+
+def refs_named(error: CkptError, names: Collection[str]) -> set[str]:
+    """Return the checkpoints and runs whose refs an error names.
+
+    Without them, the same removal can be repeated.
+    """
+    text = ""
+    if isinstance(error, LockHeld):
+        text = error.path
+    elif isinstance(error, GitError):
+        text = error.stderr
+    return set(_REF.findall(text)).intersection(names)
 
 
 def forget_leases(store: Checkpoints) -> None:

@@ -30,7 +30,7 @@ from gitckpt.store.leases.leases import LeaseHeld, LeaseLost
 from gitckpt.store.records import heads
 from gitckpt.store.runs import run_files
 from gitckpt.store.snapshot import comparison, manifest
-from gitckpt.store.worktrees import ownership
+from gitckpt.store.worktrees import opener, ownership
 from gitckpt.store.worktrees.resumption import record_leftover
 
 TYPE_CHECKING = False
@@ -161,7 +161,7 @@ def reason_to_stay(store: Checkpoints, run: str) -> str | None:
         reason = _reason(store, store.read(newest.id), git_dir, path)
         if reason is not None:
             return reason
-    return None
+    return _forgotten(store.repository, run)
 
 
 def is_pushed(store: Checkpoints, run: str) -> bool:
@@ -237,7 +237,7 @@ def _remove(store: Checkpoints, run: str, newest: CheckpointInfo | None) -> str 
         else:
             record_leftover(store, git_dir, path)
             administration.forget(store.repository, git_dir)
-    return None
+    return _forgotten(store.repository, run)
 
 
 def _newest(store: Checkpoints, run: str) -> CheckpointInfo:
@@ -257,6 +257,18 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
 def _mounted(repository: Repository, run: str) -> str | None:
     places = [place for pair in _worktrees_of(repository, run) for place in pair]
     return mounts.reason(*places, run_files.of_run(repository, run).path)
+
+
+def _forgotten(repository: Repository, run: str) -> str | None:
+    """Return a reason if a directory was the run's worktree and git has forgotten it."""
+    configured = settings.read(repository).worktree_dir
+    if configured is None and administration.main_worktree(repository) is None:
+        return None
+    path = os.path.join(opener.default_root(repository, configured), run)
+    named = administration.named_by(path)
+    if named is None or os.path.isdir(named) or not administration.is_ours(repository, named):
+        return None
+    return f"git has forgotten its worktree {path}; adopt it again: git ckpt resume {run}"
 
 
 def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
