@@ -393,7 +393,7 @@ def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
             "person",
             "git ckpt expire --all --older-than 90d --dry-run, and without --dry-run if that is meant",
         ),
-        ("run", "git ckpt runs, and of those that nobody needs: git ckpt remove RUN"),
+        ("run", "git ckpt runs, and of those that are not needed: git ckpt remove RUN"),
     ],
 )
 def test_the_doctor_says_what_many_cost(

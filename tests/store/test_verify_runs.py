@@ -409,7 +409,7 @@ def test_what_is_no_lease(main_checkout: Checkout) -> None:
         ],
     )
     assert [finding.cure for finding in seen.findings] == [
-        f"if nothing drives the run: {cure}"
+        f"if the run has no driver: {cure}"
         for cure in (
             f"git ckpt resume {RUN} --take-over",
             f"git update-ref -d {other}",

@@ -195,7 +195,7 @@ def _many(entries: Sequence[CheckpointInfo]) -> Finding:
     sentence += f"{unasked:,} by hooks and agents, {by_hand:,} by hand), "
     sentence += f"which git fetch, push and gc read one by one: about {seconds:.0f} s each time"
     cures = {
-        of_runs: "git ckpt runs, and of those that nobody needs: git ckpt remove RUN",
+        of_runs: "git ckpt runs, and of those that are not needed: git ckpt remove RUN",
         unasked: "git ckpt expire, with shorter ages in [retention] of gitckpt.toml "
         "if that leaves too many",
         by_hand: "git ckpt expire --all --older-than 90d --dry-run, "

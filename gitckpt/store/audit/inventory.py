@@ -166,7 +166,7 @@ class Evidence:
 def list_refs(
     repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None
 ) -> tuple[bytes, str]:
-    """Give the oid, name and symbolic target of gitckpt's refs to `take`, sorted by name.
+    """Give oid, name and symbolic target of gitckpt's refs to `take`, sorted by name.
 
     The target is "" for an ordinary ref.
 

@@ -339,7 +339,7 @@ def _remove_each(
 
 
 def _existing(store: Checkpoints, failed: Mapping[str, CkptError]) -> dict[str, CkptError]:
-    """Leave out checkpoints whose own ref is gone: the next removal deletes the others."""
+    """Leave out checkpoints whose own ref is gone: the next removal does the rest."""
     return {
         id_: error
         for id_, error in failed.items()
@@ -489,7 +489,7 @@ def _rewritten(store: Checkpoints, entries: Sequence[CheckpointInfo]) -> set[str
 
 
 def _noted_elsewhere(store: Checkpoints, commits: Mapping[str, str]) -> dict[str, str]:
-    """Return the checkpoints of commits that have a link in the note of another commit."""
+    """Return the checkpoints of commits that the note of another commit links."""
     # All of a commit's, as its note lists the newest only.
     pending = notes.waiting(store.repository)
     written = Notes(store.repository, store.objects, ref_names.NOTES).each()
