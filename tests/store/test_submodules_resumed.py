@@ -293,9 +293,9 @@ def test_after_a_kill_no_ignored_file_is_overwritten(
             resume(inside(plain), made)
     opened = resume(inside(plain), made)
     there = Path(opened.path) / "lib"
+    assert (there / "l").read_text() == "mine\n"
     (remark,) = opened.remarks
     assert f"it is half made: git -C {there} ckpt restore " in remark
-    assert (there / "l").read_text() == "mine\n"
 
 
 def test_the_settings_can_switch_it_off(
