@@ -212,7 +212,7 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "write": (lambda store: Exporter(store).write(3, None), "path: must be a path, not 3"),  # type: ignore[arg-type]
     "write what": (
         lambda store: Exporter(store).write("a", None),
-        "found: must be what Exporter.files returned, not None",
+        "exported: must be what Exporter.files returned, not None",
     ),  # type: ignore[arg-type]
     "gauges": (lambda _: gauges(3), "state: must be a map of names to values, not 3"),  # type: ignore[arg-type]
     "gauges progress": (lambda _: gauges({}, 3), "progress: must be a Progress, not 3"),  # type: ignore[arg-type]

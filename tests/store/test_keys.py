@@ -87,7 +87,9 @@ class TestFinding:
         with pytest.raises(UsageError, match=r"is not a key|holds a lone surrogate"):
             plain.run_of(key)
         if key is not None:
-            with pytest.raises(UsageError, match=r"is not a key|holds a lone surrogate|key: must be a string"):
+            with pytest.raises(
+                UsageError, match=r"is not a key|holds a lone surrogate|key: must be a string"
+            ):
                 begin(plain, key=key)
         assert main_checkout.refs("refs/ckpt", "refs/checkpoints") == {}
 

@@ -135,7 +135,7 @@ class TestAKillAtEveryGitCall:
     ) -> None:
         """Goes to one side of a step that may have been killed, then to the other, and ends at the one that is further back."""
         with opened(checkout) as store:
-            is_open = undoing.read(inside(store)).is_open
+            is_open = undoing.read(inside(store)).open is not None
         if is_open or seen(checkout) != sides[then]:
             self.go_on(checkout, getattr(Store, then))
         assert seen(checkout) == sides[then]
