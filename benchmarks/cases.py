@@ -12,9 +12,9 @@ from benchmarks import run_cases, worktree_cases
 from benchmarks.rows import CKPT, Case, Row
 from benchmarks.stores import Scratch, git, state_of_10_kb
 from benchmarks.timing import alternate, process
+from gitckpt import Store
 from gitckpt.git.repository import Repository
 from gitckpt.store.records import ref_names
-from gitckpt.store.store import Store
 
 SIZES = (0, 10_000, 100_000)
 

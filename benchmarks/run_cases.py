@@ -13,9 +13,7 @@ from typing import IO
 from benchmarks.rows import CKPT, Row
 from benchmarks.stores import Scratch, git
 from benchmarks.timing import Pair, alternate, process
-from gitckpt.durable.run.attempts import PhaseOptions
-from gitckpt.durable.run.run import Run
-from gitckpt.store.store import Store
+from gitckpt import PhaseOptions, Run, Store
 
 PHASES = 100
 FILES = 1_000

@@ -12,13 +12,14 @@ import time
 import uuid
 from collections.abc import Mapping
 
+from gitckpt import Checkpoint, Lease
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects import writer
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.repository import discover
 from gitckpt.model import codec, note, times
-from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT, Checkpoint
-from gitckpt.store.leases.leases import Lease, render
+from gitckpt.model.checkpoint import CLEAN, PHASE, POST_COMMIT
+from gitckpt.store.leases.leases import render
 from gitckpt.store.records import ref_names
 
 DAY = 86400 * times.MICRO

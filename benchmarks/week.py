@@ -9,13 +9,12 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.stores import DAY, Scratch, git
+from gitckpt import Policy, Store
 from gitckpt.git.repository import discover
 from gitckpt.model import times
-from gitckpt.model.policy import Policy
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.retention import expiry, maintenance
 from gitckpt.store.setup import install
-from gitckpt.store.store import Store
 
 AGENTS = 5
 TURNS = 300

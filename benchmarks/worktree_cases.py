@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from benchmarks.rows import CKPT, Row
 from benchmarks.stores import Scratch, git, path_of
 from benchmarks.timing import Pair, alternate, process
-from gitckpt.store.store import Store
+from gitckpt import Store
 
 FILES = 40_000
 MADE = 20_000

@@ -31,7 +31,7 @@ from gitckpt.git.process import LOCAL_VARIABLES, git_executable
 from gitckpt.git.repository import Repository, discover
 
 # Their assertions are to say as much as those of a test; they stand in no test, so pytest has to be told.
-pytest.register_assert_rewrite("tests.model.example_documents", "tests.store.killer")
+pytest.register_assert_rewrite("tests.model.example_documents", "tests.system.kills.killer")
 
 DATE = "1700000000 +0000"
 """The date of every commit a test makes, unless it says otherwise: 2023-11-14T22:13:20Z."""

@@ -10,7 +10,7 @@ import pytest
 from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.git import command
 from tests.house_rules import RANK
-from tests.store import test_user_settings
+from tests.store.config import test_user_settings
 
 ROOT = Path(__file__).parent.parent
 

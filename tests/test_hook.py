@@ -13,18 +13,16 @@ from typing import Any
 
 import pytest
 
-from gitckpt import hook
+from gitckpt import CheckpointInfo, CkptError, Store, hook
 from gitckpt.git.command import require_git
 from gitckpt.git.repository import discover
 from gitckpt.model import times
-from gitckpt.model.errors import CkptError
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
 from gitckpt.store.hooks.files import EVENTS, PACKAGE_DIR
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.retention import maintenance
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import inside
 from tests.conftest import Checkout
 
 HEAVY = {

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt import Store
 from gitckpt.git.repository import discover
 from gitckpt.model import ids
 from gitckpt.model.document import message_of
 from gitckpt.store.hooks.installation import install
-from gitckpt.store.store import Store
 from tests.conftest import Checkout
 
 SHELLS = [

@@ -42,7 +42,7 @@ BOUNDED = ("-c", "core.packedGitWindowSize=8m", "-c", "core.packedGitLimit=64m")
 STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
 
 # Options of every call, so that settings cannot change what these do.
-# `tests/store/test_user_settings.py` covers the other settings.
+# `tests/store/config/test_user_settings.py` covers the other settings.
 _OURS = (
     *("-c", "core.fsmonitor=false"),  # else git starts the user's program, which may stay
     *("-c", "core.warnAmbiguousRefs=false"),  # else git looks six times for a ref named like an oid

@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.run.attempts import USUAL, CurrentAttempt, PhaseOptions, Session
+from gitckpt import Attempt, Checkpoint, PhaseOptions, Query, Run, Store
+from gitckpt.durable.run.attempts import USUAL, CurrentAttempt, Session
 from gitckpt.durable.run.opener import reopen
-from gitckpt.durable.run.run import Run
-from gitckpt.model.checkpoint import Attempt, Checkpoint
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock, Ids, repository_of
 from tests.store import working
 

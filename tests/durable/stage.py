@@ -17,15 +17,14 @@ from typing import NamedTuple
 
 import pytest
 
-from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store.records.entry import Query
+from gitckpt import Checkpoint, Query, Store
 from gitckpt.store.runs import summary
 from gitckpt.store.runs.summary import Event
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import inside
 from tests import forked
 from tests.cli.conftest import PROJECT
 from tests.conftest import Checkout
-from tests.durable.commanding import comes
+from tests.durable.command.commanding import comes
 
 CKPT = [sys.executable, "-m", "gitckpt"]
 URL = "https://example.org/ada/project/pull/42"

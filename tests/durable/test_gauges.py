@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitckpt.durable.progress import Gauge, gauges
-from gitckpt.model.checkpoint import Progress
+from gitckpt import Gauge, Progress, gauges
 
 LOOP = {
     "iterations": 37,

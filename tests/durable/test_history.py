@@ -14,16 +14,23 @@ from typing import Any
 
 import pytest
 
-from gitckpt.durable.run.run import Run
-from gitckpt.git.refs import LockHeld
+from gitckpt import (
+    Checkpoint,
+    CkptError,
+    InvalidCheckpoint,
+    LockHeld,
+    NotFoundError,
+    Pipeline,
+    Run,
+    Store,
+)
 from gitckpt.model import codec, times, toml
-from gitckpt.model.checkpoint import PHASE, Checkpoint, Pipeline
-from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
+from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.policy import DAY
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.retention.maintenance import RetireResult, cleanup_runs
 from gitckpt.store.runs.summary import latest_resumable
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock, Ids, repository_of
 from tests.test_facades import loaded
 

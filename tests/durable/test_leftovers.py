@@ -12,7 +12,7 @@ import pytest
 
 from gitckpt.durable.command import process_tree
 from gitckpt.durable.command.env_tag import WATCHDOG_VARIABLE
-from tests.durable.commanding import comes, runs
+from tests.durable.command.commanding import comes, runs
 from tests.durable.stage import Stage, Talk, stage
 
 __all__ = ["stage"]

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt import Query, Store
 from gitckpt.durable.driver import driver as registry
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.model import ids
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
-from tests.durable.commanding import comes, ends
+from tests.durable.command.commanding import comes, ends
 from tests.durable.conftest import refuse_refs
 from tests.durable.stage import Stage, normal, stage
 

@@ -1,5 +1,7 @@
 """Every public call, with arguments that cannot be meant: a `UsageError` names the argument, and nothing is done."""
 
+# mypy: disable-error-code="arg-type, call-arg, call-overload, dict-item, assignment, comparison-overlap"
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -45,24 +47,24 @@ def within(call: Callable[[Run], object]) -> Callable[[Any], object]:
 
 
 CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
-    "Store.open": (lambda _: Store.open(None), "path: must be a path, not None"),  # type: ignore[arg-type]
-    "Store.open bytes": (lambda _: Store.open(b"."), "path: must be a path, not b'.'"),  # type: ignore[arg-type]
+    "Store.open": (lambda _: Store.open(None), "path: must be a path, not None"),
+    "Store.open bytes": (lambda _: Store.open(b"."), "path: must be a path, not b'.'"),
     "Store.open zero": (
         lambda _: Store.open("a\0"),
         r"path: must be a path without a NUL byte, not 'a\x00'",
     ),
-    "Store.open adapter": (lambda _: Store.open(adapter=3), "adapter: must be a string, not 3"),  # type: ignore[arg-type]
+    "Store.open adapter": (lambda _: Store.open(adapter=3), "adapter: must be a string, not 3"),
     "Store.open listener": (
         lambda _: Store.open(listener=print),
         f"listener: must be a Listener, not {print!r}",
-    ),  # type: ignore[arg-type]
-    "Listener": (lambda _: Listener(3), "tell: must be a function, not 3"),  # type: ignore[arg-type]
+    ),
+    "Listener": (lambda _: Listener(3), "tell: must be a function, not 3"),
     "file": (lambda store: store.file(saved(store), 3), "path: must be a path, not 3"),
     "diff_commit": (
         lambda store: store.diff_commit(saved(store), paths="a"),
         "paths: must be a list of paths, not 'a'",
     ),
-    "preset": (lambda _: Pipelines.preset([3]), "name: must be a string, not [3]"),  # type: ignore[arg-type]
+    "preset": (lambda _: Pipelines.preset([3]), "name: must be a string, not [3]"),
     "restore": (
         lambda store: store.restore(saved(store), 3),
         "paths: must be a list of paths, not 3",
@@ -128,94 +130,94 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "resume": (lambda store: store.resume(saved(store), 3), "directory: must be a path, not 3"),
     "expire": (lambda store: store.expire(progress=3), "progress: must be a function, not 3"),
     "verify": (lambda store: store.verify(progress=3), "progress: must be a function, not 3"),
-    "Run.start store": (lambda _: Run.start(3, "a"), "store: must be a Store, not 3"),  # type: ignore[arg-type]
-    "Run.start base": (lambda store: Run.start(store, "a", base=3), "rev: must be a string, not 3"),  # type: ignore[arg-type]
-    "Run.resume": (lambda _: Run.resume(3, "a"), "store: must be a Store, not 3"),  # type: ignore[arg-type]
-    "Run.fork": (lambda _: Run.fork(3, "a"), "store: must be a Store, not 3"),  # type: ignore[arg-type]
-    "wait": (within(lambda run: run.wait("a")), "seconds: must be a number of seconds, not 'a'"),  # type: ignore[arg-type]
-    "run.redo": (within(lambda run: run.redo([3])), "name: must be a string, not [3]"),  # type: ignore[arg-type]
+    "Run.start store": (lambda _: Run.start(3, "a"), "store: must be a Store, not 3"),
+    "Run.start base": (lambda store: Run.start(store, "a", base=3), "rev: must be a string, not 3"),
+    "Run.resume": (lambda _: Run.resume(3, "a"), "store: must be a Store, not 3"),
+    "Run.fork": (lambda _: Run.fork(3, "a"), "store: must be a Store, not 3"),
+    "wait": (within(lambda run: run.wait("a")), "seconds: must be a number of seconds, not 'a'"),
+    "run.redo": (within(lambda run: run.redo([3])), "name: must be a string, not [3]"),
     "run.redo record": (
         within(lambda run: run.redo(3, record=True)),
         "name: must be a string, not 3",
-    ),  # type: ignore[arg-type]
-    "run.restart": (within(lambda run: run.restart([3])), "name: must be a string, not [3]"),  # type: ignore[arg-type]
-    "Pipelines": (lambda _: Pipelines(3), "store: must be a Store, not 3"),  # type: ignore[arg-type]
-    "Observer": (lambda store: Pipelines(store, 3), "observer: must be an Observer, not 3"),  # type: ignore[arg-type]
-    "Pipelines.run": (lambda store: Pipelines(store).run(3), "name: must be a string, not 3"),  # type: ignore[arg-type]
-    "base": (lambda store: Pipelines(store).run("ci", base=3), "rev: must be a string, not 3"),  # type: ignore[arg-type]
+    ),
+    "run.restart": (within(lambda run: run.restart([3])), "name: must be a string, not [3]"),
+    "Pipelines": (lambda _: Pipelines(3), "store: must be a Store, not 3"),
+    "Observer": (lambda store: Pipelines(store, 3), "observer: must be an Observer, not 3"),
+    "Pipelines.run": (lambda store: Pipelines(store).run(3), "name: must be a string, not 3"),
+    "base": (lambda store: Pipelines(store).run("ci", base=3), "rev: must be a string, not 3"),
     "timeout": (
         lambda store: Pipelines(store).run("ci", timeout="1h"),
         "timeout: must be a whole number, not '1h'",
-    ),  # type: ignore[arg-type]
+    ),
     "autonomy": (
         lambda store: Pipelines(store).run("ci", autonomy=3),
         "autonomy: must be a string, not 3",
-    ),  # type: ignore[arg-type]
+    ),
     "holder": (
         lambda store: Pipelines(store).run("ci", holder=3),
         "holder: must be a string, not 3",
-    ),  # type: ignore[arg-type]
-    "a slip": (lambda store: Pipelines(store).run("ci", timout=3), "there is no argument 'timout'"),  # type: ignore[call-arg]
+    ),
+    "a slip": (lambda store: Pipelines(store).run("ci", timout=3), "there is no argument 'timout'"),
     "preview": (
         lambda store: Pipelines(store).preview("loop", 3),
         "inputs: must be a map of names to values, not 3",
-    ),  # type: ignore[arg-type]
+    ),
     "an input": (
         lambda store: Pipelines(store).preview("loop", {"plan": 3}),
         "inputs['plan']: must be a string, not 3",
-    ),  # type: ignore[dict-item]
-    "Pipelines.resume": (lambda store: Pipelines(store).resume(3), "3 is not a run id"),  # type: ignore[arg-type]
+    ),
+    "Pipelines.resume": (lambda store: Pipelines(store).resume(3), "3 is not a run id"),
     "phase": (
         lambda store: Pipelines(store).resume("a", phase=3),
         "phase: must be a string, not 3",
-    ),  # type: ignore[arg-type]
+    ),
     "rewind": (
         lambda store: Pipelines(store).resume("a", rewind="b"),
         "rewind: must be a Checkpoint, not 'b'",
-    ),  # type: ignore[arg-type]
+    ),
     "inputs": (
         lambda store: Pipelines(store).resume("a", inputs=None),
         "inputs: must be a map of names to values, not None",
-    ),  # type: ignore[arg-type]
-    "refactor": (lambda store: Pipelines(store).refactor("a", 3), "task: must be a string, not 3"),  # type: ignore[arg-type]
-    "Steps": (lambda _: Steps(3), "store: must be a Store, not 3"),  # type: ignore[arg-type]
-    "Steps track": (lambda store: Steps(store, track=3), "track: must be a string, not 3"),  # type: ignore[arg-type]
-    "Steps run": (lambda store: Steps(store, run=3), "run: must be a string, not 3"),  # type: ignore[arg-type]
+    ),
+    "refactor": (lambda store: Pipelines(store).refactor("a", 3), "task: must be a string, not 3"),
+    "Steps": (lambda _: Steps(3), "store: must be a Store, not 3"),
+    "Steps track": (lambda store: Steps(store, track=3), "track: must be a string, not 3"),
+    "Steps run": (lambda store: Steps(store, run=3), "run: must be a string, not 3"),
     "report": (
         lambda store: Steps(store, track="a").report("PLAN"),
         "said: must be a StepReport, not 'PLAN'",
-    ),  # type: ignore[arg-type]
-    "next": (lambda store: Steps(store, track="a").next(plan=3), "plan: must be a string, not 3"),  # type: ignore[arg-type]
+    ),
+    "next": (lambda store: Steps(store, track="a").next(plan=3), "plan: must be a string, not 3"),
     "graph": (
-        lambda store: Steps(store, track="a").report(StepReport("start", "PLAN"), graph=3),  # type: ignore[arg-type]
+        lambda store: Steps(store, track="a").report(StepReport("start", "PLAN"), graph=3),
         "graph: must be a string, not 3",
     ),
-    "Importer": (lambda _: Importer(3), "store: must be a Store, not 3"),  # type: ignore[arg-type]
+    "Importer": (lambda _: Importer(3), "store: must be a Store, not 3"),
     "Importer format": (
         lambda store: Importer(store, format=[3]),
         "format: must be a string, not [3]",
-    ),  # type: ignore[arg-type]
+    ),
     "Importer phases": (
         lambda store: Importer(store, phases=[3]),
         "phases: must be a string, not [3]",
-    ),  # type: ignore[arg-type]
-    "take": (lambda store: Importer(store).take(3), "paths: must be a list of paths, not 3"),  # type: ignore[arg-type]
+    ),
+    "take": (lambda store: Importer(store).take(3), "paths: must be a list of paths, not 3"),
     "take one": (
         lambda store: Importer(store).take("a.json"),
         "paths: must be a list of paths, not 'a.json'",
     ),
-    "Exporter": (lambda _: Exporter(3), "store: must be a Store, not 3"),  # type: ignore[arg-type]
+    "Exporter": (lambda _: Exporter(3), "store: must be a Store, not 3"),
     "files": (
         lambda store: Exporter(store).files("latest", [3]),
         "format: must be a string, not [3]",
-    ),  # type: ignore[arg-type]
-    "write": (lambda store: Exporter(store).write(3, None), "path: must be a path, not 3"),  # type: ignore[arg-type]
+    ),
+    "write": (lambda store: Exporter(store).write(3, None), "path: must be a path, not 3"),
     "write what": (
         lambda store: Exporter(store).write("a", None),
         "exported: must be what Exporter.files returned, not None",
-    ),  # type: ignore[arg-type]
-    "gauges": (lambda _: gauges(3), "state: must be a map of names to values, not 3"),  # type: ignore[arg-type]
-    "gauges progress": (lambda _: gauges({}, 3), "progress: must be a Progress, not 3"),  # type: ignore[arg-type]
+    ),
+    "gauges": (lambda _: gauges(3), "state: must be a map of names to values, not 3"),
+    "gauges progress": (lambda _: gauges({}, 3), "progress: must be a Progress, not 3"),
 }
 
 
@@ -241,16 +243,16 @@ def test_a_call_that_cannot_be_meant_is_refused(
 
 
 VALUES: dict[str, tuple[Callable[[], object], str]] = {
-    "secrets": (lambda: Limits(secrets=3), "secrets: must be a list of strings, not 3"),  # type: ignore[arg-type]
+    "secrets": (lambda: Limits(secrets=3), "secrets: must be a list of strings, not 3"),
     "a secret": (
         lambda: Limits(secrets="*.key"),
         "secrets: must be a list of strings, not '*.key'",
-    ),  # type: ignore[arg-type]
-    "include": (lambda: Limits(include=(3,)), "include[0]: must be a string, not 3"),  # type: ignore[arg-type]
+    ),
+    "include": (lambda: Limits(include=(3,)), "include[0]: must be a string, not 3"),
     "timeout": (
         lambda: Limits(timeout="a"),
         "timeout: must be a number of seconds from 0 on, not 'a'",
-    ),  # type: ignore[arg-type]
+    ),
     "size": (
         lambda: Limits(max_file_size=-1),
         "max_file_size: must be a whole number from 0 on, not -1",
@@ -258,25 +260,25 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     "submodules": (
         lambda: Limits(submodules="all"),
         "submodules: must be True or False, not 'all'",
-    ),  # type: ignore[arg-type]
+    ),
     "retry_on": (
         lambda: PhaseOptions(retry_on=3),
         "retry_on: must be a tuple of exceptions, not 3",
-    ),  # type: ignore[arg-type]
+    ),
     "one of retry_on": (
-        lambda: PhaseOptions(retry_on=(OSError, int)),  # type: ignore[arg-type]
+        lambda: PhaseOptions(retry_on=(OSError, int)),
         "retry_on: must be a tuple of exceptions, not (<class 'OSError'>, <class 'int'>)",
     ),
-    "on": (lambda: Retries(on=3), "on: must be a list, each of it an exit code, not 3"),  # type: ignore[arg-type]
-    "backoff": (lambda: Retries(backoff="2"), "backoff: must be a number from 0 on, not '2'"),  # type: ignore[arg-type]
+    "on": (lambda: Retries(on=3), "on: must be a list, each of it an exit code, not 3"),
+    "backoff": (lambda: Retries(backoff="2"), "backoff: must be a number from 0 on, not '2'"),
     "a negative count": (
         lambda: Progress(tasks_total=-1),
         "tasks_total: must be a whole number from 0 on, not -1",
     ),
-    "no count": (lambda: Progress(tasks_total="a"), "tasks_total: must be a whole number, not 'a'"),  # type: ignore[arg-type]
-    "no task": (lambda: Progress(current_task=3), "current_task: must be a string, not 3"),  # type: ignore[arg-type]
-    "no action": (lambda: StepReport(3, 4), "action: must be a string, not 3"),  # type: ignore[arg-type]
-    "no step": (lambda: StepReport("start", 4), "step: must be a string, not 4"),  # type: ignore[arg-type]
+    "no count": (lambda: Progress(tasks_total="a"), "tasks_total: must be a whole number, not 'a'"),
+    "no task": (lambda: Progress(current_task=3), "current_task: must be a string, not 3"),
+    "no action": (lambda: StepReport(3, 4), "action: must be a string, not 3"),
+    "no step": (lambda: StepReport("start", 4), "step: must be a string, not 4"),
     "another action": (
         lambda: StepReport("begin", "PLAN"),
         "'begin' is not an action of a step",
@@ -284,7 +286,7 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     "outputs": (
         lambda: StepReport("start", "PLAN", outputs="a"),
         "outputs: must be a list of strings, not 'a'",
-    ),  # type: ignore[arg-type]
+    ),
     "total": (
         lambda: StepReport("start", "PLAN", tasks_total=-1),
         "tasks_total: must be a whole number from 0 on, not -1",
@@ -292,10 +294,10 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     "force": (
         lambda: StepReport("start", "PLAN", force="no"),
         "force: must be True or False, not 'no'",
-    ),  # type: ignore[arg-type]
-    "everything": (lambda: Policy(everything="no"), "everything: must be True or False, not 'no'"),  # type: ignore[arg-type]
-    "in_run": (lambda: Query(in_run="no"), "in_run: must be True or False, not 'no'"),  # type: ignore[arg-type]
-    "by_agent": (lambda: Query(by_agent=1), "by_agent: must be True or False, not 1"),  # type: ignore[arg-type]
+    ),
+    "everything": (lambda: Policy(everything="no"), "everything: must be True or False, not 'no'"),
+    "in_run": (lambda: Query(in_run="no"), "in_run: must be True or False, not 'no'"),
+    "by_agent": (lambda: Query(by_agent=1), "by_agent: must be True or False, not 1"),
     "surrogate": (
         lambda: Query(phase="\ud800"),
         r"phase: must be a string without lone surrogates, not '\ud800'",
@@ -307,12 +309,12 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     "a pattern": (
         lambda: Limits(include=["a\0"]),
         r"include[0]: must be a path without a NUL byte, not 'a\x00'",
-    ),  # type: ignore[arg-type]
-    "unknown": (lambda: Progress(unknown=3), "unknown: must be a map of names to values, not 3"),  # type: ignore[arg-type]
+    ),
+    "unknown": (lambda: Progress(unknown=3), "unknown: must be a map of names to values, not 3"),
     "values": (
         lambda: StepReport("start", "PLAN", values=3),
         "values: must be a map of names to values, not 3",
-    ),  # type: ignore[arg-type]
+    ),
 }
 
 
@@ -334,11 +336,11 @@ def test_numbers_beyond_64_bits_are_as_much_as_there_is(plain: Store) -> None:
 
 def test_lists_do_for_tuples(plain: Store, main_checkout: Checkout) -> None:
     main_checkout.write("server.key", "secret\n")
-    kept = plain.save("keys", limits=Limits(secrets=[], include=["*.log"]))  # type: ignore[arg-type]
+    kept = plain.save("keys", limits=Limits(secrets=[], include=["*.log"]))
     assert kept.worktree is not None
     assert kept.worktree.omitted == ()
-    assert StepReport("start", "PLAN", outputs=["a"]).outputs == ("a",)  # type: ignore[arg-type]
-    assert PhaseOptions(retry_on=OSError).retry_on is OSError  # type: ignore[arg-type,comparison-overlap]
+    assert StepReport("start", "PLAN", outputs=["a"]).outputs == ("a",)
+    assert PhaseOptions(retry_on=OSError).retry_on is OSError
 
 
 def test_paths_of_imports_may_be_paths(

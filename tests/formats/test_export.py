@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gitckpt.formats.exporter import Exporter
+from gitckpt import Exporter, Store
 from gitckpt.formats.systems.rlm_act import STATE
-from gitckpt.store.store import Store
 from tests.dying import die_at_rename
 from tests.formats.conftest import SAMPLES, Imports
 

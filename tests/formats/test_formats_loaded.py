@@ -16,9 +16,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gitckpt import Checkpoint, Pipeline
 from gitckpt.durable.phases.review.state import PHASES, CycleState, ReviewFinding
 from gitckpt.formats.systems import forge, quasar, superpowers
-from gitckpt.model.checkpoint import Checkpoint, Pipeline
 from tests.formats.conftest import Imports
 from tests.formats.test_formats_random import TEXTS, checkpoint
 

@@ -11,11 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gitckpt import Checkpoint
 from gitckpt.durable.phases.review.state import PHASES, CycleState, ReviewFinding
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers, yaml_text
 from gitckpt.formats.systems.content import Remarks, Source, Unreadable
-from gitckpt.model.checkpoint import Checkpoint
 from tests.conftest import examples
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(

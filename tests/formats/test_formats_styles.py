@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt import Checkpoint
 from gitckpt.formats.systems import detection, forge, quasar, yaml_text
 from gitckpt.formats.systems.content import Remarks, Source
-from gitckpt.model.checkpoint import Checkpoint
 from tests.formats.conftest import SAMPLES
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt import Store
 from gitckpt.model import policy
 from gitckpt.store.retention import expiry
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import inside
 from tests.cli.conftest import PROJECT, Ckpt
 from tests.conftest import Checkout, Clock
 from tests.formats.conftest import PLACES, SAMPLES, Imports, Line

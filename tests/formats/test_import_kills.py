@@ -11,8 +11,8 @@ from tests.cli.conftest import ckpt
 from tests.conftest import Checkout
 from tests.formats.conftest import Imports
 from tests.store.conftest import require_runs, require_whole
-from tests.store.killer import Killer
-from tests.store.test_kill_at_git_calls import SHARES, Copies
+from tests.system.kills.killer import Killer
+from tests.system.kills.test_kill_at_git_calls import SHARES, Copies
 
 __all__ = ["ckpt"]
 

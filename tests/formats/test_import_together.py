@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
+from gitckpt import Importer, StateError, Store
 from gitckpt.formats import importer
-from gitckpt.formats.importer import Importer
 from gitckpt.git.refs import Refs, Update
-from gitckpt.model.errors import StateError
 from gitckpt.store.records.recorder import Proposal
-from gitckpt.store.store import Store
 from tests.conftest import Checkout
 from tests.formats.conftest import Imports
 from tests.store.conftest import require_runs, require_whole

@@ -8,19 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from gitckpt import Attempt, Checkpoint, InvalidCheckpoint, Pipeline, Progress, Worktree
 from gitckpt.model import codec, toml
-from gitckpt.model.checkpoint import (
-    Attempt,
-    Checkpoint,
-    Imported,
-    Omitted,
-    Pipeline,
-    Progress,
-    Submodule,
-    Suspect,
-    Worktree,
-)
-from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt.model.checkpoint import Imported, Omitted, Submodule, Suspect
 from tests.conftest import examples
 
 quick = settings(max_examples=examples(150), deadline=None, database=None)

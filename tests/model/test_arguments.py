@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gitckpt import UsageError
 from gitckpt.model import arguments
-from gitckpt.model.errors import UsageError
 
 
 def problem(check: Callable[..., object], *args: Any, **options: Any) -> str:

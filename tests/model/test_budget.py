@@ -11,10 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gitckpt import Checkpoint, InvalidCheckpoint, StateError
 from gitckpt.model import budget, codec, toml
 from gitckpt.model.budget import Budget, Excess
-from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.errors import InvalidCheckpoint, StateError
 from tests.model.example_documents import (
     DOCUMENT,
     REF,

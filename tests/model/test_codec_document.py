@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gitckpt import Progress, Worktree
 from gitckpt.model import codec, document, times, toml
-from gitckpt.model.checkpoint import CLEAN, Omitted, Progress, Worktree
+from gitckpt.model.checkpoint import CLEAN, Omitted
 from gitckpt.model.document import VERSION
 from tests.model.example_documents import (
     CHECKPOINT,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gitckpt import Attempt, Checkpoint, InvalidCheckpoint, NewerCheckpoint, Pipeline
 from gitckpt.model import codec, toml
-from gitckpt.model.checkpoint import CLEAN, Attempt, Checkpoint, Pipeline
-from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+from gitckpt.model.checkpoint import CLEAN
 from tests.conftest import examples
 from tests.model.example_documents import (
     CHECKPOINT,

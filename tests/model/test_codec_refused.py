@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gitckpt import Checkpoint, InvalidCheckpoint, NewerCheckpoint, Progress
 from gitckpt.model import codec, toml
-from gitckpt.model.checkpoint import CLEAN, Checkpoint, Progress
-from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
+from gitckpt.model.checkpoint import CLEAN
 from tests.model.example_documents import (
     CHECKPOINT,
     DOCUMENT,

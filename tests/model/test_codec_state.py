@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gitckpt import Checkpoint, StateError, Worktree
 from gitckpt.model import codec
-from gitckpt.model.checkpoint import Checkpoint, Omitted, Worktree
-from gitckpt.model.errors import StateError
+from gitckpt.model.checkpoint import Omitted
 from tests.model.example_documents import CHECKPOINT, REF, SMALL, quick
 
 

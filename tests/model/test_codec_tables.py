@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gitckpt import Attempt, Checkpoint, InvalidCheckpoint, Pipeline, StateError
 from gitckpt.model import codec
-from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline, Suspect
-from gitckpt.model.errors import InvalidCheckpoint, StateError
+from gitckpt.model.checkpoint import Suspect
 from tests.model.example_documents import (
     DRIVEN,
     DRIVEN_DOCUMENT,

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gitckpt import Checkpoint, InvalidCheckpoint
 from gitckpt.model import budget, codec, toml
-from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.errors import InvalidCheckpoint
 from tests.model.example_documents import REF, SMALL, SMALL_DOCUMENT, quick, read_or_fault, refusal
 
 STATE = '[state]\ntext = "null"\nraw = "AP8="\nn = 7\nlist = ["a", {"" = "5"}, []]\n[state.""]\n"~/" = "x"\n'

@@ -8,14 +8,21 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from gitckpt.durable.run.attempts import Changed, PhaseBlocked
-from gitckpt.git.process import GitError
-from gitckpt.git.refs import LockHeld
-from gitckpt.model.errors import AmbiguousError, CkptError, InvalidCheckpoint, RunExists, StateError
-from gitckpt.store.config.file import ConfigError
-from gitckpt.store.records.recorder import FilesPruned
-from gitckpt.store.runs.trust import Untrusted
-from gitckpt.store.snapshot.capture import DamagedObject
+from gitckpt import (
+    AmbiguousError,
+    Changed,
+    CkptError,
+    ConfigError,
+    DamagedObject,
+    FilesPruned,
+    GitError,
+    InvalidCheckpoint,
+    LockHeld,
+    PhaseBlocked,
+    RunExists,
+    StateError,
+    Untrusted,
+)
 
 ERRORS = [
     CkptError("it failed", hint="old"),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gitckpt import UsageError
 from gitckpt.model import ids
-from gitckpt.model.errors import UsageError
 from tests.conftest import examples
 
 ID = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gitckpt import UsageError
 from gitckpt.model import phase
-from gitckpt.model.errors import UsageError
 from tests.conftest import examples
 
 quick = settings(max_examples=examples(150), deadline=None, database=None)

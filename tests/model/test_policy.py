@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gitckpt import Policy, UsageError
 from gitckpt.model import policy, runstate, times
 from gitckpt.model.checkpoint import (
     HOOK_TRIGGERS,
@@ -19,8 +20,7 @@ from gitckpt.model.checkpoint import (
     SAFETY,
     SUBMODULE,
 )
-from gitckpt.model.errors import UsageError
-from gitckpt.model.policy import DAY, HOUR, Candidate, Decision, Newest, Policy, RunCandidate
+from gitckpt.model.policy import DAY, HOUR, Candidate, Decision, Newest, RunCandidate
 from tests.conftest import examples
 
 quick = settings(max_examples=examples(150), deadline=None, database=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitckpt.model.errors import InvalidCheckpoint
+from gitckpt import InvalidCheckpoint
 from gitckpt.model.table import TableReader, shown
 
 VALUES = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gitckpt import UsageError
 from gitckpt.model import times
-from gitckpt.model.errors import UsageError
 from tests.conftest import examples
 from tests.model.example_documents import CHECKPOINT
 

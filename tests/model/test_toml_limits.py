@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from gitckpt import StateError
 from gitckpt.model import toml
-from gitckpt.model.errors import StateError
 
 
 class Name(str):

@@ -14,8 +14,8 @@ import tomlkit
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gitckpt import StateError
 from gitckpt.model import toml
-from gitckpt.model.errors import StateError
 from tests.conftest import examples
 
 quick = settings(max_examples=examples(150), deadline=None, database=None)

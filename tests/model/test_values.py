@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gitckpt import Policy
 from gitckpt.model import values
-from gitckpt.model.policy import Policy
 from tests.conftest import examples
 
 

@@ -13,16 +13,14 @@ from typing import Any
 
 import pytest
 
+from gitckpt import BusyError, Checkpoint, Query, Store
 from gitckpt.git.process import git_executable
 from gitckpt.git.repository import discover
 from gitckpt.model import codec
-from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.errors import BusyError
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock, Ids, MakeOnce, repository_of
-from tests.store.hook_standin import StandIn
+from tests.store.hooks.hook_standin import StandIn
 
 MakeStore = Callable[..., Store]
 ROOT = Path(__file__).parents[2]

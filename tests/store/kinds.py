@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from gitckpt import Checkpoint, Store
 from gitckpt.git.process import git_executable
-from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import inside
 from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.model.checkpoint import Checkpoint
+from gitckpt import Checkpoint
 from tests.conftest import Checkout
 
 CHECKPOINTS = "refs/checkpoints"

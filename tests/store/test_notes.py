@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from gitckpt import Policy, Store
 from gitckpt.git.notes import Notes
 from gitckpt.git.repository import discover
-from gitckpt.model.policy import Policy
 from gitckpt.store import notes as store_notes
 from gitckpt.store.audit.verification import verify
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records.recorder import Recorder
 from gitckpt.store.retention import maintenance
 from gitckpt.store.retention.expiry import expire_alone
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import inside
 from tests import forked
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import (
@@ -32,7 +32,7 @@ from tests.store.conftest import (
     require_whole,
     written_notes,
 )
-from tests.store.killer import Killer, opened
+from tests.system.kills.killer import Killer, opened
 
 MINUTE = 60_000_000
 

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt import NotFoundError, Query, Store
 from gitckpt.git.repository import discover
-from gitckpt.model.errors import NotFoundError
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records.entry import Query
-from gitckpt.store.store import Store, inside
+from gitckpt.store.store import inside
 from tests import forked
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, notes, require_runs, require_whole

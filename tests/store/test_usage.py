@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt import Store, Usage
 from gitckpt.git import leftovers
 from gitckpt.git.files import refs_stat
 from gitckpt.git.objects.encoding import object_id
@@ -19,8 +20,8 @@ from gitckpt.model.checkpoint import PHASE
 from gitckpt.store.records import ref_names
 from gitckpt.store.retention import sweep
 from gitckpt.store.runs import run_files
-from gitckpt.store.store import Store, inside
-from gitckpt.store.usage import Amount, Leftover, Measure, Usage
+from gitckpt.store.store import inside
+from gitckpt.store.usage import Amount, Leftover, Measure
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gitckpt import Checkpoint, Lease, Store
 from gitckpt.model import times
-from gitckpt.model.checkpoint import PHASE, Checkpoint
-from gitckpt.store.leases.leases import Lease
-from gitckpt.store.store import Store, inside
+from gitckpt.model.checkpoint import PHASE
+from gitckpt.store.store import inside
 from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from gitckpt import CkptError, UsageError, WorktreeError
 from gitckpt.durable.agent import call, clients
 from gitckpt.durable.agent.call import Agent, AgentReport, Answer, Transcript
 from gitckpt.durable.agent.clients import Client, Price
 from gitckpt.durable.command import execution as command_module
 from gitckpt.durable.command.execution import DEADLINE, EXIT, IDLE_TIMEOUT, TIMEOUT, Timeouts
 from gitckpt.durable.command.watchdog import Watchdog
-from gitckpt.model.errors import CkptError, UsageError, WorktreeError
-from tests.durable.commanding import comes, ends, tag
+from tests.durable.command.commanding import comes, ends, tag
 
 ROOT = Path(__file__).parents[3]
 FAKE = ROOT / "examples" / "fake-agent"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt import ConfigError, UsageError
 from gitckpt.durable.agent.clients import (
     BUILT_IN,
     FORMATS,
@@ -18,10 +19,8 @@ from gitckpt.durable.agent.clients import (
     session_id,
 )
 from gitckpt.git.repository import discover
-from gitckpt.model.errors import UsageError
 from gitckpt.model.values import replace
 from gitckpt.store.config import settings
-from gitckpt.store.config.file import ConfigError
 from tests.conftest import Checkout
 
 OWN = Client("own", "./agent.sh", "argument", "text", "--go-on {session}")

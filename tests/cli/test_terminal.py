@@ -1,0 +1,323 @@
+"""What a person sees on a terminal, through a real one."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import termios
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from unicodedata import east_asian_width
+
+import pytest
+
+from gitckpt import Store, UsageError
+from gitckpt.cli import terminal
+from gitckpt.cli.audience import Terminal
+from gitckpt.git.process import git_executable
+from tests import forked
+from tests.cli.conftest import Ckpt, Spawn, document, normal, store_text
+from tests.conftest import Checkout
+from tests.durable.stage import Stage, stage
+from tests.system.hostile.escapes import strange
+
+__all__ = ["stage"]
+
+BOLD, RESET = "\x1b[1m", "\x1b[0m"
+
+
+def on_terminal(
+    *args: str, at: Checkout, columns: int = 80, env: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """Returns exit code and everything that `git ckpt` writes to a terminal: both streams, as they come."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "COLUMNS", "TERM")
+    }
+    said: list[bytes] = []
+    reader = threading.Thread(target=lambda: said.extend(_chunks(leader)))
+    reader.start()
+    done = forked.git_ckpt(
+        *args,
+        directory=at.path,
+        env=clean | {"TERM": "xterm"} | (env or {}),
+        terminal=os.ttyname(follower),
+    )
+    os.close(follower)
+    reader.join()
+    os.close(leader)
+    return done.code, b"".join(said).decode().replace("\r\n", "\n")
+
+
+def _chunks(leader: int) -> Iterator[bytes]:
+    """Yields what is written to a terminal until nobody has it open any more."""
+    try:
+        while chunk := os.read(leader, 65536):
+            yield chunk
+    except OSError:  # the other side is closed
+        pass
+
+
+def columns_of(line: str) -> int:
+    return sum(2 if east_asian_width(c) in "WF" else 1 for c in line)
+
+
+@pytest.fixture
+def busy(main_checkout: Checkout) -> Checkout:
+    """A repository with a run, a long message and a checkpoint without files."""
+    with Store.open(main_checkout.path) as store:
+        first = store.record("research-complete", {"step": 1}, start="add login")
+        main_checkout.write("README", "changed\n")
+        store.record(
+            "build-failed",
+            {},
+            run=first.run,
+            worktree=store.capture(),
+            message="a message that is " + "very " * 20 + "long",
+        )
+    main_checkout.write("README", "changed again\n")
+    return main_checkout
+
+
+def test_list_is_a_table(busy: Checkout) -> None:
+    code, said = on_terminal("list", at=busy, columns=140)
+    head, *rows = said.splitlines()
+    assert code == 0
+    assert (
+        head
+        == f"{BOLD}ID        AGE  RUN                        PHASE              COMMIT    BRANCH  FILES  MESSAGE{RESET}"
+    )
+    first, second = (re.sub(r"  (now|\d+s) +", "  AGE  ", normal(row)) for row in rows)
+    assert re.fullmatch(
+        r"SHORT  AGE  STAMP-add-login  build-failed       SHORT  main    1      a message that is( very)+( v?e?r?)?…",
+        first,
+    )
+    assert re.fullmatch(r"SHORT  AGE  STAMP-add-login  research-complete  SHORT  main", second)
+    assert len(rows[0]) == 140
+
+
+@pytest.mark.parametrize("columns", [100, 80, 60, 30])
+def test_no_line_is_wider_than_the_terminal(busy: Checkout, columns: int) -> None:
+    busy.git(
+        "checkout",
+        "--quiet",
+        "-b",
+        "a-branch-with-a-name-that-goes-on-and-on/日本語のとても長い名前",
+    )
+    with Store.open(busy.path) as store:
+        store.record("plan-complete", {}, message="日本語" * 40)
+    code, said = on_terminal("list", at=busy, columns=columns, env={"NO_COLOR": "1"})
+    lines = said.splitlines()
+    assert code == 0
+    assert len(lines) == 4
+    assert max(map(columns_of, lines)) <= columns
+    assert all("…" in line for line in lines[1:])
+    assert [line[:8] for line in lines[1:]] == [
+        name.rpartition("/")[2][:8] for name in _newest_first(busy)
+    ]
+
+
+def _newest_first(checkout: Checkout) -> list[str]:
+    with Store.open(checkout.path) as store:
+        return [entry.id for entry in store.list()]
+
+
+def test_columns_stay_aligned_whatever_the_script(busy: Checkout) -> None:
+    busy.git("checkout", "--quiet", "-b", "日本")
+    with Store.open(busy.path) as store:
+        store.record("plan-complete", {}, message="x")
+    _, said = on_terminal("list", at=busy, columns=200, env={"NO_COLOR": "1"})
+    head, newest, *_ = said.splitlines()
+    assert columns_of(newest[: newest.index("日本")]) == head.index("BRANCH")
+    assert columns_of(newest[: newest.rindex("x")]) == head.index("MESSAGE")
+
+
+def test_a_column_without_anything_is_left_out(main_checkout: Checkout) -> None:
+    with Store.open(main_checkout.path) as store:
+        store.record("plan-complete", {})
+    _, said = on_terminal("list", at=main_checkout, env={"NO_COLOR": "1"})
+    assert said.splitlines()[0].split() == ["ID", "AGE", "PHASE", "COMMIT", "BRANCH"]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "args", [["list"], ["show"], ["doctor"], ["diff", "HEAD"], ["nonsense"], ["show", "nothing"]]
+)
+def test_colour_only_on_a_terminal_that_wants_it(busy: Checkout, args: list[str]) -> None:
+    code, coloured = on_terminal(*args, at=busy)
+    assert "\x1b[" in coloured
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        plain = on_terminal(*args, at=busy, env=env)
+        assert (plain[0], "\x1b" in plain[1]) == (code, False), env
+    piped = forked.git_ckpt(
+        *args, directory=busy.path, env=os.environ | {"NO_COLOR": "", "TERM": "xterm"}
+    )
+    assert piped.code == code
+    assert "\x1b" not in piped.out + piped.err
+
+
+def test_an_empty_no_color_counts_as_not_set(busy: Checkout) -> None:
+    assert BOLD in on_terminal("list", at=busy, env={"NO_COLOR": ""})[1]
+
+
+def test_a_stored_document_is_harmless_on_a_terminal(main_checkout: Checkout, spawn: Spawn) -> None:
+    name = "11111111-1111-4111-8111-111111111111"
+    text = document(message='"\u009b31m"') + "k = 1\n"
+    store_text(main_checkout, f"refs/checkpoints/{name}", text)
+    _, said = on_terminal("show", name, "--raw", at=main_checkout)
+    assert said == text.replace("\u009b", "\\x9b")
+    assert spawn("show", name, "--raw", at=main_checkout).out == text
+
+
+def test_a_path_with_escape_sequences_is_harmless_on_a_terminal_and_exact_in_a_pipe(
+    main_checkout: Checkout, tmp_path: Path, spawn: Spawn
+) -> None:
+    with Store.open(main_checkout.path) as store:
+        store.record("plan-complete", {})
+    place = os.fsdecode(os.fsencode(tmp_path / "a\x1b[31m\n") + b"\xff")
+    _, said = on_terminal("--quiet", "resume", "--into", place, at=main_checkout)
+    assert said == f"{tmp_path}/a\\x1b[31m\\n\\u{{dcff}}\n"
+    assert spawn("--quiet", "resume", "--into", place, at=main_checkout) == (0, f"{place}\n", "")
+
+
+def test_expire_is_a_table(busy: Checkout) -> None:
+    code, said = on_terminal("expire", "--dry-run", at=busy, columns=120, env={"NO_COLOR": "1"})
+    assert code == 0
+    assert normal(said) == (
+        "WHAT   ID                         PHASE         WHY\n"
+        "stays  STAMP-add-login  build-failed  unfinished: failed\n"
+        "0 of 2 checkpoints would expire; 0 of 1 run\n"
+    )
+
+
+@pytest.mark.long
+def test_a_capture_that_takes_long_says_so(main_checkout: Checkout) -> None:
+    main_checkout.commit("rules", **{".gitattributes": "slow filter=slow\n"})
+    main_checkout.git("config", "filter.slow.clean", "sleep 1.5; cat")
+    main_checkout.write("slow", "x\n")
+    code, said = on_terminal("save", at=main_checkout)
+    assert code == 0
+    assert "\r\x1b[K… capturing the files: 1s\r\x1b[K" in said
+
+
+@pytest.mark.long(but=["list"])
+@pytest.mark.parametrize(
+    "words",
+    [["du"], ["verify"], ["expire", "--dry-run"], ["list"], ["doctor"]],
+    ids=lambda words: words[0],
+)
+def test_what_takes_longer_than_a_second_says_so_at_a_terminal_alone(
+    busy: Checkout, tmp_path: Path, spawn: Spawn, words: list[str]
+) -> None:
+    """Git answers late, once."""
+    slow, slept = tmp_path / "slow git", tmp_path / "slept"
+    waits = f"case \" $* \" in *' for-each-ref '*) [ -e '{slept}' ] || {{ : >'{slept}'; sleep 1.4; }};; esac"
+    slow.write_text(f"#!/bin/sh\n{waits}\nexec '{git_executable()}' \"$@\"\n")
+    slow.chmod(0o755)
+    (busy.main / ".git/ckpt/index.sqlite").unlink(missing_ok=True)
+    code, said = on_terminal(*words, at=busy, env={"GITCKPT_GIT": str(slow), "NO_COLOR": "1"})
+    assert code in (0, 1)  # doctor finds no hooks
+    assert slept.exists()
+    assert re.search("\r\x1b\\[K… [a-z, ]+: 1s\r\x1b\\[K", said), said
+    slept.unlink()
+    (busy.main / ".git/ckpt/index.sqlite").unlink(missing_ok=True)
+    done = spawn(*words, at=busy, env={"GITCKPT_GIT": str(slow)})
+    assert slept.exists()
+    assert "…" not in done.out + done.err
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 12])
+def test_a_terminal_that_is_too_narrow_for_a_table_gets_what_fits(
+    busy: Checkout, columns: int
+) -> None:
+    code, said = on_terminal("list", at=busy, columns=columns, env={"NO_COLOR": "1"})
+    assert (code, len(said.splitlines())) == (0, 3)
+
+
+def test_a_style_cannot_be_put_into_a_text() -> None:
+    with pytest.raises(TypeError, match="pass both"):
+        f"{terminal.heading('x')}: y"
+
+
+def test_a_patch_is_coloured_line_by_line_and_harmless(
+    main_checkout: Checkout, spawn: Spawn
+) -> None:
+    with Store.open(main_checkout.path) as store:
+        first = store.record("a-complete", {})
+    main_checkout.write("README", "new\x1b[35m\u202e\ttext\r\n")
+    _, said = on_terminal("diff", first.id, at=main_checkout)
+    assert "\x1b[31m-hello\x1b[0m" in said.splitlines()
+    assert "\x1b[32m+new\\x1b[35m\\u{202e}\ttext\\r\x1b[0m" in said.splitlines()
+    assert "+new\x1b[35m\u202e\ttext\r\n" in spawn("diff", first.id, at=main_checkout).out
+
+
+def test_what_git_pages_is_harmless_and_else_as_in_a_pipe(
+    main_checkout: Checkout,
+    ckpt: Ckpt,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`git -p ckpt diff`: whatever the pager passes on gets to the terminal."""
+    with Store.open(main_checkout.path) as store:
+        first = store.record("a-complete", {}, message="one")
+    main_checkout.write("README", "new\x1b]0;t\x07\u202e\ttext\r\n")
+    piped = {words: ckpt(*words, at=main_checkout).out for words in (("list",), ("diff", first.id))}
+    monkeypatch.setenv("GIT_PAGER_IN_USE", "1")
+    paged = {words: ckpt(*words, at=main_checkout).out for words in piped}
+    assert paged["list",] == piped["list",]
+    assert "+new\x1b]0;t\x07\u202e\ttext\r\n" in piped["diff", first.id]
+    assert "+new\\x1b]0;t\\x07\\u{202e}\ttext\\r\n" in paged["diff", first.id]
+    assert "\x1b" not in paged["diff", first.id]
+
+
+UNSEEN = "\u202e\u2066\u200f\u061c\u200b\ufeff\u00ad\u2028\U000e0041"
+
+
+class TestWhatACommandPrints:
+    def test_nothing_unseen_passes(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+        text = f"a\x1b[1mb\xff\u00e9\u5d4c{UNSEEN}".encode() + b"\xff\xe2\x80"
+        for size in (1, 2, 3, 1000):  # a character may come in parts
+            person = Terminal()
+            for start in range(0, len(text), size):
+                person.output(text[start : start + size])
+            person.ended("one", "complete", None)
+            said = capfdbinary.readouterr().err.partition(b"\n")[0]
+            escaped = "".join(terminal.harmless(character) for character in UNSEEN)
+            assert said == f"a\x1b[1mb\xff\u00e9\u5d4c{escaped}".encode() + b"\xff\xe2\x80"
+
+    @pytest.mark.parametrize("client", ["claude", "talker"])
+    def test_nor_in_the_words_of_an_agent(self, stage: Stage, client: str) -> None:
+        words = f"x{UNSEEN}\x1b]0;t\x07y"
+        message = {"role": "assistant", "content": [{"type": "text", "text": words}]}
+        says = [{"type": "assistant", "message": message}, {"type": "result", "result": "done"}]
+        answer = "\n".join(map(json.dumps, says)) if client == "claude" else words
+        (stage.checkout.path / "answer").write_text(answer)
+        stage.program(client, "cat answer; echo")
+        phase = f"use = 'agent'\nwith = {{ agent = '{client}', prompt = 'README' }}\n"
+        stage.checkout.write("gitckpt.toml", f"[[pipelines.ci.phases]]\nname = 'ask'\n{phase}")
+        stage.checkout.commit("a pipeline")
+        said = stage.ckpt("run", "ci").err
+        escaped = "".join(terminal.harmless(character) for character in UNSEEN)
+        assert f"x{escaped}" in said
+        assert strange(said) == []
+        _, shown = on_terminal("run", "ci", at=stage.checkout, env=stage.env)
+        assert f"x{escaped}" in shown
+        assert strange(shown) == []
+
+
+def test_a_person_is_told_the_beginning_of_a_long_word(capsys: pytest.CaptureFixture[str]) -> None:
+    path = "p" * 4096
+    terminal.warn(f"a {'b' * 5001} c {path}\x1b")
+    terminal.remark("word " * 4000)
+    terminal.fail(UsageError("m" * 10**6, hint="h" * 10**6))
+    longest = "word " * 2000
+    assert capsys.readouterr().err == (
+        f"warning: a {'b' * 200}… c {path}\\x1b\n{longest}…\nerror: {'m' * 200}…\nhint: {'h' * 200}…\n"
+    )

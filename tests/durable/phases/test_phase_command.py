@@ -1,0 +1,173 @@
+"""What a command of a phase finds, where it cannot be written."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gitckpt import CkptError, Store
+from gitckpt.durable.phases import command
+from gitckpt.git.worktree import index
+from gitckpt.store.store import inside
+from tests.durable.stage import Stage, stage
+
+__all__ = ["stage"]
+
+
+def exchange_in(directory: Path) -> command._Exchange:
+    run: Any = SimpleNamespace(files=SimpleNamespace(path=str(directory)), state={"a": 1})
+    phase: Any = SimpleNamespace(name="one")
+    return command._Exchange(run, phase)
+
+
+@pytest.mark.parametrize("name", ["state.json", "set"])
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path, name: str) -> None:
+    if name == "set":  # nothing is written into it: what cannot be made is told as well
+        (tmp_path / name).mkdir()
+    exchange = exchange_in(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limits[0] if name == "set" else 0, limits[1]))
+    try:
+        with pytest.raises(CkptError, match=f"^cannot write {tmp_path / name}: "):
+            exchange.prepare()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("name", ["state.json", "set"])
+def test_nothing_is_written_through_a_link_that_was_left(tmp_path: Path, name: str) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / name).symlink_to("theirs")
+    exchange_in(tmp_path).prepare()
+    assert (tmp_path / "theirs").read_text() == "theirs"
+    assert not (tmp_path / name).is_symlink()
+
+
+def test_the_same_is_said_of_each_try_to_copy_the_index(
+    plain: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(index, "_copy", fail)
+    said = set()
+    for _ in range(2):
+        with pytest.raises(CkptError) as caught:
+            inside(plain).capture()
+        said.add(caught.value.message)
+    assert said == {
+        f"cannot copy the index into {inside(plain).repository.private_dir}: No space left on device"
+    }
+
+
+SECRET = "hunter2-hunter2"
+LEFT = "rm -f {path}; ln -s {target} {path}"
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file outside of the repository."""
+    path = tmp_path / "secret.json"
+    path.write_text(f'{{"password": "{SECRET}"}}\n')
+    return path
+
+
+def failed(stage: Stage, *phases: str) -> str:
+    """Runs a pipeline that fails, and returns what it said; nothing of the secret is stored."""
+    stage.pipeline(*phases)
+    done = stage.ckpt("run", "ci")
+    assert done.code == 20, done.err
+    assert SECRET not in str(stage.newest(stage.run()).state)
+    return done.err
+
+
+class TestFilesOfAnExchange:
+    @pytest.mark.parametrize("target", ["secret", "/dev/zero"])
+    @pytest.mark.parametrize("name", ["CKPT_STATE", "CKPT_SET"])
+    def test_no_link_is_followed(self, stage: Stage, secret: Path, name: str, target: str) -> None:
+        target = str(secret) if target == "secret" else target
+        said = failed(stage, f"one: {LEFT.format(path=f'${name}', target=target)}")
+        assert "it is no regular file" in said
+
+    @pytest.mark.parametrize("left", ["mkfifo $FILE", "mkdir $FILE", "mkdir -p $FILE/a"])
+    @pytest.mark.parametrize("name", ["CKPT_STATE", "CKPT_SET"])
+    def test_neither_pipe_nor_directory_is_read(self, stage: Stage, name: str, left: str) -> None:
+        said = failed(stage, f"one: rm ${name}; {left.replace('FILE', name)}")
+        assert "cannot read " in said
+        stage.pipeline("one: true")
+        assert stage.ckpt("resume", "--accept-changes").code == 0
+
+    @pytest.mark.parametrize("name", ["CKPT_STATE", "CKPT_SET"])
+    def test_one_that_is_too_large_is_not_read(self, stage: Stage, name: str) -> None:
+        assert "it is larger than" in failed(stage, f"one: truncate -s 100M ${name}")
+
+    @pytest.mark.parametrize(
+        "name",
+        ["link", "dir/secret.json", "../../../../secret.json", "/dev/zero", "pipe", "{secret}"],
+    )
+    def test_no_value_is_read_from_outside(self, stage: Stage, secret: Path, name: str) -> None:
+        make = f"ln -s {secret} link; ln -s {secret.parent} dir; mkfifo pipe"
+        said = failed(stage, f'one: {make}; echo "key<{name.format(secret=secret)}" >> "$CKPT_SET"')
+        assert "in CKPT_SET: " in said
+        assert "cannot read " in said
+
+    def test_a_value_is_read_from_the_worktree_or_the_output(self, stage: Stage) -> None:
+        sets = ["a<file", "b<link", "c<$CKPT_OUTPUT/file", "d<$PWD/file"]
+        lines = "; ".join(f'echo "{line}" >> "$CKPT_SET"' for line in sets)
+        files = 'echo x > file; ln -s file link; echo x > "$CKPT_OUTPUT/file"'
+        stage.pipeline(f"one: {files}; {lines}")
+        assert stage.ckpt("run", "ci").code == 0
+        assert stage.newest(stage.run()).state == dict.fromkeys("abcd", "x\n")
+
+    @pytest.mark.parametrize("left", ["ln -s {there} $CKPT_OUTPUT", "mkfifo $CKPT_OUTPUT"])
+    def test_an_output_behind_a_link_is_omitted(
+        self, stage: Stage, secret: Path, left: str
+    ) -> None:
+        (secret.parent / "empty").mkdir()
+        for there in (secret.parent, secret.parent / "empty"):
+            stage.pipeline(f"one: rm -rf $CKPT_OUTPUT; {left.format(there=there)}")
+            done = stage.ckpt("run", "ci")
+            assert done.code == 0, done.err
+            assert secret.exists()
+            assert (secret.parent / "empty").exists()
+
+
+AGENT = """
+[pipelines.ask]
+[[pipelines.ask.phases]]
+name = "ask"
+use = "agent"
+with = { agent = "cat", prompt = "task.md" }
+"""
+
+
+class TestFilesThatAPipelineNames:
+    """A branch may track one as a link to a file of the user's."""
+
+    @pytest.fixture(autouse=True)
+    def linked(self, stage: Stage, secret: Path) -> None:
+        for name in ("task.md", "plan.md"):
+            (stage.checkout.path / name).symlink_to(secret)
+        stage.checkout.write("gitckpt.toml", AGENT)
+        stage.checkout.commit("links")
+
+    def test_an_input_is_not_read_through_it(self, stage: Stage, secret: Path) -> None:
+        done = stage.ckpt("run", "plan.md")
+        assert (done.code, "plan.md, the input plan: it lies outside of" in done.err) == (2, True)
+
+    def test_a_prompt_is_not_read_through_it(self, stage: Stage) -> None:
+        done = stage.ckpt("run", "ask")
+        assert (done.code, "task.md: it lies outside of" in done.err) == (20, True), done.err
+        assert SECRET not in done.err
+
+    def test_a_path_outside_that_a_person_names_is_read(self, stage: Stage, secret: Path) -> None:
+        stage.program("claude", "cat > asked")
+        stage.program("gh", "echo https://example.org/pull/7")
+        done = stage.ckpt("run", str(secret.rename(secret.with_suffix(".md"))))
+        assert "cannot read" not in done.err
+        assert "claude" in stage.calls

@@ -1,0 +1,32 @@
+"""Reports progress of one step again and again, and prints the id of each checkpoint. Started many times over by `test_recording.py`."""
+
+from __future__ import annotations
+
+import sys
+
+from gitckpt import StepReport, Store
+from gitckpt.durable.steps import journal
+from gitckpt.durable.steps.report import PROGRESS
+from gitckpt.git.repository import discover
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.store import inside
+
+
+def main() -> None:
+    path, run, worker, count = sys.argv[1:]
+    with Store(Checkpoints(discover(path))) as store:
+        for number in range(int(count)):
+            said = StepReport(
+                PROGRESS,
+                "EXECUTE",
+                task=f"1.{worker}",
+                worker=worker,
+                notes=f"{worker}/{number}",
+                outputs=(f"{worker}/{number}",),
+            )
+            done = journal.report(inside(store), journal.ReportPlace(run), said)
+            sys.stdout.write(f"{done.checkpoint.id}\n")
+            sys.stdout.flush()
+
+
+main()

@@ -1,0 +1,186 @@
+"""The long-lived processes behind the refs: forks, threads, signals, and writers in parallel."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gitckpt import RefMoved
+from gitckpt.git.refs import Refs, Update
+from gitckpt.git.repository import Repository, discover
+from tests.conftest import Checkout
+
+ROOT = Path(__file__).parents[2]
+A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
+
+
+def in_a_fork(task: Callable[[], object]) -> int:
+    """Runs a task in a process forked from this one, and returns its exit code."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            task()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+class TestProcesses:
+    def test_a_fork_uses_a_writer_of_its_own(
+        self, main_checkout: Checkout, repository: Repository, refs: Refs
+    ) -> None:
+        one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
+        refs.update([Update(A, one, "")])
+        assert refs.read(A) == one
+
+        def use() -> None:
+            refs.update([Update(B, one, "")])
+            assert refs.read(B) == one
+            refs.close()
+            repository.close()
+
+        codes = [in_a_fork(use), in_a_fork(refs.close)]
+        refs.update([Update(C, one, "")])
+        assert (codes, main_checkout.refs("refs/checkpoints")) == ([0, 0], {A: one, B: one, C: one})
+
+    def test_close_does_not_wait_for_a_fork_that_lives_on(
+        self, main_checkout: Checkout, repository: Repository, refs: Refs
+    ) -> None:
+        refs.update([Update(A, main_checkout.git("rev-parse", "HEAD"), "")])
+        refs.read(A)
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        os.close(reader)
+        refs.close()
+        repository.close()
+        os.close(writer)
+        assert os.waitpid(pid, 0)[1] == 0
+
+    def test_threads_do_not_get_into_each_others_way(
+        self, main_checkout: Checkout, refs: Refs
+    ) -> None:
+        one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
+        names = [
+            [f"refs/checkpoints/{thread}-{number}" for number in range(20)] for thread in range(4)
+        ]
+        read: list[str | None] = []
+
+        def work(mine: list[str]) -> None:
+            for name in mine:
+                refs.update([Update(name, one, "")])
+                read.append(refs.read(name))
+
+        threads = [threading.Thread(target=work, args=(mine,)) for mine in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert main_checkout.refs("refs/checkpoints") == dict.fromkeys(
+            (name for mine in names for name in mine), one
+        )
+        assert read == [one] * 80
+
+    def test_goes_on_after_the_writer_died(
+        self, main_checkout: Checkout, refs: Refs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one = main_checkout.git("hash-object", "-w", "--stdin", data="one")
+        refs.update([Update(A, one, "")])
+        os.kill(refs._standby._idle[0].pid, signal.SIGKILL)
+        refs.update([Update(B, one, "")])
+        refs.update([Update(C, one, "")])
+        assert main_checkout.refs("refs/checkpoints") == {A: one, B: one, C: one}
+
+    def test_control_c_spares_the_long_lived_processes(self, main_checkout: Checkout) -> None:
+        script = (
+            "import os, signal, sys\n"
+            "from gitckpt.git.refs import Refs, Update\n"
+            "from gitckpt.git.repository import discover\n"
+            "repository = discover(sys.argv[1])\n"
+            "refs = Refs(repository)\n"
+            "head = refs.read('refs/heads/main')\n"
+            "refs.update([Update('refs/checkpoints/a', head, '')])\n"
+            "try:\n"
+            "    os.killpg(0, signal.SIGINT)\n"
+            "    signal.pause()\n"
+            "except KeyboardInterrupt:\n"
+            "    pass\n"
+            "refs.update([Update('refs/checkpoints/b', refs.read('refs/checkpoints/a'), '')])\n"
+        )
+        subprocess.run(
+            [sys.executable, "-c", script, str(main_checkout.path)],
+            check=True,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        head = main_checkout.git("rev-parse", "HEAD")
+        assert main_checkout.refs("refs/checkpoints") == {A: head, B: head}
+
+    def test_a_writer_that_was_warmed_up_sees_what_others_wrote_since(
+        self, main_checkout: Checkout, refs: Refs
+    ) -> None:
+        head = main_checkout.git("rev-parse", "HEAD")
+        refs.warm_up()
+        main_checkout.git("update-ref", A, head)
+        main_checkout.git("pack-refs", "--all", "--prune")
+        with pytest.raises(RefMoved):
+            refs.update([Update(A, head, "")])
+        refs.warm_up()
+        main_checkout.git("update-ref", "-d", A)
+        refs.update([Update(A, head, "")])
+        assert main_checkout.refs(A) == {A: head}
+
+    def test_parallel_writers_lose_nothing(self, main_checkout: Checkout) -> None:
+        one, two = (
+            main_checkout.git("hash-object", "-w", "--stdin", data=text) for text in ("one", "two")
+        )
+        main_checkout.git("update-ref", "refs/ckpt/runs/shared", one)
+        context = multiprocessing.get_context("fork")
+        writers = [
+            context.Process(
+                target=create_and_swap, args=(str(main_checkout.path), number, 50, one, two)
+            )
+            for number in range(3)
+        ]
+        for process in writers:
+            process.start()
+        for process in writers:
+            process.join()
+        assert [process.exitcode for process in writers] == [0, 0, 0]
+        assert main_checkout.refs("refs/checkpoints") == {
+            f"refs/checkpoints/{number}-{count}": one for number in range(3) for count in range(50)
+        }
+        # Each of 150 swaps has turned it over exactly once.
+        assert main_checkout.refs("refs/ckpt") == {"refs/ckpt/runs/shared": one}
+        assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def create_and_swap(path: str, number: int, count: int, one: str, two: str) -> None:
+    """Creates refs, each in one transaction with a swap of a ref that other processes swap as well."""
+    repository = discover(path)
+    refs = Refs(repository)
+    for serial in range(count):
+        while True:
+            now = refs.read("refs/ckpt/runs/shared")
+            assert now is not None
+            swap = Update("refs/ckpt/runs/shared", two if now == one else one, now)
+            try:
+                refs.update([Update(f"refs/checkpoints/{number}-{serial}", one, ""), swap])
+            except RefMoved:
+                continue
+            break
+    refs.close()
+    repository.close()

@@ -1,0 +1,25 @@
+"""Takes the lease of each run that it reads the name of, and says whether it got it. Started eight times over by `test_leases.py`."""
+
+from __future__ import annotations
+
+import sys
+
+from gitckpt import LeaseHeld, Store
+from gitckpt.git.repository import discover
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.store import inside
+
+
+def main() -> None:
+    """Answers each line of standard input with a line: the token that was won, or `held`."""
+    with Store(Checkpoints(discover(sys.argv[1]))) as store:
+        leases = inside(store).leases
+        for line in sys.stdin:
+            try:
+                said = str(leases.acquire(line.strip(), "a racer").lease.token)
+            except LeaseHeld:
+                said = "held"
+            print(said, flush=True)  # noqa: T201 - this is its answer
+
+
+main()

@@ -1,0 +1,207 @@
+"""The refs that keep linked commits, where histories are cut, objects are gone, or others have written below their name."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from gitckpt import GitError, Store
+from gitckpt.git.refs import Update
+from gitckpt.store.audit import doctor, verification
+from gitckpt.store.records import ref_names
+from gitckpt.store.retention import sweep
+from gitckpt.store.store import inside
+from tests.conftest import Checkout
+from tests.store.records.test_commit_refs import age, kept, linked
+
+PLACES = (
+    "refs/keep",
+    "refs/keep/ckpt",
+    "refs/ckpt",
+    "refs/ckpt/trees",
+    "refs/checkpoints",
+    "refs/keep/ckpt-operations",
+)
+
+
+def collect(checkout: Checkout) -> None:
+    """Lets git delete all that nothing leads to."""
+    checkout.git("reflog", "expire", "--expire=now", "--all")
+    checkout.git("gc", "--quiet", "--prune=now")
+
+
+def gone(checkout: Checkout) -> set[str]:
+    """Returns the linked commits that are not there."""
+    said = checkout.git(
+        "cat-file", "--batch-check", data="".join(f"{oid}\n" for oid in linked(checkout))
+    )
+    return {line.split()[0] for line in said.splitlines() if line.endswith("missing")}
+
+
+class TestNamesOfOthers:
+    def test_an_oid_of_another_format_drops_nothing(
+        self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        commit = plain.record("one-complete").git_sha
+        main_checkout.git("update-ref", f"{ref_names.KEEP}{'0' * 64}", "HEAD")
+        age(main_checkout)
+        seen: list[list[Update]] = []
+        monkeypatch.setattr(inside(plain).refs, "update", seen.append)
+        inside(plain).remover().settle()
+        assert seen == []
+        monkeypatch.undo()
+        assert sweep.sweep(inside(plain).repository, inside(plain).refs) == [
+            f"{ref_names.KEEP}{'0' * 64}"
+        ]
+        assert kept(main_checkout) == {commit: commit}
+
+    def test_a_symbolic_ref_goes_and_its_branch_stays(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        commit = plain.record("one-complete").git_sha
+        main_checkout.git("branch", "work")
+        main_checkout.git("symbolic-ref", f"{ref_names.KEEP}mine", "refs/heads/work")
+        age(main_checkout)
+        sweep.sweep(inside(plain).repository, inside(plain).refs)
+        assert kept(main_checkout) == {commit: commit}
+        assert set(main_checkout.refs("refs/heads")) == {"refs/heads/main", "refs/heads/work"}
+
+    def test_a_symbolic_ref_of_a_parent_goes_and_its_branch_stays(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        parent = plain.record("one-complete").git_sha
+        main_checkout.git("branch", "work")
+        main_checkout.git("symbolic-ref", ref_names.KEEP + parent, "refs/heads/work")
+        commit = main_checkout.commit()
+        plain.record("two-complete")
+        assert kept(main_checkout) == {commit: commit}
+        assert set(main_checkout.refs("refs/heads")) == {"refs/heads/main", "refs/heads/work"}
+
+    def test_a_clone_that_fetched_only_checkpoints_keeps_their_commits(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        commit = plain.record("one-complete").git_sha
+        main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
+        main_checkout.git("checkout", "--quiet", "--orphan", "other")
+        main_checkout.commit()
+        main_checkout.git("branch", "-D", "main")
+        inside(plain).remover().settle()
+        assert kept(main_checkout) == {commit: commit}
+        collect(main_checkout)
+        assert gone(main_checkout) == set()
+
+    def test_a_ref_below_the_name_is_cleared_before_the_right_one_is_made(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        commit = plain.record("one-complete").git_sha
+        inside(plain).write_links()
+        main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
+        main_checkout.git("update-ref", f"{ref_names.KEEP}{commit}/x", "HEAD")
+        os.utime(main_checkout.path / f".git/{ref_names.KEEP}{commit}/x", (0, 0))
+        report = verification.verify(inside(plain), repair=True)
+        assert sorted(one.code for one in report.findings) == ["commit-ref-missing", "ref-leftover"]
+        assert (report.is_clean, report.refused) == (True, [])
+        assert kept(main_checkout) == {commit: commit}
+
+    @pytest.mark.sampled(2)
+    @pytest.mark.parametrize("ref", PLACES)
+    def test_a_ref_in_the_place_of_a_directory_is_named(
+        self, plain: Store, main_checkout: Checkout, ref: str
+    ) -> None:
+        main_checkout.git("update-ref", ref, "HEAD")
+        main_checkout.write("new", "not committed")
+        if ref != "refs/keep/ckpt-operations":
+            with pytest.raises(GitError) as caught:
+                plain.save("one-complete")
+            assert caught.value.hint == "see what is in the way: git ckpt doctor"
+        for found in (
+            doctor.examine(inside(plain), (2, 39)),
+            verification.verify(inside(plain)).findings,
+        ):
+            (finding,) = (one for one in found if one.code == "ref-barring")
+            assert finding.object == ref
+        main_checkout.git("tag", "away", ref)
+        main_checkout.git("update-ref", "--no-deref", "-d", ref)
+        plain.save("one-complete")
+
+    @pytest.mark.sampled(2)
+    @pytest.mark.parametrize("what", ["settle", "record", "verify"])
+    def test_a_symbolic_ref_keeps_nothing_and_is_replaced(
+        self, plain: Store, main_checkout: Checkout, what: str
+    ) -> None:
+        commit = plain.record("one-complete").git_sha
+        inside(plain).write_links()
+        main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
+        main_checkout.git("symbolic-ref", ref_names.KEEP + commit, "refs/heads/main")
+        (finding,) = verification.verify(inside(plain)).findings
+        assert (finding.code, finding.object) == ("commit-ref-wrong", ref_names.KEEP + commit)
+        assert finding.sentence.startswith("is a symbolic ref: refs/heads/main may ")
+        if what == "settle":
+            age(main_checkout)
+            inside(plain).remover().settle()
+        elif what == "record":
+            plain.record("two-complete")
+        else:
+            assert verification.verify(inside(plain), repair=True).is_clean
+        assert main_checkout.git("symbolic-ref", "--quiet", ref_names.KEEP + commit, ok=(1,)) == ""
+        main_checkout.git("checkout", "--quiet", "--orphan", "other")
+        main_checkout.commit()
+        main_checkout.git("branch", "-D", "main")
+        collect(main_checkout)
+        assert gone(main_checkout) == set()
+
+    def test_symbolic_refs_of_others_of_ours(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.write("new", "not committed")
+        one = plain.save("one-complete", start="r")
+        inside(plain).write_links()
+        for ref in (f"{ref_names.TREES}{one.id}", f"{ref_names.RUNS}{one.run}"):
+            target = f"refs/tags/{ref.rpartition('/')[2]}"
+            main_checkout.git("update-ref", target, ref)
+            main_checkout.git("symbolic-ref", ref, target)
+        assert {each.code for each in verification.verify(inside(plain), repair=True).findings} == {
+            "ref-symbolic"
+        }
+        assert verification.verify(inside(plain)).findings == []
+        document = ref_names.CHECKPOINTS + one.id
+        main_checkout.git("update-ref", "refs/tags/document", document)
+        main_checkout.git("symbolic-ref", document, "refs/tags/document")
+        (finding,) = verification.verify(inside(plain), repair=True).findings
+        assert (finding.code, finding.repaired) == ("ref-symbolic", False)
+        main_checkout.git(*str(finding.cure).split()[1:])
+        assert verification.verify(inside(plain)).findings == []
+
+
+class TestDates:
+    def test_commits_of_1970_hide_nothing_from_verify(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        """Git ends its walk where a handful of dates say that nothing older can lead to what is newer."""
+        for _ in range(3):
+            linked = main_checkout.commit()
+        plain.record("one-complete")
+        main_checkout.commit()
+        for _ in range(6):
+            main_checkout.write("more", os.urandom(4).hex())
+            main_checkout.git("add", "more")
+            main_checkout.git(
+                "commit", "--quiet", "-m", "x", env={"GIT_COMMITTER_DATE": "@1 +0000"}
+            )
+        plain.record("two-complete")
+        inside(plain).write_links()
+        main_checkout.git("update-ref", "-d", ref_names.KEEP + linked, ok=(0, 1))
+        assert verification.verify(inside(plain)).findings == []
+
+
+class TestAHistoryThatIsCut:
+    @pytest.mark.parametrize("name", ["shallow", "info/grafts"])
+    def test_keeps_what_is_below_the_cut(
+        self, plain: Store, main_checkout: Checkout, name: str
+    ) -> None:
+        below = plain.record("one-complete").git_sha
+        commit = main_checkout.commit()
+        main_checkout.write(f".git/{name}", f"{commit}\n")
+        plain.record("two-complete")
+        assert set(kept(main_checkout)) == {below, commit}
+        collect(main_checkout)
+        assert gone(main_checkout) == set()

@@ -1,0 +1,269 @@
+"""What a person means by a name, where runs and fetched checkpoints have a say, and what is listed where several go by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gitckpt import AmbiguousError, NotFoundError, RepositoryError, Store, UsageError
+from gitckpt.model.checkpoint import SAFETY
+from gitckpt.store import local_checkpoints
+from gitckpt.store.records import finder
+from gitckpt.store.store import inside
+from tests.conftest import Checkout
+from tests.store.conftest import ONE, TWO, nth
+
+LIST = "see which there are: git ckpt list"
+MORE = "give more characters of it"
+FIRST, SECOND = "20270115-080001-add-login", "20270115-080002-add-logout"
+
+
+@pytest.fixture
+def runs(plain: Store) -> Store:
+    """A store with two runs, each of one checkpoint: `ONE` and `TWO`."""
+    for name in ("Add login", "Add logout"):
+        plain.record("run-started", {}, start=name)
+    return plain
+
+
+def refused(call: object) -> tuple[type[Exception], str, str | None, list[str] | None]:
+    """Returns the error, its message and hint, and what it lists."""
+    assert callable(call)
+    with pytest.raises(NotFoundError) as caught:
+        call()
+    error = caught.value
+    return type(error), error.message, error.hint, getattr(error, "candidates", None)
+
+
+class TestARun:
+    """`find_run`: where only a run can be meant."""
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            (FIRST, FIRST),
+            (SECOND, SECOND),
+            (FIRST[:-1] + "n", FIRST),
+            ("20270115-080002", SECOND),
+            ("20270115-080001-", FIRST),
+        ],
+    )
+    def test_by_its_id_and_by_what_it_begins_with(
+        self, runs: Store, text: str, expected: str
+    ) -> None:
+        assert runs.find_run(text) == expected
+
+    def test_however_little_of_it_is_given(self, plain: Store) -> None:
+        plain.record("run-started", {}, start="Add login")
+        assert plain.find_run("2") == FIRST
+
+    def test_a_whole_id_is_that_run_though_another_begins_with_it(self, plain: Store) -> None:
+        inside(plain).clock = lambda: 1_800_000_000_000_000
+        made = [str(plain.record("run-started", {}, start="same").run) for _ in range(2)]
+        assert made == ["20270115-080000-same", "20270115-080000-same-2"]
+        assert [plain.find_run(run) for run in made] == made
+
+    def test_several_are_listed(self, runs: Store) -> None:
+        said = refused(lambda: runs.find_run("2027"))
+        assert said == (AmbiguousError, "'2027' begins 2 ids", MORE, [FIRST, SECOND])
+
+    def test_at_most_ten_are_listed(self, plain: Store) -> None:
+        made = [
+            str(plain.record("run-started", {}, start=f"n{number}").run) for number in range(11)
+        ]
+        said = refused(lambda: plain.find_run("2027"))
+        assert said == (AmbiguousError, "'2027' begins 11 ids", MORE, made[:10])
+
+    @pytest.mark.parametrize(
+        ("text", "hint"),
+        [
+            ("20270115-080001-add-logni", f"did you mean {FIRST}?"),
+            ("nothing like it", "see them: git ckpt runs"),
+            ("", "see them: git ckpt runs"),
+            (ONE, "see them: git ckpt runs"),
+            (f"{FIRST}-and-more", f"did you mean {FIRST}?"),
+        ],
+    )
+    def test_none_is_said_with_what_may_have_been_meant(
+        self, runs: Store, text: str, hint: str
+    ) -> None:
+        assert refused(lambda: runs.find_run(text)) == (
+            NotFoundError,
+            f"no run goes by {text!r}",
+            hint,
+            None,
+        )
+
+
+class TestARunOrACheckpoint:
+    """`named_run`: the run, and None where a checkpoint is meant, or nothing."""
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            (FIRST, FIRST),
+            ("20270115-080002", SECOND),
+            (FIRST.upper(), None),
+            (ONE, None),
+            (ONE.upper(), None),
+            (ONE[:12], None),
+            (nth(9), None),
+            ("nothing", None),
+            ("", None),
+            ("latest", None),
+            ("HEAD", None),
+        ],
+    )
+    def test_what_is_meant(self, runs: Store, text: str, expected: str | None) -> None:
+        store = inside(runs)
+        assert finder.named_run(text, store.repository, store.index) == expected
+
+    def test_a_text_is_asked_for(self, runs: Store) -> None:
+        store = inside(runs)
+        with pytest.raises(UsageError) as caught:
+            finder.named_run(7, store.repository, store.index)  # type: ignore[arg-type]
+        assert caught.value.message == "id: must be a string, not 7"
+
+    def test_both_are_listed_checkpoints_first(self, runs: Store) -> None:
+        inside(runs).new_id = lambda: "20270115-0000-4000-8000-000000000009"
+        made = runs.record("a-complete", {})
+        store = inside(runs)
+        said = refused(lambda: finder.named_run("20270115", store.repository, store.index))
+        assert said == (AmbiguousError, "'20270115' begins 3 ids", MORE, [made.id, FIRST, SECOND])
+        assert finder.named_run("20270115-080001", store.repository, store.index) == FIRST
+        assert finder.named_run("20270115-0000-4", store.repository, store.index) is None
+
+    def test_less_than_four_characters_name_none(self, plain: Store) -> None:
+        plain.record("run-started", {}, start="Add login")
+        store = inside(plain)
+        assert [
+            finder.named_run(FIRST[:length], store.repository, store.index) for length in (1, 3, 4)
+        ] == [None, None, FIRST]
+
+
+class TestLatest:
+    """The newest, but for what was made before files were replaced, and what others say of runs."""
+
+    def test_a_checkpoint_of_safety_is_passed_over(self, plain: Store) -> None:
+        made = plain.record("a-complete", {})
+        for _ in range(21):  # more than are looked at first
+            plain.record("safety-complete", {}, trigger=SAFETY)
+        assert plain.find("latest") == made.id
+
+    def test_a_run_of_others_is_passed_over(self, runs: Store) -> None:
+        local_checkpoints.forget(inside(runs).repository, SECOND)
+        assert runs.find("latest") == ONE
+        made = runs.record("beside", {})
+        assert runs.find("latest") == made.id
+
+    def test_where_there_are_no_others_it_says_so(self, runs: Store) -> None:
+        for run in (FIRST, SECOND):
+            local_checkpoints.forget(inside(runs).repository, run)
+        message = "every checkpoint was fetched, or made before files were replaced"
+        assert refused(lambda: runs.find("latest:any")) == (NotFoundError, message, LIST, None)
+
+    def test_where_there_are_none_it_says_how_to_make_one(self, plain: Store) -> None:
+        said = refused(lambda: plain.find("latest"))
+        assert said == (
+            NotFoundError,
+            "there are no checkpoints yet",
+            "make one: git ckpt save",
+            None,
+        )
+
+
+def test_latest_in_a_fresh_clone_is_of_no_run(
+    plain: Store, main_checkout: Checkout, tmp_path: Path
+) -> None:
+    """Nobody can tell there what was written here; but a run is gone on with only where it is named."""
+    plain.record("plan-complete", {})
+    run = plain.record("run-started", {}, start="Add login").run
+    main_checkout.git("clone", "--quiet", "--mirror", ".", str(tmp_path / "clone"))
+    with Store.open(tmp_path / "clone", adapter="plumbing") as store:
+        assert (store.find("latest:any"), store.find(str(run))) == (ONE, TWO)
+
+
+class TestACommit:
+    """The newest checkpoint of it, but for what was made before files were replaced."""
+
+    def test_a_checkpoint_of_safety_is_passed_over(self, plain: Store) -> None:
+        made = plain.record("a-complete", {})
+        plain.record("safety-complete", {}, trigger=SAFETY)
+        assert plain.find("HEAD") == made.id
+
+    def test_with_none_but_such_it_says_how_to_go_back(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        plain.record("safety-complete", {}, trigger=SAFETY)
+        message = f"commit {main_checkout.head()[:10]} (HEAD) only has checkpoints made before files were replaced"
+        said = refused(lambda: plain.find("HEAD"))
+        assert said == (
+            NotFoundError,
+            message,
+            f"to undo that replacement: git ckpt undo; or {LIST}",
+            None,
+        )
+
+
+class TestNothing:
+    """What may have been meant is among the runs and the newest thousand checkpoints, whole or as far as it was typed."""
+
+    @pytest.mark.parametrize(
+        ("text", "hint"),
+        [
+            ("20270115-080001-add-lgin", f"did you mean {FIRST}?"),
+            ("latst", "did you mean latest?"),
+            ("late", "did you mean latest?"),
+            ("00000001-0001", f"did you mean {ONE}?"),
+            (TWO[:-1] + "1", f"did you mean {TWO}?"),
+            ("xyz", f"give at least 4 characters of an id, or {LIST}"),
+            ("wxyz", LIST),
+        ],
+    )
+    def test_is_said_with_what_may_have_been_meant(self, runs: Store, text: str, hint: str) -> None:
+        said = refused(lambda: runs.find(text))
+        assert said == (NotFoundError, f"no checkpoint, run or commit goes by {text!r}", hint, None)
+
+
+class TestWithoutAListing:
+    """A checkpoint is found where runs cannot be listed: it may be the one that is to be removed for that."""
+
+    @pytest.mark.parametrize(
+        "error",
+        [RepositoryError("it cannot be read"), RecursionError("too deep")],
+        ids=["ours", "Python's"],
+    )
+    def test_by_its_whole_id_and_by_a_prefix(
+        self, runs: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
+    ) -> None:
+        inside(runs).new_id = lambda: "20270115-0000-4000-8000-000000000009"
+        made = runs.record("a-complete", {})
+
+        def fail() -> list[str]:
+            raise error
+
+        store = inside(runs)
+        monkeypatch.setattr(store.index, "runs", fail)
+        texts = (made.id, made.id.upper(), "20270115")
+        assert [runs.find(text) for text in texts] == [made.id] * 3
+        assert [finder.named_run(text, store.repository, store.index) for text in texts] == [
+            None
+        ] * 3
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\x85"], ids=ascii)
+def test_a_ref_of_others_with_an_end_of_a_line_in_its_name_names_none_of_ours(
+    plain: Store, main_checkout: Checkout, end: str
+) -> None:
+    made = plain.record("a-complete", {})
+    main_checkout.git(
+        "update-ref", f"refs/checkpoints/abcd{end}{made.id}", f"refs/checkpoints/{made.id}"
+    )
+    assert refused(lambda: plain.find("abcd")) == (
+        NotFoundError,
+        "no checkpoint, run or commit goes by 'abcd'",
+        LIST,
+        None,
+    )
+    assert plain.find(made.id[:8]) == made.id

@@ -1,0 +1,518 @@
+"""Restore: what differs becomes as the checkpoint has it, nothing else is touched, and undo takes it back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gitckpt import NotFoundError, Position, RestoreResult, Store, WorktreeError
+from gitckpt.model.checkpoint import SAFETY
+from gitckpt.store.restore import restorer
+from gitckpt.store.store import inside
+from gitckpt.store.worktrees import resumption
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore, nth, require_whole, view
+
+
+def prepare(here: Checkout) -> None:
+    """Makes one change of each kind."""
+    here.commit(
+        "more", kept="kept\n", gone="gone\n", staged="s\n", link="x\n", **{".gitignore": "*.o\n"}
+    )
+    here.write("a.o", "ignored\n")
+    here.write("README", "staged\n")
+    here.git("add", "README")
+    here.write("README", "changed\n")
+    (here.path / "gone").unlink()
+    (here.path / "link").unlink()
+    (here.path / "link").symlink_to("README")
+    here.write("new dir/tool", "#!/bin/sh\n").chmod(0o755)
+    here.git("rm", "--quiet", "--cached", "staged")
+
+
+def disturb(here: Checkout) -> None:
+    """Makes everything of `prepare` different."""
+    here.git("reset", "--quiet", "--hard")
+    here.git("clean", "--quiet", "--force", "-d")
+    here.write("README", "something else\n")
+    here.write("added later", "x\n")
+    here.write("new dir", "a file now\n")
+    here.git("add", "new dir")
+
+
+def merge(here: Checkout) -> None:
+    base = here.git("rev-parse", "HEAD")
+    here.commit("ours", README="ours\n", kept="k\n")
+    here.git("checkout", "--quiet", "-b", "theirs", base)
+    here.commit("theirs", README="theirs\n", other="o\n")
+    here.git("checkout", "--quiet", "-")
+    here.git("merge", "theirs", ok=(1,))
+
+
+def changes(done: RestoreResult) -> list[tuple[str, bytes]]:
+    return [(change.kind, change.path) for change in done.changes]
+
+
+def looks(here: Checkout) -> dict[str, tuple[int, int]]:
+    """Returns inode and time of each file."""
+    files = [
+        path
+        for path in here.path.rglob("*")
+        if not path.is_dir() and ".git" not in path.relative_to(here.path).parts
+    ]
+    return {
+        str(path.relative_to(here.path)): (path.lstat().st_ino, path.lstat().st_mtime_ns)
+        for path in files
+    }
+
+
+@pytest.fixture
+def adapter(checkout: Checkout) -> str:
+    """libgit2 in the main worktree, plumbing in the linked one: two of the four pairs will do."""
+    return "libgit2" if checkout.path == checkout.main else "plumbing"
+
+
+class TestAll:
+    def test_there_and_back_and_there_again(self, store: Store, checkout: Checkout) -> None:
+        prepare(checkout)
+        wanted = view(checkout.path)
+        made = store.save("a-complete", {"n": 1})
+        disturb(checkout)
+        other = view(checkout.path)
+        head, refs = (
+            checkout.git("rev-parse", "--abbrev-ref", "HEAD"),
+            checkout.refs("refs/heads", "refs/stash"),
+        )
+        done = restorer.restore(inside(store), made)
+        assert changes(done) == [
+            *(
+                ("change", b"README"),
+                ("delete", b"added later"),
+                ("delete", b"gone"),
+                ("change", b"link"),
+            ),
+            *(("delete", b"new dir"), ("add", b"new dir/tool"), ("stage", b"staged")),
+        ]
+        assert (done.safety, done.remarks) == (nth(2), [])
+        assert view(checkout.path) == wanted
+        back = restorer.undo(inside(store))
+        assert (view(checkout.path), back.safety) == (other, nth(3))
+        again = restorer.redo(inside(store))
+        assert (view(checkout.path), again.safety) == (wanted, nth(4))
+        assert (
+            checkout.git("rev-parse", "--abbrev-ref", "HEAD"),
+            checkout.refs("refs/heads", "refs/stash"),
+        ) == (head, refs)
+        safety = store.read(nth(2))
+        assert (safety.label, safety.trigger, safety.message) == (
+            "safety-complete",
+            SAFETY,
+            f"before the files of {made.id[:8]} came back",
+        )
+        require_whole(checkout)
+        assert not Path(checkout.git("rev-parse", "--absolute-git-dir"), "index.lock").exists()
+
+    def test_dry_run_changes_nothing(self, store: Store, checkout: Checkout) -> None:
+        prepare(checkout)
+        made = store.save("a-complete", {})
+        disturb(checkout)
+        before, seen = checkout.fingerprint(), looks(checkout)
+        planned = restorer.restore(inside(store), made, dry_run=True)
+        assert (checkout.fingerprint(), looks(checkout)) == (before, seen)
+        done = restorer.restore(inside(store), made)
+        assert (planned.changes, planned.safety, planned.remarks) == (
+            done.changes,
+            None,
+            done.remarks,
+        )
+        before = checkout.fingerprint()
+        assert len(restorer.undo(inside(store), dry_run=True).changes) == len(done.changes)
+        assert checkout.fingerprint() == before
+
+    def test_nothing_to_do_records_nothing(self, store: Store, checkout: Checkout) -> None:
+        prepare(checkout)
+        made = store.save("a-complete", {})
+        before, seen = checkout.fingerprint(), looks(checkout)
+        here = Position(made.git_sha, made.branch, None)
+        assert restorer.restore(inside(store), made) == RestoreResult(
+            made.id, [], None, [], here, here, []
+        )
+        assert (checkout.fingerprint(), looks(checkout)) == (before, seen)
+
+    def test_only_what_differs_is_touched(self, store: Store, checkout: Checkout) -> None:
+        checkout.commit("more", **{f"file-{n}": f"{n}\n" for n in range(20)})
+        checkout.write("file-1", "changed\n")
+        made = store.save("a-complete", {})
+        checkout.write("file-1", "changed again\n")
+        checkout.write("file-2", "changed\n")
+        before = looks(checkout)
+        assert changes(restorer.restore(inside(store), made)) == [
+            ("change", b"file-1"),
+            ("change", b"file-2"),
+        ]
+        after = looks(checkout)
+        assert {name for name in before if before[name] != after[name]} == {"file-1", "file-2"}
+        assert checkout.git("status", "--porcelain") == " M file-1"
+        # git need not read a file again to know that it is as its index says
+        assert checkout.git("diff-files", "--name-only") == "file-1"
+
+    def test_what_is_deleted_is_in_the_safety_checkpoint(
+        self, store: Store, checkout: Checkout
+    ) -> None:
+        made = store.save("a-complete", {})
+        checkout.write("deep/new", "precious\n")
+        checkout.write("large", "x" * 2000)
+        checkout.write(".env", "secret\n")
+        checkout.write("gitckpt.toml", '[snapshot]\nmax_file_size = "1 kB"\n')
+        checkout.write(".gitignore", "*.o\n")
+        checkout.write("a.o", "x")
+        done = restorer.restore(inside(store), made)
+        assert changes(done) == [
+            ("delete", b".gitignore"),
+            ("delete", b"deep/new"),
+            ("delete", b"gitckpt.toml"),
+        ]
+        assert sorted(path.name for path in checkout.path.iterdir() if path.name != ".git") == [
+            ".env",
+            "README",
+            "a.o",
+            "large",
+        ]
+        assert (
+            checkout.git("cat-file", "blob", f"refs/ckpt/trees/{done.safety}:files/deep/new")
+            == "precious"
+        )
+        assert b"a.o" not in [
+            change.path for change in restorer.undo(inside(store)).changes
+        ]  # untracked by now, and ignored again afterwards
+
+    def test_a_directory_that_became_a_link_to_one_with_the_same_names(
+        self, plain: Store, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
+        main_checkout.commit("more", **{"docs/a": "a\n", "docs/b/c": "c\n"})
+        made = plain.save("a-complete", {})
+        (main_checkout.path / "docs").rename(tmp_path / "docs")
+        (main_checkout.path / "docs").symlink_to(tmp_path / "docs")
+        (tmp_path / "docs/a").write_text("another\n")
+        other = view(main_checkout.path)
+        assert changes(restorer.restore(inside(plain), made)) == [
+            ("delete", b"docs"),
+            ("add", b"docs/a"),
+            ("add", b"docs/b/c"),
+        ]
+        assert main_checkout.git("status", "--porcelain") == ""
+        restorer.undo(inside(plain))
+        assert (view(main_checkout.path), (tmp_path / "docs/a").read_text()) == (other, "another\n")
+
+    def test_the_checkpoint_of_an_unborn_branch(
+        self, make_store: MakeStore, make_checkout: object, tmp_path: Path
+    ) -> None:
+        assert callable(make_checkout)
+        checkout = make_checkout()
+        checkout.write("draft", "one\n")
+        checkout.write("staged", "s\n")
+        checkout.git("add", "staged")
+        store = make_store(checkout)
+        wanted = view(checkout.path)
+        made = store.save("a-complete", {})
+        checkout.git("rm", "--quiet", "--cached", "staged")
+        checkout.write("draft", "two\n")
+        other = view(checkout.path)
+        restorer.restore(inside(store), made)
+        assert view(checkout.path) == wanted
+        restorer.undo(inside(store))
+        assert view(checkout.path) == other
+        checkout.git("rm", "--quiet", "--cached", "staged", ok=(0, 128))
+        checkout.git("add", "draft")
+        checkout.git("commit", "--quiet", "--message", "first")
+        restorer.restore(inside(store), made)
+        assert (checkout.path / "draft").read_text() == "one\n"
+        assert checkout.git("status", "--porcelain") == "D  draft\nA  staged\n?? draft"
+
+
+class TestPaths:
+    @pytest.mark.sampled(6)
+    @pytest.mark.parametrize(
+        ("paths", "expected"),
+        [
+            ([b"README"], {b"README"}),
+            ([b"new dir"], {b"new dir", b"new dir/tool"}),
+            ([b"gone"], {b"gone"}),
+            ([b"staged", b"link"], {b"staged", b"link"}),
+            ([b"added later"], {b"added later"}),
+            (
+                [b""],
+                {
+                    b"README",
+                    b"added later",
+                    b"gone",
+                    b"link",
+                    b"new dir",
+                    b"new dir/tool",
+                    b"staged",
+                },
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("index", [True, False])
+    def test_nothing_else_is_touched(
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        paths: list[bytes],
+        expected: set[bytes],
+        index: bool,
+    ) -> None:
+        prepare(main_checkout)
+        wanted = view(main_checkout.path)
+        made = plain.save("a-complete", {})
+        disturb(main_checkout)
+        other = view(main_checkout.path)
+        done = restorer.restore(inside(plain), made, paths, index=index)
+        assert {path for kind, path in changes(done) if index or kind != "stage"} == (
+            expected if index else expected - {b"staged"}
+        )
+        now = view(main_checkout.path)
+        for path in wanted["files"].keys() | other["files"].keys():
+            assert now["files"].get(path) == (wanted if path in expected else other)["files"].get(
+                path
+            )
+
+        def entries(seen: dict[str, str]) -> dict[str, str]:
+            return {entry.partition("\t")[2]: entry for entry in seen["index"].split("\0")[:-1]}
+
+        for path in entries(wanted).keys() | entries(other).keys():
+            comes = index and path.encode() in expected
+            assert entries(now).get(path) == entries(wanted if comes else other).get(path)
+        if done.safety:
+            restorer.undo(inside(plain))
+        assert view(main_checkout.path) == other
+
+    @pytest.mark.parametrize("path", [b"nowhere", b"*", b"READ"])
+    def test_a_path_that_nobody_knows(
+        self, plain: Store, main_checkout: Checkout, path: bytes
+    ) -> None:
+        made = plain.save("a-complete", {})
+        main_checkout.write("README", "changed\n")
+        before = main_checkout.fingerprint()
+        with pytest.raises(NotFoundError) as caught:
+            restorer.restore(inside(plain), made, [b"README", path])
+        assert caught.value.message == f"neither here nor in checkpoint {made.id}: {path.decode()}"
+        assert main_checkout.fingerprint() == before
+
+    def test_a_file_in_the_way_that_is_not_named_stays(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        prepare(main_checkout)
+        made = plain.save("a-complete", {})
+        disturb(main_checkout)
+        before = main_checkout.fingerprint()
+        with pytest.raises(WorktreeError) as caught:
+            restorer.restore(inside(plain), made, [b"new dir/tool"])
+        assert caught.value.message == "in the way of the files, and in no checkpoint: new dir"
+        assert main_checkout.fingerprint() == before
+
+    def test_in_conflict(self, store: Store, checkout: Checkout) -> None:
+        merge(checkout)
+        wanted = view(checkout.path)
+        made = store.save("a-complete", {})
+        checkout.write("README", "resolved\n")
+        checkout.git("add", "README")
+        checkout.write("kept", "changed\n")
+        done = restorer.restore(inside(store), made, [b"README"], index=True)
+        assert changes(done) == [("change", b"README")]
+        now = view(checkout.path)
+        assert now["index"] == wanted["index"]
+        assert (now["files"][b"README"], now["files"][b"kept"][2]) == (
+            wanted["files"][b"README"],
+            b"changed\n",
+        )
+        assert checkout.git("rev-parse", "MERGE_HEAD") == checkout.git("rev-parse", "theirs")
+
+
+class TestAnotherCommit:
+    def test_head_and_branch_stay(self, store: Store, checkout: Checkout) -> None:
+        prepare(checkout)
+        wanted = view(checkout.path)
+        made = store.save("a-complete", {})
+        checkout.git("reset", "--quiet", "--hard")
+        head = checkout.commit("elsewhere", README="elsewhere\n", brand="new\n")
+        branch = checkout.git("branch", "--show-current")
+        assert restorer.restore(inside(store), made).remarks == []
+        now = view(checkout.path)
+        assert (now["files"], now["index"]) == (wanted["files"], wanted["index"])
+        assert (checkout.git("rev-parse", "HEAD"), checkout.git("branch", "--show-current")) == (
+            head,
+            branch,
+        )
+        restorer.undo(inside(store))
+        assert (checkout.git("status", "--porcelain"), (checkout.path / "README").read_text()) == (
+            "",
+            "elsewhere\n",
+        )
+
+    def test_an_operation_of_it_stays_out(self, plain: Store, main_checkout: Checkout) -> None:
+        merge(main_checkout)
+        made = plain.save("a-complete", {})
+        main_checkout.git("merge", "--abort")
+        main_checkout.commit("elsewhere", brand="new\n")
+        done = restorer.restore(inside(plain), made)
+        assert done.remarks == []
+        left_out = "the merge of the checkpoint is left out, as it belongs to another commit than HEAD; a worktree with it"
+        assert done.apart[1:] == [f"{left_out}: git ckpt resume {made.id[:8]}"]
+        assert not (main_checkout.path / ".git/MERGE_HEAD").exists()
+        assert "<<<<<<<" in (main_checkout.path / "README").read_text()
+
+
+class TestOperations:
+    def test_a_merge_comes_back_and_goes_away(self, store: Store, checkout: Checkout) -> None:
+        merge(checkout)
+        wanted = view(checkout.path)
+        git_dir = Path(checkout.git("rev-parse", "--absolute-git-dir"))
+        state = {path.name: path.read_bytes() for path in git_dir.glob("MERGE_*")}
+        made = store.save("a-complete", {})
+        checkout.git("merge", "--abort")
+        clean = view(checkout.path)
+        restorer.restore(inside(store), made)
+        assert (
+            view(checkout.path),
+            {path.name: path.read_bytes() for path in git_dir.glob("MERGE_*")},
+        ) == (wanted, state)
+        restorer.undo(inside(store))
+        assert (view(checkout.path), list(git_dir.glob("MERGE_*"))) == (clean, [])
+        restorer.redo(inside(store))
+        checkout.write("README", "resolved\n")
+        checkout.git("commit", "--quiet", "--all", "--no-edit")
+        assert checkout.git("rev-parse", "HEAD^2") == checkout.git("rev-parse", "theirs")
+
+    def test_only_the_operation_differs(self, plain: Store, main_checkout: Checkout) -> None:
+        made = plain.save("a-complete", {})
+        main_checkout.git("bisect", "start")
+        main_checkout.git("bisect", "bad")
+        done = restorer.restore(inside(plain), made)
+        assert (done.changes, done.safety) == ([], nth(2))
+        assert main_checkout.refs("refs/bisect") == {}
+        restorer.undo(inside(plain))
+        assert main_checkout.refs("refs/bisect") == {
+            "refs/bisect/bad": main_checkout.git("rev-parse", "HEAD")
+        }
+
+
+class TestUndo:
+    def test_where_nothing_was_restored(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.write("README", "changed\n")
+        plain.save("a-complete", {})
+        before = main_checkout.fingerprint()
+        with pytest.raises(NotFoundError) as caught:
+            restorer.undo(inside(plain))
+        assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
+            "nothing was restored in this worktree",
+            "see other checkpoints: git ckpt list",
+            12,
+        )
+        assert main_checkout.fingerprint() == before
+
+    @pytest.mark.sampled(3)
+    @pytest.mark.parametrize("lost", ["deleted", "garbage", "empty"])
+    def test_worktrees_do_not_mix_even_if_the_pointer_is_lost(
+        self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, lost: str
+    ) -> None:
+        main_checkout.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "other"))
+        stores = [make_store(main_checkout), make_store(tmp_path / "other")]
+        made = stores[0].save("a-complete", {})
+        for number, store in enumerate(stores):
+            Path(str(inside(store).repository.worktree), "README").write_text(f"in {number}\n")
+        for store in stores:
+            restorer.restore(inside(store), made)
+        for number, store in enumerate(stores):
+            pointer = Path(inside(store).repository.git_dir, "ckpt-undo")
+            pointer.unlink() if lost == "deleted" else pointer.write_text(
+                "" if lost == "empty" else '{"safety": 7'
+            )
+            restorer.undo(inside(store))
+            assert (
+                Path(str(inside(store).repository.worktree), "README").read_text()
+                == f"in {number}\n"
+            )
+        third = tmp_path / "third"
+        main_checkout.git("worktree", "add", "--quiet", "-b", "third", str(third))
+        with pytest.raises(NotFoundError):
+            restorer.undo(inside(make_store(third)))
+
+    def test_whose_safety_checkpoint_was_removed(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        made = plain.save("a-complete", {})
+        main_checkout.write("README", "one\n")
+        first = restorer.restore(inside(plain), made).safety
+        main_checkout.write("README", "two\n")
+        second = restorer.restore(inside(plain), made).safety
+        plain.remove([str(second)])
+        restorer.undo(inside(plain))
+        assert (main_checkout.path / "README").read_text() == "one\n"
+        plain.remove([entry.id for entry in plain.list() if entry.trigger == SAFETY])
+        with pytest.raises(NotFoundError):
+            restorer.undo(inside(plain))
+        assert first != second
+
+    def test_in_a_worktree_that_was_resumed(
+        self, plain: Store, make_store: MakeStore, main_checkout: Checkout
+    ) -> None:
+        main_checkout.write("README", "one\n")
+        made = plain.save("a-complete", {})
+        there = make_store(resumption.resume(inside(plain), made).path)
+        readme = Path(str(inside(there).repository.worktree), "README")
+        readme.write_text("two\n")
+        restorer.restore(inside(there), made)
+        assert readme.read_text() == "one\n"
+        restorer.undo(inside(there))
+        assert (readme.read_text(), (main_checkout.path / "README").read_text()) == (
+            "two\n",
+            "one\n",
+        )
+
+
+@pytest.mark.parametrize("where", ["bare", ".git"])
+def test_where_there_is_no_worktree(
+    plain: Store, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, where: str
+) -> None:
+    main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
+    store = make_store(tmp_path / "bare" if where == "bare" else main_checkout.path / ".git")
+    made = store.record("a-complete", {})
+    with pytest.raises(WorktreeError) as caught:
+        restorer.restore(inside(store), made)
+    assert (caught.value.message, caught.value.hint) == (
+        "there is no worktree here to put files into",
+        f"open one: git ckpt resume {made.id[:8]}",
+    )
+
+
+def test_files_with_old_times_are_told_apart(plain: Store, main_checkout: Checkout) -> None:
+    """The same size within the same second: git must not take the file for unchanged."""
+    main_checkout.write("README", "aaaaa\n")
+    os.utime(main_checkout.path / "README", (1_700_000_000, 1_700_000_000))
+    main_checkout.git("add", "README")
+    main_checkout.git("commit", "--quiet", "--message", "a")
+    made = plain.save("a-complete", {})
+    main_checkout.write("README", "bbbbb\n")
+    restorer.restore(inside(plain), made)
+    assert (main_checkout.path / "README").read_text() == "aaaaa\n"
+    restorer.undo(inside(plain))
+    assert (main_checkout.path / "README").read_text() == "bbbbb\n"
+    assert main_checkout.git("status", "--porcelain") == " M README"
+
+
+def test_files_that_were_only_touched(store: Store, checkout: Checkout) -> None:
+    """As after a checkout of the whole repository by another program, or a copy of it: the index knows other times and inodes."""
+    made = store.save("a-complete", {})
+    checkout.write("README", "staged\n")
+    checkout.git("add", "README")
+    other = view(checkout.path)
+    os.utime(checkout.path / "README", (1_700_000_000, 1_700_000_000))
+    restorer.restore(inside(store), made)
+    assert checkout.git("status", "--porcelain") == ""
+    os.utime(checkout.path / "README", (1_600_000_000, 1_600_000_000))
+    restorer.undo(inside(store))
+    assert view(checkout.path) == other

@@ -1,0 +1,126 @@
+"""Restore beside somebody's commits: it looks once more, and changes nothing before that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gitckpt import Checkpoint, Moved, Store
+from gitckpt.store.restore import restorer
+from gitckpt.store.snapshot import capture
+from gitckpt.store.store import inside
+from tests.conftest import Checkout
+from tests.store.conftest import view
+from tests.store.submodules import names
+
+
+@pytest.fixture
+def made(plain: Store, main_checkout: Checkout) -> Checkpoint:
+    """A checkpoint from which a file, and what is staged, differ by now."""
+    main_checkout.write("README", "captured\n")
+    made = plain.save("a-complete", {})
+    main_checkout.write("README", "before\n")
+    return made
+
+
+def at_captures(
+    monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object], *, before: bool
+) -> None:
+    """Have something happen before, or after, each look at the worktree; it is given its number."""
+    really = capture.capture_in
+    count = iter(range(1000))
+
+    def capture_in(*args: Any, **how: Any) -> object:
+        number = next(count)
+        if before:
+            act(number)
+        found = really(*args, **how)
+        if not before:
+            act(number)
+        return found
+
+    monkeypatch.setattr(capture, "capture_in", capture_in)
+
+
+@pytest.mark.parametrize("paths", [(), (b"README",)])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("at", [0, 1])
+def test_commit_while_restore_looks(
+    plain: Store,
+    main_checkout: Checkout,
+    made: Checkpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    at: int,
+    before: bool,
+    paths: tuple[bytes, ...],
+) -> None:
+    """Before and after it looks at what is there, and at what has come."""
+    main_checkout.write("since", "1\n")
+    main_checkout.git("add", "since")
+
+    def commit(number: int) -> None:
+        if number == at:
+            main_checkout.git("commit", "--quiet", "--allow-empty", "--message", "since")
+
+    at_captures(monkeypatch, commit, before=before)
+    state = view(main_checkout.path)
+    done = restorer.restore(inside(plain), made, paths)
+    assert (main_checkout.path / "README").read_text() == "captured\n"
+    assert sorted(names(main_checkout)) == sorted([made.id, str(done.safety)])
+    restorer.undo(inside(plain))
+    assert view(main_checkout.path)["files"] == state["files"]
+    assert main_checkout.git("ls-files") == "README\nsince"
+    if at == 0:
+        assert main_checkout.git("status", "--porcelain") == " M README"
+
+
+def test_undo_looks_again_as_well(
+    plain: Store, main_checkout: Checkout, made: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restorer.restore(inside(plain), made)
+
+    def commit(number: int) -> None:
+        if number == 0:
+            main_checkout.git("commit", "--quiet", "--allow-empty", "--message", "since")
+
+    at_captures(monkeypatch, commit, before=True)
+    restorer.undo(inside(plain))
+    assert (main_checkout.path / "README").read_text() == "before\n"
+
+
+def test_commit_each_time_is_told_and_changes_nothing(
+    plain: Store, main_checkout: Checkout, made: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(_: int) -> None:
+        main_checkout.git("commit", "--quiet", "--allow-empty", "--message", "since")
+
+    at_captures(monkeypatch, commit, before=True)
+    with pytest.raises(Moved, match="HEAD moved while the files were looked at") as caught:
+        restorer.restore(inside(plain), made)
+    assert caught.value.hint == "run the command again"
+    assert (main_checkout.path / "README").read_text() == "before\n"
+    assert names(main_checkout) == [made.id]
+    monkeypatch.undo()
+    with pytest.raises(Exception, match="nothing was restored in this worktree"):
+        restorer.undo(inside(plain))
+
+
+def test_safety_checkpoint_of_a_moved_head_is_dropped(
+    plain: Store, main_checkout: Checkout, made: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its commit and files, what was staged would be another index."""
+    really = inside(plain).record
+    left = [1]
+
+    def record(*args: Any, **options: Any) -> Checkpoint:
+        if left and left.pop():
+            main_checkout.commit("since", since="1\n")
+        return really(*args, **options)
+
+    monkeypatch.setattr(inside(plain), "record", record)
+    done = restorer.restore(inside(plain), made)
+    safety = plain.read(str(done.safety))
+    assert safety.git_sha == main_checkout.head()
+    assert sorted(names(main_checkout)) == sorted([made.id, safety.id])

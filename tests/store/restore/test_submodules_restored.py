@@ -1,0 +1,558 @@
+"""Submodules come back with the worktree around them, files and HEAD, after a checkpoint of what is there; `undo` takes it back."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gitckpt import Checkpoint, RestoreResult, Store, WorktreeError
+from gitckpt.store import local_checkpoints
+from gitckpt.store.restore import restorer
+from gitckpt.store.restore.submodules import _Incomplete
+from gitckpt.store.store import inside
+from gitckpt.store.worktrees.resumption import resume
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore
+from tests.store.submodules import CHECKPOINTS, dirty, named, names, settled
+
+pytestmark = pytest.mark.long
+
+
+def restore(store: Store, made: Checkpoint, *paths: bytes, dry_run: bool = False) -> RestoreResult:
+    return restorer.restore(inside(store), made, paths, dry_run=dry_run)
+
+
+def changes(done: RestoreResult) -> list[tuple[str, bytes]]:
+    return [(change.kind, change.path) for change in done.changes]
+
+
+def disturb(main: Checkout, lib: Checkout, inner: Checkout) -> None:
+    """Makes everything different."""
+    main.write("README", "other\n")
+    lib.git("checkout", "--quiet", "--force", "--detach", "HEAD~1")
+    lib.write("l", "other\n")
+    (lib.path / "new").unlink()
+    lib.write("later", "x\n")
+    inner.git("reset", "--quiet", "--hard")
+
+
+def test_there_and_back(
+    plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout
+) -> None:
+    dirty(lib, inner)
+    before = settled(main_checkout, lib, inner)
+    made = plain.save("a-complete", {})
+    disturb(main_checkout, lib, inner)
+    after = settled(main_checkout, lib, inner)
+    looked = restore(plain, made, dry_run=True)
+    assert settled(main_checkout, lib, inner) == after
+    done = restore(plain, made)
+    assert (
+        changes(done)
+        == changes(looked)
+        == [
+            ("change", b"README"),
+            ("change", b"lib/inner/i"),
+            ("change", b"lib/l"),
+            ("delete", b"lib/later"),
+            ("add", b"lib/more"),
+            ("add", b"lib/new"),
+        ]
+    )
+    assert settled(main_checkout, lib, inner) == before
+    restorer.undo(inside(plain))
+    assert settled(main_checkout, lib, inner) == after
+    restorer.redo(inside(plain))
+    assert settled(main_checkout, lib, inner) == before
+    assert restore(plain, made).safety is None
+
+
+def test_a_commit_that_only_head_had_is_kept_by_the_safety_checkpoint(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
+    made = plain.save("a-complete", {})
+    lib.git("checkout", "--quiet", "--detach")
+    lone = lib.commit("nobody else has it", more="x\n")
+    done = restore(plain, made)
+    assert [
+        remark
+        for remark in done.remarks
+        if remark.startswith("HEAD of the submodule lib goes from ")
+    ]
+    lib.git("reflog", "expire", "--expire=now", "--all")
+    lib.git("gc", "--quiet", "--prune=now")
+    restorer.undo(inside(plain))
+    assert (lib.git("rev-parse", "HEAD"), (lib.path / "more").read_text()) == (lone, "x\n")
+
+
+def test_only_what_is_asked_for(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    main_checkout.write("README", "other\n")
+    lib.write("l", "other\n")
+    assert changes(restore(plain, made, b"lib")) == [("change", b"lib/l")]
+    lib.write("l", "other\n")
+    assert changes(restore(plain, made, b"README")) == [("change", b"README")]
+    assert (lib.path / "l").read_text() == "other\n"
+
+
+def test_what_is_in_the_way_is_said_before_anything_changes(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
+    lib.write("new", "new\n")
+    made = plain.save("a-complete", {})
+    (lib.path / "new").unlink()
+    shutil.copytree(Path(lib.git("rev-parse", "--absolute-git-dir")), lib.path / "new" / ".git")
+    main_checkout.write("README", "other\n")
+    with pytest.raises(WorktreeError, match="in the way"):
+        restore(plain, made)
+    assert (main_checkout.path / "README").read_text() == "other\n"
+
+
+@pytest.mark.parametrize("how", ["deleted", "deinitialized"])
+def test_one_that_is_gone_comes_back_from_what_git_keeps(
+    plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout, how: str
+) -> None:
+    dirty(lib, inner)
+    before = settled(main_checkout, lib, inner)
+    made = plain.save("a-complete", {})
+    if how == "deleted":
+        shutil.rmtree(lib.path)
+    else:
+        main_checkout.git("submodule", "--quiet", "deinit", "--force", "lib")
+    assert (
+        b"lib" in [path for _, path in changes(restore(plain, made, dry_run=True))],
+        lib.path.exists(),
+    ) == (True, how != "deleted")
+    restore(plain, made)
+    main_checkout.git("submodule", "--quiet", "init")
+    assert settled(main_checkout, lib, inner) == before
+    main_checkout.git("submodule", "--quiet", "status", "--recursive")
+
+
+def everything(top: Path) -> dict[str, str]:
+    """Returns each file and directory of a worktree."""
+    paths = (
+        path
+        for path in top.rglob("*")
+        if not {".git", ".ckpt"} & set(path.relative_to(top).parts[:1])
+    )
+    return {
+        str(path.relative_to(top)): path.read_text() if path.is_file() else "" for path in paths
+    }
+
+
+def head_of(git_dir: str) -> str:
+    return Path(git_dir, "HEAD").read_text()
+
+
+@pytest.fixture(params=["deleted", "deinitialized"])
+def gone(
+    request: pytest.FixtureRequest,
+    plain: Store,
+    main_checkout: Checkout,
+    lib: Checkout,
+    inner: Checkout,
+) -> Checkpoint:
+    """A checkpoint of submodules that are not there any more, with work in them; their HEAD has moved since."""
+    dirty(lib, inner)
+    made = plain.save("a-complete", {})
+    lib.git("checkout", "--quiet", "--force", "--detach", "HEAD~1")
+    if request.param == "deleted":
+        shutil.rmtree(lib.path)
+    else:
+        main_checkout.git("submodule", "--quiet", "deinit", "--force", "lib")
+    return made
+
+
+def test_undo_takes_away_what_a_restore_has_checked_out(
+    plain: Store, main_checkout: Checkout, lib: Checkout, gone: Checkpoint
+) -> None:
+    git_dir = str(main_checkout.path / ".git" / "modules" / "lib")
+    before = everything(main_checkout.path), head_of(git_dir)
+    restore(plain, gone)
+    after = everything(main_checkout.path), head_of(git_dir)
+    assert after[0]["lib/new"] == "new\n"
+    looked = restorer.undo(inside(plain), dry_run=True)
+    assert ("delete", b"lib") in changes(looked)
+    done = restorer.undo(inside(plain))
+    assert (changes(done), everything(main_checkout.path), head_of(git_dir)) == (
+        changes(looked),
+        *before,
+    )
+    restorer.redo(inside(plain))
+    assert (everything(main_checkout.path), head_of(git_dir)) == after
+    lib.commit("later", l="later\n")
+    lib.write("more work", "x\n")
+    worked = everything(main_checkout.path)
+    restorer.undo(inside(plain))
+    assert (everything(main_checkout.path), head_of(git_dir)) == before
+    restorer.redo(inside(plain))
+    assert everything(main_checkout.path) == worked
+
+
+@pytest.mark.parametrize("what", ["lib/x.o", "lib/inner/x.o", "lib/large"])
+def test_undo_leaves_a_submodule_with_something_that_no_checkpoint_holds(
+    plain: Store,
+    main_checkout: Checkout,
+    lib: Checkout,
+    inner: Checkout,
+    gone: Checkpoint,
+    what: str,
+) -> None:
+    restore(plain, gone)
+    for one in (lib, inner):
+        exclude = Path(one.git("rev-parse", "--absolute-git-dir"), "info", "exclude")
+        exclude.parent.mkdir(exist_ok=True)
+        exclude.write_text("*.o\n")
+    main_checkout.write(what, "x" * (200_000 if what == "lib/large" else 1))
+    main_checkout.git("config", "ckpt.maxFileSize", "100KB")
+    there = everything(main_checkout.path)
+    done = restorer.undo(inside(plain))
+    assert [remark for remark in done.remarks if remark.startswith("the submodule lib stays: ")]
+    assert everything(main_checkout.path) == there
+
+
+def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
+    made = plain.save("a-complete", {})
+    lib.git("update-ref", "-d", f"refs/checkpoints/{named(made)[0]}")
+    main_checkout.write("README", "other\n")
+    lib.write("l", "other\n")
+    with pytest.raises(
+        _Incomplete, match=f"lib: no repository of it has the checkpoint {named(made)[0]}"
+    ) as caught:
+        restore(plain, made)
+    assert (caught.value.exit_code, "git ckpt undo" in str(caught.value.hint)) == (14, True)
+    assert ((main_checkout.path / "README").read_text(), (lib.path / "l").read_text()) == (
+        "hello\n",
+        "other\n",
+    )
+    with pytest.raises(_Incomplete):  # also where there is nothing else to do
+        restore(plain, made)
+
+
+def hint_of(store: Store, made: Checkpoint, message: str) -> str:
+    """Returns what is advised where a submodule does not come back."""
+    with pytest.raises(_Incomplete, match=message) as caught:
+        restore(store, made)
+    back = (
+        ", or go back: git ckpt undo"
+        if caught.value.message.startswith("all else came back")
+        else ""
+    )
+    assert str(caught.value.hint).endswith(f"; then run the command again{back}")
+    return str(caught.value.hint)
+
+
+def test_what_is_advised_brings_back_a_checkpoint_that_is_gone(
+    plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path
+) -> None:
+    lib.write("l", "work\n")
+    made = plain.save("a-complete", {})
+    shutil.copytree(lib.git("rev-parse", "--absolute-git-dir"), tmp_path / "CLONE")
+    lib.git("config", "--file", str(tmp_path / "CLONE/config"), "--unset", "core.worktree")
+    for space in (CHECKPOINTS, "refs/ckpt/trees"):
+        lib.git("update-ref", "-d", f"{space}/{named(made)[0]}")
+    lib.git("checkout", "--quiet", "l")
+    hint = hint_of(plain, made, "no repository of it has the checkpoint")
+    words = shlex.split(
+        hint.partition(": ")[2].partition(";")[0].replace("CLONE", str(tmp_path / "CLONE"))
+    )
+    main_checkout.git(*words[1:])
+    restore(plain, made)
+    assert (lib.path / "l").read_text() == "work\n"
+
+
+@pytest.mark.parametrize("what", ["file", "commit"])
+def test_what_is_advised_finds_what_is_missing(
+    plain: Store, make_store: MakeStore, lib: Checkout, what: str
+) -> None:
+    commit = lib.commit("second", l="second\n")
+    lib.write("l", "work\n")
+    made = plain.save("a-complete", {})
+    oid = commit if what == "commit" else lib.git("hash-object", "l")
+    lib.git("reset", "--quiet", "--hard", "HEAD~1")
+    git_dir = Path(lib.git("rev-parse", "--absolute-git-dir"))
+    (git_dir / "objects" / oid[:2] / oid[2:]).unlink()
+    with pytest.raises(WorktreeError, match=oid) as caught:
+        restore(plain, made)
+    assert str(caught.value.hint).startswith("after cd lib: see what is wrong: git ckpt verify")
+    with make_store(lib) as inside_lib:
+        assert any(oid in finding.sentence for finding in inside_lib.verify().findings)
+
+
+@pytest.mark.parametrize("path", ["lib", "lib/inner"])
+def test_one_that_is_none_any_more_fails_though_all_else_is_there(
+    plain: Store, lib: Checkout, inner: Checkout, path: str
+) -> None:
+    """As it was captured, so that there is nothing to undo: an earlier restore would be taken back."""
+    made = plain.save("a-complete", {})
+    broken = lib if path == "lib" else inner
+    (broken.path / ".git").unlink()
+    with pytest.raises(_Incomplete) as caught:
+        restore(plain, made)
+    where = "lib: " if path == "lib" else "lib: inner: "
+    assert caught.value.message.startswith(
+        f"all else is as it was captured, but not every submodule: {where}something else is in its place"
+    )
+    advice = (
+        "move it away: lib; then run"
+        if path == "lib"
+        else "after cd lib: move it away: inner; then, back here, run"
+    )
+    assert caught.value.hint == f"{advice} the command again"
+    looked = restore(plain, made, dry_run=True)
+    assert looked.remarks == [f"the submodule {where}something else is in its place"]
+    shutil.rmtree(broken.path)
+    restore(plain, made)
+    assert (inner.path / "i").exists()
+
+
+def test_what_was_captured_in_another_worktree(
+    plain: Store, make_store: MakeStore, main_checkout: Checkout, lib: Checkout, inner: Checkout
+) -> None:
+    path = Path(resume(inside(plain), plain.save("a-complete", {})).path)
+    theirs = Checkout(path / "lib"), Checkout(path / "lib" / "inner")
+    dirty(*theirs)
+    with make_store(path) as store:
+        made = store.save("b-complete", {})
+    before = settled(lib, inner)
+    assert changes(restore(plain, made, dry_run=True)) == [("change", b"lib")]
+    restore(plain, made)
+    assert [seen[1:] for seen in settled(lib, inner)] == [seen[1:] for seen in settled(*theirs)]
+    restorer.undo(inside(plain))
+    assert settled(lib, inner) == before
+
+
+def test_one_in_whose_place_is_a_file(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
+    made = plain.save("a-complete", {})
+    shutil.rmtree(lib.path)
+    lib.path.write_text("a file\n")
+    with pytest.raises(WorktreeError, match="lib"):
+        restore(plain, made)
+
+
+def test_the_settings_can_switch_it_off(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
+    made = plain.save("a-complete", {})
+    lib.write("l", "other\n")
+    main_checkout.git("config", "ckpt.submodules", "none")
+    assert (restore(plain, made).safety, (lib.path / "l").read_text()) == (None, "other\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("link/lib", "something else is in its place"), ("fresh/lib", "no submodule in the files")],
+)
+def test_a_path_that_somebody_made_up(
+    plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path, path: str, reason: str
+) -> None:
+    made = plain.save("a-complete", {})
+    document = plain.raw(made.id).replace(b'path = "lib"', f'path = "{path}"'.encode())
+    main_checkout.git(
+        "update-ref",
+        f"refs/checkpoints/{made.id}",
+        main_checkout.git("hash-object", "-w", "--stdin", data=document),
+    )
+    (main_checkout.path / ".git/ckpt" / local_checkpoints.FILE).unlink()  # as if it was fetched
+    (tmp_path / "elsewhere").mkdir()
+    (main_checkout.path / "link").symlink_to(tmp_path / "elsewhere")
+    main_checkout.write(".git/info/exclude", "link\n")
+    shutil.rmtree(lib.path)
+    with pytest.raises(_Incomplete, match=reason):
+        restore(plain, plain.read(made.id))
+    assert (list((tmp_path / "elsewhere").iterdir()), (main_checkout.path / "fresh").exists()) == (
+        [],
+        False,
+    )
+
+
+def test_a_removal_reaches_what_is_not_checked_out(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
+    made = plain.save("a-complete", {})
+    git_dir = lib.git("rev-parse", "--absolute-git-dir")
+    shutil.rmtree(lib.path)
+    plain.remove([made.id])
+    lib.path.mkdir()
+    assert names(Checkout(Path(git_dir))) == []
+
+
+def test_one_that_the_branch_here_does_not_have(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
+    """Git leaves its files there, in a repository of which the index knows nothing: they are in the safety checkpoint."""
+    main_checkout.git("branch", "without", "HEAD~1")
+    lib.write("l", "changed\n")
+    made = plain.save("a-complete", {})
+    main_checkout.git("checkout", "--quiet", "without")
+    lib.write("l", "changed again\n")
+    lib.write("work", "of forty minutes\n")
+    lib.git("checkout", "--quiet", "--detach")
+    before = settled(main_checkout, lib)
+    done = restore(plain, made)
+    assert ("delete", b"lib/work") in changes(done)
+    after = settled(main_checkout, lib)
+    restorer.undo(inside(plain))
+    assert settled(main_checkout, lib) == before
+    restorer.redo(inside(plain))
+    assert settled(main_checkout, lib) == after
+
+
+def test_a_repository_in_its_place_that_has_nothing_to_do_with_it(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
+    made = plain.save("a-complete", {})
+    shutil.rmtree(lib.path)
+    main_checkout.git("init", "--quiet", "lib")
+    lib.commit("of somebody else", l="mine\n")
+    main_checkout.write("README", "other\n")
+    before = settled(lib)
+    with pytest.raises(_Incomplete, match="lib: another repository is in its place"):
+        restore(plain, made)
+    assert (settled(lib), (main_checkout.path / "README").read_text()) == (before, "hello\n")
+
+
+def test_one_that_there_was_not_stays_and_that_is_said(
+    plain: Store, main_checkout: Checkout, make_checkout: Callable[..., Checkout]
+) -> None:
+    made = plain.save("a-complete", {})
+    other = make_checkout("other")
+    other.commit("first", l="l\n")
+    main_checkout.git("submodule", "--quiet", "add", str(other.path), "lib")
+    main_checkout.git("commit", "--quiet", "-m", "a submodule")
+    assert (
+        "the submodule lib stays as it is; the checkpoint has none" in restore(plain, made).remarks
+    )
+    assert (main_checkout.path / "lib/l").exists()
+
+
+def test_its_empty_directory_stays_where_a_sparse_checkout_had_none(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
+    main_checkout.git("submodule", "--quiet", "deinit", "--force", "lib")
+    main_checkout.git("sparse-checkout", "set", "--no-cone", "/README")
+    made = plain.save("a-complete", {})
+    main_checkout.git("sparse-checkout", "disable")
+    restore(plain, made)
+    restorer.undo(inside(plain))
+    assert (lib.path.is_dir(), main_checkout.git("status", "--porcelain")) == (True, "")
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_one_that_is_made_again_where_its_repository_is_sparse_by_now(
+    plain: Store, lib: Checkout, *, is_changed: bool
+) -> None:
+    """Its repository has kept the patterns: they decide, as when git makes it again; what the entry does not hold comes all the same."""
+    lib.commit("one more", more="more\n")
+    if is_changed:
+        lib.write("more", "changed\n")
+    made = plain.save("a-complete", {})
+    lib.git("checkout", "--quiet", "more")
+    lib.git("sparse-checkout", "set", "--no-cone", "/*", "!/more")
+    shutil.rmtree(lib.path)
+    restore(plain, made)
+    after = (settled(lib), lib.git("ls-files", "-v", "more"))
+    assert after[1] == ("H more" if is_changed else "S more")
+    assert not is_changed or (lib.path / "more").read_text() == "changed\n"
+    restorer.undo(inside(plain))
+    assert not lib.path.exists()
+    restorer.redo(inside(plain))
+    assert (settled(lib), lib.git("ls-files", "-v", "more")) == after
+
+
+def rename(here: Checkout, path: str) -> None:
+    """Moves the submodule `lib` to another path, as git does, and commits that."""
+    (here.path / path).parent.mkdir(parents=True, exist_ok=True)
+    here.git("mv", "lib", path)
+    here.git("commit", "--quiet", "--message", "renamed")
+
+
+@pytest.mark.parametrize("path", ["vendor", "third/party/vendor"])
+def test_renamed_submodule_goes_back_with_restore_and_undo(
+    plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout, path: str
+) -> None:
+    """With all that is in it, ignored files too; git knows it at either path."""
+    dirty(lib, inner)
+    wanted = settled(lib, inner)
+    made = plain.save("a-complete", {})
+    inner.git("reset", "--quiet", "--hard")
+    lib.git("reset", "--quiet", "--hard")
+    rename(main_checkout, path)
+    vendor = Checkout(main_checkout.path / path)
+    deep = Checkout(vendor.path / "inner")
+    Path(vendor.git("rev-parse", "--git-path", "info/exclude")).parent.mkdir(exist_ok=True)
+    with open(vendor.git("rev-parse", "--git-path", "info/exclude"), "a") as rules:
+        rules.write("*.o\n")
+    vendor.write("x.o", "built\n")
+    vendor.write("l", "work\n")
+    deep.write("i", "more work\n")
+    before = settled(main_checkout, vendor, deep)
+    looked = restore(plain, made, dry_run=True)
+    assert settled(main_checkout, vendor, deep) == before
+    assert {("add", b"lib"), ("delete", path.encode())} <= set(changes(looked))
+    done = restore(plain, made)
+    assert not [remark for remark in done.remarks if "stays as it is" in remark]
+    assert (lib.path / "x.o").read_text() == "built\n"
+    (lib.path / "x.o").unlink()
+    assert settled(lib, inner) == wanted
+    lib.write("x.o", "built\n")
+    assert {entry.name for entry in main_checkout.path.iterdir()} == {
+        ".git",
+        ".gitmodules",
+        "README",
+        "lib",
+    }
+    main_checkout.git("submodule", "--quiet", "status", "--recursive")
+    restorer.undo(inside(plain))
+    assert settled(main_checkout, vendor, deep) == before
+    assert not lib.path.exists()
+    main_checkout.git("submodule", "--quiet", "status", "--recursive")
+    restorer.redo(inside(plain))
+    (lib.path / "x.o").unlink()
+    assert settled(lib, inner) == wanted
+    main_checkout.git("submodule", "--quiet", "status", "--recursive")
+
+
+def test_renamed_submodule_stays_where_paths_do_not_name_it(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
+    lib.write("l", "work\n")
+    made = plain.save("a-complete", {})
+    lib.git("reset", "--quiet", "--hard")
+    rename(main_checkout, "vendor")
+    with pytest.raises(_Incomplete, match="lib: its repository is checked out at vendor") as caught:
+        restore(plain, made, b"lib")
+    both = f"restore both: git ckpt restore {made.id[:8]} -- lib vendor; then run the command again"
+    assert caught.value.hint == both
+    assert main_checkout.git("status", "--porcelain") == ""
+    restore(plain, made, b"lib", b"vendor")
+    assert (lib.path / "l").read_text() == "work\n"
+    restorer.undo(inside(plain))
+    assert main_checkout.git("status", "--porcelain") == ""
+
+
+def test_undo_where_git_has_checked_a_submodule_out_twice(
+    plain: Store, main_checkout: Checkout, lib: Checkout
+) -> None:
+    """`git submodule update` lets two places share one repository, which knows the last one."""
+    lib.write("l", "work\n")
+    made = plain.save("a-complete", {})
+    lib.git("reset", "--quiet", "--hard")
+    rename(main_checkout, "vendor")
+    main_checkout.git("config", "ckpt.submodules", "none")
+    restore(plain, made)
+    main_checkout.git("submodule", "--quiet", "update", "--init", "--recursive", "--", "lib")
+    main_checkout.git("config", "--unset", "ckpt.submodules")
+    restore(plain, made)
+    assert (lib.path / "l").read_text() == "work\n"
+    while plain.undo_steps() and plain.undo_steps()[0].kind == "undo":
+        restorer.undo(inside(plain))
+        main_checkout.git("status", "--porcelain")
+    assert main_checkout.git("status", "--porcelain").splitlines() in ([], ["?? lib/"])

@@ -1,0 +1,115 @@
+"""What keeps the steps of `undo` is a file: whatever else lies in its place holds nobody up."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gitckpt import NotFoundError, WorktreeError
+from gitckpt.store import local_checkpoints
+from gitckpt.store.restore import restorer
+from gitckpt.store.store import inside
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore
+
+UNDO = "ckpt-undo"
+
+
+def put(place: Path, what: str) -> None:
+    place.unlink(missing_ok=True)
+    if what == "a pipe":
+        os.mkfifo(place)
+    elif what == "a directory":
+        place.mkdir()
+    else:
+        place.symlink_to(place.name)
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a link to itself", "a directory"])
+def test_what_lies_in_the_place_of_a_file(
+    main_checkout: Checkout, make_store: MakeStore, what: str
+) -> None:
+    main_checkout.write("new", "one\n")
+    with make_store(main_checkout) as store:
+        saved = store.save("one-complete")
+    put(main_checkout.path / ".git" / UNDO, what)
+    main_checkout.write("new", "two\n")
+    with make_store(main_checkout) as store:
+        if what == "a directory":
+            with pytest.raises(WorktreeError) as caught:
+                restorer.restore(inside(store), saved)
+            assert (
+                caught.value.hint
+                == f"move it out of the way: mv {main_checkout.path}/.git/{UNDO} {main_checkout.path}/.git/{UNDO}.old"
+            )
+            assert (main_checkout.path / "new").read_text() == "two\n"
+        else:
+            restorer.restore(inside(store), saved)
+            assert (main_checkout.path / "new").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a link to itself", "a directory"])
+def test_what_lies_in_the_place_of_a_list_of_documents(
+    main_checkout: Checkout, make_store: MakeStore, what: str
+) -> None:
+    with make_store(main_checkout) as store:
+        run = str(store.record("run-started", start="Add login!").run)
+        store.record("plan-complete")
+        private = Path(inside(store).repository.private_dir)
+        for place in (private / "chains" / run, private / local_checkpoints.FILE):
+            put(place, what)
+    with make_store(main_checkout) as store:
+        store.record("plan-complete", run=run)
+        store.record("plan-complete")
+        assert local_checkpoints.known(inside(store).repository, run) == frozenset()
+        assert len(store.list()) == 4
+
+
+def test_what_was_fetched_is_no_step_back(
+    main_checkout: Checkout, make_store: MakeStore, tmp_path: Path
+) -> None:
+    main_checkout.write("README", "one\n")
+    with make_store(main_checkout) as store:
+        saved = store.save("one-complete")
+        main_checkout.write("README", "two\n")
+        restorer.restore(inside(store), saved)
+    clone = Checkout(tmp_path / "clone")
+    main_checkout.git("clone", "--quiet", str(main_checkout.path), str(clone.path))
+    clone.git(
+        "fetch",
+        "--quiet",
+        "origin",
+        "refs/checkpoints/*:refs/checkpoints/*",
+        "refs/ckpt/*:refs/ckpt/*",
+    )
+    before = clone.fingerprint()
+    with make_store(clone) as other:
+        assert other.undo_steps() == []
+        with pytest.raises(NotFoundError, match="nothing was restored in this worktree"):
+            other.undo()
+        assert clone.fingerprint() == before
+        clone.write("README", "three\n")
+        restorer.restore(inside(other), saved)
+        other.undo()
+        with pytest.raises(NotFoundError, match="nothing further back"):
+            other.undo()
+    assert (clone.path / "README").read_text() == "three\n"
+
+
+def test_a_worktree_takes_no_step_of_an_earlier_one_with_its_name(
+    main_checkout: Checkout, make_store: MakeStore, tmp_path: Path
+) -> None:
+    linked = Checkout(tmp_path / "linked")
+    for is_again in (False, True):
+        main_checkout.git("worktree", "add", "--quiet", "--detach", str(linked.path))
+        with make_store(linked) as store:
+            assert store.undo_steps() == []
+            if not is_again:
+                saved = store.save("one-complete")
+                linked.write("README", "two\n")
+                restorer.restore(inside(store), saved)
+                Path(inside(store).repository.git_dir, UNDO).unlink()
+                assert len(store.undo_steps()) == 1  # the file may be lost
+        main_checkout.git("worktree", "remove", "--force", str(linked.path))

@@ -1,0 +1,136 @@
+"""What nobody asked to go does not go by a clock that was set: it would take all there is for old."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gitckpt import Policy, Store
+from gitckpt.git.repository import Repository, discover
+from gitckpt.model import times
+from gitckpt.model.checkpoint import PHASE
+from gitckpt.model.policy import DAY, HOUR
+from gitckpt.store.retention import expiry, maintenance
+from gitckpt.store.store import inside
+from tests.conftest import Checkout
+
+START = 1_800_000_000 * times.MICRO
+
+
+@pytest.fixture
+def repository(main_checkout: Checkout) -> Iterator[Repository]:
+    opened = discover(str(main_checkout.path))
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("looks", "last"),
+    [
+        ([], True),
+        ([HOUR, DAY, 29 * DAY], True),
+        ([3650 * DAY], False),
+        ([3650 * DAY, 3650 * DAY + 23 * HOUR], False),
+        ([3650 * DAY, 3650 * DAY + 25 * HOUR], True),
+        ([3650 * DAY, HOUR], False),
+        ([3650 * DAY, HOUR, 20 * HOUR], False),
+        ([3650 * DAY, HOUR, 26 * HOUR], True),
+        ([31 * DAY, 32 * DAY], True),
+        ([-HOUR // 2], True),
+        ([-2 * HOUR], False),
+    ],
+)
+def test_after_a_gap_it_has_to_go_on_for_a_day(
+    repository: Repository, looks: list[int], *, last: bool
+) -> None:
+    assert expiry.doubt(repository, START) is None
+    said = [expiry.doubt(repository, START + after) for after in looks]
+    assert not said or (said[-1] is None) == last
+
+
+@pytest.mark.parametrize("content", [b"", b"1", b"one two\n", b"\xff\xfe", None])
+def test_what_cannot_be_read_says_nothing(repository: Repository, content: bytes | None) -> None:
+    path = Path(repository.make_private_dir(), "clock")
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    assert expiry.doubt(repository, START) is None
+    assert os.listdir(path.parent) == ["clock"]
+
+
+def test_maintenance_lets_nothing_go_after_a_gap(
+    main_checkout: Checkout, repository: Repository
+) -> None:
+    now = times.now()
+    with Store.open(main_checkout.path) as store:
+        inside(store).clock = lambda: now - 40 * DAY
+        run = store.record("run-complete", {}, start="old", trigger=PHASE).run
+        path = Path(repository.make_private_dir(), "clock")
+        path.write_text(f"{now - 60 * DAY} {now - 39 * DAY}\n")
+        maintenance.maintain(repository)
+        assert [each.run for each in store.runs()] == [run]
+        assert maintenance.last(repository).outcome == "done"
+        assert (
+            "the clock was set, or the repository was unused for a month: nothing expires for a day"
+            in Path(repository.private_dir, "log").read_text()
+        )
+        path.write_text(f"{now - 2 * DAY} {now - HOUR}\n")
+        maintenance.maintain(repository)
+        assert list(store.runs()) == []
+
+
+@pytest.mark.skipif(
+    not Path("/proc/sys/kernel/random/boot_id").exists(),
+    reason="no clock counts since the start of the machine",
+)
+@pytest.mark.parametrize(
+    ("ahead", "gap", "is_kept"),
+    [
+        (8 * DAY, HOUR, True),
+        (25 * HOUR, HOUR, True),
+        (23 * HOUR, HOUR, False),  # a virtual machine that was halted overnight
+        (-2 * HOUR, HOUR, True),
+        (0, HOUR, False),
+        (0, 60 * DAY, False),
+        (HOUR // 2, HOUR, False),
+    ],
+)
+def test_a_clock_that_was_set_while_the_machine_runs(
+    main_checkout: Checkout, repository: Repository, ahead: int, gap: int, *, is_kept: bool
+) -> None:
+    """Eight days ahead make a run old that ended an hour ago; a repository that nobody has used for two months is told from that."""
+    now = times.now()
+    with Store.open(main_checkout.path) as store:
+        inside(store).clock = lambda: now - max(ahead, 8 * DAY) - gap
+        run = store.record("run-complete", {}, start="just now", trigger=PHASE).run
+        start, running = expiry._read_uptime()
+        path = Path(repository.make_private_dir(), "clock")
+        path.write_text(f"{now - 300 * DAY} {now - ahead - gap} {start} {running - gap}\n")
+        maintenance.maintain(repository)
+        assert [each.run for each in store.runs()] == ([run] if is_kept else [])
+
+
+def test_after_another_start_of_the_machine_a_gap_counts(repository: Repository) -> None:
+    now = times.now()
+    path = Path(repository.make_private_dir(), "clock")
+    for gap, is_sure in ((8 * DAY, True), (31 * DAY, False)):
+        path.write_text(f"{now - 300 * DAY} {now - gap} 1 {10 * HOUR}\n")
+        assert (expiry.doubt(repository, now) is None) == is_sure
+
+
+def test_ages_from_before_the_epoch_are_no_reason_to_fail(main_checkout: Checkout) -> None:
+    age = 36_500 * DAY
+    rules = Policy(
+        older_than=age,
+        rewritten_older_than=age,
+        hourly_after=age,
+        daily_after=age,
+        safety_older_than=age,
+    )
+    with Store.open(main_checkout.path) as store:
+        store.save("one", {})
+        assert store.expire(rules).total == 1

@@ -1,0 +1,330 @@
+"""Which documents of runs were written here: noted before the refs move, so that no kill makes a run of ours somebody else's."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gitckpt import CkptError, Store
+from gitckpt.git.repository import discover
+from gitckpt.store import local_checkpoints
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.records import ref_names
+from gitckpt.store.runs import trust
+from gitckpt.store.store import inside
+from tests import forked
+from tests.conftest import Checkout
+from tests.dying import DyingGit
+from tests.store.conftest import ROOT, MakeStore
+
+
+def started(store: Store) -> str:
+    """Returns a run that was started just now."""
+    return str(store.record("a-started", {"n": 1}, start="Add login!").run)
+
+
+def noted(store: Store, run: str) -> list[str]:
+    path = Path(inside(store).repository.private_dir, local_checkpoints.DIRECTORY, run)
+    return path.read_text().split() if path.exists() else []
+
+
+def head(store: Store, run: str) -> str:
+    oid = inside(store).refs.read(ref_names.RUNS + run)
+    assert oid is not None
+    return oid
+
+
+def forge(checkout: Checkout, run: str, **other: str) -> str:
+    """Lets the head of a run be another document, as a fetch with a + does; returns its oid."""
+    said = checkout.git("cat-file", "blob", ref_names.RUNS + run) + "\n"
+    for old, new in other.items():
+        assert old in said
+        said = said.replace(old, new)
+    oid = checkout.git("hash-object", "-w", "--stdin", data=f"{said}evil = 1\n")
+    checkout.git("update-ref", ref_names.RUNS + run, oid)
+    return oid
+
+
+def test_nobody_waits_for_a_pipe_in_its_place(store: Store) -> None:
+    run = started(store)
+    repository, oid = inside(store).repository, head(store, run)
+    path = os.path.join(repository.private_dir, local_checkpoints.DIRECTORY, run)
+    os.unlink(path)
+    os.mkfifo(path)
+    assert local_checkpoints.note_chains(repository, run, [oid]) == []
+    assert (
+        local_checkpoints.knows(repository, run, oid),
+        local_checkpoints.noted_after(repository, run, oid),
+        local_checkpoints.known(repository, run),
+    ) == (
+        False,
+        [],
+        frozenset(),
+    )
+    assert store.record("a-complete", {}, run=run).sequence == 2
+
+
+def test_each_record_extends_the_chain(
+    store: Store, checkout: Checkout, make_store: MakeStore
+) -> None:
+    run = started(store)
+    heads = [head(store, run)]
+    store.record("a-complete", {}, run=run)
+    heads.append(head(store, run))
+    make_store(checkout.main).save("b-complete", {}, run=run)
+    heads.append(head(store, run))
+    assert noted(store, run) == heads
+    assert inside(store).heads.is_ours(run)
+    assert [trust.is_ours(inside(store), store.read(entry.id)) for entry in store.list()] == [
+        True
+    ] * 3
+
+
+def test_what_stands_outside_of_runs_has_no_chain(plain: Store) -> None:
+    made = plain.save("a-complete", {})
+    assert not Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY).exists()
+    assert trust.is_ours(inside(plain), made)
+
+
+def test_only_the_user_may_read_it(plain: Store) -> None:
+    before = os.umask(0)
+    try:
+        run = started(plain)
+    finally:
+        os.umask(before)
+    path = Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY, run)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
+
+
+def test_who_shares_the_repository_may_write_there_too(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    shared = Checkout(tmp_path / "shared")
+    shared.path.mkdir()
+    shared.git("init", "--quiet", "--shared=group")
+    store = make_store(shared)
+    path = Path(inside(store).repository.private_dir, local_checkpoints.DIRECTORY, started(store))
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o2770, 0o660]
+
+
+def test_what_stands_on_somebody_elses_is_somebody_elses(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore
+) -> None:
+    run = started(plain)
+    ours = head(plain, run)
+    forge(main_checkout, run)
+    made = make_store(main_checkout).record("b-complete", {}, run=run)
+    assert noted(plain, run) == [ours]
+    assert not trust.is_ours(inside(plain), made)
+    assert not inside(plain).heads.is_ours(run)
+
+
+def test_a_driver_goes_on_from_nothing_that_others_wrote(
+    plain: Store, main_checkout: Checkout
+) -> None:
+    run = started(plain)
+    ours = head(plain, run)
+    hold = inside(plain).leases.acquire(run, "a test")
+    evil = forge(main_checkout, run)
+    with pytest.raises(CkptError, match="it was not written here") as raised:
+        inside(plain).record("b-complete", {}, run=run, guard=hold)
+    assert (raised.value.hint, head(plain, run)) == (f"see what came: git ckpt resume {run}", evil)
+    main_checkout.git("update-ref", ref_names.RUNS + run, ours)
+    assert inside(plain).record("b-complete", {}, run=run, guard=hold).sequence == 2
+
+
+def test_a_head_of_ours_moves_up_to_ours_alone(
+    plain: Store, main_checkout: Checkout, make_store: MakeStore
+) -> None:
+    run = started(plain)
+    first = head(plain, run)
+    plain.record("a-complete", {}, run=run)
+    second = head(plain, run)
+    text = main_checkout.git("cat-file", "blob", second) + "\n"
+    checkpoint = "00000000-0000-4000-8000-00000000000f"
+    text = text.replace("sequence = 2", "sequence = 9").replace(plain.list()[0].id, checkpoint)
+    main_checkout.git(
+        "update-ref",
+        ref_names.CHECKPOINTS + checkpoint,
+        main_checkout.git("hash-object", "-w", "--stdin", data=text),
+    )
+    for behind in (first, second, None):
+        main_checkout.git(
+            "update-ref",
+            *([ref_names.RUNS + run, behind] if behind else ["-d", ref_names.RUNS + run]),
+        )
+        other = make_store(main_checkout)
+        inside(other).heads.move_up(run)
+        assert head(other, run) == second
+    assert plain.list()[0].id == checkpoint
+    assert plain.find("latest") != checkpoint
+    found = plain.latest_resumable()
+    assert found is not None
+    assert found.sequence == 2
+
+
+def test_where_the_newest_is_removed_the_one_before_is_ours(plain: Store) -> None:
+    run = started(plain)
+    newest = plain.record("a-complete", {}, run=run)
+    plain.remove([newest.id])
+    assert inside(plain).heads.is_ours(run)
+    plain.remove([entry.id for entry in plain.list()])
+    assert noted(plain, run) == []
+
+
+def test_the_chain_of_a_run_that_is_gone_goes_with_maintenance(plain: Store) -> None:
+    run = started(plain)
+    place = Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY)
+    hours_ago = time.time() - 2 * 3600
+    for name, is_old in (("20260101-000000-left", True), ("20260101-000000-begins", False)):
+        (place / name).write_text("")
+        if is_old:
+            os.utime(place / name, (hours_ago, hours_ago))
+    os.utime(place / run, (hours_ago, hours_ago))
+    plain.expire()
+    assert sorted(os.listdir(place)) == ["20260101-000000-begins", run]
+
+
+def test_one_that_is_long_is_known_to_its_beginning(plain: Store) -> None:
+    run = started(plain)
+    first = head(plain, run)
+    repository = inside(plain).repository
+    for number in range(300):
+        local_checkpoints.note_chains(repository, run, [f"{number:040x}"])
+    assert [
+        local_checkpoints.knows(repository, run, oid)
+        for oid in (first, f"{0:040x}", f"{299:040x}", "f" * 40, "")
+    ] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert not local_checkpoints.knows(repository, "../" + run, first)
+
+
+def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(plain: Store) -> None:
+    run = started(plain)
+    path = Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY, run)
+    path.write_text(path.read_text() + "0123456")
+    plain.record("a-complete", {}, run=run)
+    assert inside(plain).heads.is_ours(run)
+
+
+def test_where_it_cannot_be_noted_there_is_a_checkpoint_all_the_same(plain: Store) -> None:
+    place = Path(inside(plain).repository.make_private_dir(), local_checkpoints.DIRECTORY)
+    place.write_text("in the way")
+    run = started(plain)
+    assert not inside(plain).heads.is_ours(run)
+    assert f"git ckpt resume {run} --trust" in (place.parent / "log").read_text()
+
+
+def extended(path: str, worker: int) -> list[str]:
+    """Extends the only run, again and again, from a process of its own; returns the ids."""
+    with Store(Checkpoints(discover(path), adapter="plumbing")) as store:
+        (run,) = (each.run for each in store.runs())
+        return [store.record(f"w{worker}-complete", {"n": n}, run=run).id for n in range(6)]
+
+
+def test_of_several_processes_each_line_is_there(plain: Store, main_checkout: Checkout) -> None:
+    run = started(plain)
+    made = forked.together(*((extended, (str(main_checkout.path), worker)) for worker in range(4)))
+    assert len({one for each in made for one in each}) == 24
+    assert {entry.oid for entry in plain.list()} <= set(noted(plain, run))
+    assert inside(plain).heads.is_ours(run)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("done", range(5))
+def test_a_git_that_dies_within_the_transaction_makes_no_run_of_ours_foreign(
+    main_checkout: Checkout,
+    make_store: MakeStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    done: int,
+) -> None:
+    run = started(make_store(main_checkout))
+    git = DyingGit(tmp_path / "dying", monkeypatch)
+    git.die_after(done)
+    with make_store(main_checkout) as store:
+        store.record("a-complete", {}, run=run)
+    assert git.has_died
+    assert inside(make_store(main_checkout)).heads.is_ours(run)
+
+
+KILLED = """
+import os, sys
+from gitckpt.git.repository import discover
+from gitckpt.store.checkpoints import Checkpoints
+path, at = sys.argv[1], int(sys.argv[2])
+count = 0
+
+def hear(event, args):
+    global count
+    writes = event in ("os.rename", "os.mkdir", "os.remove") or (event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR))
+    if writes or event == "os.posix_spawn":
+        count += 1
+        if count == at:
+            os.kill(os.getpid(), 9)
+
+sys.addaudithook(hear)
+with Checkpoints(discover(path), adapter="plumbing") as store:
+    first = store.record("a-started", {"n": 1}, start="r")
+    for _ in range(3):
+        store.record("a-complete", run=first.run)
+"""
+
+
+@pytest.mark.long
+def test_a_kill_at_each_write_leaves_the_run_ours(main_checkout: Checkout) -> None:
+    begun = 0
+    for at in range(1, 200):
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, str(main_checkout.path), str(at)],
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        with Store(Checkpoints(discover(str(main_checkout.path)), adapter="plumbing")) as store:
+            for run in [each.run for each in store.runs()]:
+                inside(store).heads.move_up(run)
+                assert inside(store).heads.is_ours(run), (at, run)
+                begun += 1
+                store.remove([entry.id for entry in store.list()])
+        if done.returncode == 0:
+            assert (at > 15, begun > 5) == (True, True)
+            return
+        assert done.returncode == -9, done.stderr
+    raise AssertionError("it is killed each time")
+
+
+def test_a_run_that_is_adopted_is_ours_as_it_stands(plain: Store, main_checkout: Checkout) -> None:
+    run = started(plain)
+    older = plain.record("a-complete", {}, run=run)
+    evil = forge(main_checkout, run)
+    trust.adopt(inside(plain), run, evil)
+    assert inside(plain).heads.is_ours(run)
+    assert trust.read(inside(plain), run, older.id) == older
+    forge(main_checkout, run, **{"evil = 1": "evil = 2"})
+    assert not inside(plain).heads.is_ours(run)
+
+
+def test_a_checkpoint_that_was_replaced_is_not_read_for_the_one_of_ours(
+    plain: Store, main_checkout: Checkout
+) -> None:
+    run = started(plain)
+    newest = plain.record("a-complete", {}, run=run)
+    assert trust.read(inside(plain), run, newest.id) == newest
+    main_checkout.git("update-ref", ref_names.CHECKPOINTS + newest.id, forge(main_checkout, run))
+    with pytest.raises(
+        trust.Untrusted, match="was not written in this repository; the newest that was is"
+    ):
+        trust.read(inside(plain), run, newest.id)

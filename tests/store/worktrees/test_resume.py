@@ -1,0 +1,556 @@
+"""Resume: which worktree a checkpoint opens, where it lies, and what is never touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gitckpt import Checkpoint, OpenResult, Store, WorktreeError
+from gitckpt.git.worktree import administration
+from gitckpt.store.records.ref_names import Owner
+from gitckpt.store.store import inside
+from gitckpt.store.worktrees import ownership, resumption
+from gitckpt.store.worktrees.resumption import resume
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore, nth, view
+
+
+def refused(store: Store, checkpoint: Checkpoint, directory: Path | None = None) -> WorktreeError:
+    with pytest.raises(WorktreeError) as caught:
+        resume(inside(store), checkpoint, str(directory) if directory else None)
+    return caught.value
+
+
+def contents(path: Path) -> dict[str, bytes | str]:
+    return {
+        str(file.relative_to(path)): os.readlink(file) if file.is_symlink() else file.read_bytes()
+        for file in sorted(path.rglob("*"))
+        if file.is_symlink() or file.is_file()
+    }
+
+
+class TestWhere:
+    def test_in_the_main_worktree_from_wherever(self, store: Store, checkout: Checkout) -> None:
+        made = store.record("a-complete", {}, worktree=store.capture())
+        root = checkout.main / ".ckpt"
+        assert resume(inside(store), made) == OpenResult(
+            str(root / "worktrees" / made.id), made=True
+        )
+        assert resume(inside(store), made) == OpenResult(
+            str(root / "worktrees" / made.id), made=False
+        )
+        assert (root / ".gitignore").read_text() == "*\n"
+        assert (
+            Checkout(checkout.main).git(
+                "status", "--porcelain", "--untracked-files=all", "--ignored=no"
+            )
+            == ""
+        )
+        assert store.capture() == made.worktree
+
+    def test_what_git_keeps_of_it_is_on_the_disk(
+        self, store: Store, checkout: Checkout, flushed: list[str]
+    ) -> None:
+        made = resume(inside(store), store.record("a-complete", {}, worktree=store.capture()))
+        kept = Path(administration.named_by(made.path) or "")
+        files = {kept / name for name in ("HEAD", "commondir", "gitdir", "locked", "ckpt-run")} | {
+            Path(made.path) / ".git"
+        }
+        assert {
+            str(path)
+            for path in {*files, kept, kept.parent, Path(made.path), Path(made.path).parent}
+        } <= set(flushed)
+
+    def test_the_newest_of_a_run_opens_the_runs_and_an_older_one_its_own(
+        self, store: Store, checkout: Checkout
+    ) -> None:
+        first = store.record("a-started", {}, start="r")
+        second = store.record("a-complete", {}, run=first.run)
+        root = checkout.main / ".ckpt" / "worktrees"
+        assert resume(inside(store), second) == OpenResult(str(root / str(first.run)), made=True)
+        assert resume(inside(store), first) == OpenResult(str(root / first.id), made=True)
+        third = store.record("b-complete", {}, run=first.run)
+        assert resume(inside(store), third) == OpenResult(str(root / str(first.run)), made=False)
+        assert resume(inside(store), second) == OpenResult(str(root / second.id), made=True)
+        assert resume(inside(store), first) == OpenResult(str(root / first.id), made=False)
+
+    def test_where_the_settings_say(self, store: Store, checkout: Checkout, tmp_path: Path) -> None:
+        made = store.record("a-complete", {})
+        checkout.git("config", "ckpt.worktreeDir", "../else where")
+        assert resume(inside(store), made).path == os.path.normpath(
+            checkout.main / ".." / "else where" / made.id
+        )
+        assert not (tmp_path / "else where" / ".gitignore").exists()
+
+    def test_where_the_caller_says(self, store: Store, tmp_path: Path) -> None:
+        made = store.record("a-complete", {})
+        place = tmp_path / "new" / "deep"
+        assert resume(inside(store), made, str(place)) == OpenResult(str(place), made=True)
+        assert sorted(os.listdir(tmp_path / "new")) == ["deep"]
+
+    def test_a_run_has_one_wherever_it_is(
+        self, store: Store, make_store: MakeStore, checkout: Checkout, tmp_path: Path
+    ) -> None:
+        """Another one would begin with what is recorded, and the next resume might go on in either."""
+        made = store.record("a-complete", {}, start="r")
+        first = Path(resume(inside(store), made, str(tmp_path / "first")).path)
+        (first / "work").write_text("x\n")
+        assert resume(inside(store), made) == OpenResult(str(first), made=False)
+        made = make_store(Checkout(first)).save("b-complete", {}, run=made.run)
+        elsewhere = tmp_path / "it's elsewhere"
+        error = refused(store, made, elsewhere)
+        assert (error.message, elsewhere.exists()) == (
+            f"run {made.run} has its worktree already, at {first}",
+            False,
+        )
+        cure = str(error.hint).rpartition(": ")[2]
+        subprocess.run(cure, shell=True, check=True, cwd=checkout.path)
+        assert (
+            resume(inside(store), made)
+            == resume(inside(store), made, str(elsewhere))
+            == OpenResult(str(elsewhere), made=False)
+        )
+        assert (elsewhere / "work").read_text() == "x\n"
+        moved = elsewhere.rename(tmp_path / "moved by hand")
+        assert resume(inside(store), made) == OpenResult(
+            str(moved), made=False, remarks=(f"it was moved there from {elsewhere}",)
+        )
+        assert str(moved) in checkout.git("worktree", "list")
+        shutil.rmtree(moved)
+        again = resume(inside(store), made)
+        assert (again.made, Path(again.path, "work").read_text()) == (True, "x\n")
+
+    def test_a_run_with_two_goes_on_in_the_one_that_is_asked_for(
+        self, plain: Store, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
+        """The first one was on a disk that was not there, as somebody has told git, when the second one was made."""
+        made = plain.record("a-complete", {}, start="r")
+        first, second, away = (
+            str(tmp_path / name) for name in ("1 first", "2 second", "away/first")
+        )
+        resume(inside(plain), made, first)
+        main_checkout.git("worktree", "unlock", first)
+        main_checkout.git("worktree", "lock", "--reason", "on a disk that may be taken out", first)
+        os.renames(first, away)
+        assert resume(inside(plain), made, second).made
+        os.renames(away, first)
+        for path in (first, second):
+            assert resume(inside(plain), made, path) == OpenResult(path, made=False)
+
+    def test_no_move_is_advised_that_git_refuses(
+        self, plain: Store, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
+        made = plain.record("a-complete", {}, start="r")
+        first = resume(inside(plain), made).path
+        (tmp_path / "is there").mkdir()
+        assert "worktree move" in str(refused(plain, made, tmp_path / "second").hint)
+        assert (
+            refused(plain, made, tmp_path / "is there").hint
+            == "leave the directory out to go on there"
+        )
+        main_checkout.git("clone", "--quiet", str(main_checkout.path), str(tmp_path / "lib"))
+        main_checkout.git(
+            "-c",
+            "protocol.file.allow=always",
+            "submodule",
+            "--quiet",
+            "add",
+            str(tmp_path / "lib"),
+            "lib",
+        )
+        assert (
+            refused(plain, made, tmp_path / "second").hint
+            == "leave the directory out to go on there"
+        )
+        assert resume(inside(plain), made) == OpenResult(first, made=False)
+
+    def test_the_one_of_a_copy_of_the_repository_is_not_that_of_the_original(
+        self, plain: Store, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
+        made = plain.record("a-complete", {}, start="r")
+        original = resume(inside(plain), made, str(tmp_path / "original"))
+        shutil.copytree(main_checkout.path, tmp_path / "copy", symlinks=True)
+        copied = make_store(Checkout(tmp_path / "copy"))
+        assert ownership.of_runs(inside(plain).repository) == {made.run: original.path}
+        assert ownership.of_runs(inside(copied).repository) == {}
+
+    def test_a_bare_repository_asks_for_a_directory(
+        self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
+    ) -> None:
+        main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare"))
+        store = make_store(tmp_path / "bare")
+        made = store.record("a-complete", {})
+        error = refused(store, made)
+        assert error.message == f"no place for worktrees: {tmp_path / 'bare'} is bare"
+        assert (
+            error.hint
+            == "choose one: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
+        )
+        opened = resume(inside(store), made, str(tmp_path / "here"))
+        assert (Path(opened.path) / "README").read_text() == "hello\n"
+        inner = make_store(opened.path)
+        second = inner.save("b-complete", {})
+        assert resume(inside(inner), second, str(tmp_path / "there")).made
+
+    @pytest.mark.sampled(3)
+    @pytest.mark.parametrize(
+        "name",
+        ["a b", 'it\'s "quoted"', "new\nline", "日本 ü", "$HOME `x`; *", "-dash", "caf\udce9"],
+    )
+    def test_whatever_the_repository_is_called(
+        self,
+        make_store: MakeStore,
+        make_checkout: Callable[..., Checkout],
+        tmp_path: Path,
+        name: str,
+    ) -> None:
+        checkout = make_checkout("plain")
+        checkout.path.rename(tmp_path / name)
+        checkout = Checkout(tmp_path / name)
+        checkout.commit("first", README="hello\n")
+        checkout.write("README", "changed\n")
+        checkout.write("new", "x")
+        store = make_store(checkout)
+        made = store.record("a-complete", {}, worktree=store.capture(), start="r")
+        opened = resume(inside(store), made)
+        assert opened == OpenResult(
+            str(tmp_path / name / ".ckpt" / "worktrees" / str(made.run)), made=True
+        )
+        assert view(opened.path) == view(checkout.path)
+        inner = make_store(opened.path)
+        second = inner.record("b-complete", {}, worktree=inner.capture(), run=made.run)
+        assert (second.sequence, resume(inside(inner), second), store.find("latest:any")) == (
+            2,
+            OpenResult(opened.path, made=False),
+            second.id,
+        )
+
+
+class TestBrokenByThoseWhoWorkInIt:
+    def test_a_broken_worktree_is_in_nobody_elses_way(
+        self, store: Store, checkout: Checkout
+    ) -> None:
+        broken, replaced, later = (
+            store.record("a-complete", {}, start=name) for name in ("broken", "replaced", "later")
+        )
+        inside_of_it, gone = (Path(resume(inside(store), made).path) for made in (broken, replaced))
+        (inside_of_it / ".git").unlink()
+        Checkout(inside_of_it).git("init", "--quiet")
+        shutil.rmtree(gone)
+        gone.write_text("no directory")
+        assert resume(inside(store), later).made
+        assert not resume(inside(store), later).made
+
+    def test_a_worktree_without_its_git_file_comes_back_as_it_is_told(self, store: Store) -> None:
+        made = store.record("a-complete", {}, start="r")
+        path = Path(resume(inside(store), made).path)
+        (path / ".git").unlink()
+        (path / "work").write_text("more")
+        error = refused(store, made)
+        assert error.message == f"{path} is a worktree of gitckpt whose .git is gone"
+        assert (
+            error.hint
+            == f"to go on with its files: git worktree repair; or move it out of the way: mv {path} {path}.old"
+        )
+        inside(store).repository.git.run("worktree", "repair")
+        assert resume(inside(store), made) == OpenResult(str(path), made=False)
+        assert (path / "work").read_text() == "more"
+
+    def test_a_repository_in_its_place_is_moved_out_of_the_way(self, store: Store) -> None:
+        made = store.record("a-complete", {}, start="r")
+        path = Path(resume(inside(store), made).path)
+        (path / ".git").unlink()
+        Checkout(path).git("init", "--quiet")
+        error = refused(store, made)
+        assert error.message == f"{path} is a worktree of gitckpt whose .git is no file any more"
+        assert error.hint == f"move it out of the way: mv {path} {path}.old"
+        path.rename(f"{path}.old")
+        assert resume(inside(store), made) == OpenResult(str(path), made=True)
+
+
+class TestWhatItIs:
+    def test_detached_locked_and_owned(
+        self, store: Store, checkout: Checkout, make_store: MakeStore
+    ) -> None:
+        made = store.record("a-complete", {}, start="r")
+        opened = resume(inside(store), made)
+        listing = checkout.git("worktree", "list", "--porcelain").split("\n\n")
+        assert listing[-1].splitlines() == [
+            f"worktree {opened.path}",
+            f"HEAD {made.git_sha}",
+            "detached",
+            f"locked gitckpt {made.run}",
+        ]
+        assert ownership.owner(inside(make_store(opened.path)).repository) == Owner(
+            made.id, made.run
+        )
+        assert ownership.owner(inside(store).repository) is None
+        git_dir = Checkout(Path(opened.path)).git("rev-parse", "--absolute-git-dir")
+        assert os.path.basename(git_dir) == made.run
+
+    def test_nothing_else_changes(self, store: Store, checkout: Checkout) -> None:
+        checkout.write("README", "changed\n")
+        checkout.write("new", "x")
+        made = store.record("a-complete", {}, worktree=store.capture(), start="r")
+        before = checkout.fingerprint()
+        resume(inside(store), made)
+        after = checkout.fingerprint()
+        for one in (before, after):
+            del one["worktrees"]
+            files = one["files"]
+            assert isinstance(files, dict)
+            one["files"] = {
+                name: content for name, content in files.items() if not name.startswith(".ckpt")
+            }
+        assert after == before
+
+    def test_clean_and_unexamined_ones_are_the_commit(
+        self, store: Store, checkout: Checkout
+    ) -> None:
+        checkout.write("README", "not looked at\n")
+        made = store.record("a-complete", {})
+        path = Path(resume(inside(store), made).path)
+        assert (sorted(contents(path)), (path / "README").read_text()) == (
+            [".git", "README"],
+            "hello\n",
+        )
+        assert Checkout(path).git("status", "--porcelain=v2") == ""
+
+    def test_the_state_of_a_run_goes_on_in_it(
+        self, store: Store, make_store: MakeStore, checkout: Checkout
+    ) -> None:
+        made = store.record("a-complete", {"n": 1}, worktree=store.capture(), start="r")
+        path = resume(inside(store), made).path
+        Checkout(Path(path)).commit("work", work="done\n")
+        inner = make_store(path)
+        second = inner.record("b-complete", worktree=inner.capture(), run=made.run)
+        assert (second.sequence, second.branch, store.read(second.id).state) == (2, None, {"n": 1})
+        assert second.git_sha != checkout.git("rev-parse", "HEAD")
+
+
+class TestWhatIsThereAlready:
+    def test_unsaved_work_stays(self, store: Store, checkout: Checkout) -> None:
+        checkout.write("new", "x")
+        made = store.record("a-complete", {}, worktree=store.capture(), start="r")
+        path = Path(resume(inside(store), made).path)
+        (path / "README").write_text("unsaved\n")
+        (path / "new").unlink()
+        Checkout(path).write("staged", "s")
+        Checkout(path).git("add", "staged")
+        before = view(path)
+        newer = store.record("b-complete", {}, worktree=store.capture(), run=made.run)
+        assert resume(inside(store), newer) == OpenResult(str(path), made=False)
+        assert view(path) == before
+
+    @pytest.mark.parametrize(
+        "kind",
+        [
+            "file",
+            "directory",
+            "empty directory",
+            "dangling link",
+            "repository",
+            "foreign worktree",
+            "main",
+        ],
+    )
+    def test_what_is_not_ours_is_not_touched(
+        self,
+        plain: Store,
+        main_checkout: Checkout,
+        make_checkout: Callable[..., Checkout],
+        tmp_path: Path,
+        kind: str,
+    ) -> None:
+        made = plain.record("a-complete", {})
+        place = tmp_path / "place"
+        if kind == "file":
+            place.write_text("mine")
+        elif kind == "dangling link":
+            place.symlink_to("nowhere")
+        elif kind == "repository":
+            make_checkout("place").commit("theirs")
+        elif kind == "foreign worktree":
+            main_checkout.git("worktree", "add", "--quiet", str(place))
+        elif kind == "main":
+            place = main_checkout.path
+        else:
+            place.mkdir()
+            if kind == "directory":
+                (place / "mine").write_text("mine")
+        before = (
+            main_checkout.fingerprint(),
+            contents(place) if place.is_dir() else os.lstat(place).st_mtime_ns,
+        )
+        error = refused(plain, made, place)
+        assert error.message == f"{place} exists and is not the worktree of {made.id}"
+        assert (
+            error.hint
+            == "move it out of the way, or choose another place: git ckpt resume --into DIR"
+        )
+        assert (
+            main_checkout.fingerprint(),
+            contents(place) if place.is_dir() else os.lstat(place).st_mtime_ns,
+        ) == before
+        assert sorted(os.listdir(tmp_path)) == sorted({"project", place.name})
+
+    def test_the_worktree_of_another_checkpoint(self, plain: Store, tmp_path: Path) -> None:
+        first, second = plain.record("a-complete", {}), plain.record("b-complete", {})
+        resume(inside(plain), first, str(tmp_path / "place"))
+        assert (
+            refused(plain, second, tmp_path / "place").message
+            == f"{tmp_path / 'place'} exists and is not the worktree of {second.id}"
+        )
+        assert resume(inside(plain), first, str(tmp_path / "place")) == OpenResult(
+            str(tmp_path / "place"), made=False
+        )
+
+    def test_the_runs_worktree_does_not_stand_for_an_older_checkpoint(
+        self, plain: Store, tmp_path: Path
+    ) -> None:
+        first = plain.record("a-started", {}, start="r")
+        place = tmp_path / "place"
+        resume(inside(plain), first, str(place))
+        second = plain.record("a-complete", {}, run=first.run)
+        assert resume(inside(plain), second, str(place)) == OpenResult(str(place), made=False)
+        assert (
+            refused(plain, first, place).message
+            == f"{place} exists and is not the worktree of {first.id}"
+        )
+
+    def test_one_that_does_not_say_whose_it_is(self, plain: Store, main_checkout: Checkout) -> None:
+        made = plain.record("a-complete", {}, start="r")
+        path = Path(resume(inside(plain), made).path)
+        (path / "work").write_text("unsaved")
+        (main_checkout.path / ".git" / "worktrees" / str(made.run) / "ckpt-run").unlink()
+        error = refused(plain, made)
+        assert (
+            error.message
+            == f"{path} is a worktree of gitckpt that does not say what it was made for"
+        )
+        assert (
+            error.hint
+            == f"save what you need of it, then: git worktree remove --force --force {path}"
+        )
+        assert (path / "work").read_text() == "unsaved"
+        main_checkout.git("worktree", "remove", "--force", "--force", str(path))
+        assert resume(inside(plain), made) == OpenResult(str(path), made=True)
+
+    def test_one_whose_directory_was_deleted_by_hand(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        main_checkout.write("new", "x")
+        made = plain.record("a-complete", {}, worktree=plain.capture(), start="r")
+        path = Path(resume(inside(plain), made).path)
+        for file in sorted(path.rglob("*"), reverse=True):
+            file.rmdir() if file.is_dir() else file.unlink()
+        path.rmdir()
+        assert resume(inside(plain), made) == OpenResult(str(path), made=True)
+        assert view(path) == view(main_checkout.path)
+        listing = main_checkout.git("worktree", "list", "--porcelain").splitlines()
+        assert [line for line in listing if line.startswith("worktree ")] == [
+            f"worktree {main_checkout.path}",
+            f"worktree {path}",
+        ]
+
+    def test_one_with_submodules(
+        self, plain: Store, main_checkout: Checkout, make_checkout: Callable[..., Checkout]
+    ) -> None:
+        inner = make_checkout("inner")
+        inner.commit("first", inside="x")
+        main_checkout.git("submodule", "--quiet", "add", str(inner.path), "sub")
+        main_checkout.git("commit", "--quiet", "--message", "with a submodule")
+        main_checkout.write("new", "x")
+        made = plain.record("a-complete", {}, worktree=plain.capture())
+        path = Path(resume(inside(plain), made).path)
+        assert Checkout(path).git("ls-files", "--stage") == main_checkout.git("ls-files", "--stage")
+        assert sorted(contents(path)) == [
+            ".git",
+            ".gitmodules",
+            "README",
+            "new",
+            "sub/.git",
+            "sub/inside",
+        ]
+
+
+class TestWhatIsMissing:
+    def test_the_linked_commit(self, plain: Store, main_checkout: Checkout) -> None:
+        commit = main_checkout.commit("second")
+        made = plain.record("a-complete", {})
+        (main_checkout.path / ".git" / "objects" / commit[:2] / commit[2:]).unlink()
+        error = refused(plain, made)
+        assert error.message == f"commit {commit} of checkpoint {made.id} is missing"
+        assert (
+            error.hint == "fetch it from where it still is, or see what is wrong: git ckpt verify"
+        )
+        assert not (main_checkout.path / ".ckpt").exists()
+
+    def test_the_snapshot(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.write("new", "x")
+        made = plain.save("a-complete", {})
+        tree = made.tree or ""
+        assert tree
+        (main_checkout.path / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+        error = refused(plain, made)
+        assert (error.message, error.hint) == (
+            f"the files {tree} of checkpoint {made.id} are missing",
+            "see what is wrong: git ckpt verify",
+        )
+        assert not (main_checkout.path / ".ckpt").exists()
+
+    def test_a_file_of_the_snapshot(self, plain: Store, main_checkout: Checkout) -> None:
+        main_checkout.write("new", "x")
+        made = plain.save("a-complete", {})
+        oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{made.id}:files/new")
+        (main_checkout.path / ".git" / "objects" / oid[:2] / oid[2:]).unlink()
+        before = main_checkout.fingerprint()
+        error = refused(plain, made)
+        assert oid in error.message or "new" in error.message
+        after = main_checkout.fingerprint()
+        assert (after["worktrees"], after["refs"]) == (before["worktrees"], before["refs"])
+        assert os.listdir(main_checkout.path / ".ckpt" / "worktrees") == []
+
+    def test_the_place(self, plain: Store, tmp_path: Path) -> None:
+        made = plain.record("a-complete", {})
+        (tmp_path / "file").write_text("x")
+        error = refused(plain, made, tmp_path / "file" / "below")
+        assert error.message.startswith(f"cannot make {tmp_path / 'file'}: ")
+
+    def test_a_run_that_is_gone_meanwhile(self, plain: Store) -> None:
+        made = plain.record("a-complete", {}, start="r")
+        plain.remove([made.id])
+        assert resume(inside(plain), made).path.endswith(made.id)
+
+
+class TestUnborn:
+    def test_on_its_branch_where_that_is_free(
+        self, make_store: MakeStore, make_checkout: Callable[..., Checkout]
+    ) -> None:
+        checkout = make_checkout()
+        checkout.write("draft", "x")
+        store = make_store(checkout)
+        made = store.save("a-complete", {})
+        checkout.git("symbolic-ref", "HEAD", "refs/heads/other")
+        there = Checkout(Path(resumption.resume(inside(store), made).path))
+        assert (there.git("branch", "--show-current"), there.git("status", "--porcelain")) == (
+            "main",
+            "?? draft",
+        )
+
+    def test_beside_its_branch_where_that_was_started(
+        self, make_store: MakeStore, make_checkout: Callable[..., Checkout]
+    ) -> None:
+        checkout = make_checkout()
+        checkout.write("draft", "x")
+        store = make_store(checkout)
+        made = store.save("a-complete", {})
+        head = checkout.commit("first")
+        there = Checkout(Path(resumption.resume(inside(store), made).path))
+        assert there.git("branch", "--show-current") == f"ckpt/{nth(1)[:8]}"
+        assert checkout.refs("refs/heads") == {"refs/heads/main": head}

@@ -1,0 +1,295 @@
+"""How `resume` decides: a table of situations, each with the plan or the refusal that follows. No git, no files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitckpt import WorktreeError
+from gitckpt.store.records.ref_names import Owner
+from gitckpt.store.worktrees.plan import (
+    ADOPT,
+    MAKE,
+    USE,
+    Branch,
+    PathState,
+    Registration,
+    ResumePlan,
+    Situation,
+    plan_resume,
+)
+
+RUN, ID = "20261127-login", "0a1b2c3d-0000-4000-8000-000000000000"
+OWNER = Owner(ID, RUN)
+HERE, ASKED, OTHER = f"/p/.ckpt/worktrees/{RUN}", "/asked", "/other"
+GIT_DIR = f"/p/.git/worktrees/{RUN}"
+
+
+def state(path: str, **more: Any) -> PathState:
+    return PathState(
+        path,
+        path,
+        exists=True,
+        has_dot_git=True,
+        git_dir=GIT_DIR,
+        git_dir_exists=True,
+        is_of_this_repository=True,
+        **more,
+    )
+
+
+def registration(path: str = HERE, **more: Any) -> Registration:
+    return Registration(GIT_DIR, path, path, of_run=True, **more)
+
+
+def situation(*states: PathState, **more: Any) -> Situation:
+    places = {path: PathState(path, path, lacks_submodules=True) for path in (HERE, ASKED)}
+    return Situation(
+        more.pop("wanted", OWNER),
+        default=HERE,
+        places=places | {each.path: each for each in states},
+        **more,
+    )
+
+
+OURS, ELSEWHERE = state(HERE, owner=OWNER), state(OTHER, owner=OWNER)
+THERE, GONE = registration(is_there=True), registration(is_gone=True)
+MOVED = "it was moved there from "
+
+PLANS = {
+    "nothing is there": (
+        situation(),
+        ResumePlan((), relink=False, action=MAKE, path=HERE, fills_submodules=True),
+    ),
+    "somewhere else is asked for": (
+        situation(asked=ASKED),
+        ResumePlan((), relink=False, action=MAKE, path=ASKED, fills_submodules=True),
+    ),
+    "the worktree is there": (
+        situation(OURS, registrations=(THERE,)),
+        ResumePlan((), relink=True, action=USE, path=HERE),
+    ),
+    "a kill came before git was told": (
+        situation(OURS),
+        ResumePlan((), relink=True, action=USE, path=HERE),
+    ),
+    "a kill came before its submodules": (
+        situation(state(HERE, owner=OWNER, lacks_submodules=True), registrations=(THERE,)),
+        ResumePlan((), relink=True, action=USE, path=HERE, fills_submodules=True),
+    ),
+    "others went on with the run": (
+        situation(state(HERE, owner=OWNER, behind="before"), registrations=(THERE,)),
+        ResumePlan((), relink=True, action=USE, path=HERE, behind="before"),
+    ),
+    "it stands at what is resumed": (
+        situation(state(HERE, owner=OWNER, behind=ID), registrations=(THERE,)),
+        ResumePlan((), relink=True, action=USE, path=HERE),
+    ),
+    "the worktree is elsewhere": (
+        situation(ELSEWHERE, registrations=(registration(OTHER, is_there=True),)),
+        ResumePlan((), relink=True, action=USE, path=OTHER),
+    ),
+    "of two, that at the usual place counts": (
+        situation(OURS, ELSEWHERE, registrations=(THERE, registration(OTHER, is_there=True))),
+        ResumePlan((), relink=True, action=USE, path=HERE),
+    ),
+    "it was moved by hand": (
+        situation(ELSEWHERE, registrations=(registration(moved_to=OTHER),)),
+        ResumePlan((), relink=True, action=USE, path=OTHER, remarks=(f"{MOVED}{HERE}",)),
+    ),
+    "its repository was moved": (
+        situation(ELSEWHERE, registrations=(registration("/old/place", left_at=OTHER),)),
+        ResumePlan((), relink=True, action=USE, path=OTHER),
+    ),
+    "it was moved together with its repository": (
+        situation(
+            PathState(
+                HERE,
+                HERE,
+                exists=True,
+                has_dot_git=True,
+                git_dir="/old/git",
+                is_kept=True,
+                owner=OWNER,
+            )
+        ),
+        ResumePlan((), relink=True, action=USE, path=HERE),
+    ),
+    "its directory was deleted": (
+        situation(registrations=(GONE,)),
+        ResumePlan((GONE,), relink=False, action=MAKE, path=HERE, fills_submodules=True),
+    ),
+    "one of the same run was deleted elsewhere": (
+        situation(OURS, registrations=(THERE, registration("/deleted", is_gone=True))),
+        ResumePlan((registration("/deleted", is_gone=True),), relink=True, action=USE, path=HERE),
+    ),
+    "one that was deleted elsewhere has submodules": (
+        situation(registrations=(registration("/deleted", is_gone=True, has_submodules=True),)),
+        ResumePlan((), relink=False, action=MAKE, path=HERE, fills_submodules=True),
+    ),
+    "git has forgotten it": (
+        situation(
+            PathState(
+                HERE,
+                HERE,
+                exists=True,
+                has_dot_git=True,
+                git_dir=GIT_DIR,
+                is_of_this_repository=True,
+            )
+        ),
+        ResumePlan((), relink=False, action=ADOPT, path=HERE),
+    ),
+    "of one checkpoint, moved by hand": (
+        situation(
+            wanted=Owner(ID, None),
+            registrations=(Registration("/g", HERE, HERE, of_run=False, moved_to=OTHER),),
+        ),
+        ResumePlan(
+            (),
+            relink=True,
+            action=USE,
+            path=OTHER,
+            fills_submodules=True,
+            remarks=(f"{MOVED}{HERE}",),
+        ),
+    ),
+    "its branch is free": (
+        situation(commit="c", branch=Branch("topic", "c")),
+        ResumePlan((), relink=False, action=MAKE, path=HERE, branch="topic", fills_submodules=True),
+    ),
+    "its branch has moved": (
+        situation(commit="c", branch=Branch("topic", "d")),
+        ResumePlan(
+            (),
+            relink=False,
+            action=MAKE,
+            path=HERE,
+            fills_submodules=True,
+            remarks_made=("HEAD is detached: the branch topic is elsewhere by now",),
+        ),
+    ),
+    "its branch is gone": (
+        situation(commit="c", branch=Branch("topic", None)),
+        ResumePlan(
+            (),
+            relink=False,
+            action=MAKE,
+            path=HERE,
+            fills_submodules=True,
+            remarks_made=("HEAD is detached: the branch topic is gone",),
+        ),
+    ),
+    "its branch is checked out": (
+        situation(commit="c", branch=Branch("topic", "c", is_free=False, used_in=("/a", "/b"))),
+        ResumePlan(
+            (),
+            relink=False,
+            action=MAKE,
+            path=HERE,
+            fills_submodules=True,
+            remarks_made=(
+                "HEAD is detached: the branch topic is checked out in /a and /b, and stays behind there when the run commits or pushes",
+            ),
+        ),
+    ),
+}
+
+IN_THE_WAY = "move it out of the way, or choose another place: git ckpt resume --into DIR"
+REFUSALS = {
+    "no place for worktrees": (
+        Situation(OWNER, no_default=("/p/.git is bare", "say where")),
+        "/p/.git is bare",
+        "say where",
+    ),
+    "the run has its worktree elsewhere": (
+        situation(ELSEWHERE, asked=ASKED, registrations=(registration(OTHER, is_there=True),)),
+        f"run {RUN} has its worktree already, at {OTHER}",
+        f"leave the directory out to go on there; or move it: git worktree move -f -f {OTHER} {ASKED}",
+    ),
+    "the same, and git could not move it": (
+        situation(
+            ELSEWHERE,
+            asked=ASKED,
+            has_submodules=True,
+            registrations=(registration(OTHER, is_there=True),),
+        ),
+        f"run {RUN} has its worktree already, at {OTHER}",
+        "leave the directory out to go on there",
+    ),
+    "a directory is in the way": (
+        situation(PathState(HERE, HERE, exists=True)),
+        f"{HERE} exists and is not the worktree of {RUN}",
+        IN_THE_WAY,
+    ),
+    "a worktree of another run is in the way": (
+        situation(state(ASKED, owner=Owner(ID, "another")), asked=ASKED),
+        f"{ASKED} exists and is not the worktree of {RUN}",
+        IN_THE_WAY,
+    ),
+    "a worktree of another checkpoint is in the way": (
+        situation(state(ASKED, owner=Owner("other", None)), asked=ASKED, wanted=Owner(ID, None)),
+        f"{ASKED} exists and is not the worktree of {ID}",
+        IN_THE_WAY,
+    ),
+    "a forgotten worktree under another name": (
+        situation(
+            PathState(
+                ASKED,
+                ASKED,
+                exists=True,
+                has_dot_git=True,
+                git_dir=GIT_DIR,
+                is_of_this_repository=True,
+            ),
+            asked=ASKED,
+        ),
+        f"{ASKED} exists and is not the worktree of {RUN}",
+        IN_THE_WAY,
+    ),
+    "a worktree of another repository": (
+        situation(state(ASKED, other="/q/.git"), asked=ASKED),
+        f"{ASKED} is a worktree of another repository: /q/.git",
+        f"choose another place: git ckpt resume {RUN} --into DIR",
+    ),
+    "its .git is gone": (
+        situation(PathState(HERE, HERE, exists=True), registrations=(registration(),)),
+        f"{HERE} is a worktree of gitckpt whose .git is gone",
+        f"to go on with its files: git worktree repair; or move it out of the way: mv {HERE} {HERE}.old",
+    ),
+    "its .git is a directory": (
+        situation(
+            PathState(HERE, HERE, exists=True, has_dot_git=True), registrations=(registration(),)
+        ),
+        f"{HERE} is a worktree of gitckpt whose .git is no file any more",
+        f"move it out of the way: mv {HERE} {HERE}.old",
+    ),
+    "it does not say what it was made for": (
+        situation(
+            state(HERE, removal="git worktree remove"),
+            registrations=(Registration(GIT_DIR, HERE, HERE, of_run=False),),
+        ),
+        f"{HERE} is a worktree of gitckpt that does not say what it was made for",
+        "save what you need of it, then: git worktree remove",
+    ),
+    "it was deleted, and its submodules are left": (
+        situation(registrations=(registration(is_gone=True, has_submodules=True),)),
+        f"the directory {HERE} is gone, and {GIT_DIR} still holds repositories of its submodules",
+        f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f {HERE}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PLANS)
+def test_plan(case: str) -> None:
+    given, expected = PLANS[case]
+    assert plan_resume(given) == expected
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusal(case: str) -> None:
+    given, message, hint = REFUSALS[case]
+    with pytest.raises(WorktreeError) as caught:
+        plan_resume(given)
+    assert (caught.value.message, caught.value.hint) == (message, hint)

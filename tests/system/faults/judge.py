@@ -1,0 +1,473 @@
+"""What is wrong with a repository after a fault: what was acknowledged and is gone, what is the user's and has changed, what gets stuck.
+
+Git alone says what there is; gitckpt then has to go on without anybody's help.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from gitckpt import CkptError
+from gitckpt.git import leftovers
+from gitckpt.git.repository import discover
+from gitckpt.model import codec
+from gitckpt.store.records import ref_names
+from gitckpt.store.records.heads import is_ours
+from tests import forked
+from tests.system.faults.operation import Acknowledged, Ended, Operation, Place, snapshot
+from tests.system.faults.view import View, worktree_files
+from tests.system.power import scenarios
+
+LOST = "lost: "
+"""How what is wrong begins where a checkpoint that was acknowledged is not what it was."""
+
+_HALF_WRITTEN = re.compile(r"objects/[^/]+/tmp_obj_\w+")
+_HALF_MADE = re.compile(r"error: worktrees/[^/]+/HEAD: detached HEAD points at nothing$")
+"""What git says of a worktree that it was killed at making, until that is mended: its own HEAD names no commit for a moment."""
+
+PATIENCE = 60
+"""How long one command may take that is made afterwards, in seconds."""
+
+LATER = 2 * 3600
+"""When maintenance looks at what was left: in so many seconds, when everything is old that processes had for themselves."""
+
+DERIVED = frozenset(
+    (
+        *(
+            "note-missing",
+            "note-stray",
+            "index-stale",
+            "run-head-missing",
+            "run-head-lags",
+            "run-head-orphan",
+            "ref-leftover",
+            "key-orphan",
+        ),
+        *(
+            "lease-orphan",
+            "worktree-unclaimed",
+            "worktree-unregistered",
+            "worktree-missing",
+            "worktree-orphan",
+            "worktree-unfinished",
+        ),
+    )
+)
+"""Findings of `verify` that an interruption explains: what follows from checkpoints, and is written after them."""
+
+_LATER = f"""
+import sys, time
+from gitckpt.git.repository import discover
+now, now_ns = time.time, time.time_ns
+time.time, time.time_ns = lambda: now() + {LATER}, lambda: now_ns() + {LATER} * 10**9
+from gitckpt.store.retention.maintenance import maintain
+maintain(discover(sys.argv[1]))
+"""
+
+_UNWRITTEN = "ckpt/unwritten-*"
+"""What could not be recorded of a run; `status` tells it until the run goes on."""
+
+_PASSING = ("started", "progress")
+"""Ends of the phases of checkpoints that expiry lets go once their phase is complete."""
+
+_PLAIN = re.compile(
+    r"""objects/[0-9a-f]{2}(/[0-9a-f]{38,62})? | objects/pack/pack-[0-9a-f]+\.(pack|idx|rev|bitmap|mtimes) | objects/info/.* |
+    logs(/.*)? | refs/(?!.*\.lock$).* | hooks(/.*)? | info(/.*)? | branches |
+    (worktrees/[^/]+/)?ORIG_HEAD | HEAD | COMMIT_EDITMSG | AUTO_MERGE | config | description | index |
+    packed-refs | objects/info | gc\.pid | objects | objects/pack | refs | worktrees""",
+    re.VERBOSE,
+)
+_NUMBER = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f-]{27}[0-9]*|[0-9]{8}-[0-9]{6}-[a-z0-9-]+|\b[0-9a-f]{8,}\b|\b[0-9]+\b"
+)
+
+
+class TookTooLong(Exception):
+    """A command did not come to its end."""
+
+
+@contextmanager
+def patience(seconds: int) -> Iterator[None]:
+    """Raises TookTooLong where something takes longer; in the main thread."""
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TookTooLong
+
+    known = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        yield
+    except TookTooLong:
+        forked.close()
+        raise
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, known)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of an operation before the first fault.
+
+    Attributes:
+        before: what is the user's own before it.
+        after: and after an undisturbed one.
+        refs: of ours, before.
+        kinds: the kinds of files in git's directory, once an undisturbed one and what is judged are over.
+    """
+
+    before: View
+    after: View
+    refs: dict[str, str]
+    kinds: frozenset[str]
+
+
+def refs_of(place: Place) -> dict[str, str]:
+    """Returns the refs that hold checkpoints and what they need."""
+    lines = (
+        place.git(
+            "for-each-ref",
+            "--format=%(objectname) %(refname)",
+            "refs/checkpoints",
+            "refs/ckpt/trees",
+        )
+        .decode()
+        .splitlines()
+    )
+    return {name: oid for oid, _, name in (line.partition(" ") for line in lines)}
+
+
+class Judge:
+    """Judges one operation, time and again.
+
+    Args:
+        operation: which.
+        known: what is known of it.
+        is_first: whether the kinds of files are yet to be known.
+    """
+
+    def __init__(self, operation: Operation, known: Known, *, is_first: bool = False) -> None:
+        self._operation = operation
+        self._is_first = is_first
+        self._known = known
+
+    def flaws(self, place: Place, ended: Ended, *, is_brief: bool = False) -> list[str]:
+        """Returns what is wrong, by sentences; those that begin with `LOST` tell of checkpoints that were acknowledged.
+
+        Args:
+            place: where the operation was done. Its files are others afterwards.
+            ended: how the operation ended.
+            is_brief: whether only what was interrupted is completed and mended, and nothing is done besides.
+        """
+        operation, known = self._operation, self._known
+        said = operation.promised(place, ended, known.before, known.after)
+        found = [*said.wrong, *self._complaints(ended)]
+        found += View.of(place).differences(
+            known.before, known.after, operation.changes, is_over=ended.code == 0
+        )
+        doomed = self._doomed(place)
+        there = {
+            ref: oid for ref, oid in known.refs.items() if ref.rpartition("/")[2] not in doomed
+        }
+        found += self._lost(place, said, there)
+        if not operation.begins_damaged:
+            found += self._broken(place, said, passing=_HALF_MADE)
+            found += self._findings(place)
+        found += self._locks(place)
+        if is_brief:
+            found += [
+                *self._completed(place),
+                *self._call(place, "verify", "--repair"),
+                *self._half_made(place),
+            ]
+            passed = self._passed(place, said)
+            found += self._lost(
+                place,
+                said,
+                {ref: oid for ref, oid in there.items() if ref.rpartition("/")[2] not in passed},
+            )
+            return list(dict.fromkeys(found))
+        found += self._next(place, said)
+        there = {
+            ref: oid
+            for ref, oid in there.items()
+            if ref.rpartition("/")[2] not in self._passed(place, said)
+        }
+        found += self._lost(place, said, there)
+        found += self._broken(place, said)
+        found += [] if self._is_first else self._litter(place)
+        for checkpoint, files in said.there.items():
+            if files is not None and not any(sentence.startswith(LOST) for sentence in found):
+                found += self._call(place, "restore", checkpoint)
+                if worktree_files(place.project) != files:
+                    found.append(
+                        f"{LOST}what was restored of {checkpoint} are not the files that were saved"
+                    )
+        return list(dict.fromkeys(found))
+
+    def _complaints(self, ended: Ended) -> list[str]:
+        """Returns what is wrong with how an operation ended: one that fails says what, why, and what to do next."""
+        found = []
+        if ended.code is None:
+            return []
+        if ended.code < 0:
+            found.append(f"it died of signal {-ended.code}: {ended.err}")
+        if ended.code == 3 or "Traceback" in ended.err or "this is a bug" in ended.err:
+            found.append(f"it ended with {ended.code}, as if nobody had foreseen that: {ended.err}")
+        elif ended.code > 0 and self._operation.is_report and ended.out:
+            pass  # what is wrong is what it was asked for
+        elif ended.code > 0 and "error: " not in ended.err:
+            found.append(f"it ended with {ended.code}, and no word of an error: {ended.err!r}")
+        elif ended.code > 0 and "hint: " not in ended.err:
+            found.append(f"it ended with {ended.code}, and said not what to do next: {ended.err!r}")
+        return found
+
+    def _doomed(self, place: Place) -> set[str]:
+        named = place.beside / "doomed"
+        return set(named.read_text().split()) if named.exists() else set()
+
+    def _lost(self, place: Place, said: Acknowledged, there: dict[str, str]) -> list[str]:
+        refs = refs_of(place)
+        found = [
+            f"{LOST}{ref} is not what it was" for ref, oid in there.items() if refs.get(ref) != oid
+        ]
+        found += [
+            f"{LOST}{name} is gone"
+            for name in said.there
+            if ref_names.CHECKPOINTS + name not in refs
+        ]
+        found += [
+            f"{LOST}{name} is there again"
+            for name in said.gone
+            if ref_names.CHECKPOINTS + name in refs
+        ]
+        for name, files in said.there.items():
+            if files is not None and not found and snapshot(place, name) != files:
+                found.append(f"{LOST}{name} has other files than were saved")
+        for name, state in said.states.items():
+            if ref_names.CHECKPOINTS + name in refs and self._state(place, name) != json.loads(
+                state
+            ):
+                found.append(f"{LOST}{name} has another state than was saved")
+        return found
+
+    def _state(self, place: Place, name: str) -> object:
+        try:
+            return codec.decode(
+                place.git("cat-file", "blob", ref_names.CHECKPOINTS + name), name
+            ).state
+        except (CkptError, subprocess.CalledProcessError) as error:
+            return str(error)
+
+    def _broken(
+        self, place: Place, said: Acknowledged, *, passing: re.Pattern[str] | None = None
+    ) -> list[str]:
+        """Returns what git has to say of checkpoints and of what they need, but for lines that tell of what is mended later."""
+        listened = scenarios.Acknowledged()
+        found = [
+            f"{LOST}{sentence}" for sentence in scenarios.flaws(place.project, listened, place.env)
+        ]
+        checked = subprocess.run(
+            # A commit graph may name what git itself has deleted since: `git repack -a -d` leaves it as it is.
+            ["git", "-c", "core.commitGraph=false", "fsck", "--no-dangling", "--no-progress"],
+            cwd=place.project,
+            env=place.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        lines = (checked.stdout + checked.stderr).splitlines()
+        said_by_git = [
+            line
+            for line in lines
+            if not line.startswith("notice: ") and not (passing and passing.match(line))
+        ]
+        if said_by_git or (checked.returncode and not lines):
+            found.append(f"{LOST}git fsck: {'; '.join(said_by_git)}")
+        if said.commits:
+            listed = place.git("for-each-ref", "--format=%(objectname)", "refs/checkpoints")
+            documents = place.git("cat-file", "--batch", data=listed).decode("utf-8", "replace")
+            found += [
+                f"{LOST}commit {commit} has no checkpoint"
+                for commit in said.commits
+                if f'git_sha = "{commit}"' not in documents
+            ]
+        return found
+
+    def _findings(self, place: Place) -> list[str]:
+        done = forked.git_ckpt("verify", "--json", directory=place.project, env=place.env)
+        try:
+            findings = json.loads(done.out)["findings"]
+        except ValueError:
+            return [f"verify ended with {done.code}: {done.err}"]
+        return [
+            f"verify: {one['code']}: {one['sentence']}"
+            for one in findings
+            if one["code"] not in DERIVED
+        ]
+
+    def _call(self, place: Place, *args: str, codes: tuple[int, ...] = (0,)) -> list[str]:
+        """Runs `git ckpt`, which has to succeed; returns what is wrong."""
+        try:
+            with patience(PATIENCE):
+                done = forked.git_ckpt("--quiet", *args, directory=place.project, env=place.env)
+        except TookTooLong:
+            return [f"git ckpt {' '.join(args)} takes more than {PATIENCE} s"]
+        if done.code not in codes:
+            return [
+                f"afterwards, git ckpt {' '.join(args)} ends with {done.code}: {done.err.strip()}"
+            ]
+        return []
+
+    def _locks(self, place: Place) -> list[str]:
+        """Removes locks that are not gitckpt's to remove, as the person does whom `doctor` has told of them."""
+        top = place.project / ".git"
+        repository = discover(str(place.project))
+        there = [*top.rglob("*.lock"), *top.glob("packed-refs.new")]
+        locks = [
+            path
+            for path in there
+            if not is_ours(repository, str(path)) and path.parent.name != "ckpt"
+        ]
+        if not locks:
+            return []
+        time.sleep(leftovers.QUIET)  # before, whoever has made one may be alive
+        told = forked.git_ckpt("doctor", directory=place.project, env=place.env)
+        found = [
+            f"doctor does not name {path.relative_to(top)}: {told.out}{told.err}"
+            for path in locks
+            if f"rm {path}" not in told.out + told.err
+        ]
+        for path in locks:
+            path.unlink()
+        return found
+
+    def _next(self, place: Place, said: Acknowledged) -> list[str]:
+        """Goes on: completes what was interrupted, saves, commits, expires and maintains, as if nothing had been."""
+        found = self._completed(place)
+        (place.project / "next").write_text("next\n")
+        found += self._call(place, "save", "--message", "afterwards")
+        commands = (
+            ["git", "add", "next"],
+            ["git", "commit", "--quiet", "--message", "next", "next"],
+        )
+        for command in commands:
+            done = subprocess.run(
+                command,
+                cwd=place.project,
+                env=place.env,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=PATIENCE,
+            )
+            if done.returncode or (
+                done.stderr
+                and "left by" not in done.stderr
+                and "no living process" not in done.stderr
+            ):
+                found.append(
+                    f"afterwards, {' '.join(command)} ends with {done.returncode}: {done.stderr.strip()}"
+                )
+        if b"gitckpt" in b"".join(View.of(place).hooks.values()):
+            said.commits.add(place.git("rev-parse", "HEAD").decode().strip())
+        found += self._call(place, "expire")
+        later = forked.script(_LATER, str(place.project), env=place.env)
+        if later.code:
+            found.append(f"maintenance fails: {later.err.strip()}")
+        return found + self._mended(place)
+
+    def _completed(self, place: Place) -> list[str]:
+        """Does once more what was interrupted."""
+        operation, known = self._operation, self._known
+        if not operation.again:
+            return []
+        found = self._call(
+            place, *operation.named(place, operation.again), codes=operation.again_codes
+        )
+        if operation.ends_alike and (
+            odd := View.of(place).differences(known.after, known.after, frozenset({"index"}))
+        ):
+            found += [f"done again: {sentence}" for sentence in odd]
+        return found
+
+    def _mended(self, place: Place) -> list[str]:
+        """Mends what is derived; nothing is to be found then."""
+        found = self._call(place, "verify", "--repair")
+        verified = forked.git_ckpt("verify", directory=place.project, env=place.env)
+        return [
+            *found,
+            *(
+                [f"what verify finds is not mended: {verified.out.strip()}"]
+                if verified.code
+                else []
+            ),
+        ]
+
+    def _half_made(self, place: Place) -> list[str]:
+        done = subprocess.run(
+            ["git", "fsck", "--connectivity-only"],
+            cwd=place.project,
+            env=place.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return [
+            f"it is left as it was: {line}"
+            for line in done.stderr.splitlines()
+            if _HALF_MADE.match(line)
+        ]
+
+    def _passed(self, place: Place, said: Acknowledged) -> set[str]:
+        """Returns checkpoints that expiry may have let go: they told of progress in phases. They need not be there any more."""
+        refs = refs_of(place)
+        gone = {
+            name
+            for name in said.there
+            if ref_names.CHECKPOINTS + name not in refs and said.there[name] is None
+        }
+        for name in gone:
+            del said.there[name]
+        return gone
+
+    def _litter(self, place: Place) -> list[str]:
+        for pause in (0.3, 1.0, 0.0):
+            # What git has half written among the objects goes once it is a day old.
+            found = {
+                name
+                for name in kinds_of_files(place) - self._known.kinds
+                if not _HALF_WRITTEN.fullmatch(name)
+            }
+            if not found:
+                break
+            time.sleep(pause)  # what packs refs in the background is at work, perhaps
+        runs = (
+            forked.git_ckpt("runs", directory=place.project, env=place.env).out.splitlines()
+            if _UNWRITTEN in found
+            else ()
+        )
+        if any(line.split("\t")[1] != "complete" for line in runs):
+            found -= {_UNWRITTEN}
+        return [f"{name} is left" for name in sorted(found)]
+
+
+def kinds_of_files(place: Place) -> frozenset[str]:
+    """Returns the kinds of files in git's directory, but for those that any repository has: their paths without numbers and ids."""
+    top = place.project / ".git"
+    found = set()
+    for directory, names, files in os.walk(top):
+        for name in (*names, *files):
+            path = os.path.relpath(os.path.join(directory, name), top)
+            if not _PLAIN.fullmatch(path):
+                found.add(_NUMBER.sub("*", path))
+    return frozenset(found)

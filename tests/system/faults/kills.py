@@ -1,0 +1,74 @@
+"""SIGKILL: of our own process at each system call that changes something and at each call of git, and of all together at any moment."""
+
+from __future__ import annotations
+
+from tests.system.faults import processes
+from tests.system.faults.fault import Fault, MakePlace
+from tests.system.faults.operation import Ended, Operation, Place
+from tests.system.kills.killer import Positions
+
+KILL = "signal=KILL"
+_TOGETHER = 0.7
+"""How long no operation takes, in seconds, by and large."""
+
+
+def _own(operation: Operation, make: MakePlace) -> list[str]:
+    """Names the system calls of the process, and the positions among its calls of git: before, after, and between the refs of each."""
+    place = make()
+    named = [f"write/{change.call}" for change in processes.traced(place, operation.command(place))]
+    place = make()
+    positions = Positions(place.top / "positions")
+    ended = processes.run(place, operation.command(place), env=_positioned(place, positions, 0))
+    if ended.code:
+        raise AssertionError(f"undisturbed, {operation.name} ended with {ended.code}: {ended.err}")
+    return [*named, *(f"git/{number}" for number in range(1, positions.count() + 1))]
+
+
+def _positioned(place: Place, positions: Positions, at: int) -> dict[str, str]:
+    return {**positions.env(at), "PATH": place.env["PATH"]}
+
+
+def _kill(place: Place, operation: Operation, instant: str) -> Ended:
+    kind, _, which = instant.partition("/")
+    command = operation.command(place)
+    if kind == "write":
+        ended = processes.run(place, processes.struck(command, which, KILL))
+    elif kind == "git":
+        ended = processes.run(
+            place, command, env=_positioned(place, Positions(place.top / "positions"), int(which))
+        )
+    else:
+        ended = processes.run(place, command, kill_after=float(which))
+    return Ended(None, ended.out, ended.err) if ended.code == -9 else ended
+
+
+def _moment(chance: float) -> str:
+    return f"together/{chance * _TOGETHER:.4f}"
+
+
+KILLS = Fault(
+    "kills", _own, _kill, quick=300, long=8000, obstacle=processes.can_trace, drawn=_moment
+)
+
+
+def _of_git(operation: Operation, make: MakePlace) -> list[str]:
+    """Names each system call of each git process, and its very start."""
+    place = make()
+    calls = processes.GitCalls(place).traced(operation.command(place))
+    return [
+        f"{number}/{call}"
+        for number, made in enumerate(calls, 1)
+        for call in ("start", *(change.call for change in made))
+    ]
+
+
+def _kill_git(place: Place, operation: Operation, instant: str) -> Ended:
+    number, _, call = instant.partition("/")
+    return processes.GitCalls(place).run(
+        operation.command(place), int(number), "" if call == "start" else call, KILL
+    )
+
+
+GIT_KILLED = Fault(
+    "git-killed", _of_git, _kill_git, quick=200, long=2000, obstacle=processes.can_trace
+)

@@ -1,0 +1,164 @@
+"""What the system refuses: too few descriptors, too small files. A save is whole or it is not there, and what it says is a sentence."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gitckpt import GitError, Store, WorktreeError
+from gitckpt.git.contents import refusal
+from gitckpt.git.process import git_executable
+from tests.conftest import Checkout
+from tests.store.conftest import MakeStore, require_whole
+from tests.system.faults import processes
+
+ROOT = Path(__file__).parents[3]
+
+
+def save(checkout: Checkout, kind: int, limit: int) -> subprocess.CompletedProcess[str]:
+    """Runs `git ckpt save` with a limit of the system's."""
+
+    def restrict() -> None:
+        resource.setrlimit(kind, (limit, limit))
+
+    return subprocess.run(
+        [sys.executable, "-m", "gitckpt", "save"],
+        cwd=checkout.path,
+        # Python would keep what it could write of its own bytecode, and fail by it ever after.
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=restrict,
+    )
+
+
+def look(checkout: Checkout, done: subprocess.CompletedProcess[str], before: int) -> int:
+    """Requires that a save is whole or refused, and returns how many checkpoints there are."""
+    there = len(require_whole(checkout))
+    assert there == before + (done.returncode == 0), (done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    assert "this is a bug" not in done.stderr
+    if done.returncode > 0 and done.stderr:
+        assert done.stderr.splitlines()[-1].startswith(("error: ", "hint: "))
+    return there
+
+
+@pytest.mark.long(but=["12"], spare=[str(limit) for limit in range(22, 40, 4)])
+@pytest.mark.parametrize("limit", range(6, 40, 2), ids=str)
+def test_too_few_descriptors(main_checkout: Checkout, limit: int) -> None:
+    main_checkout.write("new", "x")
+    there = look(main_checkout, save(main_checkout, resource.RLIMIT_NOFILE, limit), 0)
+    main_checkout.write("new", "y")
+    assert look(main_checkout, save(main_checkout, resource.RLIMIT_NOFILE, 256), there) == there + 1
+
+
+@pytest.mark.long(but=["100"])
+@pytest.mark.parametrize("limit", [1, 60, 100, 200, 500, 1000, 5000], ids=str)
+def test_files_that_may_not_grow(main_checkout: Checkout, limit: int) -> None:
+    """As on a disk that is full: a write ends early, in our processes and in git's."""
+    main_checkout.write("new", os.urandom(400))
+    there = look(main_checkout, save(main_checkout, resource.RLIMIT_FSIZE, limit), 0)
+    assert (
+        look(
+            main_checkout, save(main_checkout, resource.RLIMIT_FSIZE, resource.RLIM_INFINITY), there
+        )
+        == there + 1
+    )
+
+
+FULL_FOR_A_MOMENT = """\
+#!/bin/sh
+case " $* " in
+*" update-index --add "*) exec strace -o /dev/null -e trace=mkdir -e inject=mkdir:error=ENOSPC:when=1 {git} "$@" ;;
+esac
+exec {git} "$@"
+"""
+"""The first directory that git makes is that of the first object."""
+
+
+@pytest.mark.skipif(
+    processes.can_trace() is not None, reason="needs strace, and the right to use it"
+)
+class TestAnObjectThatFindsNoRoom:
+    """The one before found some, and the one after does: a full disk is no reason to leave a file out."""
+
+    @pytest.fixture(autouse=True)
+    def _full(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        git = tmp_path / "git"
+        git.write_text(FULL_FOR_A_MOMENT.format(git=git_executable()))
+        git.chmod(0o755)
+        self.git = str(git)
+
+    def test_a_save_fails_and_leaves_no_file_out(
+        self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        main_checkout.commit(
+            "rules", **{".gitattributes": "new text\n"}
+        )  # or it would be written without git
+        main_checkout.write("new", "what is to be saved")
+        monkeypatch.setenv("GITCKPT_GIT", self.git)
+        with pytest.raises(WorktreeError, match="new: failed to insert into database") as caught:
+            make_store(main_checkout).save("a-complete")
+        assert caught.value.hint is None  # the commit alone would find no room either
+        monkeypatch.undo()
+        assert require_whole(main_checkout) == {}
+
+    def test_a_restore_replaces_nothing(
+        self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = make_store(main_checkout).save("a-complete")
+        main_checkout.commit(
+            **{"README": "another", ".gitattributes": "*.txt text\n"}
+        )  # or nobody asks git to write it
+        main_checkout.write("README", "what would be lost")
+        before = main_checkout.fingerprint()
+        monkeypatch.setenv("GITCKPT_GIT", self.git)
+        with pytest.raises(WorktreeError, match="README: failed to insert into database"):
+            make_store(main_checkout).restore(made.id)
+        monkeypatch.undo()
+        assert main_checkout.fingerprint() == before
+
+    def test_what_cannot_be_read_is_another_matter(self) -> None:
+        """Of that, git says the same, and one thing more."""
+        short = GitError(
+            ["update-index"],
+            128,
+            "error: short read while indexing a\nerror: a: failed to insert into database\n",
+        )
+        full = GitError(
+            ["update-index"],
+            128,
+            "error: unable to create temporary file: x\nerror: a: failed to insert into database\n",
+        )
+        assert [refusal.is_unstorable(error) for error in (short, full)] == [False, True]
+
+
+@pytest.mark.skipif(
+    not os.path.isdir("/proc/self/fd"),
+    reason="the system does not say which file a descriptor is of",
+)
+def test_a_restore_that_cannot_note_what_was_there_names_the_file(
+    main_checkout: Checkout, plain: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plain.save("a-complete")
+    main_checkout.write("README", "changed")
+    note = main_checkout.path / ".git/ckpt-undo"
+    really = os.fsync
+
+    def fail(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").startswith(str(note)):
+            raise OSError(errno.EIO, "Input/output error")
+        really(fd)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(WorktreeError, match=f"^cannot write {note}: Input/output error$"):
+        plain.restore(made.id)
+    assert (main_checkout.path / "README").read_text() == "changed"
+    assert list(note.parent.glob("ckpt-undo*")) == []
