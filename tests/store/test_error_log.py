@@ -47,7 +47,7 @@ def test_a_trace_says_where_and_not_what() -> None:
         said = error_log.trace(error)
     assert "KeyError" in said
     assert "ValueError" in said
-    assert "test_log.py" in said
+    assert "test_error_log.py" in said
     assert "s3cr3t'" not in said
 
 
