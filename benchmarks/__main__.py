@@ -18,7 +18,7 @@ _GROWTH, _WEEK = "growth", "week"
 def main() -> int:
     """Measures the cases named on the command line, or all of them."""
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
-    more = f"{_GROWTH}: what commands cost in ever larger stores; {_WEEK}: what a heavy week leaves behind"
+    more = f"{_GROWTH}: costs in ever larger stores; {_WEEK}: what a heavy week leaves behind"
     parser.add_argument(
         "cases", nargs="*", metavar="CASE", help=f"any of: {', '.join(CASES)}; or {more}"
     )
@@ -72,8 +72,10 @@ def _line(row: Row) -> str:
     found = f"{row.found:.2f}x" if row.unit == "x" else f"+{row.found:.0f} ms"
     times = ""
     if row.pair is not None:
-        times = f"{statistics.median(row.pair.ours) * 1000:.2f}  {statistics.median(row.pair.theirs) * 1000:.2f}"
-    return f"{row.what:<44} {row.against:<34} {found:>9} {limit:>8}   {times}{'' if row.reached else '   OVER'}"
+        medians = map(statistics.median, (row.pair.ours, row.pair.theirs))
+        times = "  ".join(f"{seconds * 1000:.2f}" for seconds in medians)
+    over = "" if row.reached else "   OVER"
+    return f"{row.what:<44} {row.against:<34} {found:>9} {limit:>8}   {times}{over}"
 
 
 if __name__ == "__main__":

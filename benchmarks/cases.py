@@ -20,7 +20,7 @@ SIZES = (0, 10_000, 100_000)
 
 
 def hook(scratch: Scratch, many: int) -> Iterator[Row]:
-    """The whole hook, as git starts it, on a commit of its own each time; what is due once a day has been done."""
+    """The whole hook, as git starts it, on a new commit each time; daily maintenance is done."""
     python = process([sys.executable, "-I", "-c", "pass"], scratch.path)
     medians = []
     for size in [size for size in SIZES if size <= many]:
@@ -178,7 +178,7 @@ def _dbos(scratch: Scratch, ours: Callable[[], None]) -> Iterator[Row]:
 
 
 def expire(scratch: Scratch, many: int) -> Iterator[Row]:
-    """The default policy, which lets the oldest tenth go, in copies of the same store: as each day, and the first time, with all notes."""
+    """The default policy on copies of a store: a daily expiry, and the first, with all notes."""
     source = scratch.store(many)
     subprocess.run([*CKPT, "list"], cwd=source, check=True, stdout=subprocess.DEVNULL)
     daily = scratch.copy(source, "expire-daily")
@@ -202,7 +202,7 @@ def _expire(scratch: Scratch, source: str, among: str, limit: float) -> Row:
             scratch.copy(source, "expire-ours"),
             scratch.copy(source, "expire-theirs"),
         )
-        # A copy's files are others than those that the index was made from: they are listed once more, which is nobody's daily work.
+        # The index was made from the files of the original, so a copy is listed once beforehand.
         subprocess.run(
             [*CKPT, "list"],
             cwd=ours_path,

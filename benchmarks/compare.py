@@ -1,4 +1,4 @@
-"""`./dev compare`: save a worktree with each of several tools, wreck it, restore, and print what came back.
+"""`./dev compare`: save a worktree with each tool, wreck it, restore, print what came back.
 
 The worktree has a merge in progress and a change of every kind. It is wrecked as people do it:
 `git merge --abort; git reset --hard; git clean -fd`. Each tool runs in a repository and a HOME of
@@ -114,7 +114,7 @@ CHECKS: dict[str, Callable[[Path], bool]] = {
     "link": lambda path: (path / "link").is_symlink() and os.readlink(path / "link") == "staged",
     "untracked": lambda path: _text(path / "new/untracked") == "untracked\n",
 }
-"""Whether each kind of change is back: `merge` and `index` as git sees them, the others as files."""
+"""Whether each kind of change is back: `merge` and `index` as git sees them, the rest as files."""
 
 
 def compare(tool: Tool, scratch: Path, environment: dict[str, str]) -> tuple[list[bool], str]:

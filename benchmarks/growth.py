@@ -1,4 +1,4 @@
-"""What commands cost in repositories of a thousand checkpoints, of ten thousand, and so on, as a table."""
+"""What commands cost among 1,000 checkpoints, 10,000, and so on, as a table."""
 
 from __future__ import annotations
 
@@ -181,9 +181,10 @@ began = time.perf_counter()
 quietly = [(os.POSIX_SPAWN_DUP2, null, number) for number in (1, 2)]
 child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=quietly)
 _, status, used = os.wait4(child, 0)
-print(os.waitstatus_to_exitcode(status), time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss)
+cpu = used.ru_utime + used.ru_stime
+print(os.waitstatus_to_exitcode(status), time.perf_counter() - began, cpu, used.ru_maxrss)
 """
-"""In a small process of its own: Linux counts the memory of whoever starts a program as that of the program."""
+"""A small process: Linux counts the memory of the process that forks as that of the program."""
 
 
 def _cost(argv: Sequence[str], cwd: str) -> Cost:

@@ -1,4 +1,7 @@
-"""Draws what commands cost over the number of checkpoints: `./dev bench growth 2>LOG; python -m benchmarks.plot <LOG >docs/growth.svg`."""
+"""Draw the costs of commands over the number of checkpoints.
+
+`./dev bench growth 2>LOG; python -m benchmarks.plot <LOG >docs/growth.svg`
+"""
 
 from __future__ import annotations
 
@@ -59,16 +62,20 @@ def svg(found: Costs) -> Iterator[str]:
             _MOST / _LEAST
         )
 
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="11">'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+    yield ' font-family="sans-serif" font-size="11">'
     yield f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>'
     for power in range(round(math.log10(_LEAST)), round(math.log10(_MOST)) + 1):
         y = down(10.0**power)
         yield f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
         yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g} s</text>'
     for size in sizes:
-        yield f'<line x1="{across(size):.1f}" x2="{across(size):.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="#ddd"/>'
-        yield f'<text x="{across(size):.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{size:,}</text>'
-    yield f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2:.0f}" y="{_HEIGHT - 12}" text-anchor="middle">checkpoints</text>'
+        column = f"{across(size):.1f}"
+        bottom = _HEIGHT - _BOTTOM
+        yield f'<line x1="{column}" x2="{column}" y1="{_TOP}" y2="{bottom}" stroke="#ddd"/>'
+        yield f'<text x="{column}" y="{bottom + 16}" text-anchor="middle">{size:,}</text>'
+    middle = f"{(_LEFT + _WIDTH - _RIGHT) / 2:.0f}"
+    yield f'<text x="{middle}" y="{_HEIGHT - 12}" text-anchor="middle">checkpoints</text>'
     by_end = sorted(found, key=lambda name: -found[name][max(found[name])])
     for row, name in enumerate(by_end):
         color, told = _COLORS[row % len(_COLORS)], sorted(found[name].items())
@@ -77,7 +84,8 @@ def svg(found: Costs) -> Iterator[str]:
         y = _TOP + 14 + 17 * row
         yield f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"{dashes}/>'
         x = _WIDTH - _RIGHT + 12
-        yield f'<line x1="{x}" x2="{x + 20}" y1="{y - 4}" y2="{y - 4}" stroke="{color}" stroke-width="2"{dashes}/>'
+        yield f'<line x1="{x}" x2="{x + 20}" y1="{y - 4}" y2="{y - 4}"'
+        yield f' stroke="{color}" stroke-width="2"{dashes}/>'
         yield f'<text x="{x + 26}" y="{y}">{escape(name)}</text>'
     yield "</svg>"
 

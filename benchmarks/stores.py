@@ -1,4 +1,4 @@
-"""Repositories with very many checkpoints, made quickly: objects by fast-import, refs as one packed-refs file."""
+"""Make repositories with many checkpoints: objects by fast-import, refs as packed-refs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from gitckpt.store.records import ref_names
 DAY = 86400 * times.MICRO
 
 _GET_FLAGS, _SET_FLAGS, _TOP_DIR = 0x80086601, 0x40086602, 0x20000
-"""FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_TOPDIR_FL of <linux/fs.h>, where a long has eight bytes."""
+"""FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_TOPDIR_FL of <linux/fs.h>, for 64-bit systems."""
 
 _SETTLED = 0.2
-"""In seconds: refs that have changed a moment ago are looked at again each time, which those of a store that is in use seldom have."""
+"""Seconds after which changed refs are trusted; before that, each listing reads them again."""
 
 
 class Scratch:
@@ -45,7 +45,8 @@ class Scratch:
         config = os.path.join(path, "gitconfig")
         with open(config, "w", encoding="utf-8") as file:
             file.write(
-                "[user]\n\tname = Bench\n\temail = bench@example.org\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
+                "[user]\n\tname = Bench\n\temail = bench@example.org\n"
+                "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
             )
             file.write("[init]\n\tdefaultBranch = main\n")
         os.environ.update(GIT_CONFIG_GLOBAL=config, GIT_CONFIG_NOSYSTEM="1", HOME=path)
@@ -57,7 +58,7 @@ class Scratch:
             del os.environ[name]
 
     def store(self, count: int, *, linked: bool = True) -> str:
-        """Returns a repository with so many commits and as many checkpoints, one on each commit; the oldest tenth is 40 days old.
+        """Return a repository with a checkpoint on each commit; the oldest tenth is 40 days old.
 
         Args:
             count: how many; at least one commit is made.
@@ -70,7 +71,7 @@ class Scratch:
         return path
 
     def tree(self, count: int) -> str:
-        """Returns a repository with one commit of so many files of 2 KB, a hundred in each directory, checked out."""
+        """Return a checked-out repository with one commit of 2 KB files, 100 a directory."""
         path = os.path.join(self.path, f"tree-{count}")
         if not os.path.exists(path):
             _build_tree(f"{path}.new", count)
@@ -78,7 +79,7 @@ class Scratch:
         return path
 
     def runs(self, count: int, checkpoints: int) -> str:
-        """Returns a repository with so many complete runs of so many checkpoints each, with leases that were given back."""
+        """Return a repository with complete runs whose leases were released."""
         path = os.path.join(self.path, f"runs-{count}-{checkpoints}")
         if not os.path.exists(path):
             _build_runs(f"{path}.new", count, checkpoints)
@@ -86,7 +87,7 @@ class Scratch:
         return path
 
     def copy(self, source: str, name: str) -> str:
-        """Returns a fresh copy of a repository, which stays there until `clear`: see `_spread` for what a deletion costs others."""
+        """Return a copy of a repository; `clear` deletes it (`_spread`: why not at once)."""
         path = os.path.join(
             self.path, f"{name}~{os.urandom(4).hex()}"
         )  # where it comes to lie depends on its name
@@ -107,10 +108,10 @@ class Scratch:
 
 
 def _spread(path: str) -> None:
-    """Has each repository lie in a part of the disk of its own, where the file system is one that can: see `chattr +T`, ioctl_iflags(2).
+    """Put each repository into a block group of its own (`chattr +T`, ioctl_iflags(2)).
 
-    Where ext4 has no journal, whoever makes a file there looks at each inode of that part which was freed in the last minute
-    (`recently_deleted` in fs/ext4/ialloc.c): 0.4 ms instead of 0.02 after a `rm -r`, or a thousand commits, of another row.
+    Without a journal, ext4 checks each inode of a group that was freed in the last minute when a
+    file is made (`recently_deleted` in fs/ext4/ialloc.c): 0.4 ms instead of 0.02 after a `rm -r`.
     """
     flags = bytearray(8)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -161,7 +162,7 @@ def _build_runs(path: str, count: int, checkpoints: int) -> None:
 
 
 def add_runs(path: str, count: int, checkpoints: int, age: int = 0) -> None:
-    """Adds so many complete runs of so many checkpoints each, a minute apart, with leases that were given back.
+    """Add complete runs, a minute apart, whose leases were released.
 
     Args:
         path: of a repository whose refs are packed.
@@ -245,7 +246,8 @@ def _import_commits(path: str, count: int, now: int) -> list[str]:
     for number in range(count):
         when = (now // times.MICRO) - 60 * (count - number)
         lines.append(
-            f"commit refs/import/main\nmark :{number + 1}\ncommitter Bench <bench@example.org> {when} +0000\ndata 6\nchange\n"
+            f"commit refs/import/main\nmark :{number + 1}\n"
+            f"committer Bench <bench@example.org> {when} +0000\ndata 6\nchange\n"
         )
         lines.append(f"M 644 inline file-{number % 50}\ndata {len(str(number))}\n{number}\n\n")
     return _imported(path, "".join(lines), count, "refs/import/main")
@@ -276,7 +278,7 @@ def _import_blobs(path: str, documents: list[bytes]) -> list[str]:
 
 
 def _write_notes(path: str, checkpoints: list[Checkpoint]) -> str:
-    """Writes notes in trees of the shape that gitckpt gives them, in one pack, and returns their commit."""
+    """Write notes in trees as gitckpt does, in one pack; return their commit."""
     lines = {
         each.git_sha: [note.link_line(each.id, each.label, each.timestamp)] for each in checkpoints
     }
@@ -298,7 +300,10 @@ def _build_tree(path: str, count: int) -> None:
     shutil.rmtree(path, ignore_errors=True)
     subprocess.run(["git", "init", "--quiet", path], check=True)
     lines = [
-        "commit refs/heads/main\ncommitter Bench <bench@example.org> 1700000000 +0000\ndata 5\nfiles\n"
+        (
+            "commit refs/heads/main\n"
+            "committer Bench <bench@example.org> 1700000000 +0000\ndata 5\nfiles\n"
+        )
     ]
     for number in range(count):
         text = "".join(
@@ -336,10 +341,10 @@ def _imported(path: str, stream: str, count: int, ref: str | None) -> list[str]:
 
 
 def state_of_10_kb() -> dict[str, object]:
-    """Returns a state of 10 KB in the shape of a pipeline's: results of phases, each with artifacts, times and a longer text."""
+    """Return a state of 10 KB like a pipeline's: results, artifacts, times and a longer text."""
     text = (
-        "The parser accepts both spellings; tests cover the empty input, a cut-off line and a byte order mark. "
-        * 9
+        "The parser accepts both spellings; tests cover the empty input, a cut-off line "
+        "and a byte order mark. " * 9
     )
     phases = [
         "research",

@@ -1,4 +1,4 @@
-"""What a heavy week leaves behind: five agents in worktrees of their own that save 300 times a day each, and commit now and then."""
+"""What a heavy week leaves behind: five agents, each with a worktree and 300 saves a day."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def report(scratch: Scratch) -> Iterator[str]:
         Store(Checkpoints(discover(place), adapter="plumbing", clock=clock))
         for place in _worktrees(path)
     ]
-    yield "| day | saves | checkpoints | loose objects | in packs | bytes | a save, ms | maintenance, s | git says |"
+    columns = (
+        "day|saves|checkpoints|loose objects|in packs|bytes|a save, ms|maintenance, s|git says"
+    )
+    yield f"| {columns.replace('|', ' | ')} |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     loose = size = 0
     said = ""
@@ -68,13 +71,15 @@ def report(scratch: Scratch) -> Iterator[str]:
         there = len(git(path, "for-each-ref", "refs/checkpoints").splitlines())
         saves = (day + 1) * TURNS * AGENTS
         yield (
-            f"| {day + 1} | {saves:,} | {there:,} | {loose:,} | {int(counts['in-pack']):,} | {size:,} | {1000 * a_save:.0f} | {took:.1f} "
+            f"| {day + 1} | {saves:,} | {there:,} | {loose:,} | {int(counts['in-pack']):,}"
+            f" | {size:,} | {1000 * a_save:.0f} | {took:.1f} "
             f"| {said or 'nothing'} |"
         )
     for store in stores:
         store.close()
     holds = loose <= MOST_LOOSE and size <= MOST_BYTES and not said
-    yield f"{'within' if holds else 'OVER'} {MOST_LOOSE:,} loose objects and {MOST_BYTES:,} bytes, and git says nothing"
+    limits = f"{MOST_LOOSE:,} loose objects and {MOST_BYTES:,} bytes, and git says nothing"
+    yield f"{'within' if holds else 'OVER'} {limits}"
 
 
 def _work(store: Store, path: str, agent: int, turn: int) -> None:
@@ -100,7 +105,7 @@ def _work(store: Store, path: str, agent: int, turn: int) -> None:
 
 
 def _maintain(path: str, clock: _Clock) -> str:
-    """Does what maintenance does once a day; returns what the user's own `git gc --auto` says after that."""
+    """Run the daily maintenance; return what `git gc --auto` says afterwards."""
     repository = discover(path)
     with Checkpoints(repository, adapter="plumbing", clock=clock) as store:
         expiry.expire(store, Policy())

@@ -15,7 +15,7 @@ from gitckpt import Store
 FILES = 40_000
 MADE = 20_000
 _GRAIN = 2.1
-"""In seconds: files younger than this are read again by everybody, as their time stamps do not say enough."""
+"""Seconds: git and gitckpt read younger files again, as their time stamps are ambiguous."""
 
 
 def save(scratch: Scratch, many: int) -> Iterator[Row]:

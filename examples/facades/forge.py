@@ -1,4 +1,4 @@
-"""forge's State on gitckpt: new, load, list, cleanup, and steps that are saved before and after they are done."""
+"""forge's State on gitckpt: new, load, list, cleanup, and steps saved before and after."""
 
 from collections.abc import Callable
 from typing import Any

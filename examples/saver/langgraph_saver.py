@@ -1,9 +1,9 @@
-"""A checkpoint saver for LangGraph that keeps what a graph remembers in the git repository that it works in: each superstep with the files.
+"""A LangGraph checkpoint saver in the git repository: each superstep with its files.
 
     with Store.open() as store:
         graph = builder.compile(checkpointer=GitSaver(store))
 
-A thread is a run of gitckpt, found by its key; a superstep is a checkpoint of the run, and so are the writes of a task.
+A thread is a run of gitckpt, found by its key. Supersteps and writes of tasks are checkpoints.
 `git ckpt list --run RUN` shows them, `git ckpt restore ID` brings the files of one back.
 """
 
@@ -49,7 +49,7 @@ class GitSaver(BaseCheckpointSaver):
         )
 
     def _keep(self, write, phase, state):
-        """Extends the run of a thread, or starts it. The message makes a checkpoint found without its state being read."""
+        """Extend or start the run of a thread. The message finds a checkpoint without its state."""
         key, about = (
             _key(state["thread"]),
             {"message": f"{state['id']} {state['ns']}".strip(), "agent": "langgraph"},
@@ -109,7 +109,7 @@ class GitSaver(BaseCheckpointSaver):
             )
 
     def _writes(self, ids):
-        """Returns what the tasks of a superstep have written. One that is done again writes the same, but for its errors and interrupts."""
+        """Return the writes of a superstep's tasks; a repeated task replaces errors, interrupts."""
         found = {}
         for state in (self.store.read(each).state for each in reversed(ids)):
             for at, name, value in state["writes"]:
