@@ -530,15 +530,15 @@ class _Restore:
         remarks = [*self._list_remarks(plan), *self._removal.remarks]
         remarks += [_OF_SUBMODULE + failure for failure in self.submodules.failures]
         changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
+        positions, unwritten = (self._here, self._source), tuple(sorted(held))
         return RestoreResult(
             self._checkpoint.id,
             changes,
             safety,
             remarks,
-            self._here,
-            self._source,
+            *positions,
             apart,
-            tuple(sorted(held)),
+            unwritten,
             self._unheld,
         )
 

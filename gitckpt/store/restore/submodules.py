@@ -283,14 +283,18 @@ class Submodules:
         is_present = repository is not None
         if repository is None:
             repository = self._check_out(path, submodule, dry_run=dry_run)
-        if repository is None:
+        if repository is None:  # a dry run; `changes` has it
             return True
         with self._store.seen_from(repository, "plumbing") as inner:
             if is_present:
                 if not self._fetch(path, submodule, repository, dry_run=dry_run):
                     return True
                 if not dry_run:
-                    self._claim(path, repository)
+                    place = modules.checked_out_at(self._repository, repository)
+                    is_lost = place is None and modules.is_lost(repository)
+                    if is_lost or place not in (None, path, *self.paths):  # elsewhere since
+                        top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
+                        modules.claim(repository, top)
             elif inner.objects.head()[0] != submodule.git_sha:
                 # No checkpoint of the outer worktree keeps the commit of this HEAD.
                 message = message_of(f"before it came back at {decode_path(path)}")
@@ -299,10 +303,8 @@ class Submodules:
             checkpoint = inner.read_own(submodule.checkpoint)
             is_moved = self._move_head(inner, path, checkpoint, dry_run=dry_run)
             result = self._restore(inner, checkpoint, dry_run)
-        self.changes += [
-            PathChange(change.kind, path + b"/" + change.path) for change in result.changes
-        ]
-        name = decode_path(path)
+        name, above = decode_path(path), path + b"/"
+        self.changes += [PathChange(change.kind, above + change.path) for change in result.changes]
         self.remarks += [f"in the submodule {name}: {remark}" for remark in result.remarks]
         if result.failures:
             self._fail(path, "; ".join(result.failures), _from_outside(path, result.advice))
@@ -331,28 +333,23 @@ class Submodules:
             submodules.bring_all(self._store, kept, repository)
         return True
 
-    def _claim(self, path: bytes, submodule: Repository) -> None:
-        """Point a submodule's `core.worktree` here if it was checked out elsewhere since."""
-        place = modules.checked_out_at(self._repository, submodule)
-        is_lost = place is None and modules.is_lost(submodule)
-        if is_lost or (place not in (None, path) and place not in self.paths):
-            top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
-            modules.claim(submodule, top)
-
     def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:
         """Check a submodule out without files, or move it back to its captured path.
 
         Returns None in a dry run.
         """
-        repository = self._repository
-        top = modules.place(repository, path)
-        is_free = top is not None and (
-            not os.path.lexists(top) or (os.path.isdir(top) and not os.listdir(top))
-        )
-        ref = ref_names.CHECKPOINTS + submodule.checkpoint
-        kept = modules.holding(repository, path, ref) if is_free else None
-        if kept is None or top is None:
-            raise self._explain_absence(path, submodule.checkpoint, is_free=is_free)
+        repository, top = self._repository, modules.place(self._repository, path)
+        if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
+            raise _Unavailable("something else is in its place", hint=_move_away(path))
+        command, ref = submodules.way_to_make(path), ref_names.CHECKPOINTS + submodule.checkpoint
+        kept = modules.holding(repository, path, ref)
+        if kept is None:
+            other = modules.beside(repository, ref)
+            if other is None:
+                raise _not_held(path, submodule.checkpoint, f"{command}; ")
+            other.close()
+            reason = f"its repository {other.git_dir} is that of another worktree"
+            raise _Unavailable(reason, hint=f"bring it here: {command}")
         if not self._is_submodule(path):
             raise _Unavailable("no submodule in the files of the checkpoint")
         with contextlib.closing(kept):
@@ -369,20 +366,9 @@ class Submodules:
                 checked_out = modules.attach(kept, top)
                 if checked_out is None:
                     reason = f"its repository {kept.git_dir} is in use elsewhere"
-                    advice = f"bring it here: {submodules.way_to_make(path)}"
-                    raise _Unavailable(reason, hint=advice)
+                    raise _Unavailable(reason, hint=f"bring it here: {command}")
         self.changes.append(PathChange(ADD, path))
         return checked_out
-
-    def _explain_absence(self, path: bytes, checkpoint: str, *, is_free: bool) -> _Unavailable:
-        command = submodules.way_to_make(path)
-        if not is_free:
-            return _Unavailable("something else is in its place", hint=_move_away(path))
-        if other := modules.beside(self._repository, ref_names.CHECKPOINTS + checkpoint):
-            other.close()
-            reason = f"its repository {other.git_dir} is that of another worktree"
-            return _Unavailable(reason, hint=f"bring it here: {command}")
-        return _not_held(path, checkpoint, f"{command}; ")
 
     def _require_movable(self, path: bytes, place: bytes) -> None:
         """Raise an error if a submodule must stay at a place: uncaptured, or wanted."""
