@@ -27,11 +27,7 @@ from gitckpt.store.snapshot.manifest import SKIPPED, Contents
 
 
 def fill(
-    worktree: Repository,
-    contents: Contents,
-    checkpoint: Checkpoint,
-    limits: Limits,
-    hint: str | None = None,
+    worktree: Repository, contents: Contents, checkpoint: Checkpoint, limits: Limits, hint: str = ""
 ) -> list[bytes]:
     """Fill an empty worktree with the contents of a checkpoint, then compare it.
 
@@ -83,7 +79,7 @@ def fill(
         differing = comparison.compare(worktree, objects, contents, commit, limits)
     if differing:
         reason = f"what came back is not what checkpoint {checkpoint.id} captured"
-        raise WorktreeError(f"{reason}: {first_of(differing)}", hint=hint)
+        raise WorktreeError(f"{reason}: {first_of(differing)}", hint=hint or None)
     return [path for path in held if path not in raw]
 
 

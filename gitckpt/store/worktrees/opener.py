@@ -15,7 +15,7 @@ from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
-from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass
 from gitckpt.store import local_checkpoints
@@ -173,10 +173,10 @@ class WorktreeOpener:
 
     def _fill(self, worktree: Repository, held: list[bytes]) -> tuple[list[str], list[bytes]]:
         """Restore the checkpoint; return remarks and the unfiltered files."""
-        checkpoint, captured = self.checkpoint, self.checkpoint.worktree
+        checkpoint, captured = self.checkpoint, self.checkpoint.worktree or CLEAN
         remarks, of_operation = list[str](), list[str]()
         self._start_head(worktree)
-        if captured is not None and captured.degraded:
+        if captured.degraded:
             remarks.append(f"it has the files of the commit only: {captured.degraded}")
         if self._has_files:
             contents = manifest.contents_of(checkpoint, worktree, self.objects)
@@ -191,11 +191,9 @@ class WorktreeOpener:
         if self.limits.submodules:
             submodules.begin(worktree, checkpoint)
         # Without unchanged submodules.
-        omitted = (
-            [entry for entry in captured.omitted if entry.dirty is not False] if captured else []
-        )
+        omitted = sum(entry.dirty is not False for entry in captured.omitted)
         if omitted:
-            count = f"{len(omitted)} paths were" if len(omitted) > 1 else "1 path was"
+            count = f"{omitted} paths were" if omitted > 1 else "1 path was"
             of_operation.append(f"{count} not captured: git ckpt show {checkpoint.id[: ids.SHORT]}")
         return remarks + of_operation, held
 

@@ -190,10 +190,9 @@ def _clear_places(repository: Repository, owner: Owner, directory: str | None) -
 def _is_of_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
     # Fetched checkpoints are only looked at until adopted; what was fetched may continue a run.
     run, repository = str(newest.run), store.repository
-    is_known = newest.trigger.startswith(IMPORT) or local_checkpoints.knows(
-        repository, run, newest.oid
-    )
-    return is_known or run in ownership.of_runs(repository)  # the file of the chain may be lost
+    if newest.trigger.startswith(IMPORT) or local_checkpoints.knows(repository, run, newest.oid):
+        return True
+    return run in ownership.of_runs(repository)  # the file of the chain may be lost
 
 
 def _start_from_head(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:
