@@ -28,6 +28,8 @@ _KINDS = {"A": ADD, "D": DELETE, "M": CHANGE, "T": CHANGE}
 # State keys of a safety checkpoint: directories that the restore made, modes that it narrowed.
 _MADE, _NARROWED = "directories", "modes"
 
+_Paths = Sequence[bytes]
+_PathTest = Callable[[bytes], bool]
 Side = tuple[Contents, str]  # of the worktree or a snapshot, with its commit ("" for none)
 
 
@@ -45,66 +47,40 @@ class PathChange:
 
 
 @dataclass(slots=True)
-class Shape:
-    """Changes of directories without files, and of narrow modes."""
-
-    # Directories that must exist.
-    directories: Collection[bytes] = ()
-    modes: Mapping[bytes, int] = field(default_factory=dict)
-    # Directories to remove if they are empty.
-    removed: Collection[bytes] = ()
-    widened: Mapping[bytes, int] = field(default_factory=dict)
-    changes: Sequence[PathChange] = ()
-    # What `undo` needs, for the state of the safety checkpoint.
-    state: Mapping[str, Any] = field(default_factory=dict)
-
-    def apply(self, repository: Repository) -> bool:
-        """Apply the changes; return whether there were any."""
-        top = repository.worktree or ""
-        dir_modes.remove_empty(top, self.removed)
-        dir_modes.widen(top, self.widened)
-        dir_modes.bring_back(top, self.directories, self.modes)
-        return bool(self.removed or self.widened or self.directories or self.modes)
-
-
-@dataclass(slots=True)
 class Plan:
-    """What a restore does to files and index."""
+    """What a restore does to files, directories and index."""
 
-    # Files to write or delete.
-    files: list[Difference] = field(default_factory=list)
+    files: list[Difference] = field(default_factory=list)  # to write or delete
     # Whether the files equal those of the snapshot afterwards, without exception.
     is_whole: bool = True
     # A file and a directory of the same name are wanted: git did not make that tree.
     is_contradictory: bool = False
-    # Submodules that were at another commit; they stay.
-    submodules: list[Difference] = field(default_factory=list)
+    submodules: list[Difference] = field(default_factory=list)  # at another commit; they stay
     exactness: Exactness = field(default_factory=Exactness)
-    shape: Shape = field(default_factory=Shape)
     changes: list[PathChange] = field(default_factory=list)
-    # Existing files at paths to write that no capture holds yet.
-    in_the_way: list[bytes] = field(default_factory=list)
-    # Paths in the way that cannot be captured.
-    obstacles: list[bytes] = field(default_factory=list)
+    in_the_way: list[bytes] = field(default_factory=list)  # files that no capture holds yet
+    obstacles: list[bytes] = field(default_factory=list)  # that cannot be captured
     # Lines for `PrivateIndex.put` that restore the entries of the wanted paths.
     index_lines: list[bytes] = field(default_factory=list)
-    # Untracked files that stay: the capture of the checkpoint did not look for such files.
-    unknown: Collection[bytes] = ()
-    # Files that differ and stay: no checkpoint holds them, or they lie in a repository.
-    untouched: list[bytes] = field(default_factory=list)
+    unknown: Collection[bytes] = ()  # untracked files that stay: the snapshot does not list such
+    untouched: list[bytes] = field(default_factory=list)  # files that differ and stay
     # Lines that remove `.gitattributes` entries without a file: they would affect other files.
     rules_gone: list[bytes] = field(default_factory=list)
-    # Paths marked skip-worktree, here or in the snapshot, that may stay absent.
-    skipped: Collection[bytes] = ()
+    skipped: Collection[bytes] = ()  # marked skip-worktree, here or there: they may stay absent
     # Files to delete whose skip-worktree entries stay, with a content that no file had.
     absent: Collection[bytes] = ()
     # By flag: the wanted paths that get it, and those that lose it.
     flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
+    directories: Collection[bytes] = ()  # that must exist
+    removed: Collection[bytes] = ()  # directories to remove if they are empty
+    modes: Mapping[bytes, int] = field(default_factory=dict)  # to narrow
+    widened: dict[bytes, int] = field(default_factory=dict)  # modes to widen again
+    state: dict[str, Any] = field(default_factory=dict)  # for `undo`, in the safety checkpoint
 
     @property
     def written(self) -> set[bytes]:
         """Return the paths that git must stat again."""
-        coming = {change.path for change in self.files if change.status != "D"}
+        coming = paths_in(self.files, "AMT")
         return coming - self.exactness.raw.keys() | set(self.exactness.written)
 
     def without_file(self, repository: Repository) -> set[bytes]:
@@ -114,33 +90,19 @@ class Plan:
 
     def require_no_obstacle(self) -> None:
         """Raise `WorktreeError` if a path in the way is in no checkpoint."""
-        paths = [*self.obstacles, *self.in_the_way]
-        if paths:
-            names = first_of([path.decode("utf-8", "replace") for path in paths])
+        if paths := [*self.obstacles, *self.in_the_way]:
+            names = first_of([decode_path(path) for path in paths])
             hint = "move it out of the way, then run the command again; nothing was changed"
             message = f"in the way of the files, and in no checkpoint: {names}"
             raise WorktreeError(message, hint=hint)
 
-
-def make_plan(
-    repository: Repository,
-    found: Side,
-    wanted: Side,
-    paths: Sequence[bytes],
-    written: Collection[bytes] = (),
-    *,
-    index: bool = True,
-    stays: Callable[[bytes], bool] = lambda _: False,
-) -> Plan:
-    """Plan how a worktree becomes that of a snapshot.
-
-    Args:
-        paths: files and directories to which the restore is restricted; none for all.
-        written: files that exist only because of the restore that is undone.
-        index: whether the index entries of `paths` are restored as well.
-        stays: tells whether a file must not be touched.
-    """
-    return _Planner(repository, found, wanted, paths, stays).make(written, index=index)
+    def apply_modes(self, repository: Repository) -> bool:
+        """Change directories without files, and modes; return whether there are any."""
+        top = repository.worktree or ""
+        dir_modes.remove_empty(top, self.removed)
+        dir_modes.widen(top, self.widened)
+        dir_modes.bring_back(top, self.directories, self.modes)
+        return bool(self.removed or self.widened or self.directories or self.modes)
 
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
@@ -150,110 +112,131 @@ def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
 
 def is_file(top: bytes, path: bytes) -> bool:
     """Return whether a path is a file or symlink, not below another symlink."""
-    whole = os.path.join(top, path)
-    if not (os.path.isfile(whole) or os.path.islink(whole)):
+    absolute = os.path.join(top, path)
+    if not (os.path.isfile(absolute) or os.path.islink(absolute)):
         return False
-    return not any(os.path.islink(os.path.join(top, parent)) for parent in _above(path))
+    return not any(os.path.islink(os.path.join(top, parent)) for parent in _list_parents(path))
 
 
-def missing(
-    repository: Repository, found: Contents, wanted: Contents, commit: str, paths: Sequence[bytes]
+def decode_path(path: bytes) -> str:
+    return path.decode("utf-8", "replace")
+
+
+def as_text(path: bytes) -> str | bytes:
+    """Return a path as text if it is UTF-8: people read the state of checkpoints."""
+    try:
+        return path.decode("utf-8")
+    except UnicodeDecodeError:
+        return path
+
+
+def paths_in(changes: Iterable[Difference], only: str = "AMTD") -> set[bytes]:
+    return {change.path for change in changes if change.status in only}
+
+
+def find_missing(
+    repository: Repository, current: Contents, target: Side, paths: Sequence[bytes]
 ) -> set[bytes]:
     """Return files that a capture took from the index and that do not exist.
 
-    In a sparse checkout, only those that the restore may write. `commit` is the one of `wanted`.
+    In a sparse checkout, only those that the restore may write.
     """
-    skipped = set(found.flags.get(SKIPPED, ()) if found.sparse is not None else ())
-    if found.sparse == wanted.sparse:
-        skipped -= set(wanted.flags.get(SKIPPED, ()))
+    snapshot, commit = target
+    skipped = set(current.flags.get(SKIPPED, ()) if current.sparse is not None else ())
+    if current.sparse == snapshot.sparse:
+        skipped -= set(snapshot.flags.get(SKIPPED, ()))
     elif skipped:
-        entries = comparison.merged_tree(repository, wanted, commit)
-        skipped &= _paths_of(diff.differences(repository, entries, wanted.files))
+        entries = comparison.merged_tree(repository, snapshot, commit)
+        skipped &= paths_in(diff.differences(repository, entries, snapshot.files))
     top = os.fsencode(repository.worktree or "")
     away = {path for path in skipped if is_within(path, paths) and not is_file(top, path)}
-    return away.union(found.flags.get(ABSENT, ()))
+    return away.union(current.flags.get(ABSENT, ()))
 
 
-def require_paths(
-    repository: Repository, sides: Sequence[Side], paths: Sequence[bytes], checkpoint: str
-) -> None:
-    """Raise `NotFoundError` if a path is in neither side: worktree, checkpoint."""
-    named = [path for path in paths if path]
-    if not named:
-        return
-    known: set[bytes] = set()
-    for side, commit in sides:
-        for tree in (side.files, comparison.merged_tree(repository, side, commit)):
-            known |= present(repository, tree, named)
-        known |= {line.partition(b"\t")[2] for line in manifest.conflicts(repository, side)}
-        known.update(side.flags.get(INTENT, ()), side.directories)
-    gone = [path for path in named if not any(is_within(entry, [path]) for entry in known)]
-    if gone:
-        names = ", ".join(path.decode("utf-8", "replace") for path in gone)
-        raise NotFoundError(
-            f"neither here nor in checkpoint {checkpoint}: {names}",
-            hint=f"see what it holds: git ls-tree -r --name-only {sides[1][0].files[:10]}",
-        )
+class Planner:
+    """Plan how a worktree (`current`) becomes that of a snapshot (`target`).
 
+    Args:
+        paths: files and directories to which the restore is restricted; none for all.
+        stays: tells whether a file must not be touched.
+    """
 
-class _Planner:
     def __init__(
-        self,
-        repository: Repository,
-        found: Side,
-        wanted: Side,
-        paths: Sequence[bytes],
-        stays: Callable[[bytes], bool],
+        self, repository: Repository, current: Side, target: Side, paths: _Paths, stays: _PathTest
     ) -> None:
-        self._repository = repository
+        self._repository, self._paths, self._stays = repository, paths, stays
         self._top = os.fsencode(repository.worktree or "")
-        self._found, head = found
-        self._wanted, commit = wanted
-        self._paths = paths
-        self._stays = stays
-        self._before = comparison.merged_tree(repository, self._found, head)
-        self._after = comparison.merged_tree(repository, self._wanted, commit)
+        self._current, self._target = current[0], target[0]
+        # The trees of the index entries.
+        self._before = comparison.merged_tree(repository, *current)
+        self._after = comparison.merged_tree(repository, *target)
         self._staged: set[bytes] = set()
         self.plan = Plan()
 
+    def require_paths(self, checkpoint: str) -> None:
+        """Raise `NotFoundError` if a path is in neither side: worktree, checkpoint."""
+        named = [path for path in self._paths if path]
+        known: set[bytes] = set()
+        sides = ((self._current, self._before), (self._target, self._after))
+        for side, entries in sides if named else ():
+            for tree in (side.files, entries):
+                known |= present(self._repository, tree, named)
+            conflicts = manifest.conflicts(self._repository, side)
+            known |= {line.partition(b"\t")[2] for line in conflicts}
+            known.update(side.flags.get(INTENT, ()), side.directories)
+        gone = [path for path in named if not any(is_within(entry, [path]) for entry in known)]
+        if gone:
+            names = ", ".join(map(decode_path, gone))
+            hint = f"see what it holds: git ls-tree -r --name-only {self._target.files[:10]}"
+            raise NotFoundError(f"neither here nor in checkpoint {checkpoint}: {names}", hint=hint)
+
     def make(self, written: Collection[bytes], *, index: bool) -> Plan:
+        """Plan the changes of files and index.
+
+        Args:
+            written: files that exist only because of the restore that is undone.
+            index: whether the index entries of the paths are restored as well.
+        """
         plan, stays = self.plan, self._stays
-        fileless = self._fileless()
+        # The wanted index entries without a file.
+        differing = self._find_differences(self._after, self._target.files)
+        fileless = paths_in((entry for entry in differing if not entry.is_submodule), "D")
+        fileless |= self._staged_apart(self._target)
         self._plan_files(fileless, written)
         self._find_obstacles()
         if index:
-            self._find_ignored({path for path in fileless if not stays(path)})
+            # Ignored files that would become tracked: only the wanted index has them.
+            candidates = sorted(fileless - paths_in(plan.files))
+            paths = [path for path in candidates if not stays(path) and self._is_file(path)]
+            captured = present(self._repository, self._current.files, paths)
+            plan.in_the_way += [path for path in paths if path not in captured]
             self._plan_index(fileless)
-        plan.exactness = byte_exact.plan(
-            self._repository,
-            self._found,
-            self._wanted,
-            plan.files,
-            lambda path: self._is_wanted(path) and not stays(path),
-        )
+        sides, may_change = (self._current, self._target), self._may_change
+        plan.exactness = byte_exact.plan(self._repository, *sides, plan.files, may_change)
         alike = plan.exactness.alike
-        staged = sorted(self._staged - _paths_of(plan.files) - alike.keys())
+        staged = self._staged - paths_in(plan.files) - alike.keys()
         plan.changes = [PathChange(_KINDS[change.status], change.path) for change in plan.files]
         plan.changes += [PathChange(CHANGE, path) for path in alike]
         plan.changes += [PathChange(STAGE, path) for path in staged]
-        plan.changes.sort(key=lambda change: change.path)
         return plan
 
     def _plan_files(self, fileless: Collection[bytes], written: Collection[bytes]) -> None:
         plan = self.plan
-        plan.skipped = self._skipped()
-        differing = self._differences(self._found.files, self._wanted.files)
+        plan.skipped = self._find_skipped()
+        differing = self._find_differences(self._current.files, self._target.files)
         for change in differing:  # trees may have been fetched; git refuses other bad paths
             if not stays_within(change.path):
                 message = f"a file of the checkpoint has an unsafe path: {change.path!r}"
                 raise WorktreeError(message, hint="look at it: git fsck")
-        spared = self._unlisted(differing) - set(fileless) - set(written)
-        plan.absent = self._absent()
-        zeros = "0" * len(self._found.files)
-        plan.files += [
-            Difference("D", path, b"100644", b"000000", zeros, zeros)
-            for path in sorted(plan.absent)
-        ]
+        spared = self._find_unlisted(differing) - set(fileless) - set(written)
+        if self._target.sparse in (None, self._current.sparse):
+            # Files that exist here but not in the snapshot, where their entries are skipped.
+            safe = filter(stays_within, self._target.away)
+            paths = {path for path in safe if self._is_wanted(path) and self._is_file(path)}
+            plan.absent = paths & present(self._repository, self._current.files, paths)
+        zeros = "0" * len(self._current.files)
+        absent = (b"100644", b"000000", zeros, zeros)
+        plan.files += [Difference("D", path, *absent) for path in sorted(plan.absent)]
         for change in differing:
             path = change.path
             if change.is_submodule:
@@ -265,91 +248,65 @@ class _Planner:
             elif path not in spared and (path not in plan.skipped or self._is_file(path)):
                 plan.files.append(change)
         plan.is_whole = not self._paths and plan.files == differing
-        coming = _paths_of(plan.files, only="AMT")
-        plan.is_contradictory = any(not coming.isdisjoint(_above(path)) for path in coming)
+        coming = paths_in(plan.files, "AMT")
+        plan.is_contradictory = any(not coming.isdisjoint(_list_parents(path)) for path in coming)
 
-    def _differences(self, before: str, after: str) -> list[Difference]:
+    def _find_differences(self, before: str, after: str) -> list[Difference]:
         return diff.differences(self._repository, before, after, self._paths)
 
-    def _unlisted(self, differing: list[Difference]) -> set[bytes]:
+    def _find_unlisted(self, differing: list[Difference]) -> set[bytes]:
         """Return untracked files to spare, as the snapshot says nothing about them.
 
         Its capture did not list untracked files, or its rules ignore them.
         """
-        found, wanted = self._found, self._wanted
+        current, target = self._current, self._target
         rules_differ = any(os.path.basename(change.path) == ignore.RULES for change in differing)
-        if not wanted.is_of_commit and not rules_differ:
+        if not target.is_of_commit and not rules_differ:
             return set()
-        additions = diff.differences(self._repository, self._before, found.files)
-        untracked = _paths_of(additions, only="A") - self._staged_apart(found)
-        written = _paths_of(differing, only="AMT")
+        additions = diff.differences(self._repository, self._before, current.files)
+        untracked = paths_in(additions, "A") - self._staged_apart(current)
+        written = paths_in(differing, "AMT")
         for path in written:  # a file to write needs their place
-            untracked.difference_update(_above(path))
-        gone = [
-            path
-            for path in _paths_of(differing, only="D") & untracked
-            if written.isdisjoint(_above(path))
-        ]
-        if wanted.is_of_commit:
+            untracked.difference_update(_list_parents(path))
+        deleted = paths_in(differing, "D") & untracked
+        gone = [path for path in deleted if written.isdisjoint(_list_parents(path))]
+        if target.is_of_commit:
             self.plan.unknown = gone
             return set(gone)
-        rules = {
-            path: oid
-            for files, is_coming in ((found.files, False), (wanted.files, True))
-            for path, oid in ignore.rules_in(self._repository, files).items()
-            if self._is_wanted(path) == is_coming
-        }
+        rules = ignore.rules_in(self._repository, current.files)
+        rules = {path: oid for path, oid in rules.items() if not self._is_wanted(path)}
+        coming = ignore.rules_in(self._repository, target.files)
+        rules |= {path: oid for path, oid in coming.items() if self._is_wanted(path)}
         return ignore.ignored_by(self._repository, rules, gone)
-
-    def _fileless(self) -> set[bytes]:
-        # The wanted index entries without a file.
-        differing = self._differences(self._after, self._wanted.files)
-        gone = {entry.path for entry in differing if entry.status == "D" and not entry.is_submodule}
-        return gone | self._staged_apart(self._wanted)
 
     def _staged_apart(self, contents: Contents) -> set[bytes]:
         # `write-tree` leaves out entries in conflict and entries added with intent-to-add.
-        intended = filter(self._is_wanted, contents.flags.get(INTENT, ()))
-        return {*self._conflicts(contents), *intended}
+        intended = self._choose_wanted(contents.flags.get(INTENT, ()))
+        return intended.union(self._list_conflicts(contents))
 
-    def _find_ignored(self, fileless: Collection[bytes]) -> None:
-        # Ignored files that would become tracked: the wanted index has them, the snapshot no file.
-        planned = _paths_of(self.plan.files)
-        paths = [path for path in sorted(fileless) if path not in planned and self._is_file(path)]
-        captured = present(self._repository, self._found.files, paths)
-        self.plan.in_the_way += [path for path in paths if path not in captured]
-
-    def _absent(self) -> set[bytes]:
-        # Files that exist here but not in the snapshot, where their entries are skipped.
-        if self._wanted.sparse is not None and self._wanted.sparse != self._found.sparse:
-            return set()
-        safe = filter(stays_within, self._wanted.away)
-        paths = [path for path in safe if self._is_wanted(path) and self._is_file(path)]
-        return set(paths) & present(self._repository, self._found.files, paths)
-
-    def _skipped(self) -> set[bytes]:
+    def _find_skipped(self) -> set[bytes]:
         # Paths whose files stay away. With the same patterns, these are the ones of the snapshot. A
         # path that is skipped here, but existed then and differed from its entry, is not among
         # them: the entry does not hold its content.
-        wanted = set(self._wanted.away)
-        if self._found.sparse is None or self._found.sparse == self._wanted.sparse:
-            return wanted
-        skipped = set(self._found.flags.get(SKIPPED, ())) - wanted
+        current, away = self._current, set(self._target.away)
+        if current.sparse in (None, self._target.sparse):
+            return away
+        skipped = set(current.flags.get(SKIPPED, ())) - away
         if skipped:
-            differing = diff.differences(self._repository, self._after, self._wanted.files)
-            skipped -= _paths_of(differing)
-        return wanted | skipped
+            entries, files = self._after, self._target.files
+            skipped -= paths_in(diff.differences(self._repository, entries, files))
+        return away | skipped
 
     def _plan_index(self, fileless: Collection[bytes]) -> None:
         plan = self.plan
-        staged = self._differences(self._before, self._after)
-        before, after = self._conflicts(self._found), self._conflicts(self._wanted)
+        staged = self._find_differences(self._before, self._after)
+        before, after = self._list_conflicts(self._current), self._list_conflicts(self._target)
         unmerged = {path for path in {*before, *after} if before.get(path) != after.get(path)}
-        deleted = _paths_of(plan.files, only="D").intersection(fileless) - set(plan.absent)
-        self._plan_flags(_paths_of(staged) | unmerged, deleted)
+        deleted = paths_in(plan.files, "D").intersection(fileless) - set(plan.absent)
+        self._plan_flags(paths_in(staged) | unmerged, deleted)
         zero = b"0" * 2 * oid_size(self._repository.object_format)
         lines = {entry.path: entry.line for entry in staged}
-        gone = _paths_of(staged, only="D")
+        gone = paths_in(staged, "D")
         self._staged = {*lines, *unmerged}.union(*plan.flags.get(INTENT, ()))
         for path in sorted(self._staged):
             plan.index_lines.append(b"0 %s 0\t%s" % (zero, path))
@@ -363,22 +320,20 @@ class _Planner:
     def _plan_flags(self, staged: Collection[bytes], deleted: set[bytes]) -> None:
         # Rewritten entries lose their flags (git-update-index(1), `--index-info`). The entry of a
         # deleted file may still be marked: git clears skip-worktree only when it writes the index.
-        is_sparse = self._found.sparse is not None
+        is_sparse = self._current.sparse is not None
         for flag in (INTENT, ASSUMED, SKIPPED):
-            before = set(filter(self._is_wanted, self._found.flags.get(flag, ())))
-            after = set(filter(self._is_wanted, self._wanted.flags.get(flag, ())))
-            if flag == SKIPPED and (is_sparse or self._wanted.sparse is not None):
-                after = set(filter(self._is_wanted, self._without_file_then()))
+            before = self._choose_wanted(self._current.flags.get(flag, ()))
+            after = self._choose_wanted(self._target.flags.get(flag, ()))
+            if flag == SKIPPED and (is_sparse or self._target.sparse is not None):
+                coming = {change.path: change.status != "D" for change in self.plan.files}
+                skipped = self._choose_wanted(self.plan.skipped)
+                after = {path for path in skipped if not coming.get(path, self._is_file(path))}
                 before |= deleted - after if is_sparse else set()
             stays = before if flag == INTENT else before.difference(staged)
             if before != after or stays != before:
                 self.plan.flags[flag] = (sorted(after - stays), sorted(before - after))
 
-    def _without_file_then(self) -> list[bytes]:
-        planned = {change.path: change.status != "D" for change in self.plan.files}
-        return [path for path in self.plan.skipped if not planned.get(path, self._is_file(path))]
-
-    def _conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
+    def _list_conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
         conflicts: dict[bytes, list[bytes]] = {}
         for line in manifest.conflicts(self._repository, contents):
             path = line.partition(b"\t")[2]
@@ -389,144 +344,106 @@ class _Planner:
     def _is_wanted(self, path: bytes) -> bool:
         return is_within(path, self._paths)
 
+    def _may_change(self, path: bytes) -> bool:
+        return self._is_wanted(path) and not self._stays(path)
+
+    def _choose_wanted(self, paths: Iterable[bytes]) -> set[bytes]:
+        return set(filter(self._is_wanted, paths))
+
     def _is_file(self, path: bytes) -> bool:
         return is_file(self._top, path)
 
+    def _resolve(self, path: bytes) -> bytes:
+        return os.path.join(self._top, path)
+
     def _find_obstacles(self) -> None:
-        obstacles = self.plan.obstacles
-        gone = _paths_of(self.plan.files, only="D")
-        for change in self.plan.files:
-            if change.status == "D" or self._is_blocked(change.path, gone):
+        plan, gone = self.plan, paths_in(self.plan.files, "D")
+        for change in plan.files:
+            if change.status == "D":
                 continue
-            whole = os.path.join(self._top, change.path)
-            if os.path.isdir(whole) and not os.path.islink(whole):
-                obstacles += [path for path in self._files_in(whole) if path not in gone]
-            elif change.status == "A" and os.path.lexists(whole):
-                self._note_obstacle(change.path)
-        self.plan.obstacles = sorted(set(obstacles))
+            absolute, parents = self._resolve(change.path), _list_parents(change.path)
+            obstacle = next(filter(self._is_no_directory, parents), None)
+            if obstacle is None:
+                if os.path.isdir(absolute) and not os.path.islink(absolute):
+                    files = self._list_files(absolute)
+                    plan.obstacles += [path for path in files if path not in gone]
+                elif change.status == "A" and os.path.lexists(absolute):
+                    obstacle = change.path
+            if obstacle is not None and obstacle not in gone:
+                absolute = self._resolve(obstacle)
+                is_plain = os.path.isfile(absolute) or os.path.islink(absolute)
+                (plan.in_the_way if is_plain else plan.obstacles).append(obstacle)
+        plan.obstacles = sorted(set(plan.obstacles))
 
-    def _note_obstacle(self, path: bytes) -> None:
-        whole = os.path.join(self._top, path)
-        is_plain = os.path.isfile(whole) or os.path.islink(whole)
-        (self.plan.in_the_way if is_plain else self.plan.obstacles).append(path)
+    def _is_no_directory(self, path: bytes) -> bool:
+        absolute = self._resolve(path)
+        is_plain = os.path.islink(absolute) or not os.path.isdir(absolute)
+        return is_plain and os.path.lexists(absolute)
 
-    def _is_blocked(self, path: bytes, gone: Collection[bytes]) -> bool:
-        for parent in _above(path):
-            if _is_no_directory(os.path.join(self._top, parent)):
-                if parent not in gone:
-                    self._note_obstacle(parent)
-                return True
-        return False
-
-    def _files_in(self, directory: bytes) -> list[bytes]:
+    def _list_files(self, directory: bytes) -> list[bytes]:
         paths = []
         for parent, directories, names in os.walk(directory):
             links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
             paths += [os.path.join(parent, name) for name in [*names, *links]]
         return [os.path.relpath(path, self._top) for path in paths]
 
+    def plan_modes(self, undone: Mapping[str, Any]) -> None:
+        """Plan directories without files and narrow modes; find obstacles to them.
 
-def _paths_of(changes: Iterable[Difference], only: str = "AMTD") -> set[bytes]:
-    return {change.path for change in changes if change.status in only}
+        `undone` is the state of the safety checkpoint whose restore is undone; empty for a restore.
+        """
+        plan, target, top = self.plan, self._target, os.fsdecode(self._top)
+        made = [path for path in map(_path, undone.get(_MADE, ())) if dir_modes.is_plain(path)]
+        for path in self._choose_wanted(plan.skipped):
+            if self._is_hollow(path):  # git clears skip-worktree where something exists
+                below = (parent for parent, _, _ in os.walk(self._resolve(path)))
+                made += [os.path.relpath(parent, self._top) for parent in below]
+        dir_modes.require_plain(target.directories, target.modes)
+        plan.directories = list(filter(self._is_wanted, target.directories))
+        plan.modes = {path: mode for path, mode in target.modes.items() if self._is_wanted(path)}
+        touched = paths_in(plan.files)
+        wider = dir_modes.wider(top, plan.modes)
+        narrowed = {path: mode for path, mode in wider.items() if path not in touched}
+        changed_modes = set(narrowed)
+        kept = dir_modes.with_above(plan.directories)
+        blocked = sorted(kept - paths_in(plan.files, "D"))
+        plan.obstacles += filter(self._is_no_directory, blocked)
+        existing = (path for path in dict.fromkeys(made) if os.path.isdir(self._resolve(path)))
+        plan.removed = [path for path in existing if path not in kept]
+        recorded = {_path(name): mode for name, mode in dict(undone.get(_NARROWED, {})).items()}
+        for path in sorted(recorded.keys() - touched - plan.modes.keys()):
+            mode = plan.widened[path] = int(recorded[path]) & 0o777
+            absolute = self._resolve(path)
+            if os.path.lexists(absolute) and mode & ~os.lstat(absolute).st_mode:
+                changed_modes.add(path)
+        missing = dir_modes.missing(top, plan.directories)
+        plan.changes += [PathChange(ADD, path + b"/") for path in missing]
+        for path in plan.removed:
+            names = os.listdir(self._resolve(path))
+            if all(os.path.join(path, name) in plan.removed for name in names):
+                plan.changes.append(PathChange(DELETE, path + b"/"))
+        plan.changes += [PathChange(MODE, path) for path in changed_modes]
+        if coming := dir_modes.missing(top, sorted(kept)):
+            plan.state[_MADE] = [as_text(path) for path in coming]
+        if narrowed:
+            by_text = {as_text(path): mode for path, mode in narrowed.items()}
+            texts = {text: mode for text, mode in by_text.items() if isinstance(text, str)}
+            plan.state[_NARROWED] = texts
+
+    def _is_hollow(self, path: bytes) -> bool:
+        # A captured directory that holds only directories; that of a submodule does not count.
+        absolute = self._resolve(path)
+        if not os.path.isdir(absolute) or os.path.islink(absolute):
+            return False
+        if any(names for _, _, names in os.walk(absolute)):
+            return False
+        return any(is_within(entry, [path]) for entry in self._current.directories)
 
 
-def _above(path: bytes) -> list[bytes]:
+def _list_parents(path: bytes) -> list[bytes]:
     parts = path.split(b"/")
     return [b"/".join(parts[:count]) for count in range(1, len(parts))]
 
 
-# Directories without files, and narrow modes.
-
-
-def plan_shape(
-    repository: Repository,
-    wanted: Contents,
-    plan: Plan,
-    paths: Sequence[bytes],
-    *,
-    undone: Mapping[str, Any],
-    captured: Collection[bytes],
-) -> Shape:
-    """Plan directories without files and narrow modes; add obstacles to the plan.
-
-    Args:
-        undone: state of the safety checkpoint whose restore is undone; empty for a restore.
-        captured: directories without files that the safety checkpoint will hold.
-    """
-    top = os.fsencode(repository.worktree or "")
-    made = [path for path in map(_path, undone.get(_MADE, ())) if dir_modes.is_plain(path)]
-    narrowed_then = dict(undone.get(_NARROWED, {})).items()
-    widened = {_path(name): int(mode) & 0o777 for name, mode in narrowed_then}
-    hollow = [
-        path for path in plan.skipped if is_within(path, paths) and _is_hollow(top, path, captured)
-    ]
-    if not (wanted.directories or wanted.modes or made or widened or hollow):
-        return Shape()
-    dir_modes.require_plain(wanted.directories, wanted.modes)
-    touched = _paths_of(plan.files)
-    directories = [path for path in wanted.directories if is_within(path, paths)]
-    modes = {path: mode for path, mode in wanted.modes.items() if is_within(path, paths)}
-    wider = dir_modes.wider(os.fsdecode(top), modes)
-    narrowed = {path: mode for path, mode in wider.items() if path not in touched}
-    kept = dir_modes.with_above(directories)
-    blocked = sorted(kept - _paths_of(plan.files, only="D"))
-    plan.obstacles += [path for path in blocked if _is_no_directory(os.path.join(top, path))]
-    for path in hollow:  # git clears skip-worktree where something exists
-        below = (parent for parent, _, _ in os.walk(os.path.join(top, path)))
-        made += [os.path.relpath(parent, top) for parent in below]
-    removed = [
-        path
-        for path in dict.fromkeys(made)
-        if path not in kept and os.path.isdir(os.path.join(top, path))
-    ]
-    widened = {
-        path: mode for path, mode in widened.items() if path not in touched and path not in modes
-    }
-    missing_here = dir_modes.missing(os.fsdecode(top), directories)
-    changes = [PathChange(ADD, path + b"/") for path in missing_here]
-    changes += [
-        PathChange(DELETE, path + b"/")
-        for path in removed
-        if all(os.path.join(path, name) in removed for name in os.listdir(os.path.join(top, path)))
-    ]
-    changes += [PathChange(MODE, path) for path in sorted({*narrowed, *_narrower(top, widened)})]
-    state: dict[str, Any] = {}
-    coming = dir_modes.missing(os.fsdecode(top), sorted(dir_modes.with_above(directories)))
-    if coming:
-        state[_MADE] = [as_text(path) for path in coming]
-    if narrowed:
-        names = {as_text(path): mode for path, mode in narrowed.items()}
-        state[_NARROWED] = {name: mode for name, mode in names.items() if isinstance(name, str)}
-    return Shape(directories, modes, removed, widened, changes, state)
-
-
-def _is_hollow(top: bytes, path: bytes, captured: Collection[bytes]) -> bool:
-    # A captured directory that holds only directories; the directory of a submodule does not count.
-    whole = os.path.join(top, path)
-    if not os.path.isdir(whole) or os.path.islink(whole):
-        return False
-    has_files = any(names for _, _, names in os.walk(whole))
-    return not has_files and any(is_within(directory, [path]) for directory in captured)
-
-
-def _narrower(top: bytes, modes: Mapping[bytes, int]) -> set[bytes]:
-    whole = {
-        path: os.path.join(top, path) for path in modes if os.path.lexists(os.path.join(top, path))
-    }
-    return {path for path, file in whole.items() if modes[path] & ~os.lstat(file).st_mode}
-
-
-def _is_no_directory(path: bytes) -> bool:
-    return os.path.islink(path) or (os.path.lexists(path) and not os.path.isdir(path))
-
-
 def _path(name: object) -> bytes:
     return name if isinstance(name, bytes) else os.fsencode(str(name))
-
-
-def as_text(path: bytes) -> str | bytes:
-    """Return a path as text if it is UTF-8: people read the state of checkpoints."""
-    try:
-        return path.decode("utf-8")
-    except UnicodeDecodeError:
-        return path

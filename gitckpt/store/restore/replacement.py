@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Collection, Mapping, Sequence
 
+from gitckpt.git.command import nul_ended
 from gitckpt.git.contents import attributes, raw_files, unfiltered
 from gitckpt.git.contents.unfiltered import HeldBack
 from gitckpt.git.objects import diff
@@ -24,21 +25,16 @@ from gitckpt.git.worktree import modules
 from gitckpt.git.worktree.administration import failing_filters, filters_off
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.arguments import first_of
+from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.store.restore import byte_exact
-from gitckpt.store.restore.plan import is_file, is_within
+from gitckpt.store.restore.plan import is_file, is_within, paths_in
 from gitckpt.store.snapshot import comparison, manifest
+from gitckpt.store.snapshot.capture import Captured
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gitckpt.model.checkpoint import Omitted
-    from gitckpt.store.snapshot.capture import Captured
-
-# Seconds; git compares timestamps in whole seconds.
-_LATER = 2.0
-
+_LATER = 2.0  # seconds; git compares timestamps in whole seconds
+_ORDINARY = (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
 _ADD = ("update-index", "--add", "--replace", "-z", "--stdin")
-
 _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost)")
 
 
@@ -54,48 +50,39 @@ def list_files(index: PrivateIndex, captured: Captured) -> None:
     top = os.fsencode(index.repository.worktree or "")
     present_files = [path for path in captured.unlisted if is_file(top, path)]
     index.update("--force-remove", sorted(set(captured.unlisted).difference(present_files)))
-    index.git(*_ADD, data=b"".join(path + b"\0" for path in present_files))
-    now = index.write_tree()
-    if now != captured.files:
-        names = [str(change) for change in diff.differences(index.repository, captured.files, now)]
-        raise BusyError(
-            f"files changed while they were looked at: {first_of(names)}",
-            hint="run the command again",
-        )
+    index.git(*_ADD, data=nul_ended(present_files))
+    tree = index.write_tree()
+    if tree != captured.files:
+        differing = diff.differences(index.repository, captured.files, tree)
+        message = f"files changed while they were looked at: {first_of([*map(str, differing)])}"
+        raise BusyError(message, hint="run the command again")
 
 
-def in_place_of_files(
+def list_special(
     repository: Repository, omitted: Collection[Omitted], tree: str, paths: Sequence[bytes]
 ) -> list[bytes]:
     """Return the pipes, sockets and devices that are where a tree has a file.
 
     A capture takes such a tracked file from the index, as if it existed.
     """
-    top = os.fsencode(repository.worktree or "")
-    named = (modules.unquoted(entry.path) for entry in omitted)
-    special = [
-        path for path in named if is_within(path, paths) and _is_special(os.path.join(top, path))
-    ]
+    top, special = os.fsencode(repository.worktree or ""), []
+    for path in (modules.unquoted(entry.path) for entry in omitted):
+        if is_within(path, paths):
+            with contextlib.suppress(OSError):
+                if stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode) not in _ORDINARY:
+                    special.append(path)
     files = present(repository, tree, special)
     return [path for path in special if any(is_within(file, [path]) for file in files)]
 
 
-def _is_special(path: bytes) -> bool:
-    try:
-        mode = os.lstat(path).st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode))
-
-
-def take_out(index: PrivateIndex, absent: Collection[bytes], wanted: str) -> str:
+def take_out(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
     """Remove entries without a file, so that git writes the missing files.
 
-    Attributes that are not wanted stay until git removes them: other files depend on them.
+    Attributes that are not in `tree` stay until git removes them: other files depend on them.
     Returns the tree of the files that exist.
     """
     rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
-    later = set(rules) - present(index.repository, wanted, rules)
+    later = set(rules) - present(index.repository, tree, rules)
     index.update("--force-remove", sorted(set(absent) - later))
     if not later:
         return index.write_tree()
@@ -113,14 +100,11 @@ def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
     if not files:
         return
     repository = index.repository
-    differing = raw_files.differing(repository, files)
-    if differing:
+    if differing := raw_files.differing(repository, files):
         raise byte_exact.changed(first_of([os.fsdecode(path) for path in differing]))
     for path in files:
-        with (
-            contextlib.suppress(FileNotFoundError),
-            raw_files.directory_of(repository, path) as (fd, name),
-        ):
+        place = raw_files.directory_of(repository, path)
+        with contextlib.suppress(FileNotFoundError), place as (fd, name):
             os.unlink(name, dir_fd=fd)
     index.update("--force-remove", sorted(files))
 
@@ -146,30 +130,24 @@ def replace_files(
             index.git(*options, *replace_them)
 
     coming = {change.path: change.new for change in files if change.status != "D"}
-    again = functools.partial(
-        _take_note, index, [change.path for change in files], before, expected
-    )
-    written, left = unfiltered.write(index.repository, lambda: coming, attempt, again)
+    paths = [change.path for change in files]
+    relist = functools.partial(_list_as_they_are, index, paths, before, expected)
+    written, still_failing = unfiltered.write(index.repository, lambda: coming, attempt, relist)
     if written:
-        unfiltered.settle(index, written, left)
-    return sorted(left)
+        unfiltered.settle(index, written, still_failing)
+    return sorted(still_failing)
 
 
 def pending(
-    repository: Repository, wanted: str, touched: Collection[bytes], paths: Sequence[bytes]
+    repository: Repository, tree: str, touched: Collection[bytes], paths: Sequence[bytes]
 ) -> HeldBack:
     """Return the files that are up to date but still unfiltered."""
-    held = unfiltered.held(repository)
-    if not held:
+    recorded = unfiltered.held(repository)
+    if not recorded:
         return {}
-    nothing = empty_tree(repository.object_format)
-    entries = diff.differences(repository, nothing, wanted, paths)
-    files = {(entry.path, entry.new) for entry in entries}
-    return {
-        path: state
-        for path, state in held.items()
-        if path not in touched and (path, state[0]) in files
-    }
+    entries = diff.differences(repository, empty_tree(repository.object_format), tree, paths)
+    files = {entry.path: entry.new for entry in entries if entry.path not in touched}
+    return {path: state for path, state in recorded.items() if files.get(path) == state[0]}
 
 
 def complete(repository: Repository, pending: HeldBack) -> list[bytes]:
@@ -177,40 +155,35 @@ def complete(repository: Repository, pending: HeldBack) -> list[bytes]:
     try:
         return unfiltered.completed(repository, pending) if pending else []
     except GitError as error:
-        raise WorktreeError(
-            f"not every file could be written: {error.message}", hint="run the command again"
-        ) from None
+        message = f"not every file could be written: {error.message}"
+        raise WorktreeError(message, hint="run the command again") from None
 
 
-def _take_note(index: PrivateIndex, paths: Collection[bytes], before: str, expected: str) -> None:
-    # Lists the files in the index as they are now.
+def _list_as_they_are(
+    index: PrivateIndex, paths: Collection[bytes], before: str, expected: str
+) -> None:
     repository = index.repository
     top = os.fsencode(repository.worktree or "")
     files = [path for path in paths if is_file(top, path)]
     index.update("--force-remove", set(paths).difference(files))
-    _read(index, files, expected)
-    now = index.write_tree()
-    differing = diff.differences(repository, before, now)
-    new = {entry.path for entry in differing if entry.status != "D"}
-    missed = [
-        change for change in diff.differences(repository, expected, now) if change.path in new
-    ]
-    changed = comparison.unexpected(repository, missed, None, {})
-    if changed:
-        raise BusyError(
-            f"files changed while they were replaced: {first_of(changed)}",
-            hint="go back to what was there before: git ckpt undo",
-        )
+    _add(index, files, expected)
+    tree = index.write_tree()
+    written = paths_in(diff.differences(repository, before, tree), "AMT")
+    differing = diff.differences(repository, expected, tree)
+    missed = [change for change in differing if change.path in written]
+    if changed := comparison.unexpected(repository, missed, None, {}):
+        message = f"files changed while they were replaced: {first_of(changed)}"
+        raise BusyError(message, hint="go back to what was there before: git ckpt undo")
     # git compares the content of a file as young as the index. With the filter off it would
     # seem changed.
     later = time.time() + _LATER
     os.utime(index.path, (later, later))
 
 
-def _read(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
+def _add(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
     # A file behind a failing filter is read only if it is as git stores it; else its entry stays.
     try:
-        index.git(*_ADD, data=b"".join(path + b"\0" for path in paths))
+        index.git(*_ADD, data=nul_ended(paths))
         return
     except GitError as error:
         failing = failing_filters(index.repository, error)
@@ -219,6 +192,6 @@ def _read(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
     coming = manifest.regular_files(index.repository, expected)
     oids = {path: coming.get(path, "") for path in paths}
     behind = unfiltered.behind(index.repository, oids, failing)
-    others = b"".join(path + b"\0" for path in paths if path not in behind)
+    others = nul_ended(path for path in paths if path not in behind)
     index.git(*filters_off(failing), *_ADD, data=others)
     unfiltered.accept(index, unfiltered.still(index.repository, behind))

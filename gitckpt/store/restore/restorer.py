@@ -8,9 +8,10 @@ captured. HEAD never moves.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git import graph
 from gitckpt.git.contents import annex, attributes, raw_files, unfiltered
@@ -22,40 +23,22 @@ from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
 from gitckpt.model.arguments import first_of, quoted, shell_word
-from gitckpt.model.checkpoint import SAFETY, Checkpoint, Omitted
+from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import local_checkpoints, submodules
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.restore import byte_exact, replacement
+from gitckpt.store.restore import plan as planning
 from gitckpt.store.restore import undo as undoing
-from gitckpt.store.restore.plan import (
-    CHANGE,
-    DELETE,
-    STAGE,
-    PathChange,
-    Plan,
-    as_text,
-    is_file,
-    is_within,
-    make_plan,
-    missing,
-    plan_shape,
-    require_paths,
-)
+from gitckpt.store.restore.plan import PathChange, Plan, Planner, decode_path, is_within, paths_in
 from gitckpt.store.restore.submodules import SubmoduleRemoval, SubmoduleRestoreResult, Submodules
 from gitckpt.store.snapshot import assurance, capture, comparison, manifest
+from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import INTENT, SKIPPED
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from gitckpt.git.contents.unfiltered import HeldBack
-
-    Announce = Callable[[Sequence[str]], None]
+Announce = Callable[[Sequence[str]], None]
 
 _ENDS = {
     "merge": "git merge --continue, or git merge --abort",
@@ -66,12 +49,10 @@ _ENDS = {
     "bisect": "git bisect good, bad or reset",
 }
 _OF_SUBMODULE = "the submodule "
-# How many omitted paths a remark names.
-_FEW = 3
+_FEW = 3  # so many omitted paths are named by a remark
 # Paths that git may refuse, as they lead out of the worktree or into .git.
 _UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
-# How often a restore starts again while HEAD moves.
-_TRIES = 10
+_TRIES = 10  # of a restore while HEAD moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +136,7 @@ def restore(
     if not trusted and store.is_replaced(checkpoint.id):
         hint = f"; if you trust what came: git ckpt restore {checkpoint.id[: ids.SHORT]} --trust"
         raise local_checkpoints.replaced(checkpoint.id, hint)
-    return _run(
-        lambda: _Restore(store, checkpoint, paths, index=index), dry_run=dry_run, announce=announce
-    )[1]
+    return _run(lambda: _Restore(store, checkpoint, paths, index=index), dry_run, announce)[1]
 
 
 def undo(
@@ -182,16 +161,14 @@ def _step(store: Checkpoints, kind: str, dry_run: bool, announce: Announce) -> R
     checkpoint = store.read(target)
     written = undoing.written_by_newest(store, stack, checkpoint)
 
-    def make() -> _Restore:
-        return _Restore(store, checkpoint, (), written, step=kind, undone=checkpoint.state)
-
-    done = _run(make, dry_run=dry_run, announce=announce)[1]
+    attempt = functools.partial(_Restore, store, checkpoint, (), written, step=kind)
+    result = _run(attempt, dry_run, announce)[1]
     cut_off = ["the step before this one was cut off"] if stack.open is not None else []
-    return replace(done, remarks=[*undoing.skipped(gone), *cut_off, *done.remarks])
+    return replace(result, remarks=[*undoing.skipped(gone), *cut_off, *result.remarks])
 
 
 def _run(
-    make: Callable[[], _Restore], *, dry_run: bool, announce: Announce
+    make: Callable[[], _Restore], dry_run: bool, announce: Announce
 ) -> tuple[_Restore, RestoreResult]:
     # Starts again if HEAD moves before anything has changed; `make` reads HEAD each time.
     for _ in range(_TRIES - 1):
@@ -208,17 +185,13 @@ def _run(
 def _restore_submodule(
     store: Checkpoints, checkpoint: Checkpoint, dry_run: bool
 ) -> SubmoduleRestoreResult:
-    attempt, done = _run(
-        lambda: _Restore(store, checkpoint, ()), dry_run=dry_run, announce=lambda _: None
-    )
-    nested = attempt.submodules
-    remarks = [
-        text for text in done.remarks if text.removeprefix(_OF_SUBMODULE) not in nested.failures
-    ]
-    failures = list(nested.failures)
-    failures += [kept_failure(done.kept).message] if done.kept else []
-    failures += [unfiltered.failure(done.unfiltered, "").message] if done.unfiltered else []
-    return SubmoduleRestoreResult(done.changes, remarks, attempt.is_due, failures, nested.advice)
+    attempt, result = _run(lambda: _Restore(store, checkpoint, ()), dry_run, lambda _: None)
+    failures = list(attempt.submodules.failures)
+    remarks = [text for text in result.remarks if text.removeprefix(_OF_SUBMODULE) not in failures]
+    failures += [kept_failure(result.kept).message] if result.kept else []
+    failures += [unfiltered.failure(result.unfiltered, "").message] if result.unfiltered else []
+    advice = attempt.submodules.advice
+    return SubmoduleRestoreResult(result.changes, remarks, attempt.is_due, failures, advice)
 
 
 class _Restore:
@@ -237,67 +210,74 @@ class _Restore:
         written: Sequence[bytes] = (),
         *,
         step: str = undoing.RESTORE,
-        undone: Mapping[str, Any] | None = None,
         index: bool = False,
     ) -> None:
-        self._undone = undone or {}
-        self._store = store
-        self._repository = store.repository
-        self._objects = store.objects
+        repository = store.repository
+        self._store, self._repository, self._objects = store, repository, store.objects
         self._paths, self._written = list(paths), written
-        self._has_index = index or not paths
-        self._step = step
+        self._undone = {} if step == undoing.RESTORE else checkpoint.state
+        self._has_index, self._step = index or not paths, step
         self._head, self._branch = store.objects.head()
-        self._left_out = _left_out(store.repository, checkpoint, self._paths)
-        _require_source(store.repository, checkpoint)
-        checkpoint, self._stand_in = manifest.with_commit(store.repository, checkpoint, self._head)
+        self._left_out = _list_left_out(repository, checkpoint, self._paths)
+        _require_source(repository, checkpoint)
+        checkpoint, self._stand_in = manifest.with_commit(repository, checkpoint, self._head)
         self._checkpoint = checkpoint
-        graph.fetch_for(store.repository, checkpoint.tree, checkpoint.git_sha)
-        self._wanted = manifest.contents_of(checkpoint, store.repository, store.objects)
+        graph.fetch_for(repository, checkpoint.tree, checkpoint.git_sha)
+        self._target = manifest.contents_of(checkpoint, repository, store.objects)
         self._limits = replace(store.rules.limits(), timeout=float("inf"))
-        wanted = checkpoint if self._limits.submodules else replace(checkpoint, worktree=None)
-        self.submodules = Submodules(store, wanted, paths, _restore_submodule)
+        source = checkpoint if self._limits.submodules else replace(checkpoint, worktree=None)
+        self.submodules = Submodules(store, source, paths, _restore_submodule)
         self._removal = SubmoduleRemoval(store, self._undone, self.submodules.paths, self._limits)
         self.is_due = self.has_begun = False
         self._unheld: dict[bytes, str] = {}
-        self._apart: Collection[bytes] = modules.own_directories(self._repository)
+        self._apart: Collection[bytes] = modules.own_directories(repository)
         self._choose_operation()
 
     def _choose_operation(self) -> None:
-        same_head = self._head == self._checkpoint.git_sha and self._stand_in is None
-        wanted = {} if self._stand_in is not None else self._wanted.operation
-        self._is_foreign = bool(wanted) and not local_checkpoints.is_captured_here(
-            self._repository, self._checkpoint.id
-        )
-        wanted = {} if self._is_foreign else wanted
-        self._would_move = same_head and operation.would_move(
-            wanted, self._branch, self._checkpoint.branch
-        )
+        repository, checkpoint = self._repository, self._checkpoint
+        same_head = self._head == checkpoint.git_sha and self._stand_in is None
+        files = self._target.operation if self._stand_in is None else {}
+        is_ours = not files or local_checkpoints.is_captured_here(repository, checkpoint.id)
+        self._is_foreign = not is_ours
+        files = files if is_ours else {}
+        branches = self._branch, checkpoint.branch
+        self._would_move = same_head and operation.would_move(files, *branches)
         self._rebased: str | None = None
-        if not operation.moves_nothing(self._repository, wanted):
-            self._rebased = operation.rebased_branch(wanted)
-            wanted = operation.detached(self._repository, wanted)
-        self._wanted.operation = wanted
+        if not operation.moves_nothing(repository, files):
+            self._rebased = operation.rebased_branch(files)
+            files = operation.detached(repository, files)
+        self._target.operation = files
         self._brings_operation = same_head and not self._paths and not self._would_move
 
     def run(self, *, dry_run: bool, announce: Announce) -> RestoreResult:
         with self._store.private_index() as index:
             self._inspect(index)
             plan = self._plan(index)
-            self._head_remarks = self._compare_heads()
-            self.is_due = bool(
-                self.submodules.plan() or plan.changes or plan.flags or self._changes_operation
-            )
+            apart = self._compare_heads()
+            is_due = self.submodules.plan() or plan.changes or plan.flags
+            self.is_due = bool(is_due or self._changes_operation)
             if dry_run:
                 self._require_objects(plan)
-            files = {change.path for change in plan.files}
-            pending = replacement.pending(self._repository, self._wanted.files, files, self._paths)
+            pending = replacement.pending(
+                self._repository, self._target.files, paths_in(plan.files), self._paths
+            )
             if dry_run or not self.is_due:
-                return self._complete(plan, pending, dry_run=dry_run)
+                left: Sequence[bytes] = []
+                if not dry_run:
+                    if self._step != undoing.RESTORE:
+                        undoing.finish(self._store, self._step, self._checkpoint.id)
+                    left = replacement.complete(self._repository, pending)
+                    self.submodules.require_all(is_changed=False)
+                completed = [path for path in pending if path not in left]
+                plan.changes += [PathChange(planning.CHANGE, path) for path in completed]
+                return self._report(plan, None, left, apart if self.is_due else [])
             replacement.list_files(index, self._captured)
             expected = self._prepare(index, plan)
-            self._require_still(index)
-            if remarks := [*self._head_remarks, *self._remarks(plan)]:
+            if self._objects.head()[0] != self._head:
+                raise capture.moved()
+            if not self._paths:
+                index.require_latest()
+            if remarks := [*apart, *self._list_remarks(plan)]:
                 announce(remarks)
             safety = self._record_safety(plan)
             with undoing.offered(self._step):
@@ -309,36 +289,34 @@ class _Restore:
         self._removal.apply(safety)
         undoing.finish(self._store, self._step, self._checkpoint.id)
         self.submodules.require_all()
-        return self._result(plan, safety.id, held)
+        return self._report(plan, safety.id, held, apart)
 
     # Inspect: capture the worktree, as it is and as a snapshot would hold it.
 
+    def _capture(self, index: PrivateIndex, head: str, untracked: Sequence[bytes]) -> Captured:
+        keeps, limits = self._is_meant, self._limits
+        return capture.capture_in(index, self._objects, head, limits, untracked, keeps=keeps)
+
     def _inspect(self, index: PrivateIndex, also: Sequence[bytes] = ()) -> None:
-        captured = capture.capture_in(
-            index,
-            self._objects,
-            self._head,
-            self._limits,
-            [*self._written, *also],
-            keeps=self._is_meant,
-        )
+        captured = self._capture(index, self._head, [*self._written, *also])
         self._captured = captured
         self._unheld = {path: why for path, why in captured.unheld.items() if self._is_meant(path)}
         self._apart = captured.apart
-        wanted = self._wanted
-        wanted.directories = [path for path in wanted.directories if not self._stays(path)]
-        wanted.modes = {path: mode for path, mode in wanted.modes.items() if not self._stays(path)}
-        found = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
+        target = self._target
+        target.directories = [path for path in target.directories if not self._stays(path)]
+        target.modes = {path: mode for path, mode in target.modes.items() if not self._stays(path)}
+        current = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
         # A capture takes skipped files that do not exist from the index. Without their entries, git
         # writes what is missing.
-        absent = missing(self._repository, found, wanted, self._checkpoint.git_sha, self._paths)
-        found.files = (
-            replacement.take_out(index, absent, wanted.files) if absent else captured.files
-        )
+        side = target, self._checkpoint.git_sha
+        absent = planning.find_missing(self._repository, current, side, self._paths)
+        current.files = captured.files
+        if absent:
+            current.files = replacement.take_out(index, absent, target.files)
         # A capture omits the settings if nothing converts, but restored attributes may convert.
         configured = self._limits.conversions(self._repository)
-        found.conversion = attributes.settings(self._repository, configured)
-        self._found = found
+        current.conversion = attributes.settings(self._repository, configured)
+        self._current = current
 
     def _is_meant(self, path: bytes) -> bool:
         return is_within(path, self._paths)
@@ -349,51 +327,35 @@ class _Restore:
     # Plan.
 
     def _plan(self, index: PrivateIndex) -> Plan:
-        plan = self._plan_files(require=True)
-        touched = {change.path for change in plan.changes if change.kind != STAGE}
+        planner = self._make_planner()
+        planner.require_paths(self._checkpoint.id)
+        plan = planner.make(self._written, index=self._has_index)
+        touched = {change.path for change in plan.changes if change.kind != planning.STAGE}
         left_out = [*plan.in_the_way, *sorted(touched.intersection(self._captured.left))]
         if left_out:  # the settings omit them, but the safety checkpoint must hold them
             index.copy_from(os.path.join(self._repository.git_dir, "index"))
             self._inspect(index, left_out)
-            plan = self._plan_files()
-        plan.shape = plan_shape(
-            self._repository,
-            self._wanted,
-            plan,
-            self._paths,
-            undone=self._undone,
-            captured=self._found.directories,
-        )
-        omitted = self._captured.worktree.omitted
-        plan.obstacles += replacement.in_place_of_files(
-            self._repository, omitted, self._wanted.files, self._paths
-        )
+            planner = self._make_planner()
+            plan = planner.make(self._written, index=self._has_index)
+        planner.plan_modes(self._undone)
+        omitted, files = self._captured.worktree.omitted, self._target.files
+        plan.obstacles += replacement.list_special(self._repository, omitted, files, self._paths)
         plan.require_no_obstacle()
-        plan.changes += [*plan.shape.changes, *self._removal.plan()]
+        plan.changes += self._removal.plan()
         plan.changes.sort(key=lambda change: change.path)
         return plan
 
-    def _plan_files(self, *, require: bool = False) -> Plan:
-        found, wanted = (self._found, self._head), (self._wanted, self._checkpoint.git_sha)
-        if require:
-            require_paths(self._repository, (found, wanted), self._paths, self._checkpoint.id)
-        return make_plan(
-            self._repository,
-            found,
-            wanted,
-            self._paths,
-            self._written,
-            index=self._has_index,
-            stays=self._stays,
-        )
+    def _make_planner(self) -> Planner:
+        sides = (self._current, self._head), (self._target, self._checkpoint.git_sha)
+        return Planner(self._repository, *sides, self._paths, self._stays)
 
     @property
     def _changes_operation(self) -> bool:
-        return self._brings_operation and self._found.operation != self._wanted.operation
+        return self._brings_operation and self._current.operation != self._target.operation
 
     def _prepare(self, index: PrivateIndex, plan: Plan) -> str:
         # Returns the tree to restore, after git has accepted every path and all objects exist.
-        expected = self._wanted.files
+        expected = self._target.files
         is_unusual = any(_UNUSUAL.search(change.path) for change in plan.files)
         if not plan.is_whole or plan.is_contradictory or is_unusual:
             refused = f"git refuses the files of checkpoint {self._checkpoint.id}"
@@ -404,8 +366,8 @@ class _Restore:
                     expected = scratch.write_tree()
             except GitError as error:
                 raise WorktreeError(f"{refused}: {error.message}") from None
-            planned = {change.path for change in plan.files} - set(plan.absent)
-            left = diff.differences(self._repository, expected, self._wanted.files, self._paths)
+            planned = paths_in(plan.files) - set(plan.absent)
+            left = diff.differences(self._repository, expected, self._target.files, self._paths)
             names = [str(change) for change in left if change.path in planned]
             if names:  # a tree can hold what no index can
                 raise WorktreeError(f"{refused}: {first_of(names)}")
@@ -416,103 +378,87 @@ class _Restore:
 
     def _require_objects(self, plan: Plan) -> None:
         if self._brings_operation:
-            operation.require_objects(self._repository, self._wanted.operation)
+            operation.require_objects(self._repository, self._target.operation)
         if graph.promisor(self._repository):
             return  # git may fetch the blobs of files
-        gone = set(byte_exact.missing(self._repository, plan.exactness))
-        for change in plan.files:
-            if change.new.strip("0") and self._repository.cat_file.info(change.new) is None:
-                gone.add((change.path, change.new))
+        oids = {*plan.exactness.raw.items()}
+        oids |= {(change.path, change.new) for change in plan.files if change.new.strip("0")}
+        gone = sorted(pair for pair in oids if self._repository.cat_file.info(pair[1]) is None)
         if gone:
-            lacking = first_of([f"{quoted(path)} (blob {oid})" for path, oid in sorted(gone)])
-            raise WorktreeError(
-                f"checkpoint {self._checkpoint.id} lacks what was in {lacking}",
-                hint=manifest.VERIFY,
-            )
-
-    def _require_still(self, index: PrivateIndex) -> None:
-        if self._objects.head()[0] != self._head:
-            raise capture.moved()
-        if not self._paths:
-            index.require_latest()
+            lacking = first_of([f"{quoted(path)} (blob {oid})" for path, oid in gone])
+            message = f"checkpoint {self._checkpoint.id} lacks what was in {lacking}"
+            raise WorktreeError(message, hint=manifest.VERIFY)
 
     def _record_safety(self, plan: Plan) -> Checkpoint:
         state = {
             "worktree": local_checkpoints.name_of(self._repository),
             "made": local_checkpoints.made_at(self._repository),
             "before": self._checkpoint.id,
-            "paths": [as_text(path) for path in self._paths],
-            **plan.shape.state,
+            "paths": [planning.as_text(path) for path in self._paths],
+            **plan.state,
             **self.submodules.state,
         }
         message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
-        files = self._captured.worktree
+        files, label, store = self._captured.worktree, ref_names.SAFETY_COMPLETE, self._store
         if self._limits.submodules:  # also those to restore: the current index may lack them
             paths = {*self._captured.submodules, *self.submodules.paths}
-            files = submodules.capture(self._store, files, paths, self._limits)
-        safety = self._store.record(
-            ref_names.SAFETY_COMPLETE, state, worktree=files, trigger=SAFETY, message=message
-        )
-        failure = assurance.failure(
-            self._repository, self._store.objects, safety, self._store.announce
-        )
+            files = submodules.capture(store, files, paths, self._limits)
+        safety = store.record(label, state, worktree=files, trigger=SAFETY, message=message)
+        failure = assurance.failure(self._repository, store.objects, safety, store.announce)
         if failure is None and safety.git_sha != self._head:
             failure = capture.moved()  # the staged content would be attributed to another commit
         if failure is not None:
-            self._store.remove([safety.id])
+            store.remove([safety.id])
             raise failure
         self.has_begun = True
-        undoing.begin(self._store, self._step, safety)
+        undoing.begin(store, self._step, safety)
         return safety
 
     # Apply.
 
     def _apply(self, index: PrivateIndex, plan: Plan, expected: str) -> list[bytes]:
         # Returns the files that stay unfiltered because a filter fails.
-        wanted = {change.path for change in plan.files}
-        hidden = wanted.intersection(self._found.flags.get(SKIPPED, ()))
+        paths, raw = paths_in(plan.files), plan.exactness.raw
+        hidden = paths.intersection(self._current.flags.get(SKIPPED, ()))
         configured = self._limits.conversions(self._repository)
-        blobs = byte_exact.prepare(index, plan.exactness, configured, expected)
+        byte_exact.prepare(index, plan.exactness, configured, expected)
         if not self._paths:
             index.require_latest()
         try:
             if hidden:  # git writes no file whose entry is marked skip-worktree
                 listed = hidden.intersection(path for path, *_ in index.entries())
                 index.update("--no-skip-worktree", sorted(listed))
-            as_is = self._captured.as_is
-            replacement.take_away(
-                index, {path: oid for path, oid in as_is.items() if path in wanted}
-            )
-            held = replacement.replace_files(index, plan.files, self._found.files, expected)
-            if plan.shape.apply(self._repository):
+            as_is = self._captured.as_is.items()
+            replacement.take_away(index, {path: oid for path, oid in as_is if path in paths})
+            held = replacement.replace_files(index, plan.files, self._current.files, expected)
+            if plan.apply_modes(self._repository):
                 index.refresh()  # their ctime has changed
         except GitError as error:
             if replacement.is_out_of_date(error):
                 raise byte_exact.changed(error.message) from None
             message = f"not every file could be written: {error.message}"
             raise WorktreeError(message, hint=self._back) from None
-        byte_exact.bring_back(index, plan.exactness, configured, blobs)
+        byte_exact.bring_back(index, plan.exactness)
         if annex.is_used(self._repository):
             files = manifest.regular_files(self._repository, expected)
             written = plan.written
             annex.populate(index, {path: oid for path, oid in files.items() if path in written})
         if held:
-            unfiltered.forget(self._repository, plan.exactness.raw)
-            held = [path for path in held if path not in plan.exactness.raw]
+            unfiltered.forget(self._repository, raw)
         self._write_index(index, plan, expected)
         if self._changes_operation:
             operation.clear(self._repository)
-            operation.bring_back(self._repository, self._wanted.operation)
-        return held
+            operation.bring_back(self._repository, self._target.operation)
+        return [path for path in held if path not in raw]
 
     def _write_index(self, index: PrivateIndex, plan: Plan, expected: str) -> None:
         if not self._paths:
             # In a sparse checkout, every entry without a file must stay marked skip-worktree.
-            wanted = self._wanted
-            if wanted.sparse is not None or self._found.sparse is not None:
+            target = self._target
+            if target.sparse is not None or self._current.sparse is not None:
                 skipped = sorted(plan.without_file(self._repository))
-                wanted = replace(wanted, flags={**wanted.flags, SKIPPED: skipped})
-            manifest.turn_into(index, wanted, self._checkpoint.git_sha, expected)
+                target = replace(target, flags={**target.flags, SKIPPED: skipped})
+            manifest.turn_into(index, target, self._checkpoint.git_sha, expected)
             index.install()
             return
         # Even if no entry is restored, the stat data of converted files must be right.
@@ -525,7 +471,7 @@ class _Restore:
             own.refresh()
             for flag, (gets, loses) in plan.flags.items():
                 if flag == INTENT:
-                    manifest.add_in_intent(own, self._wanted, gets)
+                    manifest.add_in_intent(own, self._target, gets)
                 else:
                     manifest.change_flag(own, flag, gets, loses)
             own.install()
@@ -533,18 +479,18 @@ class _Restore:
     # Compare.
 
     def _compare(self, plan: Plan, expected: str) -> None:
-        gone = {change.path for change in plan.files if change.status == "D"} - set(plan.absent)
         for _ in range(_TRIES - 1):
             with contextlib.suppress(capture.Moved):
-                return self._require_none(self._differences(plan, expected, gone))
-        return self._require_none(self._differences(plan, expected, gone))
+                return self._require_none(self._find_differences(plan, expected))
+        return self._require_none(self._find_differences(plan, expected))
 
-    def _differences(self, plan: Plan, expected: str, gone: Collection[bytes]) -> list[str]:
+    def _find_differences(self, plan: Plan, expected: str) -> list[str]:
+        gone = paths_in(plan.files, "D") - set(plan.absent)
         if not self._paths:
             return comparison.compare(
                 self._repository,
                 self._objects,
-                self._wanted,
+                self._target,
                 self._checkpoint.git_sha,
                 self._limits,
                 with_operation=self._brings_operation,
@@ -554,30 +500,23 @@ class _Restore:
         words = ("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z")
         with PrivateIndex(self._repository) as index:
             untracked = index.git(*words, expected).split(b"\0")[:-1]  # ignored ones, too
-            head = self._objects.head()[0]
-            again = capture.capture_in(
-                index, self._objects, head, self._limits, untracked, keeps=self._is_meant
-            )
+            files = self._capture(index, self._objects.head()[0], untracked).files
         away = plan.without_file(self._repository)
-        wrong = [
-            change
-            for change in diff.differences(self._repository, expected, again.files, self._paths)
-            if change.path not in away and not self._stays(change.path)
-        ]
+        differing = diff.differences(self._repository, expected, files, self._paths)
+        changed = (change for change in differing if not self._stays(change.path))
+        wrong = [change for change in changed if change.path not in away]
         if not self._has_index:  # a skipped entry counts as a file where there is none
             top = os.fsencode(self._repository.worktree or "")
-            wrong = [entry for entry in wrong if entry.status != "A" or is_file(top, entry.path)]
-        shape = plan.shape
-        differing = comparison.unexpected(self._repository, wrong, gone, plan.exactness.raw)
-        return differing + comparison.unshaped(self._repository, shape.directories, shape.modes)
+            wrong = [
+                entry for entry in wrong if entry.status != "A" or planning.is_file(top, entry.path)
+            ]
+        names = comparison.unexpected(self._repository, wrong, gone, plan.exactness.raw)
+        return names + comparison.unshaped(self._repository, plan.directories, plan.modes)
 
     def _require_none(self, differing: Sequence[str]) -> None:
         if differing:
-            raise WorktreeError(
-                f"what came back is not what checkpoint {self._checkpoint.id} captured: "
-                f"{first_of(differing)}",
-                hint=self._back,
-            )
+            reason = f"what came back is not what checkpoint {self._checkpoint.id} captured"
+            raise WorktreeError(f"{reason}: {first_of(differing)}", hint=self._back)
 
     @property
     def _back(self) -> str:
@@ -585,125 +524,93 @@ class _Restore:
 
     # Result and remarks.
 
-    def _complete(self, plan: Plan, pending: HeldBack, *, dry_run: bool) -> RestoreResult:
-        # Also completes unfiltered files where a restore has nothing else to do.
-        left: Sequence[bytes] = []
-        if not dry_run:
-            if self._step != undoing.RESTORE:
-                undoing.finish(self._store, self._step, self._checkpoint.id)
-            left = replacement.complete(self._repository, pending)
-        plan.changes += [PathChange(CHANGE, path) for path in pending if path not in left]
-        if not dry_run:
-            self.submodules.require_all(is_changed=False)
-        if not self.is_due:
-            self._head_remarks = []
-        return self._result(plan, None, left)
-
-    def _result(self, plan: Plan, safety: str | None, held: Sequence[bytes]) -> RestoreResult:
-        remarks = [*self._remarks(plan), *self._removal.remarks]
+    def _report(
+        self, plan: Plan, safety: str | None, held: Sequence[bytes], apart: Sequence[str]
+    ) -> RestoreResult:
+        remarks = [*self._list_remarks(plan), *self._removal.remarks]
         remarks += [_OF_SUBMODULE + failure for failure in self.submodules.failures]
+        changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
+        positions, unwritten = (self._here, self._source), tuple(sorted(held))
         return RestoreResult(
             self._checkpoint.id,
-            sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path),
+            changes,
             safety,
             remarks,
-            self._here,
-            self._source,
-            self._head_remarks,
-            tuple(sorted(held)),
+            *positions,
+            apart,
+            unwritten,
             self._unheld,
         )
 
-    @property
-    def _here(self) -> Position:
-        return Position(self._head, self._branch, self._captured.worktree.operation)
-
-    @property
-    def _source(self) -> Position:
-        files = self._checkpoint.worktree
-        under_way = files.operation if files else None
-        return Position(self._checkpoint.git_sha, self._checkpoint.branch, under_way)
-
     def _compare_heads(self) -> list[str]:
         """Return sentences on how HEAD differs from where the checkpoint was recorded."""
-        here, source = self._here, self._source
+        checkpoint, files = self._checkpoint, self._checkpoint.worktree
+        here = Position(self._head, self._branch, self._captured.worktree.operation)
+        under_way = files.operation if files else None
+        source = Position(checkpoint.git_sha, checkpoint.branch, under_way)
+        self._here, self._source = here, source
         no_run = "--no-run " if self._checkpoint.run else ""
         elsewhere = f"git ckpt resume {no_run}{self._checkpoint.id[: ids.SHORT]}"
-        of_operation = self._compare_operations(here, source, elsewhere)
-        stays = f"HEAD stays at {here}"
+        remarks = self._compare_operations(here, source, elsewhere)
         if here.commit != source.commit:
-            files = "these files" if self._paths else "the files"
-            shown = f"{files} of {source} show as changes there"
-            return [f"{stays}; {shown}; to work at that commit: {elsewhere}", *of_operation]
+            shown = f"{'these' if self._paths else 'the'} files of {source} show as changes there"
+            return [f"HEAD stays at {here}; {shown}; to work at that commit: {elsewhere}", *remarks]
         if here.branch == source.branch:
-            return of_operation
+            return remarks
         origin, advice = "while HEAD was detached", ""
         if source.branch is not None:
             end = "-- " if source.branch.startswith("-") else ""  # a document may say anything
             origin = f"on {source.branch}"
             advice = f"; to be there: git switch {end}{shell_word(source.branch)}"
-        made = f"the checkpoint was made {origin}, at the same commit{advice}"
-        return [f"{stays}; {made}", *of_operation]
+        recorded = f"the checkpoint was made {origin}, at the same commit{advice}"
+        return [f"HEAD stays at {here}; {recorded}", *remarks]
 
     def _compare_operations(self, here: Position, source: Position, elsewhere: str) -> list[str]:
         current, captured = here.operation, None if self._is_foreign else source.operation
-        is_same_commit = here.commit == source.commit
+        end = _ENDS.get((captured if self._changes_operation else current) or "", "see git status")
+        other = "" if here.commit == source.commit else ", which are of another commit"
         remarks = []
         if self._changes_operation:
             if current and current != captured:
-                back = undoing.way_back(self._step)
-                remarks.append(
-                    f"the {current} in progress here is put away; to have it again: {back}"
-                )
+                back = f"to have it again: {undoing.way_back(self._step)}"
+                remarks.append(f"the {current} in progress here is put away; {back}")
             if captured:
-                end = _ENDS.get(captured, "see git status")
-                remarks.append(
-                    f"the {captured} of the checkpoint is in progress again; to end it: {end}"
-                )
-            return remarks
-        if not self._paths and not self._would_move and is_same_commit:
-            return []
-        if captured:
-            why = "it belongs to another commit than HEAD"
-            if self._paths:
-                why = "only some paths come back"
-            elif self._would_move:
-                why = f"it would move {here.branch}"
-            remarks.append(
-                f"the {captured} of the checkpoint is left out, as {why}; "
-                f"a worktree with it: {elsewhere}"
-            )
-        if current and not self._paths:
-            files = "these files" + ("" if is_same_commit else ", which are of another commit")
-            end = _ENDS.get(current, "see git status")
-            remarks.append(f"the {current} in progress here goes on with {files}; to end it: {end}")
+                again = f"the {captured} of the checkpoint is in progress again"
+                remarks.append(f"{again}; to end it: {end}")
+        elif self._paths or self._would_move or other:
+            if captured:
+                why = "it belongs to another commit than HEAD"
+                if self._paths:
+                    why = "only some paths come back"
+                elif self._would_move:
+                    why = f"it would move {here.branch}"
+                left_out = f"the {captured} of the checkpoint is left out, as {why}"
+                remarks.append(f"{left_out}; a worktree with it: {elsewhere}")
+            if current and not self._paths:
+                goes_on = f"the {current} in progress here goes on with these files{other}"
+                remarks.append(f"{goes_on}; to end it: {end}")
         return remarks
 
-    def _remarks(self, plan: Plan) -> list[str]:
+    def _list_remarks(self, plan: Plan) -> list[str]:
         covered = self.submodules.paths | self.submodules.moved
-        covered |= {change.path for change in plan.changes if change.kind == DELETE}
+        covered |= {change.path for change in plan.changes if change.kind == planning.DELETE}
         remarks = list(self._left_out)
         for change in plan.submodules:
             if change.path not in covered:
-                then = (
-                    f"it was at {change.new}"
-                    if change.new.strip("0")
-                    else "the checkpoint has none"
-                )
-                remarks.append(f"the submodule {_text(change.path)} stays as it is; {then}")
+                had = change.new.strip("0")
+                then = f"it was at {change.new}" if had else "the checkpoint has none"
+                remarks.append(f"the submodule {decode_path(change.path)} stays as it is; {then}")
         inside = sorted(quoted(path) for path in plan.untouched if path not in self._unheld)
         if inside:
-            remarks.append(
-                f"left out, as they lie in the directory of a repository: {first_of(inside)}"
-            )
+            names = first_of(inside)
+            remarks.append(f"left out, as they lie in the directory of a repository: {names}")
         if plan.unknown:
-            names = first_of(sorted(map(_text, plan.unknown)))
+            names = first_of(sorted(map(decode_path, plan.unknown)))
             remarks.append(f"untracked files stay, as the checkpoint does not list such: {names}")
         files = self._checkpoint.worktree
         written = {quoted(change.path) for change in plan.changes}
-        converted = sorted(written.intersection(files.converted if files is not None else ()))
-        if converted:
-            names = first_of(converted)
+        if converted := written.intersection(files.converted if files is not None else ()):
+            names = first_of(sorted(converted))
             remarks.append(f"comes back as git writes it, not byte for byte: {names}")
         if self._brings_operation and self._rebased is not None:
             remarks.append(operation.farewell(self._rebased))
@@ -716,44 +623,34 @@ class _Restore:
 
 def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
     """Raise `WorktreeError` without a worktree, or without files to restore."""
-    files = checkpoint.worktree
+    files, commit = checkpoint.worktree, checkpoint.git_sha[:10]
     if repository.worktree is None:
-        raise WorktreeError(
-            "there is no worktree here to put files into",
-            hint=f"open one: git ckpt resume {checkpoint.id[: ids.SHORT]}",
-        )
+        hint = f"open one: git ckpt resume {checkpoint.id[: ids.SHORT]}"
+        raise WorktreeError("there is no worktree here to put files into", hint=hint)
     if files is not None and files.degraded and files.tree is None:
-        commit = checkpoint.git_sha[:10]
-        way = f"git restore --source={commit} --staged --worktree ."
-        raise WorktreeError(
-            f"checkpoint {checkpoint.id} has no files: {files.degraded}",
-            hint=f"the files of its commit: {way}"
-            if commit
-            else "see other checkpoints: git ckpt list",
-        )
+        hint = "see other checkpoints: git ckpt list"
+        if commit:
+            hint = f"the files of its commit: git restore --source={commit} --staged --worktree ."
+        message = f"checkpoint {checkpoint.id} has no files: {files.degraded}"
+        raise WorktreeError(message, hint=hint)
 
 
-def _left_out(repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]) -> list[str]:
+def _list_left_out(
+    repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]
+) -> list[str]:
     """Return a remark on paths that the checkpoint omits and that are missing."""
-    top = os.fsencode(repository.worktree or "")
-    is_of_run = checkpoint.run is not None
-
-    def is_missing(entry: Omitted) -> bool:
+    top, names = os.fsencode(repository.worktree or ""), []
+    for entry in checkpoint.worktree.omitted if checkpoint.worktree is not None else ():
         path = modules.unquoted(entry.path).rstrip(b"/")
-        is_beside = is_of_run and path.startswith(b"run/")  # kept beside the worktree
-        if is_beside or path.split(b"/")[0] == b".git" or not stays_within(path):
-            return False
-        return is_within(path, paths) and not os.path.lexists(os.path.join(top, path))
-
-    omitted = checkpoint.worktree.omitted if checkpoint.worktree is not None else ()
-    names = [entry.path for entry in omitted if is_missing(entry)]
+        is_beside = checkpoint.run is not None and path.startswith(b"run/")  # not in the worktree
+        is_private = path.split(b"/")[0] == b".git" or not stays_within(path)
+        if is_beside or is_private or not is_within(path, paths):
+            continue
+        if not os.path.lexists(os.path.join(top, path)):
+            names.append(entry.path)
     if not names:
         return []
     count = "1 path" if len(names) == 1 else f"{len(names)} paths"
     see = f"see why: git ckpt show {checkpoint.id[: ids.SHORT]}"
     listed = first_of(names, _FEW)
     return [f"{count} left out of the checkpoint and missing here: {listed}; {see}"]
-
-
-def _text(path: bytes) -> str:
-    return path.decode("utf-8", "replace")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitckpt.git.files import mounts
 from gitckpt.git.objects.diff import leaves
@@ -24,7 +24,7 @@ from gitckpt.model.values import dataclass
 from gitckpt.store import submodules
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
-from gitckpt.store.restore.plan import ADD, CHANGE, DELETE, PathChange, is_within
+from gitckpt.store.restore.plan import ADD, CHANGE, DELETE, PathChange, decode_path, is_within
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
 
@@ -32,11 +32,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-
 # Remove submodules when the restore that checked them out is undone. Git keeps the repositories.
 
-
-# In the state of a safety checkpoint: submodules to check out, with `_state_before` by path.
+# In the state of a safety checkpoint: submodules to check out, with `_read_state` by path.
 _KEY = "submodules"
 
 
@@ -44,12 +42,12 @@ class _NotRemovable(CkptError):
     """A submodule has files that no checkpoint holds, or it changed since its capture."""
 
 
-def _state_before(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any]:
+def _read_state(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any]:
     """Record a submodule's HEAD and missing parent directories before checkout."""
     missing = 0
     while not os.path.lexists(top):
         top, missing = os.path.dirname(top), missing + 1
-    with contextlib.closing(store.seen_from(kept, "plumbing")) as inner:
+    with store.seen_from(kept, "plumbing") as inner:
         head, branch = inner.objects.head()
     return {"head": head, "branch": branch or "", "missing": missing}
 
@@ -63,60 +61,49 @@ class SubmoduleRemoval:
     def __init__(
         self, store: Checkpoints, undone: Mapping[str, Any], stay: Iterable[bytes], limits: Limits
     ) -> None:
-        self._store = store
-        self._limits = limits
-        states = undone.get(_KEY, {})
-        recorded = states.items() if isinstance(states, dict) else ()
-        known = {modules.unquoted(str(text)): state for text, state in recorded}
-        kept = set(stay)
-        self._states = {
-            path: state
-            for path, state in sorted(known.items())
-            if path not in kept and isinstance(state, dict)
-        }
+        self._store, self._limits = store, limits
         self.remarks: list[str] = []
+        recorded = undone.get(_KEY, {})
+        states = recorded if isinstance(recorded, dict) else {}
+        by_path = {modules.unquoted(str(text)): state for text, state in states.items()}
+        paths = sorted(by_path.keys() - stay)
+        self._states = {path: by_path[path] for path in paths if isinstance(by_path[path], dict)}
 
     def plan(self) -> list[PathChange]:
         """Return the submodules to remove, as changes."""
-        return [PathChange(DELETE, path) for path in self._states if self._exists(path)]
+        changes = []
+        for path in self._states:
+            if submodule := modules.seen_from(self._store.repository, path):
+                submodule.close()
+                changes.append(PathChange(DELETE, path))
+        return changes
 
     def apply(self, safety: Checkpoint) -> None:
         """Remove the submodules that the safety checkpoint holds."""
-        files = safety.worktree
-        held = (
-            {modules.unquoted(submodule.path): submodule for submodule in files.submodules}
-            if files
-            else {}
-        )
+        captured = safety.worktree.submodules if safety.worktree else ()
+        checkpoints = {modules.unquoted(entry.path): entry.checkpoint for entry in captured}
         for path, state in self._states.items():
-            if not self._exists(path):
+            submodule = modules.seen_from(self._store.repository, path)
+            if submodule is None:
                 continue
             try:
-                if path not in held:
+                if path not in checkpoints:
                     raise _NotRemovable("no checkpoint holds it")
-                self._remove(path, held[path], state)
+                self._remove(submodule, checkpoints[path], state)
             except (CkptError, OSError) as error:
                 why = error.message if isinstance(error, CkptError) else error.strerror
-                self.remarks.append(f"the submodule {_text(path)} stays: {why}")
+                self.remarks.append(f"the submodule {decode_path(path)} stays: {why}")
 
-    def _exists(self, path: bytes) -> bool:
-        submodule = modules.seen_from(self._store.repository, path)
-        if submodule is None:
-            return False
-        submodule.close()
-        return True
-
-    def _remove(self, path: bytes, held: Submodule, state: Mapping[str, Any]) -> None:
-        submodule = modules.seen_from(self._store.repository, path)
-        if submodule is None:
-            return
-        mounted = mounts.reason(submodule.worktree or "")
+    def _remove(self, submodule: Repository, checkpoint: str, state: Mapping[str, Any]) -> None:
+        top = submodule.worktree or ""
+        mounted = mounts.reason(top)
         if mounted is not None:
             raise _NotRemovable(mounted)
-        top = os.fsencode(submodule.worktree or "")
-        with contextlib.closing(self._store.seen_from(submodule, "plumbing")) as inner:
-            files = self._files(inner, inner.read_own(held.checkpoint))
-            directories = _directories(top)
+        with self._store.seen_from(submodule, "plumbing") as inner:
+            files = self._list_files(inner, inner.read_own(checkpoint))
+            walk = os.walk(os.fsencode(top))
+            below = [os.path.join(parent, name) for parent, names, _ in walk for name in names]
+            directories = [path for path in below if not os.path.islink(path)]
             _point_head(inner, str(state.get("head", "")), str(state.get("branch", "")))
         # `.git` files go last, inner ones first: after a kill they tell whose files are left.
         files.sort(key=lambda file: (os.path.basename(file) == b".git", -len(file)))
@@ -129,20 +116,19 @@ class SubmoduleRemoval:
             os.rmdir(top)
             top = os.path.dirname(top)
 
-    def _files(self, inner: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
+    def _list_files(self, inner: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
         """Return a submodule's files, with nested ones, as absolute paths.
 
         Raises `_NotRemovable` if a file is in no checkpoint.
         """
-        repository = inner.repository
+        repository, captured = inner.repository, checkpoint.worktree
         top = os.fsencode(repository.worktree or "")
         if not os.path.isfile(os.path.join(top, b".git")):
             raise _NotRemovable("its repository is in it")
-        captured = checkpoint.worktree
         if captured is None or captured.degraded or captured.omitted or captured.converted:
             raise _NotRemovable("its checkpoint leaves something out")
-        now = inner.capture(self._limits)
-        state = inner.objects.head()[0], now.tree, now.dirty
+        current = inner.capture(self._limits)
+        state = inner.objects.head()[0], current.tree, current.dirty
         if state != (checkpoint.git_sha, captured.tree, captured.dirty):
             raise _NotRemovable("it has changed meanwhile")
         tree = leaves(repository, manifest.files_of(repository, checkpoint))
@@ -154,25 +140,19 @@ class SubmoduleRemoval:
             nested_repository = modules.seen_from(repository, path)
             if nested_repository is None:
                 raise _NotRemovable("it has changed meanwhile")
-            with contextlib.closing(inner.seen_from(nested_repository, "plumbing")) as innermost:
-                files += self._files(innermost, innermost.read(submodule.checkpoint))
+            with inner.seen_from(nested_repository, "plumbing") as innermost:
+                files += self._list_files(innermost, innermost.read(submodule.checkpoint))
             nested.add(os.path.join(top, path))
         for parent, directories, names in os.walk(top):
-            whole = {name: os.path.join(parent, name) for name in directories}
+            whole = {name: os.path.join(parent, name) for name in [*names, *directories]}
             directories[:] = [name for name in directories if whole[name] not in nested]
             links = [name for name in directories if os.path.islink(whole[name])]
-            for name in [*names, *links]:
-                file = os.path.join(parent, name)
+            for file in [whole[name] for name in [*names, *links]]:
                 path = os.path.relpath(file, top)
                 if path not in held:
-                    raise _NotRemovable(f"no checkpoint holds {_text(path)} in it")
+                    raise _NotRemovable(f"no checkpoint holds {decode_path(path)} in it")
                 files.append(file)
         return files
-
-
-def _directories(top: bytes) -> list[bytes]:
-    below = (os.path.join(parent, name) for parent, names, _ in os.walk(top) for name in names)
-    return [path for path in below if not os.path.islink(path)]
 
 
 def _point_head(inner: Checkpoints, head: str, branch: str) -> None:
@@ -181,11 +161,10 @@ def _point_head(inner: Checkpoints, head: str, branch: str) -> None:
     repository = inner.repository
     if not head or (commit, current or "") == (head, branch) or not _has_commit(repository, head):
         return
-    is_on_branch = bool(branch) and repository.tip_of(branch) == head
-    target = branch if is_on_branch else head
-    repository.point_head(
-        BRANCHES + branch if is_on_branch else head, f"checkout: moving to {target}"
-    )
+    if branch and repository.tip_of(branch) == head:
+        repository.point_head(BRANCHES + branch, f"checkout: moving to {branch}")
+    else:
+        repository.point_head(head, f"checkout: moving to {head}")
 
 
 def _has_commit(repository: Repository, commit: str) -> bool:
@@ -194,13 +173,11 @@ def _has_commit(repository: Repository, commit: str) -> bool:
 
 # Restore submodules.
 
-
-# Begins advice to follow inside of a submodule.
-_INSIDE = "after cd "
+_INSIDE = "after cd "  # begins advice to follow inside of a submodule
 
 
 class _Incomplete(WorktreeError):
-    """Submodules did not come back; all else did, or was in place (`is_changed`)."""
+    """Submodules did not come back; the rest did, or was in place (`is_changed`)."""
 
     def __init__(self, failures: Sequence[str], advice: str, *, is_changed: bool) -> None:
         then = "then, back here," if advice.startswith(_INSIDE) else "then"
@@ -208,10 +185,14 @@ class _Incomplete(WorktreeError):
         if is_changed:
             back = "go back: git ckpt undo"
             hint = f"{hint}, or {back}" if hint else f"to {back}"
-        rest = "all else came back" if is_changed else "all else is as it was captured"
-        message = f"{rest}, but not every submodule: {'; '.join(failures)}"
+        others = "all else came back" if is_changed else "all else is as it was captured"
+        message = f"{others}, but not every submodule: {'; '.join(failures)}"
         super().__init__(message, hint=hint or None)
         self.advice = advice
+
+
+class _Unavailable(CkptError):
+    """A submodule cannot be opened; its hint is to be followed outside of it."""
 
 
 def advice_of(error: CkptError) -> str | None:
@@ -246,17 +227,12 @@ class Submodules:
     def __init__(
         self, store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes], restore: Restore
     ) -> None:
-        self._store = store
-        self._repository = store.repository
-        self._checkpoint = checkpoint
-        self._restore = restore
-        self._paths = paths
-        named = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
-        self._wanted = {
-            path: submodule
-            for submodule in named
-            if is_within(path := modules.unquoted(submodule.path), paths)
-        }
+        self._store, self._repository = store, store.repository
+        self._checkpoint, self._paths, self._restore = checkpoint, paths, restore
+        captured = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
+        by_path = {modules.unquoted(submodule.path): submodule for submodule in captured}
+        self._by_path = {path: by_path[path] for path in by_path if is_within(path, paths)}
+        self.paths = frozenset(self._by_path)
         self._states: dict[str, dict[str, Any]] = {}
         self.changes: list[PathChange] = []
         self.remarks: list[str] = []
@@ -269,179 +245,142 @@ class Submodules:
         """Return what `undo` needs, for the safety checkpoint; complete after `plan`."""
         return {_KEY: self._states} if self._states else {}
 
-    @property
-    def paths(self) -> frozenset[bytes]:
-        return frozenset(self._wanted)
-
     def plan(self) -> bool:
         """Fill `changes` with what would be done; return whether there is anything to do."""
-        is_due = False
-        for path, submodule in self._wanted.items():
-            try:
-                is_due |= self._bring_back(path, submodule, dry_run=True)
-            except CkptError as error:
-                raise error.but(hint=_from_outside(path, error.hint) or None) from None
-        return is_due
+        are_due = [self._attempt(path, dry_run=True) for path in self._by_path]
+        return any(are_due)
 
     def apply(self) -> None:
         """Restore the submodules; note the failed ones in `failures` and go on."""
         self.changes, self.remarks, self.failures = [], [], []
-        for path, submodule in self._wanted.items():
-            try:
-                self._bring_back(path, submodule, dry_run=False)
-            except CkptError as error:
-                advice = error.advice if isinstance(error, _Incomplete) else error.hint
-                self._fail(path, error.message, _from_outside(path, advice))
+        for path in self._by_path:
+            self._attempt(path, dry_run=False)
+
+    def _attempt(self, path: bytes, *, dry_run: bool) -> bool:
+        try:
+            return self._bring_back(path, self._by_path[path], dry_run=dry_run)
+        except _Unavailable as error:
+            self._fail(path, error.message, error.hint)
+        except CkptError as error:
+            if dry_run:
+                raise error.but(hint=_from_outside(path, error.hint) or None) from None
+            advice = error.advice if isinstance(error, _Incomplete) else error.hint
+            self._fail(path, error.message, _from_outside(path, advice))
+        return False
 
     def require_all(self, *, is_changed: bool = True) -> None:
         """Raise an error if submodules failed."""
         if self.failures:
             raise _Incomplete(self.failures, self.advice, is_changed=is_changed)
 
-    def _fail(self, path: bytes, reason: str, advice: str) -> None:
+    def _fail(self, path: bytes, reason: str, advice: str | None) -> None:
         if not self.failures:
-            self.advice = advice
-        self.failures.append(f"{_text(path)}: {reason}")
+            self.advice = advice or ""
+        self.failures.append(f"{decode_path(path)}: {reason}")
 
     def _bring_back(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> bool:
-        with self._opened(path, submodule, dry_run=dry_run) as inner:
-            if inner is None:
-                return any(change.path == path for change in self.changes)
-            checkpoint = inner.read_own(submodule.checkpoint)
-            is_moved = self._move_head(inner, path, checkpoint, dry_run=dry_run)
-            done = self._restore(inner, checkpoint, dry_run)
-        self.changes += [
-            PathChange(change.kind, path + b"/" + change.path) for change in done.changes
-        ]
-        self.remarks += [f"in the submodule {_text(path)}: {remark}" for remark in done.remarks]
-        if done.failures:
-            self._fail(path, "; ".join(done.failures), _from_outside(path, done.advice))
-        return done.is_due or is_moved
-
-    @contextlib.contextmanager
-    def _opened(
-        self, path: bytes, submodule: Submodule, *, dry_run: bool
-    ) -> Iterator[Checkpoints | None]:
-        """Yield the checkpoints of a submodule; None if it is not checked out, or not yet."""
         repository = modules.seen_from(self._repository, path)
         is_present = repository is not None
         if repository is None:
             repository = self._check_out(path, submodule, dry_run=dry_run)
-        elif not self._has_checkpoint(path, submodule, repository, dry_run=dry_run):
-            repository.close()
-            repository = None
-        elif not dry_run:
-            self._claim(path, repository)
-        if repository is None:
-            yield None
-            return
-        with contextlib.closing(self._store.seen_from(repository, "plumbing")) as inner:
-            if not is_present and inner.objects.head()[0] != submodule.git_sha:
+        if repository is None:  # a dry run; `changes` has it
+            return True
+        with self._store.seen_from(repository, "plumbing") as inner:
+            if is_present:
+                if not self._fetch(path, submodule, repository, dry_run=dry_run):
+                    return True
+                if not dry_run:
+                    place = modules.checked_out_at(self._repository, repository)
+                    is_lost = place is None and modules.is_lost(repository)
+                    if is_lost or place not in (None, path, *self.paths):  # elsewhere since
+                        top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
+                        modules.claim(repository, top)
+            elif inner.objects.head()[0] != submodule.git_sha:
                 # No checkpoint of the outer worktree keeps the commit of this HEAD.
-                message = message_of(f"before it came back at {_text(path)}")
-                state = {"path": _text(path)}
+                message = message_of(f"before it came back at {decode_path(path)}")
+                state = {"path": decode_path(path)}
                 inner.record(ref_names.SAFETY_COMPLETE, state, trigger=SAFETY, message=message)
-            yield inner
+            checkpoint = inner.read_own(submodule.checkpoint)
+            is_moved = self._move_head(inner, path, checkpoint, dry_run=dry_run)
+            result = self._restore(inner, checkpoint, dry_run)
+        name, above = decode_path(path), path + b"/"
+        self.changes += [PathChange(change.kind, above + change.path) for change in result.changes]
+        self.remarks += [f"in the submodule {name}: {remark}" for remark in result.remarks]
+        if result.failures:
+            self._fail(path, "; ".join(result.failures), _from_outside(path, result.advice))
+        return result.is_due or is_moved
 
-    def _has_checkpoint(
+    def _fetch(
         self, path: bytes, submodule: Submodule, repository: Repository, *, dry_run: bool
     ) -> bool:
-        """Fetch the checkpoint of a submodule if it was captured in another worktree."""
+        """Fetch the checkpoint of a submodule if it was captured in another worktree.
+
+        Returns False if a dry run leaves that out.
+        """
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if modules.has(repository, ref):
             return True
         kept = modules.holding(self._repository, path, ref) or modules.beside(self._repository, ref)
         if kept is None:
-            self._fail_without_repository(path, submodule.checkpoint)
-            return False
+            raise _not_held(path, submodule.checkpoint)
         with contextlib.closing(kept):
             if not modules.is_copy(self._repository, repository, submodule.git_sha):
-                self._fail(path, "another repository is in its place", _move_away(path))
-                return False
+                reason = "another repository is in its place"
+                raise _Unavailable(reason, hint=_move_away(path))
             if dry_run:
                 self.changes.append(PathChange(CHANGE, path))
                 return False
             submodules.bring_all(self._store, kept, repository)
         return True
 
-    def _fail_without_repository(self, path: bytes, checkpoint: str, first: str = "") -> None:
-        advice = first + submodules.way_to_fetch(path, checkpoint)
-        self._fail(path, f"no repository of it has the checkpoint {checkpoint}", advice)
-
-    def _claim(self, path: bytes, submodule: Repository) -> None:
-        """Point a submodule's `core.worktree` here if it was checked out elsewhere since."""
-        other = modules.checked_out_at(self._repository, submodule)
-        is_lost = other is None and modules.is_lost(submodule)
-        if is_lost or (other not in (None, path) and other not in self._wanted):
-            top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
-            modules.claim(submodule, top)
-
     def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:
         """Check a submodule out without files, or move it back to its captured path.
 
-        Returns None in a dry run, or if it fails.
+        Returns None in a dry run.
         """
-        repository = self._repository
-        top = modules.place(repository, path)
-        is_free = top is not None and (
-            not os.path.lexists(top) or (os.path.isdir(top) and not os.listdir(top))
-        )
-        ref = ref_names.CHECKPOINTS + submodule.checkpoint
-        kept = modules.holding(repository, path, ref) if is_free else None
-        if kept is None or top is None or not self._is_submodule(path):
-            self._fail_to_check_out(
-                path, submodule.checkpoint, is_free=is_free, has_kept=kept is not None
-            )
-            return None
+        repository, top = self._repository, modules.place(self._repository, path)
+        if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
+            raise _Unavailable("something else is in its place", hint=_move_away(path))
+        command, ref = submodules.way_to_make(path), ref_names.CHECKPOINTS + submodule.checkpoint
+        kept = modules.holding(repository, path, ref)
+        if kept is None:
+            other = modules.beside(repository, ref)
+            if other is None:
+                raise _not_held(path, submodule.checkpoint, f"{command}; ")
+            other.close()
+            reason = f"its repository {other.git_dir} is that of another worktree"
+            raise _Unavailable(reason, hint=f"bring it here: {command}")
+        if not self._is_submodule(path):
+            raise _Unavailable("no submodule in the files of the checkpoint")
         with contextlib.closing(kept):
-            other = modules.checked_out_at(repository, kept)
-            if other is not None and not self._may_move(other):
-                self._fail_to_move(path, other)
-                return None
+            place = modules.checked_out_at(repository, kept)
             checked_out = None
-            if other is not None:
-                self.moved.add(other)
-                self.changes.append(PathChange(DELETE, other))
+            if place is not None:
+                self._require_movable(path, place)
+                self.moved.add(place)
+                self.changes.append(PathChange(DELETE, place))
+                checked_out = None if dry_run else modules.move(repository, kept, place, top)
             elif dry_run:
-                self._states[submodule.path] = _state_before(self._store, kept, top)
-            if not dry_run and other is not None:
-                checked_out = modules.move(repository, kept, other, top)
-            elif not dry_run:
+                self._states[submodule.path] = _read_state(self._store, kept, top)
+            else:
                 checked_out = modules.attach(kept, top)
-        if checked_out is None and not dry_run:
-            advice = f"bring it here: {submodules.way_to_make(path)}"
-            self._fail(path, f"its repository {kept.git_dir} is in use elsewhere", advice)
-            return None
+                if checked_out is None:
+                    reason = f"its repository {kept.git_dir} is in use elsewhere"
+                    raise _Unavailable(reason, hint=f"bring it here: {command}")
         self.changes.append(PathChange(ADD, path))
         return checked_out
 
-    def _fail_to_check_out(
-        self, path: bytes, checkpoint: str, *, is_free: bool, has_kept: bool
-    ) -> None:
-        way = submodules.way_to_make(path)
-        if has_kept:
-            self._fail(path, "no submodule in the files of the checkpoint", "")
-        elif not is_free:
-            self._fail(path, "something else is in its place", _move_away(path))
-        elif other := modules.beside(self._repository, ref_names.CHECKPOINTS + checkpoint):
-            other.close()
-            reason = f"its repository {other.git_dir} is that of another worktree"
-            self._fail(path, reason, f"bring it here: {way}")
-        else:
-            self._fail_without_repository(path, checkpoint, f"{way}; ")
-
-    def _may_move(self, other: bytes) -> bool:
-        """Return whether a submodule may leave a path: captured, and not wanted there."""
-        is_wanted = other in self._wanted or self._is_submodule(other)
-        return is_within(other, self._paths) and not is_wanted
-
-    def _fail_to_move(self, path: bytes, other: bytes) -> None:
-        advice = _move_away(other)
+    def _require_movable(self, path: bytes, place: bytes) -> None:
+        """Raise an error if a submodule must stay at a place: uncaptured, or wanted."""
+        if is_within(place, self._paths) and not (place in self.paths or self._is_submodule(place)):
+            return
+        advice = _move_away(place)
         if self._paths:
-            both = f"{shell_word(_text(path))} {shell_word(_text(other))}"
+            both = " ".join(shell_word(decode_path(name)) for name in (path, place))
             short = self._checkpoint.id[: ids.SHORT]
             advice = f"restore both: git ckpt restore {short} -- {both}"
-        self._fail(path, f"its repository is checked out at {_text(other)}", advice)
+        reason = f"its repository is checked out at {decode_path(place)}"
+        raise _Unavailable(reason, hint=advice)
 
     def _is_submodule(self, path: bytes) -> bool:
         # The document of a fetched checkpoint may name any path.
@@ -456,16 +395,12 @@ class Submodules:
         if head == commit or not commit:
             return False
         if not _has_commit(inner.repository, commit):
-            raise WorktreeError(
-                f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule",
-                hint=manifest.VERIFY,
-            )
+            message = f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule"
+            raise WorktreeError(message, hint=manifest.VERIFY)
         branch = checkpoint.branch if _is_branch_free(inner, checkpoint) else None
         how = f"on {branch}" if branch else "detached"
-        old = head[:10] or "an unborn branch"
-        self.remarks.append(
-            f"HEAD of the submodule {_text(path)} goes from {old} to {commit[:10]}, {how}"
-        )
+        move = f"from {head[:10] or 'an unborn branch'} to {commit[:10]}, {how}"
+        self.remarks.append(f"HEAD of the submodule {decode_path(path)} goes {move}")
         if not dry_run:
             message = f"checkout: moving from {head or 'an unborn branch'} to {branch or commit}"
             inner.repository.point_head(BRANCHES + branch if branch else commit, message)
@@ -483,13 +418,14 @@ def _is_branch_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
     )
 
 
+def _not_held(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
+    reason = f"no repository of it has the checkpoint {checkpoint}"
+    return _Unavailable(reason, hint=first + submodules.way_to_fetch(path, checkpoint))
+
+
 def _from_outside(path: bytes, advice: str | None) -> str:
-    return f"{_INSIDE}{shell_word(_text(path))}: {advice}" if advice else ""
+    return f"{_INSIDE}{shell_word(decode_path(path))}: {advice}" if advice else ""
 
 
 def _move_away(path: bytes) -> str:
-    return f"move it away: {shell_word(_text(path))}"
-
-
-def _text(path: bytes) -> str:
-    return path.decode("utf-8", "replace")
+    return f"move it away: {shell_word(decode_path(path))}"

@@ -10,41 +10,33 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from errno import EISDIR, ELOOP, ENOENT
 
 from gitckpt.git import fsync
 from gitckpt.git.files import atomic, private_dirs
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
+from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import IndexGone
 from gitckpt.model import ids
 from gitckpt.model.arguments import shell_word
-from gitckpt.model.checkpoint import SAFETY
+from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store import local_checkpoints
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.entry import Query
+from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.snapshot import comparison, manifest
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gitckpt.git.repository import Repository
-    from gitckpt.model.checkpoint import Checkpoint
-    from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.records.entry import CheckpointInfo
-    from gitckpt.store.snapshot.manifest import Contents
+from gitckpt.store.snapshot.manifest import Contents
 
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
+_KEYS = ("undo", "redo", "here", "open", "oids")  # of the document, in the order of `Stack`
 _GONE = "removed, expired, or replaced by a fetch"
-# From this many steps on, those whose checkpoints are gone are dropped.
-_MANY = 100
-# Seconds to wait for other processes that change the stack; they take milliseconds.
-_PATIENCE = 10.0
+_MANY = 100  # steps: from then on, those whose checkpoints are gone are dropped
+_PATIENCE = 10.0  # seconds; other processes that change the stack take milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +75,16 @@ def read(store: Checkpoints) -> Stack:
     stack = _read(store.repository)
     if stack is not None:
         return stack
-    here = local_checkpoints.name_of(store.repository)
-    made = local_checkpoints.made_at(store.repository)
+    place = local_checkpoints.name_of(store.repository)
+    created = local_checkpoints.made_at(store.repository)
     safeties = [entry for entry in store.list() if entry.trigger == SAFETY]
-    roster = LocalCheckpoints.read(store.repository, [entry.id for entry in safeties])
-    undo = {}
-    for entry in filter(roster.is_ours, reversed(safeties)):
+    local = LocalCheckpoints.read(store.repository, [entry.id for entry in safeties])
+    oids = {}
+    for entry in filter(local.is_ours, reversed(safeties)):
         state = store.read(entry.id).state
-        if (state.get("worktree"), state.get("made", made)) == (here, made):
-            undo[entry.id] = entry.oid
-    return Stack(list(undo), [], oids=undo)
+        if (state.get("worktree"), state.get("made", created)) == (place, created):
+            oids[entry.id] = entry.oid
+    return Stack(list(oids), [], oids=oids)
 
 
 def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
@@ -107,30 +99,28 @@ def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, 
 
 def nothing(stack: Stack, kind: str, gone: Sequence[str]) -> NotFoundError:
     """Return the error for a step that does not exist; `gone` comes from `next_step`."""
-    others = "see other checkpoints: git ckpt list"
+    message = "nothing was restored in this worktree"
+    hint = "see other checkpoints: git ckpt list"
     if gone:
         where = "back" if kind == UNDO else "forward"
         message = f"the checkpoints of the steps further {where} are gone: {_GONE}"
-        return NotFoundError(message, hint=others)
-    if kind == REDO:
+    elif kind == REDO:
         message, hint = "no undo follows the newest restore", "see the steps: git ckpt undo --list"
-        return NotFoundError(message, hint=hint)
-    if stack.redo:
+    elif stack.redo:
         message, hint = "there is nothing further back", "go forward again: git ckpt redo"
-        return NotFoundError(message, hint=hint)
-    return NotFoundError("nothing was restored in this worktree", hint=others)
+    return NotFoundError(message, hint=hint)
 
 
-def written_by_newest(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]:
-    """Return the files that the newest step wrote and the wanted checkpoint lacks."""
+def written_by_newest(store: Checkpoints, stack: Stack, target: Checkpoint) -> list[bytes]:
+    """Return the files that the newest step wrote and the target checkpoint lacks."""
     newest, names = stack.here, []
     if newest is None:
-        newest, names = wanted.state.get("before"), wanted.state.get("paths", [])
+        newest, names = target.state.get("before"), target.state.get("paths", [])
     try:
-        written = store.read_own(str(newest))
+        source = store.read_own(str(newest))
     except (NotFoundError, WorktreeError):
         return []  # removed or replaced meanwhile: files that are ignored now stay
-    before, after = (_contents(store, checkpoint).files for checkpoint in (wanted, written))
+    before, after = (_read_contents(store, checkpoint).files for checkpoint in (target, source))
     paths = [name if isinstance(name, bytes) else str(name).encode() for name in names]
     differing = diff.differences(store.repository, before, after, paths)
     return [entry.path for entry in differing if entry.status == "A"]
@@ -151,7 +141,7 @@ def steps(store: Checkpoints) -> list[UndoStep]:
 
 def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
     """Record that a restore, undo or redo begins, with its safety checkpoint."""
-    with _locked(store.repository):
+    with _lock(store.repository):
         stack = read(store)
         undo, redo = (
             [
@@ -161,28 +151,26 @@ def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
             ]
             for side in (stack.undo, stack.redo)
         )
-        interrupted = stack.open
-        if interrupted is not None and not _exists(store, stack, interrupted):
-            interrupted = None
+        interrupted = stack.open if _exists(store, stack, stack.open) else None
         is_half_done = interrupted is not None and _is_half_done(store, safety, interrupted)
         if kind == RESTORE:
             undo += [interrupted] if interrupted is not None and interrupted in redo else []
             redo = []
         if not is_half_done:
             ahead = redo if kind == UNDO else undo
-            here = stack.here if stack.here and _exists(store, stack, stack.here) else None
-            if here is not None and not _is_same(store, store.read(here), safety):
-                ahead.append(here)  # files were edited since: both states can be wanted
+            newest = stack.here if _exists(store, stack, stack.here) else None
+            if newest is not None and not _is_same(store, store.read(newest), safety):
+                ahead.append(newest)  # files were edited since: both states can be wanted
             ahead.append(safety.id)
-        noted = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
-        oid = noted or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
-        now = interrupted if is_half_done else safety.id
-        _write(store.repository, Stack(undo, redo, open=now, oids={**stack.oids, safety.id: oid}))
+        recorded = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
+        oid = recorded or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
+        current, oids = interrupted if is_half_done else safety.id, {**stack.oids, safety.id: oid}
+        _write(store.repository, Stack(undo, redo, open=current, oids=oids))
 
 
 def finish(store: Checkpoints, kind: str, target: str) -> None:
     """Record that a step to the checkpoint `target` is complete."""
-    with _locked(store.repository):
+    with _lock(store.repository):
         stack = read(store)
         if kind == RESTORE:
             if stack.open is not None:
@@ -218,10 +206,10 @@ def skipped(gone: Sequence[str]) -> list[str]:
     return [f"skipped steps whose checkpoints are gone ({_GONE}): {names}"]
 
 
-def _exists(store: Checkpoints, stack: Stack, checkpoint: str) -> bool:
+def _exists(store: Checkpoints, stack: Stack, checkpoint: str | None) -> bool:
     # With the document it was recorded with.
-    oid = stack.oids.get(checkpoint)
-    return oid is not None and store.refs.read(ref_names.CHECKPOINTS + checkpoint) == oid
+    oid = stack.oids.get(checkpoint or "")
+    return oid is not None and store.refs.read(f"{ref_names.CHECKPOINTS}{checkpoint}") == oid
 
 
 def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> bool:
@@ -229,15 +217,13 @@ def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> b
     try:
         before = store.read(interrupted)
         after = store.read_own(str(before.state.get("before")))
-        sides = [_trees(store, before), _trees(store, after)]
+        sides = [_describe(store, checkpoint)[:2] for checkpoint in (before, after)]
     except (NotFoundError, InvalidCheckpoint, WorktreeError):
         return False  # unknown: then it counts as a state of its own
-    now = _trees(store, safety)
-    for part in (0, 1):  # files, then what is staged
-        before_paths, after_paths = (
-            {entry.path for entry in diff.differences(store.repository, side[part], now[part])}
-            for side in sides
-        )
+    current = _describe(store, safety)[:2]
+    for *trees, tree in zip(*sides, current, strict=True):  # files, then what is staged
+        differing = (diff.differences(store.repository, side, tree) for side in trees)
+        before_paths, after_paths = ({entry.path for entry in entries} for entries in differing)
         if before_paths & after_paths:
             return False
     return True
@@ -248,31 +234,25 @@ def _is_same(store: Checkpoints, checkpoint: Checkpoint, other: Checkpoint) -> b
     if (checkpoint.git_sha, checkpoint.tree) == (other.git_sha, other.tree):
         return True
     try:
-        return _trees(store, checkpoint) == _trees(store, other) and _rest(
-            store, checkpoint
-        ) == _rest(store, other)
+        return _describe(store, checkpoint) == _describe(store, other)
     except WorktreeError:
         return False
 
 
-def _trees(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str]:
-    # Of the files, and of the index entries that are not in conflict.
-    contents = _contents(store, checkpoint)
+def _describe(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
+    # Returns the trees of files and of staged entries, and what else a restore brings back.
+    contents = _read_contents(store, checkpoint)
     staged = comparison.merged_tree(store.repository, contents, checkpoint.git_sha)
-    return contents.files, staged
-
-
-def _rest(store: Checkpoints, checkpoint: Checkpoint) -> tuple[object, ...]:
-    contents = _contents(store, checkpoint)
     conflicts = {stage: tree for stage, tree in contents.index.items() if stage}
-    return conflicts, contents.flags, contents.operation, contents.sparse
+    others = conflicts, contents.flags, contents.operation, contents.sparse
+    return contents.files, staged, others
 
 
-def _contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
+def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
     return manifest.contents_of(checkpoint, store.repository, store.objects)
 
 
-def _locked(repository: Repository) -> Lock:
+def _lock(repository: Repository) -> Lock:
     # Without the lock after `_PATIENCE`, the step goes on all the same.
     return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
@@ -282,18 +262,16 @@ def _read(repository: Repository) -> Stack | None:
     try:
         with open(_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
             document = json.load(file)
-        stack = Stack(*(document[key] for key in ("undo", "redo", "here", "open", "oids")))
-        if not all(ids.is_id(name) for name in [*stack.undo, *stack.redo]):
-            return None
-        if not all(isinstance(oid, str) for oid in stack.oids.values()):
+        stack = Stack(*(document[key] for key in _KEYS))
+        are_lists = isinstance(stack.undo, list) and isinstance(stack.redo, list)
+        are_ids = are_lists and all(ids.is_id(name) for name in [*stack.undo, *stack.redo])
+        if not are_ids or not all(isinstance(oid, str) for oid in stack.oids.values()):
             return None
     except OSError as error:
         if error.errno in (ENOENT, EISDIR, ELOOP):  # not written by gitckpt
             return None
         raise
     except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    if not (isinstance(stack.undo, list) and isinstance(stack.redo, list)):
         return None
     stack.here, stack.open = (
         name if isinstance(name, str) and ids.is_id(name) else None
@@ -306,15 +284,13 @@ def _write(repository: Repository, stack: Stack) -> None:
     path = _path(repository)
     names = {*stack.undo, *stack.redo, stack.here, stack.open}
     stack.oids = {name: oid for name, oid in stack.oids.items() if name in names}
-    document = {key: getattr(stack, key) for key in ("undo", "redo", "here", "open", "oids")}
+    document = {key: getattr(stack, key) for key in _KEYS}
     try:
         atomic.write_own(path, json.dumps(document).encode(), flushed=True)
     except OSError as error:
-        old = shell_word(f"{path}.old")
-        hint = f"move it out of the way: mv {shell_word(path)} {old}"
-        raise WorktreeError(
-            f"cannot write {path}: {error.strerror}", hint=hint if error.errno == EISDIR else None
-        ) from None
+        move = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
+        hint = f"move it out of the way: {move}" if error.errno == EISDIR else None
+        raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([repository.git_dir])
 
 

@@ -2,85 +2,103 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Sequence
 
 from gitckpt.git import graph
+from gitckpt.git.command import nul_ended
 from gitckpt.git.contents import annex, dir_modes, raw_files, unfiltered
 from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import GITLINK
+from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import index as sparse
 from gitckpt.git.worktree import operation
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
+from gitckpt.model.arguments import first_of
+from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import WorktreeError
-from gitckpt.store.snapshot import manifest
+from gitckpt.store.snapshot import comparison, manifest
+from gitckpt.store.snapshot.limits import Limits
 from gitckpt.store.snapshot.manifest import SKIPPED, Contents
 
 
-def fill(made: Repository, contents: Contents, commit: str) -> list[bytes]:
-    """Fill an empty worktree with a snapshot.
+def fill(
+    worktree: Repository, contents: Contents, checkpoint: Checkpoint, limits: Limits, hint: str = ""
+) -> list[bytes]:
+    """Fill an empty worktree with the contents of a checkpoint, then compare it.
 
-    Returns the files that are there only as git stores them, because a filter fails.
+    Returns the files that are there only as git stores them, because a filter fails. `hint` is
+    for the error if the worktree differs.
     """
+    commit = checkpoint.git_sha
     try:
-        _share_keys(made)
-        sparse.bring_back(made, contents.sparse)
-        with PrivateIndex(made) as index:
+        # git-crypt looks for its keys in each worktree's git directory; the first one has them.
+        places = (worktree.common_dir, worktree.git_dir)
+        keys, link = (os.path.join(place, "git-crypt") for place in places)
+        if os.path.isdir(keys) and not os.path.lexists(link):
+            os.symlink(keys, link)
+        sparse.bring_back(worktree, contents.sparse)
+        with PrivateIndex(worktree) as index:
             held = _write_files(index, contents)
             if contents.directories or contents.modes:
-                dir_modes.bring_back(made.worktree or "", contents.directories, contents.modes)
+                top = worktree.worktree or ""
+                dir_modes.bring_back(top, contents.directories, contents.modes)
                 index.refresh()  # their ctime has changed
-            _remove_absent(index, contents)
-            raw = manifest.raw_of(made, contents)
-            raw_files.bring_back(made, raw)
+            if contents.away:
+                # Skipped entries without a file, whatever the patterns of the sparse checkout; but
+                # only paths that git has written: others are unsafe.
+                written = {path for path, *_, tag in index.entries() if tag == b"H"}
+                for path in written.intersection(contents.away):
+                    absolute = os.path.join(os.fsencode(worktree.worktree or ""), path)
+                    is_submodule = stat.S_ISDIR(os.lstat(absolute).st_mode)
+                    (os.rmdir if is_submodule else os.unlink)(absolute)
+            raw = manifest.raw_of(worktree, contents)
+            raw_files.bring_back(worktree, raw)
             raw_files.refresh(index, raw.keys())
             if held:
-                unfiltered.forget(made, raw)
-            if annex.is_used(made):
-                blobs = blobs_of(made, contents.files).items()
+                unfiltered.forget(worktree, raw)
+            if annex.is_used(worktree):
+                blobs = blobs_of(worktree, contents.files).items()
                 annex.populate(index, {path: oid for path, oid in blobs if path not in raw})
             manifest.turn_into(index, contents, commit, contents.files)
             index.install()
-        operation.bring_back(made, contents.operation)
-        return [path for path in held if path not in raw]
+        operation.bring_back(worktree, contents.operation)
     except GitError as error:
-        missing = graph.missing(made, contents.files, None)
+        missing = graph.missing(worktree, contents.files, None)
         if missing:
-            raise graph.unreachable(missing, is_promised=graph.promisor(made) is not None) from None
+            is_promised = graph.promisor(worktree) is not None
+            raise graph.unreachable(missing, is_promised=is_promised) from None
         message = f"cannot restore the files {contents.files}: {error.message}"
         raise WorktreeError(message, hint=error.hint) from None
+    # Objects of its own: no ref leads to what it writes, so it must not be held while a gc runs.
+    with contextlib.closing(open_objects(worktree, "plumbing")) as objects:
+        differing = comparison.compare(worktree, objects, contents, commit, limits)
+    if differing:
+        reason = f"what came back is not what checkpoint {checkpoint.id} captured"
+        raise WorktreeError(f"{reason}: {first_of(differing)}", hint=hint or None)
+    return [path for path in held if path not in raw]
 
 
-def _remove_absent(index: PrivateIndex, contents: Contents) -> None:
-    # Skipped entries without a file, whatever the patterns of the sparse checkout.
-    if not contents.away:
-        return
-    # Only paths that git has written: others are unsafe.
-    written = {path for path, *_, tag in index.entries() if tag == b"H"}
-    for path in written.intersection(contents.away):
-        whole = os.path.join(os.fsencode(index.repository.worktree or ""), path)
-        (os.rmdir if stat.S_ISDIR(os.lstat(whole).st_mode) else os.unlink)(whole)  # a submodule
-
-
-def fill_from_commit(made: Repository, options: Sequence[str]) -> list[bytes]:
+def fill_from_commit(worktree: Repository, options: Sequence[str]) -> list[bytes]:
     """Fill an empty worktree with HEAD; return the unfiltered files, as `fill` does."""
 
     def attempt(more: list[str]) -> None:
         words = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
-        made.git.run(*PARALLEL, *options, *more, *words, env=graph.on_purpose(made))
+        worktree.git.run(*PARALLEL, *options, *more, *words, env=graph.on_purpose(worktree))
 
-    written, left = unfiltered.write(made, lambda: blobs_of(made, "HEAD"), attempt)
-    of_annex = annex.is_used(made)
+    written, still_failing = unfiltered.write(worktree, lambda: blobs_of(worktree, "HEAD"), attempt)
+    of_annex = annex.is_used(worktree)
     if written or of_annex:
-        with PrivateIndex(made) as index:
-            unfiltered.settle(index, written, left)
+        with PrivateIndex(worktree) as index:
+            unfiltered.settle(index, written, still_failing)
             if of_annex:
-                annex.populate(index, blobs_of(made, "HEAD"))
+                annex.populate(index, blobs_of(worktree, "HEAD"))
             index.install()
-    return sorted(left)
+    return sorted(still_failing)
 
 
 def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
@@ -88,36 +106,25 @@ def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
 
 
 def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
-    fetching = graph.on_purpose(index.repository)
+    repository, fetching = index.repository, graph.on_purpose(index.repository)
 
     def attempt(options: list[str]) -> None:
         index.run(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files, env=fetching)
-        if contents.sparse is not None:
-            _write_beyond_patterns(index, set(contents.flags.get(SKIPPED, ())), options)
+        if contents.sparse is None:
+            return
+        # Files that existed beyond the patterns of the sparse checkout.
+        skipped = set(contents.flags.get(SKIPPED, ()))
+        unmarked = [
+            path for path, *_, tag in index.entries() if tag == b"S" and path not in skipped
+        ]
+        if unmarked:
+            index.update("--no-skip-worktree", unmarked)
+            words = ("checkout-index", "--force", "--index", "-z", "--stdin")
+            index.run(*options, *PARALLEL, *words, data=nul_ended(unmarked), env=fetching)
 
-    written, left = unfiltered.write(
-        index.repository, lambda: blobs_of(index.repository, contents.files), attempt
+    written, still_failing = unfiltered.write(
+        repository, lambda: blobs_of(repository, contents.files), attempt
     )
     if written:
-        unfiltered.settle(index, written, left)
-    return sorted(left)
-
-
-def _share_keys(made: Repository) -> None:
-    # git-crypt looks for its keys in each worktree's git directory, and stores them in the first.
-    keys, here = (os.path.join(place, "git-crypt") for place in (made.common_dir, made.git_dir))
-    if os.path.isdir(keys) and not os.path.lexists(here):
-        os.symlink(keys, here)
-
-
-def _write_beyond_patterns(
-    index: PrivateIndex, skipped: set[bytes], options: Sequence[str]
-) -> None:
-    """Write files that existed beyond a sparse checkout's patterns."""
-    paths = [path for path, *_, tag in index.entries() if tag == b"S" and path not in skipped]
-    if paths:
-        wanted = b"".join(path + b"\0" for path in paths)
-        index.update("--no-skip-worktree", paths)
-        words = ("checkout-index", "--force", "--index", "-z", "--stdin")
-        fetching = graph.on_purpose(index.repository)
-        index.run(*options, *PARALLEL, *words, data=wanted, env=fetching)
+        unfiltered.settle(index, written, still_failing)
+    return sorted(still_failing)

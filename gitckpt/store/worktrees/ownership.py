@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from gitckpt.git.files import atomic, private_dirs
 from gitckpt.git.filesystem import names_in
@@ -17,10 +17,6 @@ from gitckpt.git.worktree import administration
 from gitckpt.model import ids
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.ref_names import Owner
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 # gitckpt locks its worktrees against `git worktree prune`; the reason ends with the id of the run
 # or checkpoint.
@@ -36,30 +32,30 @@ def owner(repository: Repository) -> Owner | None:
     return owner_in(repository.git_dir)
 
 
+def owned(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
+    """Yield git directory, path and owner of each owned worktree, also absent ones."""
+    for git_dir, path in administration.registered(repository):
+        owner = owner_in(git_dir)
+        if owner is not None:
+            yield git_dir, path, owner
+
+
 def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
     """Return path and checkpoint of each worktree made from given checkpoints."""
-    owners = ((path, owner_in(git_dir)) for git_dir, path in administration.registered(repository))
-    return [
-        (path, owner.checkpoint)
-        for path, owner in owners
-        if owner is not None and owner.run is None and owner.checkpoint in checkpoint_ids
-    ]
+    pairs = ((path, owner.checkpoint) for _, path, owner in owned(repository) if owner.run is None)
+    return [(path, checkpoint) for path, checkpoint in pairs if checkpoint in checkpoint_ids]
 
 
 def of_runs(repository: Repository) -> dict[str, str]:
     """Return the path of each run's worktree that is where git has it registered."""
-    paths = {}
-    for git_dir, path in administration.registered(repository):
-        if is_being_made(path):  # another process is about to move it
-            continue
-        owner = owner_in(git_dir)
-        if (
-            owner is not None
-            and owner.run is not None
-            and is_same(administration.named_by(path), git_dir)
-        ):
-            paths[owner.run] = path
-    return paths
+    return {
+        owner.run: path
+        for git_dir, path, owner in owned(repository)
+        # Another process is about to move a worktree that is being made.
+        if owner.run is not None
+        and not is_being_made(path)
+        and is_same(administration.named_by(path), git_dir)
+    }
 
 
 def is_same(named: str | None, git_dir: str) -> bool:
@@ -73,8 +69,7 @@ def is_being_made(path: str) -> bool:
 
 def checkpoints(repository: Repository) -> set[str]:
     """Return the checkpoints that worktrees, existing or not, were made from."""
-    owners = (owner_in(git_dir) for git_dir, _ in administration.registered(repository))
-    return {owner.checkpoint for owner in owners if owner is not None}
+    return {owner.checkpoint for _, _, owner in owned(repository)}
 
 
 def write_owner(repository: Repository, owner: Owner) -> None:
@@ -91,21 +86,16 @@ def behind(repository: Repository) -> tuple[str, str] | None:
 
 def behind_in(git_dir: str) -> tuple[str, str] | None:
     """Return where a worktree stands, and the adopted checkpoint; None if equal."""
-    stands_at, _, adopted = administration.content(
-        os.path.join(git_dir, ref_names.BEHIND_FILE)
-    ).partition(" ")
+    line = administration.content(os.path.join(git_dir, ref_names.BEHIND_FILE))
+    stands_at, _, adopted = line.partition(" ")
     return (stands_at, adopted) if stands_at and adopted else None
 
 
 def note_behind(repository: Repository, run: str, checkpoint_id: str, adopted: str) -> None:
     """Record that the worktrees of a run do not stand at the adopted checkpoint."""
-    for git_dir, _ in administration.registered(
-        repository
-    ):  # also absent ones: `resume` may find them
-        owner = owner_in(git_dir)
-        if owner is not None and owner.run == run:
-            before = behind_in(git_dir)
-            stands_at = before[0] if before is not None else checkpoint_id
+    for git_dir, _, owner in owned(repository):  # also absent ones: `resume` may find them
+        if owner.run == run:
+            stands_at, _ = behind_in(git_dir) or (checkpoint_id, adopted)
             file = os.path.join(git_dir, ref_names.BEHIND_FILE)
             atomic.write(file, f"{stands_at} {adopted}\n".encode("ascii"))
 
@@ -135,9 +125,8 @@ def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
         return False
     # A new worktree is moved one directory up; git learns of it after that.
     above = os.path.dirname(os.path.dirname(path))
-    return administration.moved_to(
-        repository, git_dir, path, above
-    ) is None and not administration.went_along(repository, git_dir, path)
+    moved_to = administration.moved_to(repository, git_dir, path, above)
+    return moved_to is None and not administration.went_along(repository, git_dir, path)
 
 
 # Worktrees are made in a directory beside their final path, and moved there once they are complete.
@@ -205,9 +194,7 @@ def _discard(repository: Repository, directory: str) -> None:
         if not os.path.realpath(path).startswith(real):
             continue
         final = os.path.join(os.path.dirname(directory), os.path.basename(path))
-        if is_same(
-            administration.named_by(final), git_dir
-        ):  # the process was killed after the move
+        if is_same(administration.named_by(final), git_dir):  # killed after the move
             administration.repair(repository, final)
         else:
             with administration.turn(repository):

@@ -103,25 +103,25 @@ def plan_resume(situation: Situation) -> ResumePlan:
     is_run = situation.wanted.run is not None
     of_run = [entry for entry in situation.registrations if is_run and entry.of_run]
     forget = [entry for entry in of_run if entry.is_gone and not entry.has_submodules]
-    known, remarks = _known(situation, of_run)
-    relink = known is not None and known not in [entry.path for entry in of_run if entry.is_there]
-    path = _chosen(situation, known)
+    path, remarks = _find_worktree(situation, of_run)
+    relink = path is not None and path not in [entry.path for entry in of_run if entry.is_there]
+    path = _choose_path(situation, path)
     place = situation.places[path]
     if place.exists:
-        action = _existing(situation, place)
+        action = _choose_action(situation, place)
         relink = relink or action == USE
     else:
-        moved = None
+        moved_to = None
         for entry in situation.registrations:
             if entry.real == place.real and entry.is_locked_by_us and entry not in forget:
-                moved = moved or entry.moved_to
-                if moved is None:
+                moved_to = moved_to or entry.moved_to
+                if moved_to is None:
                     _require_forgettable(entry, path)
                     forget.append(entry)
-        action = USE if moved is not None else MAKE
-        if moved is not None:
-            path, relink, remarks = moved, True, [f"it was moved there from {path}"]
-    branch, remark = _branch(situation) if action == MAKE else (None, None)
+        action = USE if moved_to is not None else MAKE
+        if moved_to is not None:
+            path, relink, remarks = moved_to, True, [f"it was moved there from {path}"]
+    branch, remark = _choose_branch(situation) if action == MAKE else (None, None)
     behind = situation.places[path].behind if action == USE and path in situation.places else None
     return ResumePlan(
         forget=tuple(forget),
@@ -136,10 +136,11 @@ def plan_resume(situation: Situation) -> ResumePlan:
     )
 
 
-def _known(situation: Situation, of_run: list[Registration]) -> tuple[str | None, list[str]]:
+def _find_worktree(
+    situation: Situation, of_run: list[Registration]
+) -> tuple[str | None, list[str]]:
     """Return where the run's worktree is, or None; and remarks."""
-    present = [entry for entry in of_run if entry.is_there]
-    if present:
+    if present := [entry for entry in of_run if entry.is_there]:
         preferred = situation.asked or situation.default
         real = situation.places[preferred].real if preferred is not None else None
         return next((entry.path for entry in present if entry.real == real), present[-1].path), []
@@ -151,67 +152,60 @@ def _known(situation: Situation, of_run: list[Registration]) -> tuple[str | None
     return None, []
 
 
-def _chosen(situation: Situation, known: str | None) -> str:
-    asked = situation.asked
+def _choose_path(situation: Situation, current: str | None) -> str:
+    asked, places = situation.asked, situation.places
     if asked is None:
-        path = known or situation.default
+        path = current or situation.default
         if path is None:
             raise WorktreeError(situation.no_default[0], hint=situation.no_default[1])
         return path
-    place = situation.places[asked]
-    if known is None or situation.places[known].real == place.real:
+    if current is None or places[current].real == places[asked].real:
         return asked
     hint = "leave the directory out to go on there"
-    if not place.exists and not situation.has_submodules:
-        hint += f"; or move it: git worktree move -f -f {shell_word(known)} {shell_word(asked)}"
-    raise WorktreeError(
-        f"run {situation.wanted.run} has its worktree already, at {known}", hint=hint
-    )
+    if not places[asked].exists and not situation.has_submodules:
+        hint += f"; or move it: git worktree move -f -f {shell_word(current)} {shell_word(asked)}"
+    message = f"run {situation.wanted.run} has its worktree already, at {current}"
+    raise WorktreeError(message, hint=hint)
 
 
-def _existing(situation: Situation, place: PathState) -> str:
-    wanted, path = situation.wanted, place.path
+def _choose_action(situation: Situation, place: PathState) -> str:
+    wanted, path, owner = situation.wanted, place.path, place.owner
     name = wanted.run or wanted.checkpoint
     is_forgotten = place.git_dir is not None and not place.git_dir_exists and not place.is_kept
     if is_forgotten and place.is_of_this_repository and os.path.basename(path) == name:
         return ADOPT
-    owner = place.owner
     if owner is not None and (owner.run == wanted.run if wanted.run else owner == wanted):
         return USE
-    if place.other is not None:
-        hint = f"choose another place: git ckpt resume {shell_word(name)} --into DIR"
-        raise WorktreeError(f"{path} is a worktree of another repository: {place.other}", hint=hint)
-    is_registered = any(
+    into = "choose another place: git ckpt resume"
+    message = f"{path} exists and is not the worktree of {name}"
+    hint = f"move it out of the way, or {into} --into DIR"
+    is_ours = owner is None and any(
         entry.real == place.real and entry.is_locked_by_us for entry in situation.registrations
     )
-    if owner is None and is_registered and place.git_dir is None:  # git does not remove it
+    if place.other is not None:
+        message = f"{path} is a worktree of another repository: {place.other}"
+        hint = f"{into} {shell_word(name)} --into DIR"
+    elif is_ours and place.git_dir is None:  # git does not remove it
         hint = f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}"
-        if place.has_dot_git:
-            message = f"{path} is a worktree of gitckpt whose .git is no file any more"
-            raise WorktreeError(message, hint=hint)
-        hint = f"to go on with its files: git worktree repair; or {hint}"
-        raise WorktreeError(f"{path} is a worktree of gitckpt whose .git is gone", hint=hint)
-    if owner is None and is_registered:
+        state = "no file any more" if place.has_dot_git else "gone"
+        message = f"{path} is a worktree of gitckpt whose .git is {state}"
+        if not place.has_dot_git:
+            hint = f"to go on with its files: git worktree repair; or {hint}"
+    elif is_ours:
         message = f"{path} is a worktree of gitckpt that does not say what it was made for"
-        raise WorktreeError(message, hint=f"save what you need of it, then: {place.removal}")
-    raise WorktreeError(
-        f"{path} exists and is not the worktree of {name}",
-        hint="move it out of the way, or choose another place: git ckpt resume --into DIR",
-    )
+        hint = f"save what you need of it, then: {place.removal}"
+    raise WorktreeError(message, hint=hint)
 
 
-def _require_forgettable(gone: Registration, path: str) -> None:
-    if gone.has_submodules:
-        remove = f"git worktree remove -f -f {shell_word(path)}"
-        raise WorktreeError(
-            f"the directory {path} is gone, and {gone.git_dir} still holds repositories "
-            "of its submodules",
-            hint="if it was moved: git worktree repair NEW-PATH; "
-            f"if not, look there, then: {remove}",
-        )
+def _require_forgettable(entry: Registration, path: str) -> None:
+    if entry.has_submodules:
+        message = f"the directory {path} is gone, and {entry.git_dir} still holds repositories "
+        remove = f"if not, look there, then: git worktree remove -f -f {shell_word(path)}"
+        hint = f"if it was moved: git worktree repair NEW-PATH; {remove}"
+        raise WorktreeError(message + "of its submodules", hint=hint)
 
 
-def _branch(situation: Situation) -> tuple[str | None, str | None]:
+def _choose_branch(situation: Situation) -> tuple[str | None, str | None]:
     """Return the branch of a run's worktree; or why it cannot be on that branch."""
     branch = situation.branch
     if branch is None or situation.wanted.run is None:

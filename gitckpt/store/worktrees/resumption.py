@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gitckpt.git.files import mounts, private_dirs
 from gitckpt.git.process import GitError
@@ -21,66 +22,55 @@ from gitckpt.store import submodules as keeper
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import heads, ref_names
+from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.worktrees import opener, ownership, plan, submodules
-from gitckpt.store.worktrees.opener import OpenRequest, OpenResult
+from gitckpt.store.worktrees.opener import OpenResult, WorktreeOpener
 from gitckpt.store.worktrees.plan import Branch, PathState, Registration, Situation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from gitckpt.git.command import Git
     from gitckpt.git.objects.port import Objects
-    from gitckpt.store.records.entry import CheckpointInfo
-
 
 # What is left of a worktree whose directory is gone.
 
 
 def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
     """Record what is only in a worktree whose directory is gone."""
-    gone = Repository(git_dir, None, store.repository.object_format)
-    with store.seen_from(gone, "plumbing") as leftover:
+    worktree = Repository(git_dir, None, store.repository.object_format)
+    with store.seen_from(worktree, "plumbing") as leftover:
         commit = leftover.objects.head()[0]
-        files = _capture_index(gone, leftover.objects, commit)
-        if files.dirty or (commit and not _is_reached(gone, store.index.commits() or ())):
+        files = _capture_index(worktree, leftover.objects, commit)
+        if files.dirty or (commit and not _is_reached(worktree, store.index.commits() or ())):
             message = message_of(f"what was staged in {path}, which is gone")
-            leftover.record(
-                ref_names.SAFETY_COMPLETE, worktree=files, trigger=RESCUE, message=message
-            )
+            label = ref_names.SAFETY_COMPLETE
+            leftover.record(label, worktree=files, trigger=RESCUE, message=message)
 
 
-def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
+def holds_nothing(worktree: Repository, linked: Iterable[str]) -> bool:
     """Return whether a worktree whose directory is gone holds nothing to lose.
 
     Besides what `record_leftover` records, these count, as no checkpoint would have them: commits
     only in the reflog of its HEAD or its ORIG_HEAD, its own refs, repositories of submodules.
     """
-    if there.operation() is not None or modules.has_own(there.git_dir):
+    if worktree.operation() is not None or modules.has_own(worktree.git_dir):
         return False
-    git = there.git
+    git = worktree.git
+    words = ("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--")
+    spaces = [space.rstrip("/") for space in OF_A_WORKTREE]
     try:
-        return _is_as_committed(git) and _is_reached(there, linked, _past_heads(git))
+        if git.run(*words, ok=(0, 1, 128)).code != 0:
+            return False
+        if git.run("for-each-ref", "--count=1", *spaces).out:
+            return False
+        # Without reflogs (`core.logAllRefUpdates`), only ORIG_HEAD tells where HEAD was.
+        past = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out
+        heads_before = git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split()
+        return _is_reached(worktree, linked, [*heads_before, *past.decode("ascii").split()])
     except GitError:  # unreadable: unknown
         return False
-
-
-def _is_as_committed(git: Git) -> bool:
-    """Return whether nothing is staged and the worktree has no refs of its own."""
-    words = ("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--")
-    if git.run(*words, ok=(0, 1, 128)).code != 0:
-        return False
-    spaces = [space.rstrip("/") for space in OF_A_WORKTREE]
-    return git.run("for-each-ref", "--count=1", *spaces).out == b""
-
-
-def _past_heads(git: Git) -> list[str]:
-    # Without reflogs (`core.logAllRefUpdates`), only ORIG_HEAD tells where HEAD was.
-    before = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out.decode("ascii")
-    return [*git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split(), *before.split()]
 
 
 def _is_reached(repository: Repository, linked: Iterable[str], more: Iterable[str] = ()) -> bool:
@@ -156,49 +146,41 @@ def resume(
             message = f"cannot find {directory}: the current directory was deleted"
             raise WorktreeError(message, hint="name it from the root: /…") from None
     repository = store.repository
-    checkpoint, is_elsewhere = _from_here(store, checkpoint)
-    checkpoint, stand_in = manifest.with_commit(
-        repository, checkpoint, None if is_driven else store.objects.head()[0]
-    )
+    checkpoint, is_elsewhere = _start_from_head(store, checkpoint)
+    head = None if is_driven else store.objects.head()[0]
+    checkpoint, stand_in = manifest.with_commit(repository, checkpoint, head)
     limits = store.rules.read().limits
-    newest = None
-    if checkpoint.run is not None:
-        newest = heads.newest(store.index, repository, checkpoint.run)
-    in_run = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
-    wanted = Owner(checkpoint.id, checkpoint.run if in_run else None)
+    run, in_run = checkpoint.run, False
+    newest = heads.newest(store.index, repository, run) if run is not None else None
+    if newest is not None and checkpoint.id == newest.id:
+        in_run = _is_of_run(store, newest)
+    owner = Owner(checkpoint.id, run if in_run else None)
     opened = None
     while opened is None:  # again where another process made one meanwhile
-        _require_own_places(repository, wanted, directory)
-        todo = plan.plan_resume(_situation(store, checkpoint, wanted, directory))
+        _clear_places(repository, owner, directory)
+        todo = plan.plan_resume(_describe_situation(store, checkpoint, owner, directory))
         if limits.submodules and todo.fills_submodules:
-            checkpoint = _with_submodules(store, checkpoint)
-        request = OpenRequest(
-            checkpoint,
-            todo.path,
-            in_run,
-            todo.branch,
-            limits,
-            rescue=lambda gone, path: record_leftover(store, gone.git_dir, path),
+            checkpoint = _add_submodules(store, checkpoint)
+        opened = WorktreeOpener(
+            *(repository, store.objects, checkpoint, todo, owner, limits),
+            rescue=functools.partial(record_leftover, store),
             is_of_other_commit=stand_in is not None,
-        )
-        opened = opener.carry_out(repository, store.objects, todo, request)
+        ).open()
     lacking = submodules.finish(store, opened.path, checkpoint, limits)
     if is_driven and lacking:
-        raise WorktreeError(
-            "; ".join(lacking),
-            hint=f"do that in {shell_word(opened.path)}; then, or to go on without: "
-            f"git ckpt resume {checkpoint.run}",
-        )
+        place, command = shell_word(opened.path), f"git ckpt resume {checkpoint.run}"
+        hint = f"do that in {place}; then, or to go on without: {command}"
+        raise WorktreeError("; ".join(lacking), hint=hint)
     remarks = [*todo.remarks, *opened.remarks]
     if opened.made:
         remarks += [*todo.remarks_made, *filter(None, (is_elsewhere, stand_in))]
     return replace(opened, remarks=(*remarks, *lacking), behind=todo.behind)
 
 
-def _require_own_places(repository: Repository, wanted: Owner, directory: str | None) -> None:
+def _clear_places(repository: Repository, owner: Owner, directory: str | None) -> None:
     """Refuse places behind a link; remove what killed processes left there."""
     root = known_root(repository)
-    default = os.path.join(root, wanted.run or wanted.checkpoint) if root is not None else None
+    default = os.path.join(root, owner.run or owner.checkpoint) if root is not None else None
     for place in (directory, default):
         if place is not None:
             private_dirs.require(place)
@@ -207,15 +189,13 @@ def _require_own_places(repository: Repository, wanted: Owner, directory: str | 
 
 def _is_of_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
     # Fetched checkpoints are only looked at until adopted; what was fetched may continue a run.
-    run = str(newest.run)
-    if newest.trigger.startswith(IMPORT):
+    run, repository = str(newest.run), store.repository
+    if newest.trigger.startswith(IMPORT) or local_checkpoints.knows(repository, run, newest.oid):
         return True
-    if local_checkpoints.knows(store.repository, run, newest.oid):
-        return True
-    return run in ownership.of_runs(store.repository)  # the file of the chain may be lost
+    return run in ownership.of_runs(repository)  # the file of the chain may be lost
 
 
-def _from_here(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:
+def _start_from_head(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:
     # Without the commit, the worktree of an imported checkpoint would be empty: HEAD stands in.
     head = store.objects.head()[0]
     if checkpoint.imported is None or checkpoint.git_sha or not head:
@@ -225,7 +205,7 @@ def _from_here(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, 
     return replace(checkpoint, git_sha=head, worktree=None), remark
 
 
-def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
+def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     # A hook does not wait for submodules: they are added unchanged, as the files name them.
     files = checkpoint.worktree or CLEAN
     if files.degraded or not modules.are_there(store.repository):
@@ -233,42 +213,43 @@ def _with_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     contents = manifest.contents_of(checkpoint, store.repository, store.objects)
     away = map(quoted, contents.away)  # a sparse checkout may leave out submodules
     known = {*(submodule.path for submodule in files.submodules), *away}
-    more = keeper.of_tree(store, contents.files, known)
-    if not more:
+    added = keeper.of_tree(store, contents.files, known)
+    if not added:
         return checkpoint
-    return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *more)))
+    return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *added)))
 
 
-def _situation(
-    store: Checkpoints, checkpoint: Checkpoint, wanted: Owner, directory: str | None
+def _describe_situation(
+    store: Checkpoints, checkpoint: Checkpoint, owner: Owner, directory: str | None
 ) -> Situation:
-    repository, name = store.repository, wanted.run or wanted.checkpoint
-    root, no_default = _root(repository)
-    default = None if root is None else os.path.join(root, name)
-    likely = {os.path.realpath(path) for path in (directory, default) if path is not None}
+    repository = store.repository
+    root, no_default = _find_root(repository)
+    default = None if root is None else os.path.join(root, owner.run or owner.checkpoint)
+    named = [path for path in (directory, default) if path is not None]
+    likely = {os.path.realpath(path) for path in named}
     registrations = [
-        _registration(repository, git_dir, path, wanted, likely)
+        _describe_registration(repository, git_dir, path, owner.run, likely)
         for git_dir, path in administration.registered(repository)
     ]
     paths = [directory, default]
     for entry in registrations:
         paths += [entry.path, entry.moved_to, entry.left_at] if entry.of_run else []
-    places = {path: _place(repository, path) for path in paths if path is not None}
-    is_found = all(places[path].exists for path in (directory, default) if path is not None)
+    places = {path: _describe_place(repository, path) for path in paths if path is not None}
+    is_missing = not all(places[path].exists for path in named)
     return Situation(
-        wanted,
+        owner,
         checkpoint.git_sha,
         asked=directory,
         default=default,
         no_default=no_default,
         registrations=tuple(registrations),
         places=places,
-        branch=_branch(store, checkpoint) if wanted.run is not None and not is_found else None,
+        branch=_find_branch(store, checkpoint) if owner.run is not None and is_missing else None,
         has_submodules=modules.are_there(repository),
     )
 
 
-def _root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
+def _find_root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
     """Return where worktrees are made; or None, with message and hint."""
     try:
         return opener.default_root(repository, settings.read(repository).worktree_dir), ("", None)
@@ -276,11 +257,11 @@ def _root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
         return None, (error.message, error.hint)
 
 
-def _registration(
-    repository: Repository, git_dir: str, path: str, wanted: Owner, likely: set[str]
+def _describe_registration(
+    repository: Repository, git_dir: str, path: str, run: str | None, likely: set[str]
 ) -> Registration:
     owner, real = ownership.owner_in(git_dir), os.path.realpath(path)
-    of_run = owner is not None and wanted.run is not None and owner.run == wanted.run
+    of_run = owner is not None and run is not None and owner.run == run
     if not of_run and real not in likely:
         return Registration(git_dir, path, real, of_run=False)
     exists, named = os.path.lexists(path), administration.named_by(path)
@@ -298,7 +279,7 @@ def _registration(
     )
 
 
-def _place(repository: Repository, path: str) -> PathState:
+def _describe_place(repository: Repository, path: str) -> PathState:
     real = os.path.realpath(path)
     if not os.path.lexists(path):
         return PathState(path, real, lacks_submodules=True)
@@ -325,7 +306,7 @@ def _place(repository: Repository, path: str) -> PathState:
     )
 
 
-def _branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
+def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
     """Return the branch that a run's worktree may be on, unless it is the user's."""
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None
@@ -334,31 +315,29 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
     if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):
         return None
     ref = BRANCHES + checkpoint.branch
-    info = store.repository.cat_file.info(ref)
+    info, is_free = store.repository.cat_file.info(ref), opener.is_free(store.repository, ref)
     tip = info[0] if info is not None else None
-    is_free = opener.is_free(store.repository, ref)
     used_in = () if is_free else tuple(opener.worktrees_on(store.repository, ref))
     return Branch(checkpoint.branch, tip, is_free=is_free, used_in=used_in)
 
 
 def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
     """Return where worktrees of runs are that were moved or that git forgot."""
-    moved: dict[str, str] = {}
     root = known_root(repository) or ""
-    for git_dir, path in administration.registered(repository):
-        owner = ownership.owner_in(git_dir)
-        if owner is not None and owner.run is not None and owner.run in runs:
+    moved: dict[str, str] = {}
+    for git_dir, path, owner in ownership.owned(repository):
+        if owner.run is not None and owner.run in runs:
             place = administration.left_by(repository, git_dir, path)
             place = place or administration.moved_to(repository, git_dir, path, root)
             if place is not None:
                 moved[owner.run] = place
     for run in set(runs) - moved.keys():
         path = os.path.join(root, run)
-        named = administration.named_by(path)
-        if named and administration.is_ours(repository, named) and not os.path.isdir(named):
+        git_dir = administration.named_by(path) or ""
+        if git_dir and administration.is_ours(repository, git_dir) and not os.path.isdir(git_dir):
             moved[run] = path
     return moved
 
 
 def known_root(repository: Repository) -> str | None:
-    return _root(repository)[0]
+    return _find_root(repository)[0]
