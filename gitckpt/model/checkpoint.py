@@ -32,6 +32,9 @@ IMPORT = "import:"  # prefix of the trigger of imported checkpoints; the format'
 # Checkpoints made by hooks; the default policy expires them.
 HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
 
+# Triggers within a phase. These checkpoints do not give the status of their run.
+WITHIN = (*HOOK_TRIGGERS, SAFETY, RESCUE, LOOP, REVIEW, SUBMODULE)
+
 
 @dataclass(frozen=True, slots=True)
 class Omitted:

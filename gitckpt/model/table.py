@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.model import budget, times
+from gitckpt.model import budget, times, toml
 from gitckpt.model.errors import InvalidCheckpoint
 
 TYPE_CHECKING = False
@@ -105,6 +105,20 @@ class TableReader:
 
     def invalid(self, key: str, problem: str) -> InvalidCheckpoint:
         return InvalidCheckpoint(self.source, self.prefix + key, problem)
+
+
+def parse_record(data: bytes, ref: str, what: str, hint: str | None = None) -> dict[str, Any]:
+    """Parse a small document of version 1: `what`, such as "lease"."""
+    try:
+        budget.require_size(len(data), budget.RECORD)
+        record = toml.loads(data.decode("utf-8"), budget.RECORD)
+    except ValueError as error:
+        raise InvalidCheckpoint(ref, "", f"not a {what}: {error}", hint=hint) from None
+    version = record.get("version")
+    if type(version) is int and version > 1:
+        hint = "upgrade gitckpt: pip install -U gitckpt"
+        raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint=hint)
+    return record
 
 
 def shown(value: object, most: int = 60) -> str:

@@ -335,7 +335,7 @@ class Checkpoints:
             hint = "see which there are: git ckpt list"
             raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint=hint)
         document = next(self.objects.read([oid]))
-        return ref_names.document(document, ref, oid, hint="see what is wrong: git ckpt verify")
+        return ref_names.document(document, ref, oid)
 
     def find(self, text: str) -> str:
         from gitckpt.store.records import finder

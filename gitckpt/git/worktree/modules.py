@@ -151,8 +151,12 @@ def copied(
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
-    """Yield name, repository and main worktree's repository of all submodules."""
-    yield from _pairs(git_dir, repository.common_dir, "", repository.object_format)
+    """Yield name, repository and main worktree's one of all submodules; close both."""
+    for name, own, main in _pairs(git_dir, repository.common_dir, "", repository.object_format):
+        with contextlib.closing(own):
+            yield name, own, main
+        if main is not None:
+            main.close()
 
 
 def within(submodule: Repository, copy: Repository) -> Iterator[Pair]:

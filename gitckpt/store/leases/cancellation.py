@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 
 from gitckpt.model.errors import CkptError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gitckpt.store.leases.leases import Lease, Leases
+from gitckpt.store.leases.leases import Leases
 
 _INTERVAL = 0.1
 
@@ -20,10 +16,7 @@ _INTERVAL = 0.1
 def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], object]) -> bool:
     """Stop the driver of a run and wait for its end; return whether there was one.
 
-    Args:
-        wait: seconds to wait until the driver has ended its phase and recorded that. 0 only asks,
-            and sends no signal.
-        tell: takes a sentence if the process cannot be signaled.
+    `wait` is in seconds; 0 only asks, without a signal. `tell` hears if signals are not permitted.
     """
     cancelled = leases.cancel(run)
     if cancelled is None:
@@ -32,18 +25,14 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
     if wait <= 0 or lease.is_ours:  # no signal to this process: the driver stops at its next check
         return True
     if leases.is_process(oid, lease):
-        _signal(lease, tell)
+        try:
+            os.kill(lease.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass  # it has just ended
+        except PermissionError:
+            tell(f"process {lease.pid} is another user's; it stops run {run} at its next check")
     _await_end(leases, run, lease.token, wait)
     return True
-
-
-def _signal(lease: Lease, tell: Callable[[str], object]) -> None:
-    try:
-        os.kill(lease.pid, signal.SIGTERM)
-    except ProcessLookupError:
-        pass  # it has just ended
-    except PermissionError:
-        tell(f"process {lease.pid} is another user's; it stops run {lease.run} at its next check")
 
 
 def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
@@ -55,14 +44,11 @@ def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
         if leases.is_stalled(*current):
             pid = current[1].pid
             take_over = f"git ckpt resume {run} --take-over"
-            raise CkptError(
-                f"run {run} was asked to stop, but its process {pid} is stalled",
-                hint=f"let it continue: kill -CONT {pid}; or take the run from it: {take_over}",
-            )
+            hint = f"let it continue: kill -CONT {pid}; or take the run from it: {take_over}"
+            problem = f"run {run} was asked to stop, but its process {pid} is stalled"
+            raise CkptError(problem, hint=hint)
         rest = deadline - time.monotonic()
         if rest <= 0:
-            raise CkptError(
-                f"run {run} was asked to stop and has not stopped yet",
-                hint=f"it stops at its next check; see: git ckpt status {run}",
-            )
+            hint = f"it stops at its next check; see: git ckpt status {run}"
+            raise CkptError(f"run {run} was asked to stop and has not stopped yet", hint=hint)
         time.sleep(min(rest, _INTERVAL))

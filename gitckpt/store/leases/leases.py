@@ -18,7 +18,7 @@ from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import budget, times, toml
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, UsageError
 from gitckpt.model.skip_invalid import fenced
-from gitckpt.model.table import TableReader
+from gitckpt.model.table import TableReader, parse_record
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import ref_names
 
@@ -35,11 +35,8 @@ if TYPE_CHECKING:
 
 # Longest validity after a renewal, in microseconds, whatever the lease says: 20 renewal intervals.
 LONGEST = 600 * times.MICRO
-
 # Tokens are less than this. A larger one would leave no room for those of later holders.
 MOST_TOKENS = 2**62
-
-_VERSION = 1
 _INSTANTS = ("acquired", "renewed", "expires")
 _TEXTS = ("run", "holder", "host", "boot", "namespace", "started", *_INSTANTS)
 
@@ -57,22 +54,18 @@ class Lease:
     """The holder of a run. Fields are the keys of the document, times are timestamps."""
 
     run: str
-    # Increases with every holder.
-    token: int
-    # What the holder does, for people.
-    holder: str
+    token: int  # increases with every holder
+    holder: str  # what the holder does, for people
     host: str
     boot: str
     namespace: str
     pid: int
-    # Start of the process, from `filesystem.start_of`.
-    started: str
+    started: str  # start of the process, from `filesystem.start_of`
     acquired: str
     renewed: str
     expires: str
     released: str | None = None
-    # Whether the holder was asked to stop.
-    cancelled: bool = False
+    cancelled: bool = False  # whether the holder was asked to stop
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -93,21 +86,16 @@ class Lease:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process took it."""
         return self.is_here and self.pid == os.getpid()
 
     def sentence(self) -> str:
-        """Name the holder, for people."""
         return f"{self.holder} on {self.host}, process {self.pid}, renewed at {self.renewed}"
 
 
 def render(lease: Lease) -> bytes:
-    document: dict[str, Any] = {"version": _VERSION}
-    for name in Lease.__slots__:
-        value = getattr(lease, name)
-        if name != "unknown" and value is not None and value is not False:
-            document[name] = value
-    return toml.dumps(document | dict(lease.unknown), budget.RECORD).encode()
+    values = {name: getattr(lease, name) for name in Lease.__slots__ if name != "unknown"}
+    known = {name: v for name, v in values.items() if v is not None and v is not False}
+    return toml.dumps({"version": 1, **known, **lease.unknown}, budget.RECORD).encode()
 
 
 def parse(data: bytes, ref: str) -> Lease:
@@ -116,16 +104,8 @@ def parse(data: bytes, ref: str) -> Lease:
 
 
 def _parse(data: bytes, ref: str) -> Lease:
-    try:
-        budget.require_size(len(data), budget.RECORD)
-        document = toml.loads(data.decode("utf-8"), budget.RECORD)
-    except ValueError as error:
-        raise InvalidCheckpoint(ref, "", f"not a lease: {error}") from None
-
-    reader = _LeaseReader(document, ref)
-    if reader.required("version", int) > _VERSION:
-        hint = "upgrade gitckpt: pip install -U gitckpt"
-        raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint=hint)
+    reader = TableReader(parse_record(data, ref, "lease"), ref)
+    reader.required("version", int)
     texts = {key: reader.required(key, str) for key in _TEXTS}
     for key in _INSTANTS:
         reader.instant(key)
@@ -135,40 +115,26 @@ def _parse(data: bytes, ref: str) -> Lease:
     if not 0 < token < MOST_TOKENS:
         raise InvalidCheckpoint(ref, "token", f"{token} is not between 1 and 2^62 - 1")
     released, cancelled = reader.optional("released", str), reader.flag("cancelled")
-    return Lease(
-        token=token, pid=pid, released=released, cancelled=cancelled, unknown=reader.rest, **texts
-    )
-
-
-class _LeaseReader(TableReader):
-    """A reader whose errors use Python's names of types."""
-
-    kinds: Mapping[type, str] = {kind: kind.__name__ for kind in TableReader.kinds}
+    texts |= {"released": released} if released is not None else {}
+    return Lease(token=token, pid=pid, cancelled=cancelled, unknown=reader.rest, **texts)
 
 
 def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
-    """Return the error that another process has the lease, or why it is gone."""
     reason = f"taken over by {lease.sentence()}" if lease else why
-    return LeaseLost(
-        f"the lease of run {run} was {reason}; nothing more is written",
-        hint=f"see its state: git ckpt status {run}",
-    )
+    problem = f"the lease of run {run} was {reason}; nothing more is written"
+    return LeaseLost(problem, hint=f"see its state: git ckpt status {run}")
 
 
 # Lock files of driver processes. If one can be locked, its process is gone.
 
-# In seconds. A process that checks for life holds the lock for a moment.
-_PATIENCE = 5.0
+_PATIENCE = 5.0  # in seconds: a process that checks for life holds the lock for a moment
 
 
-class _SharedLock:
-    """The lock file of this process, shared by all its leases in a repository."""
+class _SharedLock(Lock):
+    """The lock file of this process, for all its leases in a repository."""
 
-    def __init__(self, lock: Lock) -> None:
-        self.lock = lock
-        self.leases = 0  # how many need it
-        # A lease could not be released: the unlocked file stays to show that its holder is gone.
-        self.stays = False
+    leases = 0  # how many need it
+    stays = False  # a lease was not released: the unlocked file shows that its holder is gone
 
 
 _locks: dict[str, _SharedLock] = {}
@@ -180,29 +146,25 @@ def _after_fork() -> None:
     global _mutex  # noqa: PLW0603 - another thread may have held it
     _mutex = threading.Lock()
     for shared in _locks.values():
-        shared.lock.leave_to_parent()
+        shared.leave_to_parent()
     _locks.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
+@dataclass(frozen=True, slots=True)
 class LockFiles:
-    def __init__(self, repository: Repository) -> None:
-        self._repository = repository
+    _repository: Repository
 
     def acquire(self, lease: Lease) -> None:
-        """Lock the file of this process for a lease that is about to be written.
-
-        Without file locks or room for the file, the lease itself limits its validity.
-        """
+        """Lock the file of this process for a lease to write, where files can be locked."""
         self._repository.make_private_dir()
         path = self._path(lease)
         with _mutex:
-            shared = _locks.get(path) or _SharedLock(Lock(path, _PATIENCE))
-            if not shared.leases and not shared.lock.acquire() and shared.lock.is_taken:
-                hint = "run the command again"
-                raise BusyError(f"{path} is locked by another process", hint=hint)
+            shared = _locks.get(path) or _SharedLock(path, _PATIENCE)
+            if not shared.leases and not shared.acquire() and shared.is_taken:
+                raise BusyError(f"another process holds {path}", hint="run the command again")
             shared.leases += 1
             _locks[path] = shared
 
@@ -217,7 +179,7 @@ class LockFiles:
             shared.stays |= not is_over  # else the document of the lease shows that it is over
             if not shared.leases:
                 del _locks[path]
-                shared.lock.release(delete=not shared.stays)
+                shared.release(delete=not shared.stays)
 
     def note(self, lease: Lease, oids: Iterable[str]) -> None:
         """List lease documents as written here, by or for the lease's process."""
@@ -263,9 +225,7 @@ class LockFiles:
 
 # Validity without renewal, in microseconds. Only other machines rely on it.
 LENGTH = 120 * times.MICRO
-
-# Seconds between renewals.
-RENEWAL = 30.0
+RENEWAL = 30.0  # seconds between renewals
 
 # Environment of a driver's children: the lease token, which binds their writes to it, and the run.
 FENCE_VARIABLE = "CKPT_LEASE"
@@ -303,25 +263,19 @@ class Leases:
             raise self.refusal(*lease)
 
     def is_held(self, oid: str, lease: Lease) -> bool:
-        """Return whether a live process holds a lease.
-
-        On this machine the lock of the process decides, elsewhere the expiry of the lease.
-        """
+        """Return whether a live process holds a lease: by lock file here, else by expiry."""
         if lease.released is not None:
             return False
         alive = self._files.is_alive(lease, oid)
         return self.clock() < lease.end if alive is None else alive
 
     def is_stalled(self, oid: str, lease: Lease) -> bool:
-        """Return whether a live holder is stopped or has missed two renewals.
-
-        A holder on another machine that is this late no longer holds the lease.
-        """
+        """Return whether a live holder on this machine is stopped or missed two renewals."""
         if lease.released is not None or lease.is_ours or not self._files.is_alive(lease, oid):
             return False
-        # Two renewals are overdue at half of the validity.
-        half = (times.from_text(lease.renewed) + times.from_text(lease.expires)) // 2
-        return self.clock() >= half or (lease.is_here and filesystem.is_stopped(lease.pid))
+        # Two renewals are overdue at halfway of the validity.
+        halfway = (times.from_text(lease.renewed) + times.from_text(lease.expires)) // 2
+        return self.clock() >= halfway or (lease.is_here and filesystem.is_stopped(lease.pid))
 
     def is_process(self, oid: str, lease: Lease) -> bool:
         """Return whether the process that a lease names took it and is visible."""
@@ -340,59 +294,40 @@ class Leases:
             return LeaseHeld(f"{driven}, which is stalled", hint=hint)
         if self._files.is_alive(lease, oid):
             return LeaseHeld(driven, hint=f"wait for its end, or stop it: git ckpt cancel {run}")
-        return LeaseHeld(
-            f"{driven}, on another machine; unless renewed, its lease ends at "
-            f"{times.to_text(lease.end)}",
-            hint=f"after that: git ckpt resume {run}; to ask it to stop: git ckpt cancel {run}",
-        )
+        hint = f"after that: git ckpt resume {run}; to ask it to stop: git ckpt cancel {run}"
+        end = f"unless renewed, its lease ends at {times.to_text(lease.end)}"
+        return LeaseHeld(f"{driven}, on another machine; {end}", hint=hint)
 
     def acquire(
         self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False
     ) -> Hold:
-        """Acquire the lease of a run.
+        """Acquire the lease of a run for a length in microseconds; `holder` is for people.
 
-        Args:
-            holder: what the lease is for, shown to people.
-            length: validity without renewal, in microseconds.
-            take_over: whether to take it from a live holder that is stalled, or whose lease is
-                invalid (`Lease.is_endless`). That holder can write nothing more.
-
-        Raises:
-            LeaseHeld: a live process holds it.
-            LockHeld, GitError: the ref could not be written.
+        With `take_over`, also from a live holder that is stalled, or whose lease is invalid
+        (`Lease.is_endless`); that holder can write nothing more. Raises `LeaseHeld` for other ones.
         """
         if length > LONGEST:
-            raise UsageError(
-                f"a lease of {length} µs is too long", hint=f"the longest is {LONGEST} µs"
-            )
+            hint = f"the longest is {LONGEST} µs"
+            raise UsageError(f"a lease of {length} µs is too long", hint=hint)
         lease, old, before = self._next(run, holder, length, take_over=take_over)
+        self._files.acquire(lease)
         try:
-            oid = self._take(lease, old)
+            oid = self.swap(lease, old, is_ours=True)
         except RefMoved:
+            self._files.release(lease, is_over=True)
             winner = self.read(run)
             if winner is None:
                 raise
             raise self.refusal(*winner) from None
-        return Hold(self, oid, lease, length, before, is_first=not old)
-
-    def _take(self, lease: Lease, old: str) -> str:
-        self._files.acquire(lease)
-        try:
-            return self.swap(lease, old, is_ours=True)
-        except RefMoved:
-            self._files.release(lease, is_over=True)
-            raise
         except BaseException:
             self._files.release(lease, is_over=False)  # it may have been written
             raise
+        return Hold(self, oid, lease, length, before, is_first=not old)
 
     def acquire_all(
         self, runs: Iterable[str], holder: str
     ) -> tuple[dict[str, Hold], dict[str, CkptError]]:
-        """Acquire the leases of many runs, in one transaction if possible.
-
-        Return the holds, and the errors of the runs whose lease could not be acquired.
-        """
+        """Acquire many leases, in one transaction if possible; return holds and errors."""
         holds: dict[str, Hold] = {}
         refused: dict[str, CkptError] = {}
         documents, updates = [], []
@@ -414,10 +349,9 @@ class Leases:
                 self._objects.write([("blob", data) for data in documents])
                 self._refs.update(updates)
         except CkptError:  # one held lease fails the whole transaction
-            wanted = list(holds)
-            for hold in holds.values():
+            wanted, holds = holds, {}
+            for hold in wanted.values():
                 hold.close(is_over=True)
-            holds = {}
             for run in wanted:
                 try:
                     holds[run] = self.acquire(run, holder)
@@ -449,27 +383,15 @@ class Leases:
             may_be_taken = take_over and (self.is_stalled(oid, before) or before.is_endless(now))
             if not may_be_taken:
                 raise self.refusal(oid, before)
-        here, pid, instant = filesystem.here(), os.getpid(), times.to_text(now)
-        lease = Lease(
-            run=run,
-            token=token,
-            holder=holder,
-            host=here.name,
-            boot=here.boot,
-            namespace=here.namespace,
-            pid=pid,
-            started=filesystem.start_of(pid),
-            acquired=instant,
-            renewed=instant,
-            expires=times.to_text(now + length),
-        )
-        return lease, oid, before
+        here, pid = filesystem.here(), os.getpid()
+        process = here.name, here.boot, here.namespace, pid, filesystem.start_of(pid)
+        acquired, expires = times.to_text(now), times.to_text(now + length)
+        return Lease(run, token, holder, *process, acquired, acquired, expires), oid, before
 
     def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
-        """Replace a lease, expected at the oid `old` ("" for none); return the new oid.
+        """Replace a lease, expected at the oid `old` ("" for none), else `RefMoved`.
 
-        `is_ours`: the process that `lease` names took it here; then the oid is listed as such.
-        Raises `RefMoved` if another lease is there.
+        If the process that `lease` names took it here (`is_ours`), its new oid is listed as such.
         """
         data = render(lease)
         oid = object_id("blob", data, self._repository.object_format)
@@ -495,9 +417,8 @@ class Leases:
             except RefMoved:
                 continue
             return held
-        raise BusyError(
-            f"the lease of {run} changed at each of 20 attempts", hint="run the command again"
-        )
+        problem = f"the lease of {run} changed at each of 20 attempts"
+        raise BusyError(problem, hint="run the command again")
 
     def bound(self, run: str) -> BoundToToken | None:
         """Return the guard for the driver that started this process for this run, if any."""
@@ -507,29 +428,19 @@ class Leases:
         return BoundToToken(self, run, int(token))
 
 
+@dataclass(slots=True)
 class Hold:
     """A lease that this process holds or held; safe for threads."""
 
+    _leases: Leases
+    _oid: str
+    lease: Lease  # as last written
+    _length: int
+    before: Lease | None  # the lease that it replaced; None for the first or an invalid one
+    is_first: bool  # its run had none before
+    _is_open: bool = True
+    _mutex: Any = field(default_factory=threading.RLock)
     drives = True  # this is the driver's own lease
-
-    def __init__(
-        self,
-        leases: Leases,
-        oid: str,
-        lease: Lease,
-        length: int,
-        before: Lease | None,
-        *,
-        is_first: bool,
-    ) -> None:
-        self._leases = leases
-        self._oid = oid
-        self._is_open = True
-        self._length = length
-        self._mutex = threading.RLock()
-        self.lease = lease  # as last written
-        self.before = before  # the lease that it replaced; None for the first or an invalid one
-        self.is_first = is_first  # its run had none before
 
     def update(self) -> Update:
         """Return the update that fails a transaction unless the lease is still held."""
@@ -547,7 +458,7 @@ class Hold:
                 reason = f"replaced by an invalid one ({error.problem})"
                 raise lost(self.lease.run, None, reason) from None
             if current is None or current[1].token != self.lease.token:
-                raise lost(self.lease.run, current[1] if current else None)
+                raise lost(self.lease.run, current and current[1])
             # Others may change nothing else.
             self._oid = current[0]
             self.lease = replace(self.lease, cancelled=current[1].cancelled)
@@ -567,8 +478,7 @@ class Hold:
     def close(self, *, is_over: bool) -> None:
         """Release the lock by which others see that this process lives.
 
-        If the lease is not over (released, deleted or never written), the lock file stays,
-        unlocked, and tells others that the lease has no holder.
+        Unless the lease is over (released, deleted, never written), the unlocked file stays.
         """
         with self._mutex:
             if self._is_open:
@@ -581,27 +491,25 @@ class Hold:
                 lease = change(self.lease)
                 try:
                     self._oid, self.lease = self._leases.swap(lease, self._oid, is_ours=True), lease
+                    return
                 except RefMoved:
                     self.check()
-                    continue
-                return
 
 
+@dataclass(frozen=True, slots=True)
 class BoundToToken:
     """Binds a writer to the lease of the driver that started it."""
 
+    _leases: Leases
+    _run: str
+    _token: int
     drives = False  # this is not the driver's own lease
-
-    def __init__(self, leases: Leases, run: str, token: int) -> None:
-        self._leases = leases
-        self._run = run
-        self._token = token
 
     def update(self) -> Update:
         """Return the update that fails a transaction if another driver has the run."""
         current = self._leases.read(self._run)
         if current is None or current[1].token != self._token:
-            raise lost(self._run, current[1] if current else None)
+            raise lost(self._run, current and current[1])
         return Update(ref_names.LEASES + self._run, current[0], current[0])
 
     def check(self) -> None:

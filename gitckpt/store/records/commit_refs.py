@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
     Apply: TypeAlias = Callable[[list[Update]], None]
+    Needed: TypeAlias = Callable[[], Collection[str] | None]
 
 
 # Keep a commit alive while a checkpoint is recorded.
@@ -37,12 +38,11 @@ def may_name(repository: Repository, name: str) -> bool:
 def is_young(repository: Repository, ref: str) -> bool:
     """Return whether a ref may belong to a checkpoint that is being written."""
     try:
-        return (
-            time.time() - os.stat(os.path.join(repository.common_dir, ref)).st_mtime < times.GRACE
-        )
+        written = os.stat(os.path.join(repository.common_dir, ref)).st_mtime
     except OSError:
         # Packed: only `git gc` packs new refs, and the recorder checks again. Reftables are atomic.
         return False
+    return time.time() - written < times.GRACE
 
 
 class Line:
@@ -57,8 +57,8 @@ class Line:
         self.update = Update(KEEP + commit, commit, value, is_symbolic=is_symbolic)
         if value == commit or commit.encode("ascii") in repository.cuts():
             return
-        found = next(repository.cat_file.contents([commit]))
-        text = found[2] if found else repository.git.run("cat-file", "commit", commit).out
+        content = next(repository.cat_file.contents([commit]))
+        text = content[2] if content else repository.git.run("cat-file", "commit", commit).out
         for parent in parents(text):
             if value_of(repository, KEEP + parent, again=again) == parent:
                 self._passed.append(Update(KEEP + parent, "", parent))
@@ -106,13 +106,9 @@ def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
 
 def keep(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> None:
     """Create or correct the refs of commits; `values` has the present ones, or ""."""
-    updates = [
-        Update(KEEP + oid, oid, value, is_symbolic=oid in symbolic)
-        for oid, value in values.items()
-        if value != oid or oid in symbolic
-    ]
-    if updates:
-        apply(updates)
+    wrong = [oid for oid, value in values.items() if value != oid or oid in symbolic]
+    if wrong:
+        apply([Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong])
 
 
 def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
@@ -128,9 +124,7 @@ def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
     return repository.git.run(*words, ok=(0, 1, 128)).out.decode("ascii").strip()
 
 
-def settle(
-    repository: Repository, apply: Apply, needed: Callable[[], Collection[str] | None]
-) -> None:
+def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
     """Move the refs down to the newest commits that checkpoints need; delete the rest."""
     from gitckpt.git import graph
 

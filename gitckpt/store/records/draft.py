@@ -11,7 +11,7 @@ from gitckpt.model import phase as phases
 from gitckpt.model.arguments import require, require_callable, require_text, strings
 from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
-from gitckpt.model.values import replace
+from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import ref_names
 
 TYPE_CHECKING = False
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.store.records.recorder import Change, ProgressOf
+
+    Fields = Mapping[str, Any]  # keys of a document, or a state
 
     class Details(TypedDict, total=False):
         """Keys of a checkpoint that a caller may set."""
@@ -66,18 +68,17 @@ def require_call(label: str, details: Details, /, **others: object) -> None:
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
     require_known(details)
+    start, run = others.get("start"), details.get("run")
     for name in ("start", "key", "base"):
         require_text(name, others.get(name), may_be_none=True)
     for name in ("change", "progress_of"):
         require_callable(name, others.get(name), may_be_none=True)
     strings("keeps", others.get("keeps", ()))  # type: ignore[arg-type]
-    if others.get("key") is not None and others.get("start") is None:
+    if others.get("key") is not None and start is None:
         hint = "name it: start=…, or find the run: Store.run_of(key)"
         raise UsageError("a key is for a run that starts", hint=hint)
-    for pair, values in (
-        ("start and run", (others.get("start"), details.get("run"))),
-        ("change and state", (others.get("change"), others.get("state"))),
-    ):
+    states = others.get("change"), others.get("state")
+    for pair, values in (("start and run", (start, run)), ("change and state", states)):
         if None not in values:
             raise UsageError(f"{pair} exclude each other", hint="give one of them")
     if others.get("progress_of") is not None and others.get("change") is None:
@@ -119,29 +120,21 @@ def draft(
     if message and (message.splitlines() != [message] or len(message) > document.MESSAGE):
         problem = f"a message is one line of at most {document.MESSAGE:,} characters"
         raise UsageError(problem, hint="shorten it, and put the rest into the state")
-    given: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
-    given |= {"message": message or None, "errors": errors}
-    drafted = Checkpoint(
-        label=phases.label(label),
-        timestamp=times.to_text(instant),
-        git_sha=head[0],
-        branch=head[1],
-        worktree=worktree,
-        **given,
-    )
+    values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
+    values |= {"message": message or None, "errors": errors, "worktree": worktree}
+    values |= {"label": phases.label(label), "timestamp": times.to_text(instant)}
+    drafted = Checkpoint(git_sha=head[0], branch=head[1], **values)
     fields = codec.fields(drafted)
     return drafted, fields, _require_valid(fields, state)
 
 
-def _require_valid(
-    fields: Mapping[str, Any], state: Mapping[str, Any] | None
-) -> dict[str, Any] | None:
+def _require_valid(fields: Fields, state: Fields | None) -> dict[str, Any] | None:
     if state is not None:
         codec.require_map(state)
-    pipeline = fields.get("pipeline")
     checked = {**fields, "run": None}
-    if pipeline is not None:
-        checked["pipeline"] = {key: pipeline[key] for key in pipeline if key != "completed"}
+    if fields.get("pipeline") is not None:
+        checked["pipeline"] = {**fields["pipeline"]}
+        checked["pipeline"].pop("completed", None)
     try:
         codec.check(checked, ref_names.CHECKPOINTS + fields["id"])
     except InvalidCheckpoint as error:
@@ -149,9 +142,7 @@ def _require_valid(
     return None if state is None else dict(state)
 
 
-def recorded(
-    checkpoint: Checkpoint, fields: Mapping[str, Any], state: Mapping[str, Any] | None
-) -> Checkpoint:
+def recorded(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Checkpoint:
     """Return a checkpoint as it was written."""
     place: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
     names = ("pipeline", "attempt")
@@ -163,24 +154,20 @@ def recorded(
     return replace(checkpoint, state=dict(state or {}), **place, **tables)
 
 
+@dataclass(slots=True)
 class Changing:
     """A change for a `Proposal` that keeps checkpoint and new state consistent."""
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        fields: dict[str, Any],
-        change: Change,
-        progress_of: ProgressOf | None,
-    ) -> None:
-        self.checkpoint = checkpoint
-        self.state: dict[str, Any] = {}
-        self._fields = fields
-        self._change = change
-        self._progress_of = progress_of
-        if progress_of is not None:
+    checkpoint: Checkpoint
+    _fields: dict[str, Any]
+    _change: Change
+    _progress_of: ProgressOf | None
+    state: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self._progress_of is not None:
             # Reserves its position before the tables that a run carries on.
-            fields["progress"] = None
+            self._fields["progress"] = None
 
     def __call__(self, before: dict[str, Any]) -> dict[str, Any]:
         self.state = self._change(before)
@@ -191,11 +178,11 @@ class Changing:
         return self.state
 
 
+@dataclass(slots=True)
 class Successor:
     """A checkpoint recorded in one transaction with the one before it in its run."""
 
-    def __init__(self, label: str, state: Mapping[str, Any], details: Details) -> None:
-        self.label = label
-        self.state = state
-        self.details = details
-        self.made: Checkpoint | None = None
+    label: str
+    state: Mapping[str, Any]
+    details: Details
+    made: Checkpoint | None = None

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import NoneType
 
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import require, require_number, require_storable, require_text, strings
-from gitckpt.model.checkpoint import (
-    HOOK_TRIGGERS,
-    IMPORT,
-    LOOP,
-    PHASE,
-    RESCUE,
-    REVIEW,
-    SAFETY,
-    SUBMODULE,
-    Checkpoint,
-)
+from gitckpt.model.checkpoint import IMPORT, PHASE, WITHIN, Checkpoint
 from gitckpt.model.ids import require_oid_or_unborn
 from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.values import dataclass
@@ -29,50 +19,37 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 
-# A value of a row, apart from None.
-Value = str | int | bytes
+Value = str | int | bytes  # of a row, apart from None
 
 # Fields that an entry has from its checkpoint as they are.
 _SAME = (
     *("id", "run", "sequence", "label", "timestamp", "time", "git_sha", "branch", "trigger"),
     *("message", "agent", "tree"),
 )
-
-# The largest integer of SQLite; larger limits mean the same.
-_MOST = 2**63 - 1
+_MOST = 2**63 - 1  # the largest integer of SQLite; larger limits mean the same
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """What a listing has of a checkpoint: no state, errors or progress.
-
-    Attributes:
-        oid: the blob of the document.
-        time: its timestamp, in microseconds since the epoch.
-        examined: whether files were captured; if not, those of the linked commit count.
-        tree: the snapshot, if the files differ from the linked commit.
-        label: `{phase}-{status}`.
-        changed: number of paths that differ from the linked commit; None if not counted yet.
-        submodules: for each captured submodule: id of its checkpoint, space, path, NUL.
-    """
+    """What a listing has of a checkpoint: no state, errors or progress."""
 
     id: str
-    oid: str
+    oid: str  # of the document
     run: str | None
     sequence: int | None
-    label: str
+    label: str  # `{phase}-{status}`
     timestamp: str
-    time: int
+    time: int  # its timestamp, in microseconds since the epoch
     git_sha: str
     branch: str | None
     trigger: str
     message: str | None
     agent: str | None
-    examined: bool
-    tree: str | None
+    examined: bool  # whether files were captured; if not, those of the linked commit count
+    tree: str | None  # the snapshot, if the files differ from the linked commit
     operation: str | None
-    changed: int | None
-    submodules: str = ""
+    changed: int | None  # number of paths that differ from the commit; None if not counted yet
+    submodules: str = ""  # for each captured submodule: id of its checkpoint, space, path, NUL
 
     @property
     def datetime(self) -> dt.datetime:
@@ -102,24 +79,24 @@ class CheckpointInfo:
         )
 
 
+Infos = Sequence[CheckpointInfo]
+ById = Mapping[str, CheckpointInfo]  # by id
+
+
 def submodules(checkpoint: Checkpoint) -> str:
     """Return a checkpoint's submodules in the format of `CheckpointInfo`."""
-    files = checkpoint.worktree
-    captured = files.submodules if files else ()
+    captured = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
     return "".join(f"{each.checkpoint} {each.path}\0" for each in captured)
 
 
 def references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     """Return the other checkpoints that a document names, except its parent, by key."""
-    attempt, pipeline = checkpoint.attempt, checkpoint.pipeline
-    named = [
-        ("forked_from", checkpoint.forked_from),
-        ("rewound_to", checkpoint.rewound_to),
-        ("attempt.began", attempt.began if attempt else None),
-    ]
-    if pipeline is not None:
-        named += [(f"pipeline.completed.{name}", id_) for name, id_ in pipeline.completed.items()]
-    return [(key, id_) for key, id_ in named if id_ is not None]
+    named = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
+    if checkpoint.attempt is not None:
+        named["attempt.began"] = checkpoint.attempt.began
+    completed = checkpoint.pipeline.completed if checkpoint.pipeline is not None else {}
+    named |= {f"pipeline.completed.{name}": id_ for name, id_ in completed.items()}
+    return [(key, id_) for key, id_ in named.items() if id_ is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,36 +109,22 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The criteria of a listing; None leaves a criterion out.
-
-    Attributes:
-        git_sha: full oid of the linked commit.
-        runs, ids, triggers: any of these.
-        phase: name of the phase, without status.
-        label: the whole label, `{phase}-{status}`.
-        since, until: earliest and latest timestamp, in microseconds since the epoch.
-        by_agent: whether an agent is named.
-        limit: largest number of results, newest first.
-        skip: number of newest results to skip.
-
-    Raises:
-        UsageError: a criterion has an invalid value.
-    """
+    """The criteria of a listing; None leaves one out. `UsageError` if one is invalid."""
 
     run: str | None = None
-    git_sha: str | None = None
-    runs: Sequence[str] | None = None
+    git_sha: str | None = None  # full oid of the linked commit
+    runs: Sequence[str] | None = None  # any of these, as in `ids` and `triggers`
     ids: Sequence[str] | None = None
-    phase: str | None = None
+    phase: str | None = None  # without status
     status: str | None = None
     in_run: bool | None = None
-    since: int | None = None
+    since: int | None = None  # earliest timestamp, in microseconds since the epoch
     until: int | None = None
     triggers: Sequence[str] | None = None
-    by_agent: bool | None = None
-    limit: int | None = None
-    skip: int | None = None
-    label: str | None = None
+    by_agent: bool | None = None  # whether an agent is named
+    limit: int | None = None  # of results, newest first
+    skip: int | None = None  # number of newest results to leave out
+    label: str | None = None  # `{phase}-{status}`
 
     def __post_init__(self) -> None:
         for name in ("run", "git_sha", "phase", "status", "label"):
@@ -200,9 +163,6 @@ WITH RECURSIVE each(run) AS (
 
 RUN_IDS = _EACH_RUN + "SELECT run FROM each WHERE run IS NOT NULL"  # noqa: S608 - fixed parts only
 
-# Triggers within a phase. These checkpoints do not give the status of their run.
-WITHIN = (*HOOK_TRIGGERS, SAFETY, RESCUE, LOOP, REVIEW, SUBMODULE)
-
 # Trigger of imports from files in which agents report steps; such a run had no driver.
 OF_TRACKS = f"{IMPORT}superpowers"
 
@@ -229,9 +189,8 @@ ORDER BY newest.rank DESC, each.run DESC
 
 def is_driven(entry: CheckpointInfo) -> bool:
     """Return whether a driver recorded a checkpoint, here or elsewhere; see `RUNS`."""
-    return entry.trigger == PHASE or (
-        entry.trigger.startswith(IMPORT) and entry.trigger != OF_TRACKS
-    )
+    trigger = entry.trigger
+    return trigger == PHASE or (trigger.startswith(IMPORT) and trigger != OF_TRACKS)
 
 
 def is_told(entry: CheckpointInfo) -> bool:
@@ -286,9 +245,7 @@ _LITERAL = ("status = ?", "trigger = ?")
 
 def condition(query: Query) -> tuple[str, list[Value]]:
     """Return the WHERE clause of a query, and its values."""
-    parts = []
-    values: list[Value] = []
-    triggers = query.triggers
+    parts, values, triggers = [], list[Value](), query.triggers
     trigger = triggers[0] if triggers is not None and len(triggers) == 1 else None
     for words, value in (
         ("run = ?", query.run),

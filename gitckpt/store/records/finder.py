@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from gitckpt.git.files.refs_stat import plain
 from gitckpt.git.notes import Notes
@@ -16,7 +16,7 @@ from gitckpt.model.skip_invalid import fenced
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
-from gitckpt.store.records.entry import CheckpointInfo, Query
+from gitckpt.store.records.entry import CheckpointInfo, Infos, Query
 from gitckpt.store.records.index import Index
 
 TYPE_CHECKING = False
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 
     from gitckpt.git.objects.port import Objects
 
-    Linked: TypeAlias = Callable[[str], Sequence[CheckpointInfo]]  # the checkpoints of a commit
+    Linked: TypeAlias = Callable[[str], Infos]  # the checkpoints of a commit
+    Pick: TypeAlias = Callable[[Infos, Repository], Iterator[CheckpointInfo]]
 
 
-def count(
-    repository: Repository, index: Index, entries: Sequence[CheckpointInfo]
-) -> dict[str, int]:
+def count(repository: Repository, index: Index, entries: Infos) -> dict[str, int]:
     """Return, by id, the number of changed paths of each checkpoint with files."""
     counts = {entry.id: entry.changed for entry in entries if entry.changed is not None}
     unknown = [entry for entry in entries if entry.changed is None and entry.tree]
@@ -71,19 +70,15 @@ def find(text: str, repository: Repository, index: Index, linked: Linked) -> str
     if text == LATEST_ANY:
         return _latest_any(repository, index)
     checkpoint, run = _named(text, repository, index)
-    if run is not None:
-        newest = heads.newest(index, repository, run)
-        checkpoint = newest.id if newest is not None else None
-    if checkpoint is None:
-        checkpoint = _by_rev(text, repository, linked)
+    newest = heads.newest(index, repository, run) if run is not None else None
+    checkpoint = newest.id if newest is not None else checkpoint
+    checkpoint = checkpoint or _by_rev(text, repository, linked)
     if checkpoint is None:
         raise _not_found(text, index)
     return checkpoint
 
 
-def linked(
-    commit: str, repository: Repository, objects: Objects, index: Index
-) -> Sequence[CheckpointInfo]:
+def linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Infos:
     """List the checkpoints of a commit and of the commits it was rewritten from."""
     ids.require_oid_or_unborn(commit)
     # The pending lines first: if they are written meanwhile, they are in the notes.
@@ -98,10 +93,8 @@ def linked(
 
 def latest(repository: Repository, index: Index) -> CheckpointInfo:
     """Return the newest checkpoint of this worktree, or of its run, but no safety one."""
-    for limit in (_FIRST, None):
-        newest = next(_of_this_worktree(index.select(Query(limit=limit)), repository), None)
-        if newest is not None:
-            return newest
+    if newest := _find_newest(index, repository, _of_this_worktree):
+        return newest
     known, place = LocalCheckpoints.read(repository), local_checkpoints.place_of(repository)
     if any(known.was_captured_in(id_, place) for id_ in known.replaced(index.oids())):
         hint = "put back what was written here: git ckpt verify --repair"
@@ -114,10 +107,8 @@ def latest(repository: Repository, index: Index) -> CheckpointInfo:
 
 def _latest_any(repository: Repository, index: Index) -> str:
     """Return the newest local checkpoint; fetched ones can have any date."""
-    for limit in (_FIRST, None):
-        newest = next(_ours(index.select(Query(limit=limit)), repository), None)
-        if newest is not None:
-            return newest.id
+    if newest := _find_newest(index, repository, _ours):
+        return newest.id
     if not LocalCheckpoints.read(repository):  # a fresh clone: nothing is listed as written here
         for entry in index.select(Query(in_run=False)):
             if entry.trigger != SAFETY:
@@ -128,23 +119,29 @@ def _latest_any(repository: Repository, index: Index) -> str:
     raise _none_yet()
 
 
+def _find_newest(index: Index, repository: Repository, pick: Pick) -> CheckpointInfo | None:
+    for limit in (_FIRST, None):
+        newest = next(pick(index.select(Query(limit=limit)), repository), None)
+        if newest is not None:
+            return newest
+    return None
+
+
 def _none_yet() -> NotFoundError:
     return NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
 
 
-def _ours(entries: Sequence[CheckpointInfo], repository: Repository) -> Iterator[CheckpointInfo]:
+def _ours(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
     known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     return (entry for entry in entries if entry.trigger != SAFETY and known.is_ours(entry))
 
 
-def _of_this_worktree(
-    entries: Sequence[CheckpointInfo], repository: Repository
-) -> Iterator[CheckpointInfo]:
+def _of_this_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
     known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     place, owner = local_checkpoints.place_of(repository), ref_names.owner_in(repository.git_dir)
-    run = owner.run if owner is not None else None
     for entry in _ours(entries, repository):
-        if (run is not None and entry.run == run) or known.was_captured_in(entry.id, place):
+        is_of_run = owner is not None and owner.run is not None and owner.run == entry.run
+        if is_of_run or known.was_captured_in(entry.id, place):
             yield entry
 
 
@@ -203,10 +200,9 @@ def _by_rev(text: str, repository: Repository, linked: Linked) -> str | None:
     entries = linked(commit)
     if not entries:
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
-    preferred = next(_of_this_worktree(entries, repository), None)
-    preferred = preferred or next(_ours(entries, repository), None)
-    if preferred is not None:
-        return preferred.id
+    preferred = [*_of_this_worktree(entries, repository), *_ours(entries, repository)]
+    if preferred:
+        return preferred[0].id
     # Else the first fetched checkpoint that replaces no local one. No safety checkpoint: its
     # restore, run twice, would undo itself.
     known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
@@ -231,13 +227,11 @@ def _not_found(text: str, index: Index) -> NotFoundError:
 
 def find_run(text: str, index: Index) -> str:
     runs = index.runs()
-    if text in runs:
-        return text
     candidates = [run for run in runs if text and run.startswith(text)]
-    if len(candidates) > 1:
+    if len(candidates) > 1 and text not in runs:
         raise _ambiguous(text, candidates)
     if candidates:
-        return candidates[0]
+        return text if text in runs else candidates[0]
     close = closest(text, runs, likeness=0.7)
     hint = f"did you mean {close}?" if close else "see them: git ckpt runs"
     raise NotFoundError(f"no run goes by {text!r}", hint=hint)

@@ -11,6 +11,7 @@ from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import BusyError, NotFoundError
+from gitckpt.model.values import dataclass, field
 from gitckpt.store import local_checkpoints
 from gitckpt.store.records import ref_names
 
@@ -49,14 +50,19 @@ def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | N
     return entries[0] if entries else None
 
 
+def chains_of(index: Index, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
+    """Return the checkpoints of some runs, newest first, fetched ones included."""
+    chains: dict[str, list[CheckpointInfo]] = {}
+    for entry in _select(index, runs=sorted(runs)) if runs else ():
+        chains.setdefault(str(entry.run), []).append(entry)
+    return chains
+
+
 def newest_of(
     index: Index, repository: Repository, runs: Collection[str]
 ) -> dict[str, CheckpointInfo]:
-    chains: dict[str, list[CheckpointInfo]] = {}
-    for entry in _select(index, runs=sorted(runs)):
-        chains.setdefault(str(entry.run), []).append(entry)
     newest = {}
-    for run, entries in chains.items():
+    for run, entries in chains_of(index, runs).items():
         known = local_checkpoints.known(repository, run)
         newest[run] = next((entry for entry in entries if entry.oid in known), entries[0])
     return newest
@@ -80,21 +86,13 @@ def recorded_among(
     return None
 
 
+@dataclass(slots=True)
 class Heads:
-    """Heads of runs; `knows(run, oid)` returns whether a document was written here."""
-
-    def __init__(
-        self,
-        refs: Refs,
-        objects: Objects,
-        index: Callable[[], Index],
-        knows: Callable[[str, str], bool],
-    ) -> None:
-        self._refs = refs
-        self._objects = objects
-        self._index = index
-        self._knows = knows
-        self._moved: set[str] = set()
+    _refs: Refs
+    _objects: Objects
+    _index: Callable[[], Index]
+    _knows: Callable[[str, str], bool]  # takes a run and the oid of a document; was it written here
+    _moved: set[str] = field(default_factory=set)
 
     def read(self, run: str) -> Checkpoint:
         return self.head(run)[1]
@@ -149,13 +147,10 @@ class Heads:
         """Record the first checkpoint of a run, under a unique id."""
         for attempt in range(1, _STARTS):
             fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
-            if self._refs.read(ref_names.RUNS + fields["run"]) is not None:
-                continue
-            try:
-                record()
-            except RefMoved:
-                continue
-            return
+            if self._refs.read(ref_names.RUNS + fields["run"]) is None:
+                with contextlib.suppress(RefMoved):
+                    record()
+                    return
         problem = f"a thousand runs named {name!r} started in this second"
         raise BusyError(problem, hint="choose another name")
 
@@ -168,20 +163,22 @@ _PATIENCE = 2.0  # seconds to wait for other writers
 
 def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) -> bool:
     """Remove stale locks of gitckpt's refs; return whether `in_the_way` is gone."""
-    gone: list[str] = []
     if is_ours(repository, in_the_way):
         if lock.is_ours(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
-            gone = _clear(repository)
+            discard_left(repository, tell)
         else:
             with ref_names.turn(repository, _PATIENCE) as is_alone:
-                gone = _clear(repository) if is_alone else []
-    _report(gone, tell)
+                if is_alone:
+                    discard_left(repository, tell)
     return not os.path.lexists(in_the_way)
 
 
 def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
     """Remove and report stale locks of refs; the caller holds the lock of writers."""
-    _report(_clear(repository), tell)
+    stale = leftovers.left_locks(repository, locks(repository))
+    gone = sorted(path for path, mark in stale.items() if leftovers.discard(path, mark))
+    if gone:
+        tell(f"removed {first_of(gone, 1)}: a killed git had left it behind")
 
 
 def is_ours(repository: Repository, path: str) -> bool:
@@ -201,13 +198,3 @@ def locks(repository: Repository) -> list[str]:
         for parent, _, names in os.walk(os.path.join(repository.common_dir, space)):
             paths += [os.path.join(parent, name) for name in names]
     return [path for path in paths if is_ours(repository, path) and os.path.lexists(path)]
-
-
-def _report(gone: list[str], tell: Callable[[str], object]) -> None:
-    if gone:
-        tell(f"removed {first_of(gone, 1)}: a killed git had left it behind")
-
-
-def _clear(repository: Repository) -> list[str]:
-    stale = leftovers.left_locks(repository, locks(repository))
-    return sorted(path for path, mark in stale.items() if leftovers.discard(path, mark))

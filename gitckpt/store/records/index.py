@@ -17,6 +17,7 @@ from binascii import unhexlify
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
+from sqlite3 import Connection
 
 from gitckpt.git.files import private_dirs, refs_stat
 from gitckpt.git.files.refs_stat import State
@@ -28,6 +29,7 @@ from gitckpt.model.arguments import require
 from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
 from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.values import dataclass
 from gitckpt.store.records import entry, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Problem, Query, Value
 
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeVar
 
     from gitckpt.git.objects.port import Objects
-    from gitckpt.model.checkpoint import Checkpoint
 
     _T = TypeVar("_T")
     ShowProgress: TypeAlias = Callable[[str], object]
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 
 # Tables of the index.
-
 
 Ref = tuple[bytes, bytes]  # id of a checkpoint and oid of its document
 Values = tuple[Value | None, ...]  # from `entry.row`
@@ -76,9 +76,8 @@ _ORDERS = {
     "progress_by_rank": "(rank, sequence, id) WHERE run IS NOT NULL AND status = 'progress'",
 }
 
-_SCHEMA = _TABLES + "".join(
-    f"CREATE INDEX {name} ON entry {columns};" for name, columns in _ORDERS.items()
-)
+_INDEXES = (f"CREATE INDEX {name} ON entry {columns};" for name, columns in _ORDERS.items())
+_SCHEMA = _TABLES + "".join(_INDEXES)
 _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
 
 _STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
@@ -92,19 +91,14 @@ _FORGET = (
     "DELETE FROM problem WHERE id IN going",
     "DELETE FROM going",
 )
-_BEFORE = (
-    "SELECT rank FROM entry WHERE run = each.run AND sequence < first"
-    " ORDER BY sequence DESC, id DESC LIMIT 1"
-)
+_BEFORE = """SELECT rank FROM entry WHERE run = each.run AND sequence < first
+    ORDER BY sequence DESC, id DESC LIMIT 1"""
 _UNRANKED = "(SELECT run, MIN(sequence) AS first FROM unranked GROUP BY run) AS each"
-_LISTED = re.compile(
-    rb"^([0-9a-f]+) %s([0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})$"
-    % ref_names.CHECKPOINTS.encode(),
-    re.MULTILINE,
-)
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+_LISTED = re.compile(f"^([0-9a-f]+) {ref_names.CHECKPOINTS}({_UUID})$".encode(), re.MULTILINE)
 
 
-def connect(path: str) -> sqlite3.Connection:
+def connect(path: str) -> Connection:
     # A store may be closed by another thread than the one that used it; SQLite allows that.
     connection = sqlite3.connect(path, PATIENCE, isolation_level=None, check_same_thread=False)
     try:
@@ -121,14 +115,12 @@ def connect(path: str) -> sqlite3.Connection:
     return connection
 
 
-def _read_meta(connection: sqlite3.Connection) -> dict[str, str]:
+def _read_meta(connection: Connection) -> dict[str, str]:
     """Return the state of the refs that the index was made from."""
     return dict(connection.execute("SELECT key, value FROM meta"))
 
 
-def compared(
-    connection: sqlite3.Connection, listing: bytes | bytearray
-) -> tuple[set[bytes], list[Ref]]:
+def compared(connection: Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
     """Return the ids whose rows are stale, and the refs without rows, in order."""
     stored = dict(connection.execute(_STORED))
     new = []
@@ -142,15 +134,13 @@ def compared(
     return set(stored), new
 
 
-def add(
-    connection: sqlite3.Connection, rows: Iterable[Values], problems: Iterable[ProblemRow]
-) -> None:
+def add(connection: Connection, rows: Iterable[Values], problems: Iterable[ProblemRow]) -> None:
     marks = ", ".join("?" * len(entry.COLUMNS))
     connection.executemany(f"INSERT INTO entry VALUES ({marks})", sorted(rows, key=itemgetter(0)))
     connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
 
 
-def forget(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
+def forget(connection: Connection, gone: Collection[bytes]) -> None:
     if gone:
         connection.execute(_GOING)
         connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in gone])
@@ -158,20 +148,18 @@ def forget(connection: sqlite3.Connection, gone: Collection[bytes]) -> None:
             connection.execute(statement)
 
 
-def has_changed(connection: sqlite3.Connection, runs: Mapping[str, int]) -> None:
+def has_changed(connection: Connection, runs: Mapping[str, int]) -> None:
     """Note from which sequence on to rank runs: a kill may come before `rank`."""
     connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
 
 
-def rank(connection: sqlite3.Connection) -> None:
+def rank(connection: Connection) -> None:
     """Set each rank to the run's latest timestamp so far, in case a clock jumped."""
     latest = dict(connection.execute(f"SELECT run, ({_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
-    rows = connection.execute(
-        f"SELECT entry.run, entry.rowid, time, rank FROM {_UNRANKED}"
-        " JOIN entry ON entry.run = each.run AND sequence >= first ORDER BY each.run, sequence, id"
-    )
-    for run, row, instant, known in rows:
+    affected = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
+    question = f"SELECT entry.run, entry.rowid, time, rank FROM {affected}"
+    for run, row, instant, known in connection.execute(f"{question} ORDER BY 1, sequence, id"):
         latest[run] = max(instant, latest[run] or 0)
         if known != latest[run]:
             ranks.append((latest[run], row))
@@ -181,23 +169,20 @@ def rank(connection: sqlite3.Connection) -> None:
 
 # Update the tables from the refs.
 
-
 # Documents to read at once while others cannot write: less time than they wait (`PATIENCE`).
 _PORTION = 20_000
 
 _DIRECTORY = ref_names.CHECKPOINTS.rstrip("/")
 
 
+@dataclass(frozen=True, slots=True)
 class Sync:
-    def __init__(
-        self, repository: Repository, objects: Objects, refs: Refs, progress: ShowProgress
-    ) -> None:
-        self._repository = repository
-        self._objects = objects
-        self._refs = refs
-        self._progress = progress
+    _repository: Repository
+    _objects: Objects
+    _refs: Refs
+    _progress: ShowProgress
 
-    def bring_up(self, connection: sqlite3.Connection) -> None:
+    def bring_up(self, connection: Connection) -> None:
         """Update the tables, and leave open a transaction in which they match the refs."""
         state = refs_stat.look(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
@@ -207,7 +192,7 @@ class Sync:
             connection.rollback()
             self._list(connection, state)
 
-    def _list(self, connection: sqlite3.Connection, state: State) -> None:
+    def _list(self, connection: Connection, state: State) -> None:
         # `state` is from before the listing, so that a change during it is noticed next time.
         listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname)")
         digest = hashlib.blake2b(listing).hexdigest()
@@ -219,7 +204,7 @@ class Sync:
             rank(connection)
         self._note(connection, state, digest)
 
-    def _read_new(self, connection: sqlite3.Connection, listing: bytes) -> None:
+    def _read_new(self, connection: Connection, listing: bytes) -> None:
         done = 0
         while True:
             gone, new = compared(connection, listing)
@@ -235,7 +220,7 @@ class Sync:
         if done:
             self._progress("")
 
-    def _note(self, connection: sqlite3.Connection, state: State, digest: str) -> None:
+    def _note(self, connection: Connection, state: State, digest: str) -> None:
         connection.execute("DELETE FROM meta")
         # Missing objects may come back: then the next query must look again.
         if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:
@@ -243,7 +228,7 @@ class Sync:
             pairs = [(key, value) for key, value in meta.items() if value is not None]
             connection.executemany("INSERT INTO meta VALUES (?, ?)", pairs)
 
-    def _add(self, connection: sqlite3.Connection, refs: Sequence[Ref]) -> None:
+    def _add(self, connection: Connection, refs: Sequence[Ref]) -> None:
         rows: list[Values] = []
         problems: list[ProblemRow] = []
         runs: dict[str, int] = {}
@@ -252,7 +237,8 @@ class Sync:
         for (id_, oid), document in zip(refs, documents, strict=True):
             ref = ref_names.CHECKPOINTS + ids.from_bytes(id_)
             try:
-                header = fenced(ref, partial(_read_header, oid.hex(), ref, document))
+                data = ref_names.document(document, ref, oid.hex())
+                header = fenced(ref, partial(decode_summary, data, ref))
             except InvalidCheckpoint as error:
                 problems.append((id_, oid, error.message, document is None))
                 continue
@@ -263,12 +249,7 @@ class Sync:
         has_changed(connection, runs)
 
 
-def _read_header(oid: str, ref: str, document: tuple[str, bytes] | None) -> Checkpoint:
-    return decode_summary(ref_names.document(document, ref, oid), ref)
-
-
 # Queries.
-
 
 FILE = "index.sqlite"
 
@@ -290,14 +271,13 @@ class Index:
     ) -> None:
         self._repository = repository
         self._path = os.path.join(repository.private_dir, FILE)
-        self._connection: sqlite3.Connection | None = None
+        self._connection: Connection | None = None
         self._sync = Sync(repository, objects, refs, progress)
         # Two threads in one connection crash Python, and one could replace it for the other.
         self._turn = threading.RLock()
 
     def select(self, query: Query | None = None) -> list[CheckpointInfo]:
-        """List matching checkpoints, newest first."""
-        # In a run by sequence, else by timestamp.
+        """List matching checkpoints, newest first; in a run by sequence."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
         where, values = entry.condition(query)
@@ -319,35 +299,32 @@ class Index:
 
     def commits(self) -> set[str] | None:
         """Return linked commits of this object format; None if a document is unreadable."""
-        question = (
-            "SELECT NULL FROM problem UNION ALL SELECT git_sha FROM entry WHERE length(git_sha) = ?"
-        )
+        linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
+        question = f"SELECT NULL FROM problem UNION ALL {linked}"
         size = oid_size(self._repository.object_format)
         # A set as the rows arrive: many checkpoints have the same commit.
         oids = self._ask(question, [size], lambda rows: {oid and oid.hex() for (oid,) in rows})
         return None if None in oids else oids
 
     def run_rows(self) -> list[tuple[Any, ...]]:
-        """Return a row for each run, the one with the newest checkpoint first.
+        """Return a row for each run, the newest first; see `entry.RUNS`.
 
-        Columns: run; time (microseconds since the epoch), id, oid, branch and label of its newest
-        checkpoint; label and oid of the newest one that a driver recorded, or None; time of the
-        first one; and, for a run never driven beyond its start, label, oid and trigger of the
-        newest one of a phase or step.
+        Columns: run; time, id, oid, branch and label of its newest checkpoint; label and oid of the
+        newest one by a driver; time of the first one; and, for a run never driven beyond its start,
+        label, oid and trigger of the newest one of a phase or step.
         """
         return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(entry.RUNS)]
 
     def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
         """Return the number of checkpoints; by run its number, first id and first oid."""
         (total, *_), *rows = self._ask(entry.SIZES)
-        return total, {
-            run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows
-        }
+        sizes = {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
+        return total, sizes
 
     def refresh(self) -> None:
         self._ask("SELECT 1")
 
-    def aside(self, access: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
+    def aside(self, access: Callable[[Connection], _T], otherwise: _T) -> _T:
         """Access cached data; return `otherwise` if the file cannot be used."""
         with self._turn:
             try:
@@ -372,7 +349,7 @@ class Index:
                 self._connection = None
 
     def _ask(self, question: str, values: Sequence[Value] = (), take: Take = list) -> Any:
-        def answer(connection: sqlite3.Connection) -> Any:
+        def answer(connection: Connection) -> Any:
             with connection:  # one transaction: another process may have seen older refs
                 self._sync.bring_up(connection)
                 return take(connection.execute(question, values))
@@ -381,14 +358,9 @@ class Index:
             try:
                 return answer(self._opened())
             except sqlite3.DatabaseError as error:
-                # Damaged, locked, or the disk is full or read-only: it is only a cache.
-                self.close()
-                if not isinstance(error, sqlite3.OperationalError):
-                    self._delete_files()
-                self._connection = connect(":memory:")
-                return answer(self._connection)
+                return answer(self._without_file(error))
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self) -> Connection:
         if self._connection is None:
             try:
                 self._repository.make_private_dir()
@@ -396,11 +368,16 @@ class Index:
                     private_dirs.ensure(self._path)  # SQLite's other files get the same mode
                     self._connection = connect(self._path)
             except (OSError, RepositoryError, sqlite3.DatabaseError) as error:
-                # Locked, or the disk is full or read-only.
-                is_damaged = isinstance(error, sqlite3.DatabaseError)
-                if is_damaged and not isinstance(error, sqlite3.OperationalError):
-                    self._delete_files()  # the next process creates it again
-                self._connection = connect(":memory:")
+                return self._without_file(error)
+        return self._connection
+
+    def _without_file(self, error: Exception) -> Connection:
+        # Damaged, locked, or the disk is full or read-only: it is only a cache.
+        self.close()
+        is_damaged = isinstance(error, sqlite3.DatabaseError)
+        if is_damaged and not isinstance(error, sqlite3.OperationalError):
+            self._delete_files()  # the next process creates it again
+        self._connection = connect(":memory:")
         return self._connection
 
     def _delete_files(self) -> None:

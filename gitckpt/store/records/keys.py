@@ -13,10 +13,11 @@ from collections.abc import Callable, Collection
 
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Refs, Update
-from gitckpt.model import budget, ids, toml
+from gitckpt.model import ids, toml
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
 from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.table import parse_record
 from gitckpt.store.records import ref_names
 
 TYPE_CHECKING = False
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     Exists: TypeAlias = Callable[[str], bool]  # whether a run exists
 
 MAX_LENGTH = 1000  # in characters
-_VERSION = 1
 
 
 def ref_of(key: str) -> str:
@@ -44,7 +44,7 @@ def ref_of(key: str) -> str:
 
 
 def render(key: str, run: str) -> bytes:
-    return toml.dumps({"version": _VERSION, "key": key, "run": run}).encode()
+    return toml.dumps({"version": 1, "key": key, "run": run}).encode()
 
 
 def run_in(content: tuple[str, bytes] | None, ref: str) -> str:
@@ -56,15 +56,8 @@ def _run_in(content: tuple[str, bytes] | None, ref: str) -> str:
     data = content[1] if content is not None and content[0] == "blob" else b""
     cure = f"look at it: git cat-file -p {shell_word(ref)}; "
     cure += f"to give up the key: git update-ref -d {shell_word(ref)}"
-    try:
-        budget.require_size(len(data), budget.RECORD)
-        fields = toml.loads(data.decode("utf-8"), budget.RECORD)
-    except ValueError as error:
-        raise InvalidCheckpoint(ref, "", f"not a key: {error}", hint=cure) from None
-    version, key, run = fields.get("version"), fields.get("key"), fields.get("run")
-    if type(version) is int and version > _VERSION:
-        hint = "upgrade gitckpt: pip install -U gitckpt"
-        raise InvalidCheckpoint(ref, "version", "written by a newer gitckpt", hint=hint)
+    record = parse_record(data, ref, "key", cure)
+    version, key, run = map(record.get, ("version", "key", "run"))
     is_valid = type(version) is int and isinstance(run, str) and ids.is_run_id(run)
     if not is_valid or not isinstance(key, str):
         raise InvalidCheckpoint(ref, "", "does not point to a key", hint=cure)

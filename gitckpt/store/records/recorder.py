@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import time
 from _thread import RLock  # `threading` would cost the hook 2 ms
+from functools import partial
 
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import document, note
 from gitckpt.model.errors import BusyError, NotFoundError
+from gitckpt.model.values import dataclass, field
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.records import commit_refs, ref_names
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
     Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]  # must not modify its input
     ProgressOf: TypeAlias = Callable[[Mapping[str, Any]], Progress | None]
+    Flush: TypeAlias = Callable[[], None]
+    Drafts: TypeAlias = Sequence[tuple["Proposal", bytes]]
 
     class Guard(Protocol):
         """A transaction's condition: the lease of a run.
@@ -56,64 +60,43 @@ class FilesPruned(BusyError):
     """`git gc --prune=now` deleted the captured objects; nothing was recorded."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "the captured files vanished before they could be recorded: git gc --prune=now ran",
-            hint="wait for it to end, then run the command again",
-        )
+        problem = "the captured files vanished before they could be recorded"
+        problem += ": git gc --prune=now ran"
+        super().__init__(problem, hint="wait for it to end, then run the command again")
 
 
+@dataclass(slots=True)
 class Proposal:
-    """A checkpoint to record; its document is made again after each lost race.
+    """A checkpoint to record; its document is made again after each lost race."""
 
-    Args:
-        fields: keys of the document; those that depend on the run are filled in.
-        state: None keeps the state of the run's newest checkpoint.
-        change: without a `state`, returns the new one, and may change `fields`. It is called
-            again after a lost race.
-        keeps: keys of the state that others write too. If another process has extended the run,
-            its values replace those of `state`.
-        is_ours: whether the run may continue from it without trust; false if its inputs are from
-            a foreign file.
-        is_apart: whether its files are not those of the present worktree.
-    """
+    fields: dict[str, Any]  # keys of the document; those that depend on the run are filled in
+    state: dict[str, Any] | None  # None keeps that of the run's newest checkpoint
+    starts_run: bool = False
+    guard: Guard | None = None
+    claim: Claim | None = None
+    # Without a `state`, returns the new one, and may change `fields`; called after each lost race.
+    change: Change | None = None
+    # Keys of the state that others write too: if another process extended the run, its values stay.
+    keeps: Collection[str] = ()
+    # Whether the run may continue from it without trust: not with inputs from a foreign file.
+    is_ours: bool = True
+    is_apart: bool = False  # whether its files are not those of the present worktree
+    _own: dict[str, Any] = field(default_factory=dict)
 
-    def __init__(
-        self,
-        fields: dict[str, Any],
-        state: dict[str, Any] | None,
-        *,
-        starts_run: bool = False,
-        guard: Guard | None = None,
-        claim: Claim | None = None,
-        change: Change | None = None,
-        keeps: Collection[str] = (),
-        is_ours: bool = True,
-        is_apart: bool = False,
-    ) -> None:
-        self.fields = fields
-        self.state = state
-        self.starts_run = starts_run
-        self.guard = guard
-        self.claim = claim
-        self._change = change
-        self.keeps = keeps
-        self.is_ours = is_ours
-        self.is_apart = is_apart
-        self._own = {name: fields.get(name) for name in ("pipeline", "attempt")}
+    def __post_init__(self) -> None:
+        self._own = {name: self.fields.get(name) for name in ("pipeline", "attempt")}
 
     def document(self, before: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
         """Return the document that follows `before`, the run's newest checkpoint if any."""
         self.fields.update(self._own)
         if self.fields.get("run") is not None:
-            self.fields.update(
-                sequence=(before["sequence"] or 0) + 1 if before else 1,
-                parent=before["id"] if before else None,
-            )
+            self.fields["sequence"] = ((before or {}).get("sequence") or 0) + 1
+            self.fields["parent"] = before["id"] if before else None
             from gitckpt.model import phase  # outside of runs, nothing is carried on
 
             phase.carry(self.fields, before or {})
-        if self._change is not None:
-            carried = self._change(carried)
+        if self.change is not None:
+            carried = self.change(carried)
         if self.state is not None and self.fields.get("rewound_to") is None:
             # `carried` is empty if this store wrote last.
             self.state.update((key, carried[key]) for key in self.keeps if key in carried)
@@ -138,10 +121,8 @@ class Recorder:
     ) -> None:
         """Write a checkpoint and flush it to disk.
 
-        Args:
-            then: checkpoints that follow in its run, in the same transaction, with its commit and
-                files and their own states.
-            needs: objects of the snapshot, to flush before the refs move.
+        Those in `then` follow in its run, in one transaction, with its commit and files, and their
+        own states. The objects that it `needs` are flushed before the refs move.
 
         Raises:
             RefMoved: the run to start exists, or others were faster for `PATIENCE` seconds.
@@ -153,17 +134,18 @@ class Recorder:
             while True:
                 attempt += 1
                 head, before, carried = self._place(proposal)
-                made = [(proposal, proposal.document(before, carried))]
-                for each in then:
-                    made.append((each, each.document(made[-1][0].fields, made[-1][0].state or {})))
+                drafts = [(proposal, proposal.document(before, carried))]
+                for following in then:
+                    last = drafts[-1][0]
+                    drafts.append((following, following.document(last.fields, last.state or {})))
                 try:
-                    blob = self._write(made, head, needs, again=attempt > 1)
+                    blob = self._write(drafts, head, needs, again=attempt > 1)
                     if proposal.fields.get("run"):
-                        self._written[proposal.fields["run"]] = blob, dict(made[-1][0].fields)
+                        self._written[proposal.fields["run"]] = blob, dict(drafts[-1][0].fields)
                     return
                 except RefMoved as error:
                     # All are asked: the check of a lease or an id raises a better error.
-                    may_succeed = [self._may_succeed(each, error, attempt) for each, _ in made]
+                    may_succeed = [self._may_succeed(draft, error, attempt) for draft, _ in drafts]
                     if not all(may_succeed) or time.monotonic() > deadline:
                         raise
                 # Jitter; importing `random` takes 5 ms.
@@ -175,10 +157,8 @@ class Recorder:
         fields = proposal.fields
         if attempt == 1 or fields["id"] in error.message:
             ref_names.require_free(self._repository, fields["id"])
-        return not (
-            proposal.starts_run
-            and self._repository.cat_file.info(ref_names.RUNS + fields["run"]) is not None
-        )
+        exists = self._repository.cat_file.info
+        return not (proposal.starts_run and exists(ref_names.RUNS + fields["run"]))
 
     def _place(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
         """Return the run's head ("" for none), its keys, and its state if needed."""
@@ -204,48 +184,30 @@ class Recorder:
             before, state = fields_of(newest), dict(newest.state)
         return head, before, state
 
-    def _write(
-        self,
-        made: Sequence[tuple[Proposal, bytes]],
-        head: str,
-        needs: Sequence[str],
-        *,
-        again: bool,
-    ) -> str:
-        fields, commit = made[0][0].fields, made[0][0].fields["git_sha"]
-        format_ = self._repository.object_format
-        documents = [(each.fields, object_id("blob", data, format_)) for each, data in made]
-        line = commit_refs.Line(self._repository, commit, again=again) if commit else None
-        updates = [
-            *made[0][0].first_updates(),
-            *ref_names.new_refs(documents, head, line.update if line is not None else None),
-        ]
-        needed: list[Item] = [("blob", data) for _, data in made]
+    def _write(self, drafts: Drafts, head: str, needs: Sequence[str], *, again: bool) -> str:
+        first, repository = drafts[0][0], self._repository
+        run, commit = first.fields.get("run"), first.fields["git_sha"]
+        format_ = repository.object_format
+        documents = [(each.fields, object_id("blob", data, format_)) for each, data in drafts]
+        line = commit_refs.Line(repository, commit, again=again) if commit else None
+        updates = first.first_updates()
+        updates += ref_names.new_refs(documents, head, line.update if line is not None else None)
+        needed: list[Item] = [("blob", data) for _, data in drafts]
         if commit:  # before the refs: a kill leaves an extra line
-            new_fields = [new for new, _ in documents]
-            lines = [note.link_line(n["id"], n["phase"], n["timestamp"]) for n in new_fields]
-            notes.append(self._repository, {commit: lines})
+            lines = [note.link_line(n["id"], n["phase"], n["timestamp"]) for n, _ in documents]
+            notes.append(repository, {commit: lines})
         flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
-        local_checkpoints.note(
-            self._repository,
-            [(new["id"], oid) for new, oid in documents],
-            is_apart=made[0][0].is_apart,
-            flushed=flushed,
-        )
+        ids = [(new["id"], oid) for new, oid in documents]
+        local_checkpoints.note(repository, ids, is_apart=first.is_apart, flushed=flushed)
         self._objects.write(needed, flushed=False)
-        guard, noted = made[0][0].guard, list[str]()
-        if fields.get("run") and made[0][0].is_ours:
-            drives = guard is not None and guard.drives
-            new = [oid for _, oid in documents]
-            run = fields["run"]
-            noted = local_checkpoints.extend(self._repository, run, head, new, drives=drives)
-
-        def flush() -> None:
-            self._objects.flush(needs, noted)
-
-        meanwhile: Callable[[], None] | None = flush
+        noted: list[str] = []
+        if run and first.is_ours:
+            drives = first.guard is not None and first.guard.drives
+            oids = [oid for _, oid in documents]
+            noted = local_checkpoints.extend(repository, run, head, oids, drives=drives)
+        meanwhile: Flush | None = partial(self._objects.flush, needs, noted)
         if len(needs) >= _MANY:
-            flush()
+            self._objects.flush(needs, noted)
             meanwhile = None
         try:
             self._apply(updates, line, meanwhile)
@@ -253,7 +215,7 @@ class Recorder:
             lost = self._lost(updates)
             if not lost:
                 raise
-            if (fields.get("worktree") or {}).get("tree") in lost:
+            if (first.fields.get("worktree") or {}).get("tree") in lost:
                 raise FilesPruned from None
             self._objects.write(needed)
             self._apply(updates, line, meanwhile)
@@ -264,18 +226,12 @@ class Recorder:
         return documents[-1][1]
 
     def _lost(self, updates: Sequence[Update]) -> list[str]:
-        """Return the objects that `git gc --prune=now` deleted before refs held them."""
-        return [
-            update.new
-            for update in updates
-            if update.new and self._repository.cat_file.info(update.new) is None
-        ]
+        # `git gc --prune=now` may delete objects before refs hold them.
+        needed = [update.new for update in updates if update.new]
+        return [oid for oid in needed if self._repository.cat_file.info(oid) is None]
 
     def _apply(
-        self,
-        updates: list[Update],
-        line: commit_refs.Line | None,
-        meanwhile: Callable[[], None] | None,
+        self, updates: list[Update], line: commit_refs.Line | None, meanwhile: Flush | None
     ) -> None:
         """Apply updates in one transaction, without the keep ref if that is locked."""
         try:

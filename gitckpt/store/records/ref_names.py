@@ -14,10 +14,10 @@ from gitckpt.store import notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.port import Item, Items, Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import CheckpointInfo
@@ -65,10 +65,8 @@ PATIENCE = 10.0
 
 def turn(repository: Repository, patience: float | None = None) -> Lock:
     """Return the lock of writers; `patience` is in seconds, by default `PATIENCE`."""
-    return Lock(
-        os.path.join(repository.make_private_dir(), WRITE_LOCK),
-        PATIENCE if patience is None else patience,
-    )
+    path = os.path.join(repository.make_private_dir(), WRITE_LOCK)
+    return Lock(path, PATIENCE if patience is None else patience)
 
 
 def link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
@@ -91,27 +89,25 @@ def is_foreign(ref: str) -> bool:
 
 
 def new_refs(
-    made: Sequence[tuple[dict[str, Any], str]], head: str, kept: Update | None
+    documents: Sequence[tuple[dict[str, Any], str]], head: str, keep: Update | None
 ) -> list[Update]:
     """Return the updates that create checkpoints: holders first, the run's head last."""
     updates = []
-    for fields, _ in made:
+    for fields, _ in documents:
         files, imported = fields.get("worktree") or {}, fields.get("imported") or {}
         oids = (files.get("tree"), files.get("operation_commit"), imported.get("original"))
-        held = zip(HOLDERS, oids, strict=True)
-        updates += [Update(space + fields["id"], oid, "") for space, oid in held if oid]
-    if kept is not None:
-        updates.append(kept)
-    updates += [Update(CHECKPOINTS + fields["id"], blob, "") for fields, blob in made]
-    fields, blob = made[-1]
+        pairs = zip(HOLDERS, oids, strict=True)
+        updates += [Update(space + fields["id"], oid, "") for space, oid in pairs if oid]
+    if keep is not None:
+        updates.append(keep)
+    updates += [Update(CHECKPOINTS + fields["id"], blob, "") for fields, blob in documents]
+    fields, blob = documents[-1]
     if fields.get("run"):
         updates.append(Update(RUNS + fields["run"], blob, head))
     return updates
 
 
-def documents(
-    repository: Repository, objects: Objects, oids: Sequence[str]
-) -> Iterator[tuple[str, bytes] | None]:
+def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Items:
     """Yield kind and content of objects; if there are many, git reads ahead."""
     from gitckpt.model import budget
 
@@ -126,18 +122,12 @@ def documents(
             yield content[1:] if content is not None else None
 
 
-def document(
-    content: tuple[str, bytes] | None,
-    ref: str,
-    oid: str,
-    *,
-    lack: str = "missing",
-    hint: str = "see what is wrong: git ckpt verify",
-) -> bytes:
+def document(content: Item | None, ref: str, oid: str, *, lack: str = "missing") -> bytes:
     """Return the document that a ref below `refs/checkpoints/` points to."""
     from gitckpt.model.errors import InvalidCheckpoint
 
     if content is None:
+        hint = "see what is wrong: git ckpt verify"
         raise InvalidCheckpoint(ref, "", f"its object {oid} is {lack}", hint=hint)
     kind, data = content
     if kind == OVERSIZED:
@@ -147,7 +137,7 @@ def document(
     return data
 
 
-def run_head(content: tuple[str, bytes] | None, ref: str) -> Checkpoint:
+def run_head(content: Item | None, ref: str) -> Checkpoint:
     from gitckpt.model.codec import decode
     from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 

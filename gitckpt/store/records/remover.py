@@ -20,12 +20,15 @@ from gitckpt.model.ids import is_id
 from gitckpt.model.skip_invalid import fenced
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.records import commit_refs, keys, ref_names
-from gitckpt.store.records.entry import CheckpointInfo, Query
+from gitckpt.store.records.entry import ById, CheckpointInfo, Query
 from gitckpt.store.records.index import Index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
+
+    Names = Collection[str]  # of checkpoints or runs
+    Oids = Mapping[str, str]  # by the id of a checkpoint
 
 
 PATIENCE = 30.0  # seconds to retry against other writers
@@ -40,9 +43,8 @@ def begun(repository: Repository) -> set[str]:
     """Return the ids of checkpoints whose removal was interrupted."""
     path = os.path.join(repository.private_dir, _BEGUN)
     try:
-        with open(path, "rb", opener=private_dirs.create) as file:
-            lines = file.read().decode("ascii", "replace").splitlines()
-            return {line for line in lines if is_id(line)}
+        with open(path, encoding="ascii", errors="replace", opener=private_dirs.create) as file:
+            return set(filter(is_id, file.read().splitlines()))
     except OSError:
         return set()  # their holders stay until they are old enough to delete
 
@@ -56,21 +58,12 @@ class Remover:
         self._index = index
 
     def remove(
-        self,
-        ids: Collection[str],
-        *,
-        runs: Collection[str] | None,
-        listed: Mapping[str, CheckpointInfo] | None,
-        last: Collection[str],
-        settled: bool,
+        self, ids: Names, *, runs: Names | None, listed: ById | None, last: Names, settled: bool
     ) -> int:
-        """Remove checkpoints and return how many checkpoint refs were deleted.
+        """Remove checkpoints, those in `last` in a second transaction; count deleted refs.
 
-        Whatever is raised, each checkpoint is complete or gone.
-
-        Args:
-            last: those to delete in a second transaction, after the others.
-            settled: whether to settle the keep refs too; else the caller does so once for all.
+        Whatever is raised, each checkpoint is complete or gone. Unless `settled`, the caller
+        settles the keep refs once for all.
         """
         wanted = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
@@ -90,16 +83,13 @@ class Remover:
                 if wanted and settled:
                     with contextlib.suppress(LockHeld):  # a ref is locked: maintenance tries again
                         self.settle()
+                return gone
             except RefMoved:
                 if time.monotonic() > deadline:
                     raise
                 listed = None
-                continue
-            return gone
 
-    def _delete(
-        self, checkpoints: Mapping[str, str], runs: Collection[str] | None, last: Collection[str]
-    ) -> None:
+    def _delete(self, checkpoints: Oids, runs: Names | None, last: Names) -> None:
         heads = self._new_heads(checkpoints, runs)
         early = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if early and len(early) < len(checkpoints):
@@ -114,7 +104,7 @@ class Remover:
         for run in over:
             local_checkpoints.forget(self._repository, run)
 
-    def finish(self, ids: Collection[str] | None = None) -> None:
+    def finish(self, ids: Names | None = None) -> None:
         """Delete the holders of removed checkpoints, also of removals that were killed."""
         with ref_names.turn(self._repository):
             interrupted = begun(self._repository)
@@ -130,7 +120,7 @@ class Remover:
             with contextlib.suppress(OSError):  # a repeated id does no harm
                 os.unlink(self._journal)
 
-    def _delete_holders(self, refs: Mapping[str, Mapping[str, str]], ids: Collection[str]) -> None:
+    def _delete_holders(self, refs: Mapping[str, Oids], ids: Names) -> None:
         gone = set(ids).difference(refs[ref_names.CHECKPOINTS])  # those that exist keep theirs
         updates = [
             Update(space + name, "", oid)
@@ -146,7 +136,7 @@ class Remover:
         with ref_names.turn(self._repository):
             commit_refs.settle(self._repository, self._refs.update, self._commits)
 
-    def _begin(self, ids: Collection[str]) -> None:
+    def _begin(self, ids: Names) -> None:
         lines = "".join(f"{name}\n" for name in ids)
         # On a full disk this fails, and the removal is needed all the more.
         with (
@@ -155,9 +145,7 @@ class Remover:
         ):
             file.write(lines)
 
-    def _existing(
-        self, wanted: set[str], listed: Mapping[str, CheckpointInfo] | None = None
-    ) -> dict[str, dict[str, str]]:
+    def _existing(self, wanted: set[str], listed: ById | None = None) -> Mapping[str, Oids]:
         """Return oid by id for each namespace of the wanted checkpoints' refs."""
         spaces = [*ref_names.HOLDERS] if listed else [ref_names.CHECKPOINTS, *ref_names.HOLDERS]
         patterns = spaces
@@ -187,7 +175,7 @@ class Remover:
         except CkptError:
             return ()
 
-    def _new_heads(self, gone: Mapping[str, str], runs: Collection[str] | None) -> list[Update]:
+    def _new_heads(self, gone: Oids, runs: Names | None) -> list[Update]:
         updates = []
         if runs is None:
             entries = self._entries(Query(ids=list(gone)))
@@ -208,5 +196,5 @@ class Remover:
         return updates
 
 
-def _deletions(checkpoints: Mapping[str, str]) -> list[Update]:
+def _deletions(checkpoints: Oids) -> list[Update]:
     return [Update(ref_names.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Collection, Sequence
 from itertools import chain
 
 from gitckpt.git import graph
@@ -20,19 +21,16 @@ from gitckpt.model.errors import BusyError, CkptError, UsageError, WorktreeError
 from gitckpt.model.policy import ALL, DAY, HOUR, Candidate, Decision, Newest, Place, Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import local_checkpoints, notes, submodules
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import keys, ref_names
-from gitckpt.store.records.entry import CheckpointInfo, Query
+from gitckpt.store.records.entry import ById, CheckpointInfo, Infos, Query
 from gitckpt.store.retention import runs, sweep, worktree
-from gitckpt.store.retention.runs import Fate
+from gitckpt.store.retention.runs import Fate, Tell
 from gitckpt.store.runs import summary
 from gitckpt.store.worktrees import ownership
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from gitckpt.store.checkpoints import Checkpoints
+Failures = dict[str, CkptError]  # by id of a checkpoint
 
 # File in the private directory, times in microseconds: start of gapless use and last check (since
 # the epoch), then boot id and uptime at that check if known. A missing file means no gap.
@@ -65,7 +63,7 @@ def doubt(repository: Repository, now: int) -> str | None:
 
 
 def _read_uptime() -> list[int]:
-    """Return a number for this boot and the uptime in microseconds; [] if unknown."""
+    """Return the boot as a number and the uptime in microseconds; [] if unknown."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return []
     try:
@@ -91,17 +89,11 @@ def _read_clock(repository: Repository) -> list[int] | None:
 
 
 def decide(
-    store: Checkpoints,
-    entries: Mapping[str, CheckpointInfo],
-    staying: Sequence[Candidate],
-    rules: Policy,
-    newest: Newest,
+    store: Checkpoints, entries: ById, staying: Sequence[Candidate], rules: Policy, newest: Newest
 ) -> dict[str, Decision]:
     """Return the decisions to thin checkpoints out, by id.
 
-    Args:
-        staying: those that do not expire otherwise, newest first.
-        newest: from which place on checkpoints are protected as the newest.
+    `staying` are those that do not expire otherwise, newest first.
     """
     now = store.clock()
     mine = LocalCheckpoints.read(store.repository)
@@ -133,9 +125,7 @@ def heads(store: Checkpoints) -> set[str]:
 class _Contents:
     """Check whether later checkpoints contain what the ones due for thinning contain."""
 
-    def __init__(
-        self, store: Checkpoints, due: Sequence[CheckpointInfo], newest: Sequence[CheckpointInfo]
-    ) -> None:
+    def __init__(self, store: Checkpoints, due: Infos, newest: Infos) -> None:
         self._repository = store.repository
         self._expansion = Expansion(store.repository, budget.SNAPSHOT)
         self._existing = _existing_commits(store, due)
@@ -159,6 +149,7 @@ class _Contents:
             return False
 
     def _has_paths(self, later: CheckpointInfo, entry: CheckpointInfo, *, is_reached: bool) -> bool:
+        repository = self._repository
         files, after, committed = self._files(entry), self._files(later), self._tree(entry.git_sha)
         base = committed if is_reached else self._tree("")
         if files is None or after is None or committed is None or base is None:
@@ -166,35 +157,30 @@ class _Contents:
         pairs = ((base, files), (committed, files), (files, after))
         if any(self._expansion.is_beyond(*pair) for pair in pairs):
             return False
-        original = {
-            d.path: (d.old_mode, d.old) for d in differences(self._repository, committed, files)
-        }
-        changes = {d.path: d for d in differences(self._repository, files, after)}
-        for difference in differences(self._repository, base, files):
-            path = difference.path
-            change = changes.get(path)
-            if difference.status == "D" or change is None:
-                continue
-            is_gone = change.status == "D" or (change.new_mode, change.new) == original.get(path)
+        original = {d.path: (d.old_mode, d.old) for d in differences(repository, committed, files)}
+        changes = {d.path: d for d in differences(repository, files, after)}
+        written = [d.path for d in differences(repository, base, files) if d.status != "D"]
+        for path in filter(changes.__contains__, written):
+            new = changes[path].new_mode, changes[path].new
+            is_gone = changes[path].status == "D" or new == original.get(path)
             # Without a branch, the version could come from another worktree.
             if is_gone or entry.branch is None:
                 return False
         return True
 
     def _files(self, entry: CheckpointInfo) -> str | None:
-        if entry.tree is None:
-            return self._tree(entry.git_sha)
-        info = self._repository.cat_file.info(f"{entry.tree}:files")
-        return info[0] if info is not None else None
+        return self._oid(f"{entry.tree}:files") if entry.tree else self._tree(entry.git_sha)
 
     def _tree(self, commit: str) -> str | None:
-        if not commit:
-            return empty_tree(self._repository.object_format)
-        info = self._repository.cat_file.info(f"{commit}^{{tree}}")
+        empty = empty_tree(self._repository.object_format)
+        return self._oid(f"{commit}^{{tree}}") if commit else empty
+
+    def _oid(self, name: str) -> str | None:
+        info = self._repository.cat_file.info(name)
         return info[0] if info is not None else None
 
 
-def _existing_commits(store: Checkpoints, entries: Sequence[CheckpointInfo]) -> set[str]:
+def _existing_commits(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {entry.git_sha for entry in entries if entry.git_sha}
     return set(store.repository.cat_file.known(sorted(commits)))
 
@@ -208,9 +194,7 @@ def _submodules(entry: CheckpointInfo) -> set[str]:
 
 def remove(store: Checkpoints, run: str) -> int:
     info = summary.summary_of(store, run)
-    lease = store.leases.read(run)
-    if lease is not None and store.leases.is_held(*lease):
-        raise store.leases.refusal(*lease)
+    store.leases.require_free(run)
     other = runs.needed_by(store, run)
     if other is not None:
         problem = f"run {run} stays: the unfinished run {other} refers to it"
@@ -222,12 +206,11 @@ def remove(store: Checkpoints, run: str) -> int:
     if fate.failure is not None:
         raise fate.failure
     if not fate.expires:
-        again = f"git ckpt remove {run}"
-        hint = f"once that is settled: {again}"
+        hint = "once that is settled: "
         if fate.path is not None and worktree.HOLDS in fate.reason:
             hint = f"save that, or move it away: git -C {shell_word(fate.path)} ckpt save; "
-            hint += f"then again: {again}"
-        raise WorktreeError(f"run {run} stays: {fate.reason}", hint=hint)
+            hint += "then again: "
+        raise WorktreeError(f"run {run} stays: {fate.reason}", hint=f"{hint}git ckpt remove {run}")
     _forget_removed_runs(store)
     return size
 
@@ -243,43 +226,24 @@ def _forget_removed_runs(store: Checkpoints) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """The result of an expiry.
+    """The result of an expiry; checkpoints and runs are listed newest first."""
 
-    Attributes:
-        checkpoints: those removed (or to remove), each with the reason, newest first.
-        runs: the fate of every run, the one with the newest checkpoint first.
-        squashed: ids of progress checkpoints that go because their phase is complete.
-        total: the number of checkpoints before.
-        failed: those that could not be deleted, each with the error, newest first.
-    """
-
-    checkpoints: Sequence[tuple[CheckpointInfo, Decision]]
+    checkpoints: Sequence[tuple[CheckpointInfo, Decision]]  # removed (or to remove)
     runs: Sequence[Fate]
-    squashed: Collection[str]
-    total: int
-    failed: Sequence[tuple[CheckpointInfo, CkptError]] = ()
+    squashed: Collection[str]  # ids of progress checkpoints that go: their phase is complete
+    total: int  # number of checkpoints before
+    failed: Sequence[tuple[CheckpointInfo, CkptError]] = ()  # could not be deleted
 
 
 def expire(
-    store: Checkpoints,
-    rules: Policy,
-    *,
-    dry_run: bool = False,
-    progress: Callable[[str], None] = lambda _: None,
+    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Tell = lambda _: None
 ) -> ExpireResult:
-    """Remove the checkpoints and runs that a policy lets expire.
+    """Remove what a policy lets expire; only decide if `dry_run`.
 
     Also removes progress checkpoints of complete phases and finishes interrupted removals. A run
     goes as a whole, with worktree, lease and files, unless its worktree holds what no checkpoint
-    does. The cost depends on the checkpoints old enough to go, not on all. `failed` lists
-    checkpoints whose refs are locked.
-
-    Args:
-        dry_run: whether to decide only.
-        progress: called with a few words before each step.
-
-    Raises:
-        BusyError, GitError: no single checkpoint caused it; each is complete or gone.
+    does. `failed` lists checkpoints whose refs are locked. Another `BusyError` or `GitError` is
+    raised; each checkpoint is then complete or gone.
     """
     if not dry_run:
         progress("clearing leftovers of interrupted commands")
@@ -299,9 +263,19 @@ def expire(
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of complete phases")
-            failed |= _remove_each(store, squashed.keys())
+            failed |= _remove_each(store, squashed)
         progress("releasing commits that no checkpoint needs")
-        _clean_up(store)
+        runs.forget_leases(store)
+        _forget_removed_runs(store)
+        with ref_names.turn(store.repository) as is_alone:
+            # A checkpoint being written is in the list of local checkpoints before it has refs.
+            if is_alone:
+                local_checkpoints.forget_others(store.repository, store.index.oids)
+        with contextlib.suppress(BusyError):  # the next expiry does it
+            store.remover().settle()
+        submodules.sweep(store)
+        for sentence in worktree.finish(store.repository):
+            store.announce(sentence)
     for entry, phase in squashed.values():
         due.append((entry, Decision(entry.id, expires=True, reason=f"phase {phase} is complete")))
     for fate in fates:
@@ -316,15 +290,10 @@ def expire(
     return ExpireResult(gone, fates, frozenset(squashed), total, stuck)
 
 
-def _remove_each(
-    store: Checkpoints,
-    ids: Collection[str],
-    *,
-    runs_of: Collection[str] | None = None,
-    listed: Mapping[str, CheckpointInfo] | None = None,
-) -> dict[str, CkptError]:
-    """Remove checkpoints; return the errors of those that cannot be deleted, by id."""
-    failed: dict[str, CkptError] = {}
+def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None = None) -> Failures:
+    """Remove checkpoints (of no run if `listed`); return errors of deletions."""
+    runs_of = None if listed is None else ()
+    failed: Failures = {}
     while left := set(ids).difference(failed):
         try:
             store.remove(left, settled=False, runs=runs_of, listed=listed)
@@ -338,48 +307,25 @@ def _remove_each(
     return _existing(store, failed)
 
 
-def _existing(store: Checkpoints, failed: Mapping[str, CkptError]) -> dict[str, CkptError]:
-    """Leave out checkpoints whose own ref is gone: the next removal does the rest."""
-    return {
-        id_: error
-        for id_, error in failed.items()
-        if store.refs.read(ref_names.CHECKPOINTS + id_) is not None
-    }
-
-
-def _clean_up(store: Checkpoints) -> None:
-    runs.forget_leases(store)
-    _forget_removed_runs(store)
-    with ref_names.turn(store.repository) as is_alone:
-        # A checkpoint being written is in the list of local checkpoints before it has refs.
-        if is_alone:
-            local_checkpoints.forget_others(store.repository, store.index.oids)
-    with contextlib.suppress(BusyError):  # the next expiry does it
-        store.remover().settle()
-    submodules.sweep(store)
-    for sentence in worktree.finish(store.repository):
-        store.announce(sentence)
+def _existing(store: Checkpoints, failed: Failures) -> Failures:
+    """Return the errors of checkpoints whose own ref still exists."""
+    left = {id_ for id_ in failed if store.refs.read(ref_names.CHECKPOINTS + id_) is not None}
+    return {id_: error for id_, error in failed.items() if id_ in left}
 
 
 def expire_alone(
-    store: Checkpoints,
-    rules: Policy,
-    *,
-    dry_run: bool = False,
-    progress: Callable[[str], None] = lambda _: None,
-) -> tuple[list[tuple[CheckpointInfo, Decision]], dict[str, CkptError]]:
-    """Remove expired checkpoints outside of runs.
-
-    Returns:
-        Those that expire, newest first, and the errors of those that cannot be deleted, by id.
-    """
+    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Tell = lambda _: None
+) -> tuple[list[tuple[CheckpointInfo, Decision]], Failures]:
+    """Remove expired checkpoints outside of runs; return them, and errors by id."""
     if not dry_run:
         with contextlib.suppress(BusyError):  # the links stay pending
             store.write_links()
     now = store.clock()
     entries, newest = _due(store, rules, now)
     by_id = {entry.id: entry for entry in entries}
-    tagged = _tagged(store) if entries else set()
+    # `%(*objectname)` is the commit that an annotated tag points to.
+    tags = store.refs.list("refs/tags", fields="%(objectname) %(*objectname)") if entries else b""
+    tagged = set(tags.decode("ascii").split())
     candidates = [_candidate(entry, tagged) for entry in entries]
     decisions = {each.id: each for each in policy.apply(candidates, rules, newest, now=now)}
     min_age = min(rules.rewritten_older_than, rules.older_than)
@@ -391,10 +337,10 @@ def expire_alone(
     staying = [each for each in candidates if not decisions[each.id].expires]
     decisions |= decide(store, by_id, staying, rules, newest)
     gone = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}
-    failed: dict[str, CkptError] = {}
+    failed: Failures = {}
     if gone and not dry_run:
         progress(f"removing {len(gone)} checkpoints")
-        failed = _remove_each(store, gone.keys(), runs_of=(), listed=gone)
+        failed = _remove_each(store, gone, gone)
     return [(entry, decisions[id_]) for id_, entry in gone.items()], failed
 
 
@@ -405,15 +351,15 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointIn
     With too few local ones, all of them stay, and so do the newest of all.
     """
     own = LocalCheckpoints.read(store.repository).ids_as_written(store.index.oids())
-    if rules.everything:
-        entries = list(store.list(Query(in_run=False)))
-        others = [entry for entry in entries if entry.trigger not in (SAFETY, SUBMODULE)]
-        safeties = [entry for entry in entries if entry.trigger == SAFETY]
-        oldest = _oldest(others, own, rules.keep_last)
-        return entries, Newest(oldest, oldest, _oldest(safeties, own, rules.safeties))
     hooks, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
     agents = Query(triggers=[MANUAL], by_agent=True)
     ours = Query(ids=sorted(own))  # only local checkpoints are thinned
+    safeties = _oldest_of(store, safety, ours, rules.safeties)
+    if rules.everything:
+        entries = store.list(Query(in_run=False))
+        others = {entry.trigger for entry in entries} - {SAFETY, SUBMODULE}
+        oldest = _oldest_of(store, Query(triggers=sorted(others)), ours, rules.keep_last)
+        return list(entries), Newest(oldest, oldest, safeties)
     by_id: dict[str, CheckpointInfo] = {}
     for query, age in (
         (hooks, min(rules.older_than, rules.rewritten_older_than)),
@@ -425,8 +371,8 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointIn
     limits = [_oldest_of(store, kind, ours, rules.keep_last) for kind in (hooks, agents)]
     # The later place: at least `keep_last` checkpoints of both kinds together are as new.
     together = max(place for place in limits if place is not None) if rules.keep_last else None
-    newest = Newest(limits[0], together, _oldest_of(store, safety, ours, rules.safeties))
-    return sorted(by_id.values(), key=_place, reverse=True), newest
+    entries = sorted(by_id.values(), key=_place, reverse=True)
+    return entries, Newest(limits[0], together, safeties)
 
 
 def _oldest_of(store: Checkpoints, kind: Query, ours: Query, count: int) -> Place | None:
@@ -442,59 +388,29 @@ def _oldest_of(store: Checkpoints, kind: Query, ours: Query, count: int) -> Plac
     return min(_place(entry) for entry in (*entries, *own[-1:])) if entries else ALL
 
 
-def _oldest(entries: Sequence[CheckpointInfo], own: Collection[str], count: int) -> Place | None:
-    """Do the same as `_oldest_of` for entries in memory, newest first."""
-    if count == 0:
-        return None
-    ours = [entry for entry in entries if entry.id in own]
-    if len(ours) >= count:
-        return _place(ours[count - 1])
-    if len(entries) < count:
-        return ALL
-    return min(_place(entry) for entry in (entries[count - 1], *ours[-1:]))
-
-
 def _place(entry: CheckpointInfo) -> Place:
     return entry.time, entry.id
 
 
-def _candidate(entry: CheckpointInfo, tagged: Collection[str]) -> Candidate:
-    return Candidate(
-        id=entry.id,
-        time=entry.time,
-        trigger=entry.trigger,
-        run=entry.run,
-        rewritten=False,
-        line=entry.branch,
-        agent=entry.agent is not None,
-        tagged=bool(tagged) and (entry.oid in tagged or entry.git_sha in tagged),
-    )
+def _candidate(entry: CheckpointInfo, tagged: set[str]) -> Candidate:
+    is_tagged = not tagged.isdisjoint((entry.oid, entry.git_sha))
+    rest = entry.branch, entry.agent is not None, is_tagged
+    return Candidate(entry.id, entry.time, entry.trigger, entry.run, False, *rest)
 
 
-def _tagged(store: Checkpoints) -> set[str]:
-    # `%(*objectname)` is the commit that an annotated tag points to.
-    output = store.refs.list("refs/tags", fields="%(objectname) %(*objectname)")
-    return set(output.decode("ascii").split())
-
-
-def _rewritten(store: Checkpoints, entries: Sequence[CheckpointInfo]) -> set[str]:
+def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     """Return the ids of hook checkpoints whose commit was amended or rebased away."""
     # No branch reaches such a commit, and the note of another commit lists the checkpoint.
-    linked = {e.id: e.git_sha for e in entries if e.trigger in HOOK_TRIGGERS and e.git_sha}
-    commits = _noted_elsewhere(store, linked) if linked else {}
-    existing = set(store.repository.cat_file.known(sorted(set(commits.values()))))
-    tips = heads(store) if existing else set()
-    outside = graph.outside(store.repository.git, existing - tips, tips)
-    return {id_ for id_, commit in commits.items() if commit in outside or commit not in existing}
-
-
-def _noted_elsewhere(store: Checkpoints, commits: Mapping[str, str]) -> dict[str, str]:
-    """Return the checkpoints of commits that the note of another commit links."""
-    # All of a commit's, as its note lists the newest only.
+    commits = {e.id: e.git_sha for e in entries if e.trigger in HOOK_TRIGGERS and e.git_sha}
+    if not commits:
+        return set()
     pending = notes.waiting(store.repository)
     written = Notes(store.repository, store.objects, ref_names.NOTES).each()
-    carried: set[str] = set()
+    noted: set[str] = set()
     for commit, lines in chain(pending.items(), written):
-        linked = (commits.get(note.link_id(line), commit) for line in lines or ())
-        carried.update(linked_commit for linked_commit in linked if linked_commit != commit)
-    return {id_: commit for id_, commit in commits.items() if commit in carried}
+        noted |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
+    existing = set(store.repository.cat_file.known(sorted(noted)))
+    tips = heads(store) if existing else set()
+    gone = noted - existing | graph.outside(store.repository.git, existing - tips, tips)
+    # All checkpoints of such a commit, as its note lists the newest only.
+    return {id_ for id_, commit in commits.items() if commit in gone}

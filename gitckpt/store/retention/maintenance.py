@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from gitckpt.git import config, packing
 from gitckpt.git.command import require_git
 from gitckpt.git.files import private_dirs
-from gitckpt.git.lock import Lock
+from gitckpt.git.lock import Lock, is_locked
 from gitckpt.git.repository import Repository, discover
 from gitckpt.model import runstate, times
 from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError
@@ -38,14 +38,9 @@ class RetireResult:
 def cleanup_runs(
     store: Checkpoints, *, pipeline: str | None = None, older_than: int
 ) -> RetireResult:
-    """Remove complete runs that are old enough, with their worktrees.
+    """Remove complete runs whose newest checkpoint is older than so many microseconds.
 
-    Args:
-        pipeline: the pipeline whose runs may go; None for all runs.
-        older_than: minimum age of a run's newest checkpoint, in microseconds.
-
-    Raises:
-        BusyError, GitError: a run's ref could not be deleted; the other runs are gone.
+    With a `pipeline`, only its runs go. A locked ref raises its error once the others are gone.
     """
     among = None if pipeline is None else _runs_of(store, pipeline)
     decided, chains = runs.decide(store, Policy(runs_older_than=older_than), among)
@@ -60,10 +55,9 @@ def cleanup_runs(
 def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
     names = set()
     for info in summary.summaries(store):
-        if info.status == runstate.COMPLETE:
-            with contextlib.suppress(InvalidCheckpoint, NotFoundError):
-                recorded = store.read(info.newest).pipeline
-                names |= {info.run} if recorded is not None and recorded.name == pipeline else set()
+        with contextlib.suppress(InvalidCheckpoint, NotFoundError):
+            if info.status == runstate.COMPLETE and (recorded := store.read(info.newest).pipeline):
+                names |= {info.run} if recorded.name == pipeline else set()
     return names
 
 
@@ -101,8 +95,8 @@ def maintain(repository: Repository) -> None:
         if failed:
             raise failed[0][1]
     except Exception as error:
-        is_ours = isinstance(error, CkptError)
-        _note(repository, _FAILED + (str(error) if is_ours else f"{type(error).__name__}: {error}"))
+        name = "" if isinstance(error, CkptError) else f"{type(error).__name__}: "
+        _note(repository, f"{_FAILED}{name}{error}")
         raise
     _note(repository, _DONE)
 
@@ -156,19 +150,13 @@ def last(repository: Repository) -> Maintained:
     try:
         return Maintained(started, times.from_text(ended), outcome)
     except ValueError:
-        return Maintained(started, None, _AT_WORK if _is_at_work(repository) else "was cut off")
+        lock = os.path.join(repository.private_dir, ref_names.MAINTENANCE_LOCK)
+        is_at_work = is_locked(lock) is not False
+        return Maintained(started, None, _AT_WORK if is_at_work else "was cut off")
 
 
-def has_failed(found: Maintained) -> bool:
-    return found.outcome.startswith(_FAILED)
-
-
-def _is_at_work(repository: Repository) -> bool:
-    path = os.path.join(repository.private_dir, ref_names.MAINTENANCE_LOCK)
-    if not os.path.exists(path):
-        return False
-    with Lock(path, 0) as is_alone:
-        return not is_alone
+def has_failed(maintained: Maintained) -> bool:
+    return maintained.outcome.startswith(_FAILED)
 
 
 def _note(repository: Repository, outcome: str) -> None:

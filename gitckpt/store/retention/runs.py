@@ -11,25 +11,25 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved, Update
 from gitckpt.model import codec, policy, runstate, times
 from gitckpt.model.checkpoint import IMPORT, PHASE, Checkpoint
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint
-from gitckpt.model.policy import Policy, RunCandidate
+from gitckpt.model.policy import Decision, Policy, RunCandidate
 from gitckpt.model.values import dataclass, replace
+from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store.leases.leases import Hold
 from gitckpt.store.local_checkpoints import known
 from gitckpt.store.records import heads, ref_names
-from gitckpt.store.records.entry import Query, references
+from gitckpt.store.records.entry import CheckpointInfo, Query, references
 from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.leases.leases import Hold
-    from gitckpt.store.records.entry import CheckpointInfo
+Chains = Mapping[str, Sequence[CheckpointInfo]]  # the checkpoints of runs, by sequence
+Tell = Callable[[str], None]
 
 _REF = re.compile(r"refs/(?:[\w-]+/)+([\w-]+)")
 
@@ -54,45 +54,38 @@ class Fate:
 def decide(
     store: Checkpoints, rules: Policy, among: Collection[str] | None = None
 ) -> tuple[list[Fate], dict[str, list[CheckpointInfo]]]:
-    """Decide by policy which runs expire, without looking at their worktrees.
+    """Decide by policy which runs, only those `among` them, expire.
 
-    Args:
-        among: the runs that may go; all by default.
-
-    Returns:
-        The fate of each run, and the checkpoints of those that expire, by sequence.
+    Does not look at their worktrees. Return the fate of each run, and the checkpoints of those that
+    expire, by sequence.
     """
     infos = summary.summaries(store)
     _, sizes = store.index.sizes()
-    needed: Mapping[str, set[str]] = {}
     unfinished = {info.run for info in infos if info.status != runstate.COMPLETE}
-    if len(unfinished) < len(infos) or rules.everything:
-        needed = _needed_by(store, unfinished)
-    candidates = [
-        RunCandidate(info.run, info.time, info.status, needed.get(info.run, ())) for info in infos
-    ]
-    now = store.clock()
-    decisions = policy.apply_to_runs(candidates, rules, now=now)
+    may_expire = len(unfinished) < len(infos) or rules.everything
+    needed = _needed_by(store, unfinished) if may_expire else {}
+    candidates = [RunCandidate(i.run, i.time, i.status, needed.get(i.run, ())) for i in infos]
+    decide_all = partial(policy.apply_to_runs, policy=rules, now=store.clock())
+    decisions = {each.id: each for each in decide_all(candidates)}
     # Imported checkpoints have the times of their files: age counts from the import.
-    imported = _imported(store, {each.id for each in decisions if each.expires})
+    imported = _imported(store, {run for run in decisions if decisions[run].expires})
     if imported:
         candidates = [replace(c, time=max(c.time, imported.get(c.id, 0))) for c in candidates]
-        decisions = policy.apply_to_runs(candidates, rules, now=now)
-    due = {each.id: each.expires for each in decisions}
-    reasons = {each.id: each.reason for each in decisions}
-    for run in imported if not rules.everything else ():
-        due[run], reasons[run] = False, "it was imported: only expire --all removes it"
-    for run in due:
-        due[run] &= run in sizes and (among is None or run in among)  # not one that just began
-    chains = chains_of(store, [run for run in due if due[run]])
+        decisions = {each.id: each for each in decide_all(candidates)}
+    if not rules.everything:
+        reason = "it was imported: only expire --all removes it"
+        decisions |= {run: Decision(run, expires=False, reason=reason) for run in imported}
+    may_go = sizes.keys() if among is None else sizes.keys() & set(among)  # not one that just began
+    due = {run for run in decisions if decisions[run].expires and run in may_go}
+    chains = chains_of(store, due)
     unmerged = set() if rules.everything else _unmerged(store, [c[-1] for c in chains.values()])
     fates = []
     for info in infos:
         run, chain = info.run, chains.get(info.run, [])
         # Another process may have removed the checkpoints meanwhile.
-        is_due = due[run] and bool(chain)
-        size = len(chain) if due[run] else sizes[run][0] if run in sizes else 0
-        fate = Fate(run, info.label, size, info.path, is_due, is_due, reasons[run])
+        size = len(chain) if run in due else sizes.get(run, (0, "", ""))[0]
+        is_due, reason = bool(chain), decisions[run].reason
+        fate = Fate(run, info.label, size, info.path, is_due, is_due, reason)
         fates.append(_keep_result(fate, chain) if run in unmerged else fate)
     return fates, chains
 
@@ -101,12 +94,10 @@ def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
     """Return the fates with the worktrees of expiring runs checked; change nothing."""
     foreseen = []
     for fate in fates:
-        reason = None
-        if fate.expires:
-            try:
-                reason = worktree.reason_to_stay(store, fate.run)
-            except CkptError as error:
-                reason = error.message
+        try:
+            reason = worktree.reason_to_stay(store, fate.run) if fate.expires else None
+        except CkptError as error:
+            reason = error.message
         foreseen.append(replace(fate, expires=False, reason=reason) if reason else fate)
     return foreseen
 
@@ -152,20 +143,16 @@ def named(store: Checkpoints) -> set[str]:
 
 def remove(
     store: Checkpoints,
-    chains: Mapping[str, Sequence[CheckpointInfo]],
+    chains: Chains,
     fates: Sequence[Fate],
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Tell = lambda _: None,
     *,
     settled: bool = True,
 ) -> list[Fate]:
     """Remove the runs that expire; return the fate of each run.
 
-    Args:
-        chains: the checkpoints of the expiring runs, by sequence, as of the decision.
-        settled: as for `Remover.remove`.
-
-    Raises:
-        BusyError, GitError: no single run caused it; each is whole or lost only its worktree.
+    `chains` has their checkpoints as of the decision; `settled` is as for `Remover.remove`. If an
+    error is raised, which no single run caused, each run is whole or lost only its worktree.
     """
     due = [fate for fate in fates if fate.expires]
     done: dict[str, Fate] = {}
@@ -176,22 +163,18 @@ def remove(
             newest = heads.newest_of(store.index, store.repository, held)
             for fate in batch:
                 progress(f"removing run {fate.run}, {len(done) + 1} of {len(due)}")
-                error = refused.get(fate.run)
                 last = chains[fate.run][-1]
-                if error is not None:
-                    reason: str | None = error.message
+                if fate.run in refused:
+                    reason: str | None = refused[fate.run].message
                 else:
                     reason = _remove_files(store, fate.run, last, newest.get(fate.run))
                 done[fate.run] = replace(fate, expires=False, reason=reason) if reason else fate
             going = [fate for fate in batch if done[fate.run].expires]
             failures = _delete(store, chains, going, progress, settled=settled)
-            for fate in going:
-                error = failures.get(fate.run)
-                if error is not None:
-                    stays = replace(fate, expires=False, reason=error.message, failure=error)
-                    done[fate.run] = stays
-            going = [fate for fate in going if fate.run not in failures]
-            _forget(store, {fate.run: held.pop(fate.run) for fate in going if not fate.keeps})
+            for run, error in failures.items():
+                done[run] = replace(done[run], expires=False, reason=error.message, failure=error)
+            gone = [fate.run for fate in going if fate.run not in failures and not fate.keeps]
+            _forget(store, {run: held.pop(run) for run in gone})
         finally:
             for hold in held.values():
                 with contextlib.suppress(BusyError):  # another process has it by now
@@ -200,18 +183,9 @@ def remove(
 
 
 def _delete(
-    store: Checkpoints,
-    chains: Mapping[str, Sequence[CheckpointInfo]],
-    going: Sequence[Fate],
-    progress: Callable[[str], None],
-    *,
-    settled: bool,
+    store: Checkpoints, chains: Chains, going: Sequence[Fate], progress: Tell, *, settled: bool
 ) -> dict[str, CkptError]:
-    """Delete the checkpoints of runs whose worktrees are gone.
-
-    Returns:
-        The errors of the runs whose refs cannot be deleted, by run.
-    """
+    """Delete the checkpoints of runs; return the errors of runs with undeletable refs."""
     failures: dict[str, CkptError] = {}
     while True:
         going = [fate for fate in going if fate.run not in failures]
@@ -233,15 +207,9 @@ def _delete(
 
 
 def refs_named(error: CkptError, names: Collection[str]) -> set[str]:
-    """Return the checkpoints and runs whose refs an error names.
-
-    Without them, the same removal can be repeated.
-    """
-    text = ""
-    if isinstance(error, LockHeld):
-        text = error.path
-    elif isinstance(error, GitError):
-        text = error.stderr
+    """Return the checkpoints and runs whose refs an error names; the others can go."""
+    text = error.path if isinstance(error, LockHeld) else ""
+    text = error.stderr if isinstance(error, GitError) else text
     return set(_REF.findall(text)).intersection(names)
 
 
@@ -261,14 +229,11 @@ def forget_leases(store: Checkpoints) -> None:
 
 
 def _imported(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
-    """Return the import times of given runs that were not continued here."""
+    """Return the import times of runs that were not continued here."""
     newest = heads.newest_of(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
-    return {
-        str(document.run): times.from_text(document.imported.at)
-        for document in _documents(store, oids)
-        if document.imported is not None
-    }
+    origins = {str(document.run): document.imported for document in _documents(store, oids)}
+    return {run: times.from_text(origin.at) for run, origin in origins.items() if origin}
 
 
 def _keep_result(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
@@ -337,9 +302,7 @@ def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Check
 
     In a run written here, foreign checkpoints that claim the run come first.
     """
-    chains: dict[str, list[CheckpointInfo]] = {}
-    for entry in store.list(Query(runs=sorted(runs))) if runs else ():
-        chains.setdefault(str(entry.run), []).append(entry)
+    chains = heads.chains_of(store.index, runs)
     for run, chain in chains.items():
         ours = known(store.repository, run)
         chain.sort(key=lambda entry: (entry.oid in ours, entry.sequence or 0, entry.id))

@@ -35,8 +35,7 @@ def sweep(
 ) -> list[str]:
     """Delete and return the refs of checkpoints that do not exist.
 
-    Deletes nothing while a checkpoint is being written. `tell` is called with each ref lock that
-    was removed.
+    Deletes nothing while one is being written. `tell` hears of each ref lock that was removed.
     """
     if repository.has_reftable:
         return []  # its transactions are atomic
@@ -45,7 +44,16 @@ def sweep(
             return []
         # A ref that is never written again keeps its stale lock unless it is removed here.
         heads.discard_left(repository, tell)
-        return _sweep(repository, refs)
+        spaces = [space for space in ref_names.OWN if f"{space}/" != ref_names.CHECKPOINTS]
+        oids = dict(refs.each(*spaces))
+        if any(ref.startswith(ref_names.HOLDERS) for ref in oids):
+            # Last: a checkpoint is written after the refs it needs.
+            oids |= dict(refs.each(ref_names.CHECKPOINTS))
+        orphans = [ref for ref in oids if _is_orphan(repository, ref, oids)]
+        leftover = [ref for ref in orphans if not commit_refs.is_young(repository, ref)]
+        if leftover:
+            refs.update([Update(ref, "", oids[ref]) for ref in leftover])
+        return leftover
 
 
 def sweep_files(repository: Repository) -> list[str]:
@@ -61,22 +69,18 @@ def sweep_files(repository: Repository) -> list[str]:
                     os.unlink(path)
                     gone.append(path)
     abandoned = ownership.abandoned(repository)
-    gone += [path for path in abandoned if ownership.discard(repository, path)]
-    return sorted(gone)
+    return sorted([*gone, *(path for path in abandoned if ownership.discard(repository, path))])
 
 
 def left_files(repository: Repository) -> dict[str, FileMark]:
     """Return the scratch files and directories of killed processes."""
-    marks = {
+    scratch = ((path, leftovers.mark(path)) for path in _scratch(repository))
+    return {
         **leftovers.left_objects(repository),
         **_left_keeps(repository),
         **_left_worktrees(repository),
+        **{path: mark for path, mark in scratch if mark is not None and _is_abandoned(path)},
     }
-    for path in _scratch(repository):
-        mark = leftovers.mark(path)
-        if mark is not None and _is_abandoned(path):
-            marks[path] = mark
-    return marks
 
 
 def scratch_files(repository: Repository) -> list[str]:
@@ -152,18 +156,6 @@ def _is_abandoned(path: str) -> bool:
         return age * times.MICRO > LONGEST and not is_locked(path)
     # A file with two links is also the lock of an index, which is identified by it.
     return age > times.GRACE and (status.st_nlink == 1 or os.path.isdir(path))
-
-
-def _sweep(repository: Repository, refs: Refs) -> list[str]:
-    oids = dict(refs.each(*(name for name in ref_names.OWN if f"{name}/" != ref_names.CHECKPOINTS)))
-    if any(ref.startswith(ref_names.HOLDERS) for ref in oids):
-        # Last: a checkpoint is written after the refs it needs.
-        oids |= dict(refs.each(ref_names.CHECKPOINTS))
-    orphans = [ref for ref in oids if _is_orphan(repository, ref, oids)]
-    leftover = [ref for ref in orphans if not commit_refs.is_young(repository, ref)]
-    if leftover:
-        refs.update([Update(ref, "", oids[ref]) for ref in leftover])
-    return leftover
 
 
 def _is_orphan(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:

@@ -25,20 +25,18 @@ from gitckpt.model.checkpoint import SUBMODULE, Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import replace
 from gitckpt.store import submodules
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.leases.leases import LeaseHeld, LeaseLost
 from gitckpt.store.records import heads
+from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.runs import run_files
 from gitckpt.store.snapshot import comparison, manifest
+from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.worktrees import opener, ownership
 from gitckpt.store.worktrees.resumption import record_leftover
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.records.entry import CheckpointInfo
-    from gitckpt.store.snapshot.limits import Limits
-    from gitckpt.store.snapshot.manifest import Contents
+Reason = str | None  # why a worktree stays, one clause; None if it is or may be gone
 
 # Submodule repositories of a linked worktree.
 
@@ -46,35 +44,15 @@ _USER_REFS = ("refs/heads", "refs/tags", "refs/stash")
 
 
 def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
-    """Describe what only the submodule repositories of a worktree hold.
-
-    Their checked-out files are not compared: the capture of the worktree covers them.
-    """
+    """Describe what only submodule repositories of a worktree hold, except files."""
     descriptions = []
-    for name, own, counterpart in _pairs(store.repository, git_dir):
+    for name, own, counterpart in modules.pairs(store.repository, git_dir):
         if counterpart is None:
             descriptions.append(f"the repository of its submodule {name}, and no other one is here")
             continue
         lone = _lone(store, own, counterpart)
         descriptions += [f"{description} in its submodule {name}" for description in lone]
     return descriptions
-
-
-def hand_over(store: Checkpoints, git_dir: str) -> None:
-    """Copy the checkpoints of a worktree's submodule repositories to the main ones."""
-    for _, own, counterpart in _pairs(store.repository, git_dir):
-        if counterpart is not None:
-            submodules.bring(store, own, counterpart)
-
-
-def _pairs(
-    repository: Repository, git_dir: str
-) -> Iterator[tuple[str, Repository, Repository | None]]:
-    for name, own, counterpart in modules.pairs(repository, git_dir):
-        with contextlib.closing(own):
-            yield name, own, counterpart
-        if counterpart is not None:
-            counterpart.close()
 
 
 def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[str]:
@@ -118,21 +96,11 @@ _PATIENCE = 10.0
 _SHOWN = 3
 
 
-def remove_worktree(
-    store: Checkpoints,
-    run: str,
-    newest: CheckpointInfo | None = None,
-) -> str | None:
+def remove_worktree(store: Checkpoints, run: str, newest: CheckpointInfo | None = None) -> Reason:
     """Remove the worktree of a run unless it holds what no checkpoint does.
 
     The checkpoints stay. Ignored files go, as with `git worktree remove`. If the directory is
-    gone, what was staged is recorded first.
-
-    Returns:
-        Why the worktree stays, one clause; None if it is gone or there was none.
-
-    Raises:
-        CkptError: the worktree is unreadable, or removal failed; it is unchanged or renamed.
+    gone, what was staged is recorded first. After an error it is unchanged or renamed.
     """
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease) and lease[1].is_ours:
@@ -153,15 +121,7 @@ def reason_to_stay(store: Checkpoints, run: str) -> str | None:
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease) and not lease[1].is_ours:
         return store.leases.refusal(*lease).message
-    newest = _newest(store, run)
-    mounted = _mounted(store.repository, run)
-    if mounted is not None:
-        return mounted
-    for git_dir, path in _worktrees_of(store.repository, run):
-        reason = _reason(store, store.read(newest.id), git_dir, path)
-        if reason is not None:
-            return reason
-    return _forgotten(store.repository, run)
+    return _remove(store, run, None, dry_run=True)
 
 
 def is_pushed(store: Checkpoints, run: str) -> bool:
@@ -180,29 +140,26 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
 
 def finish(repository: Repository) -> list[str]:
     """Finish or undo the removals that a kill interrupted; return the failures."""
-    private = repository.make_private_dir()
     failures = []
-    with Lock(os.path.join(private, _LOCK), 0) as is_alone:
-        for name in sorted(os.listdir(private)) if is_alone else ():
-            if name.startswith(_PARKED):
-                try:
-                    _finish(os.path.join(private, name))
-                except WorktreeError as error:
-                    failures.append(f"{error.message}; {error.hint}")
+    with Lock(os.path.join(repository.make_private_dir(), _LOCK), 0) as is_alone:
+        for parked in _parked(repository) if is_alone else ():
+            try:
+                _finish(parked)
+            except WorktreeError as error:
+                failures.append(f"{error.message}; {error.hint}")
     return failures
 
 
 def half_removed(repository: Repository) -> list[str]:
-    paths = []
-    for name in names_in(repository.private_dir):
-        if name.startswith(_PARKED):
-            paths.append(os.path.join(repository.private_dir, name))
-            with (
-                contextlib.suppress(OSError, ValueError, KeyError, TypeError),
-                open(os.path.join(paths[-1], _NOTE), encoding="utf-8") as file,
-            ):
-                paths.append(str(json.load(file)["stage"]))
+    """Return the directories that interrupted removals left."""
+    parked = _parked(repository)
+    paths = [*parked, *(_read_note(path).get("stage", "") for path in parked)]
     return [path for path in paths if os.path.isdir(path)]
+
+
+def _parked(repository: Repository) -> list[str]:
+    names = [name for name in names_in(repository.private_dir) if name.startswith(_PARKED)]
+    return [os.path.join(repository.private_dir, name) for name in names]
 
 
 def delete_directory(path: str) -> None:
@@ -212,26 +169,33 @@ def delete_directory(path: str) -> None:
     except FileNotFoundError:
         return  # another process deleted it
     except OSError as error:
-        mounted = mounts.reason(path)
-        if mounted is not None:
-            hint = f"unmount that, then: {HOLDER}"
-            raise WorktreeError(f"cannot delete {path}: {mounted}", hint=hint) from None
-        name = error.filename if isinstance(error.filename, str) else path
-        hint = f"see what it is: ls -la {shell_word(path)}; once it can be deleted: {HOLDER}"
-        raise WorktreeError(f"cannot delete {path}: {name}: {error.strerror}", hint=hint) from None
+        reason, hint = mounts.reason(path), "unmount that, then"
+        if reason is None:
+            name = error.filename if isinstance(error.filename, str) else path
+            reason = f"{name}: {error.strerror}"
+            hint = f"see what it is: ls -la {shell_word(path)}; once it can be deleted"
+        raise WorktreeError(f"cannot delete {path}: {reason}", hint=f"{hint}: {HOLDER}") from None
 
 
-def _remove(store: Checkpoints, run: str, newest: CheckpointInfo | None) -> str | None:
-    finish(store.repository)  # `expire` reports its failures
+def _remove(
+    store: Checkpoints, run: str, newest: CheckpointInfo | None, *, dry_run: bool = False
+) -> Reason:
+    if not dry_run:
+        finish(store.repository)  # `expire` reports its failures
     last = newest or _newest(store, run)
-    mounted = _mounted(store.repository, run)
+    places = [place for pair in _worktrees_of(store.repository, run) for place in pair]
+    mounted = mounts.reason(*places, run_files.of_run(store.repository, run).path)
     if mounted is not None:
         return mounted
     for git_dir, path in _worktrees_of(store.repository, run):
         reason = _reason(store, store.read(last.id), git_dir, path)
         if reason is not None:
             return reason
-        hand_over(store, git_dir)
+        if dry_run:
+            continue
+        for _, own, counterpart in modules.pairs(store.repository, git_dir):
+            if counterpart is not None:  # the submodule's main repository gets its checkpoints
+                submodules.bring(store, own, counterpart)
         if os.path.lexists(path):
             _take_away(store.repository, git_dir, path)
         else:
@@ -254,11 +218,6 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
             yield git_dir, path
 
 
-def _mounted(repository: Repository, run: str) -> str | None:
-    places = [place for pair in _worktrees_of(repository, run) for place in pair]
-    return mounts.reason(*places, run_files.of_run(repository, run).path)
-
-
 def _forgotten(repository: Repository, run: str) -> str | None:
     """Return a reason if a directory was the run's worktree and git has forgotten it."""
     configured = settings.read(repository).worktree_dir
@@ -277,14 +236,13 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
     if ownership.is_locked_by_others(git_dir):
         return f"its worktree {path} is locked"
     named = administration.named_by(path)
-    if named is None or os.path.realpath(named) != os.path.realpath(git_dir):
+    if not ownership.is_same(named, git_dir):
         moved = administration.moved_to(store.repository, git_dir, path)
         if moved is not None:
             return f"its worktree was moved to {moved}: git worktree repair {shell_word(moved)}"
         return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
-    if administration.lacks_commondir(store.repository, git_dir) or administration.lacks_head(
-        git_dir
-    ):
+    is_broken = administration.lacks_commondir(store.repository, git_dir)
+    if is_broken or administration.lacks_head(git_dir):
         return f"git does not see its worktree {path}; repair it: git ckpt resume {newest.run}"
     if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
         return f"you are in its worktree {path}"
@@ -295,12 +253,11 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
 
 
 def _is_inside(path: str) -> bool:
+    top = os.path.realpath(path)
     try:
-        here = os.getcwd()
+        return os.path.commonpath([os.path.realpath(os.getcwd()), top]) == top
     except FileNotFoundError:
         return False
-    top = os.path.realpath(path)
-    return os.path.commonpath([os.path.realpath(here), top]) == top
 
 
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
@@ -312,7 +269,9 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         commit = seen.objects.head()[0]
         if commit != newest.git_sha:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
-        limits = replace(_limits(seen), timeout=math.inf)
+        rules = settings.read(seen.repository)  # reports mistakes, but never asks for approval
+        limits = rules.limits if not rules.problem else seen.rules.limits()
+        limits = replace(limits, timeout=math.inf)
         captured = seen.capture(limits, run_files.of_run(repository, str(newest.run)))
         before = manifest.read(repository, seen.objects, newest.tree, commit)
         after = manifest.read(repository, seen.objects, captured.tree, commit)
@@ -332,38 +291,26 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         return list(dict.fromkeys(descriptions))
 
 
-def _limits(seen: Checkpoints) -> Limits:
-    # Reports mistakes, but never asks for approval.
-    rules = settings.read(seen.repository)
-    return rules.limits if not rules.problem else seen.rules.limits()
-
-
 def _differing_index(
     repository: Repository, before: Contents, after: Contents, commit: str
 ) -> list[str]:
-    def staged(contents: Contents) -> object:
-        return {**contents.index, 0: comparison.merged_tree(repository, contents, commit)}
-
-    def flags(contents: Contents) -> object:
-        return {(flag, path) for flag, paths in contents.flags.items() for path in paths}
-
-    descriptions = []
-    if staged(before) != staged(after):
-        descriptions.append("what is staged")
-    if before.operation != after.operation:
-        descriptions.append("an operation in progress")
-    if flags(before) != flags(after):
-        descriptions.append("flags of the index")
-    return descriptions
+    contents = (before, after)
+    staged = [{**c.index, 0: comparison.merged_tree(repository, c, commit)} for c in contents]
+    flags = [{(flag, p) for flag, paths in c.flags.items() for p in paths} for c in contents]
+    differences = {
+        "what is staged": staged[0] != staged[1],
+        "an operation in progress": before.operation != after.operation,
+        "flags of the index": flags[0] != flags[1],
+    }
+    return [description for description, differs in differences.items() if differs]
 
 
 def _differing_run_files(
     repository: Repository, before: str | None, after: str | None
 ) -> list[str]:
-    entry = run_files.ENTRY.decode()
-    trees = (before, after)
-    infos = [repository.cat_file.info(f"{tree}:{entry}") if tree else None for tree in trees]
-    old, new = (info[0] if info else manifest.base_tree(repository, "") for info in infos)
+    entry, empty = run_files.ENTRY, manifest.base_tree(repository, "")
+    infos = [tree and repository.cat_file.info(f"{tree}:{entry}") for tree in (before, after)]
+    old, new = (info[0] if info else empty for info in infos)
     differing = diff.differences(repository, old, new) if old != new else ()
     return [f"{entry}/{d.path.decode('utf-8', 'replace')}" for d in differing if d.status != "D"]
 
@@ -398,18 +345,24 @@ def _take_away(repository: Repository, git_dir: str, path: str) -> None:
 
 
 def _finish(parked: str) -> None:
-    try:
-        with open(os.path.join(parked, _NOTE), encoding="utf-8") as file:
-            note = json.load(file)
-        git_dir, path, stage = (str(note[key]) for key in ("git_dir", "path", "stage"))
-    except (OSError, ValueError, KeyError, TypeError):
-        return delete_directory(parked)  # killed while deleting: the worktree is gone already
+    """Undo a removal if only the git directory was parked, else complete it."""
+    git_dir, path, stage = map(_read_note(parked).get, ("git_dir", "path", "stage"), [""] * 3)
     if os.path.lexists(stage):
         private_dirs.require(stage)
         delete_directory(stage)
-        return delete_directory(parked)
-    is_in_place = administration.named_by(path) == os.path.normpath(git_dir)
-    if not is_in_place or os.path.lexists(git_dir):
-        return delete_directory(parked)
-    os.unlink(os.path.join(parked, _NOTE))
-    return os.rename(parked, git_dir)
+    elif git_dir and not os.path.lexists(git_dir):
+        is_in_place = administration.named_by(path) == os.path.normpath(git_dir)
+        if is_in_place:
+            os.unlink(os.path.join(parked, _NOTE))
+            return os.rename(parked, git_dir)
+    return delete_directory(parked)
+
+
+def _read_note(parked: str) -> dict[str, str]:
+    """Return what `_take_away` noted; {} if a kill came while that was deleted."""
+    try:
+        with open(os.path.join(parked, _NOTE), encoding="utf-8") as file:
+            note = json.load(file)
+        return {key: str(note[key]) for key in ("git_dir", "path", "stage")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

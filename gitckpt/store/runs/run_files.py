@@ -1,7 +1,4 @@
-"""Files of a run beside its worktree: its inputs, and the outputs of its phases.
-
-A snapshot keeps them below `run/`.
-"""
+"""Inputs and outputs of a run beside its worktree; in a snapshot below `run/`."""
 
 from __future__ import annotations
 
@@ -15,14 +12,7 @@ from gitckpt.git.contents import bounds
 from gitckpt.git.files import atomic, mounts, private_dirs, regular
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.diff import leaves
-from gitckpt.git.objects.encoding import (
-    DIRECTORY,
-    EXECUTABLE,
-    FILE,
-    Entries,
-    encode_tree,
-    object_id,
-)
+from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, encode_tree, object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
@@ -34,10 +24,12 @@ from gitckpt.store.snapshot.limits import Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.git.objects.encoding import Entries
     from gitckpt.git.objects.port import Objects
 
-# Checkpoints that could not be written: a small file lists them for other processes while the
-# driver goes on.
+    Inputs = Mapping[str, bytes]  # content by name
+
+# Checkpoints that could not be written: a file lists them, if that can be, for other processes.
 
 
 def read(repository: Repository, run: str) -> list[str]:
@@ -49,10 +41,7 @@ def read(repository: Repository, run: str) -> list[str]:
 
 
 def note(repository: Repository, run: str, sentences: Sequence[str]) -> None:
-    """Record what could not be written of a run; an empty list removes the record.
-
-    If that fails too, only the driver reports it.
-    """
+    """Record what could not be written of a run; an empty list removes the record."""
     path = _path(repository, run)
     lines = [f"{' '.join(sentence.split())}\n" for sentence in sentences]
     with contextlib.suppress(OSError):
@@ -67,45 +56,61 @@ def _path(repository: Repository, run: str) -> str:
     return os.path.join(repository.private_dir, f"unwritten-{run}")
 
 
-# The entry of a snapshot's tree.
-ENTRY = b"run"
+ENTRY = "run"  # of a snapshot's tree
 
 # The directories: files given as inputs, and one directory per phase with output.
 INPUT, OUTPUT = "input", "output"
 
 # File name endings of agents' prompts and logs: secrets in them are masked in snapshots.
 _MASKED = (".log", "/prompt")
-
 _SCRATCH = "writing"
 
 
 def names(repository: Repository, snapshot: str | None) -> list[str]:
     """Return the paths of a snapshot's run files, relative to their directory."""
-    if snapshot is None or repository.cat_file.info(f"{snapshot}:{ENTRY.decode()}") is None:
+    top = f"{snapshot}:{ENTRY}"
+    if snapshot is None or repository.cat_file.info(top) is None:
         return []
     bounds.require(repository, snapshot, "")
-    return [os.fsdecode(path) for path, _, _ in leaves(repository, f"{snapshot}:{ENTRY.decode()}")]
+    return [os.fsdecode(path) for path, _, _ in leaves(repository, top)]
 
 
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
     """Return the run files of a snapshot that have masked secrets."""
     # cat-file reads one name per line.
     paths = [name for name in names(repository, snapshot) if "\n" not in name]
-    revs = [f"{snapshot}:{ENTRY.decode()}/{name}" for name in paths]
-    contents = repository.cat_file.contents(revs, secrets.LARGEST)
-    pairs = zip(paths, contents, strict=True)
+    revs = [f"{snapshot}:{ENTRY}/{name}" for name in paths]
+    pairs = zip(paths, repository.cat_file.contents(revs, secrets.LARGEST), strict=True)
     return [path for path, content in pairs if content and secrets.has_masks(content[2])]
 
 
 @dataclass(slots=True)
 class _Captured:
+    repository: Repository
     omitted: list[Omitted] = field(default_factory=list)
     pending: list[tuple[str, bytes]] = field(default_factory=list)  # objects to write
     suspects: list[Suspect] = field(default_factory=list)
 
-    def add(self, repository: Repository, kind: str, data: bytes) -> str:
+    def add(self, kind: str, data: bytes) -> str:
         self.pending.append((kind, data))
-        return object_id(kind, data, repository.object_format)
+        return object_id(kind, data, self.repository.object_format)
+
+    def add_to(self, files: Worktree, commit: str, tree: str | None, objects: Objects) -> Worktree:
+        """Write the objects; return a captured `Worktree` with this tree of run files."""
+        if files.tree is None:  # a clean worktree has the files of the commit
+            entries = {b"files": (DIRECTORY, manifest.base_tree(self.repository, commit))}
+        elif content := next(objects.read([files.tree], None)):
+            entries = manifest.decoded(content[1], self.repository, files.tree)
+        else:
+            problem = f"the snapshot {files.tree} vanished while it was made"
+            raise WorktreeError(problem, hint="run the command again")
+        if tree is not None:
+            entries[ENTRY.encode()] = DIRECTORY, tree
+        root = self.add("tree", encode_tree(entries))
+        objects.write(self.pending, flushed=False)
+        omitted = (*files.omitted, *self.omitted)
+        suspects = (*files.suspects, *self.suspects)[: secrets.MOST]
+        return replace(files, tree=root, omitted=omitted, suspects=suspects)
 
 
 class RunFiles:
@@ -117,34 +122,21 @@ class RunFiles:
         self._seen: dict[str, tuple[tuple[int, ...], str, list[tuple[str, int, bytes]]]] = {}
 
     def added(
-        self,
-        repository: Repository,
-        objects: Objects,
-        worktree: Worktree,
-        commit: str,
-        limits: Limits,
+        self, repository: Repository, objects: Objects, files: Worktree, commit: str, limits: Limits
     ) -> Worktree:
-        """Return a captured `Worktree` with these files added to its tree.
+        """Add these files to a captured `Worktree`; symbolic links are always omitted.
 
-        `commit` is the linked one, "" for none. Symbolic links are always omitted.
+        `commit` is the linked one, "" for none.
         """
         private_dirs.require(self.path)
-        if worktree.degraded or not os.path.isdir(self.path):
-            return worktree
-        captured = _Captured()
-        tree = self._tree(repository, "", limits, captured)
-        if tree is None and not captured.omitted:
-            return worktree
-        entries = _entries(repository, objects, worktree.tree, commit)
-        if tree is not None:
-            entries[ENTRY] = (DIRECTORY, tree)
-        whole = captured.add(repository, "tree", encode_tree(entries))
-        objects.write(captured.pending, flushed=False)
-        omitted = (*worktree.omitted, *captured.omitted)
-        suspects = (*worktree.suspects, *captured.suspects)[: secrets.MOST]
-        return replace(worktree, tree=whole, omitted=omitted, suspects=suspects)
+        if files.degraded or not os.path.isdir(self.path):
+            return files
+        captured = _Captured(repository)
+        tree = self._tree("", limits, captured)
+        is_empty = tree is None and not captured.omitted
+        return files if is_empty else captured.add_to(files, commit, tree, objects)
 
-    def keep(self, files: Mapping[str, bytes]) -> None:
+    def keep(self, files: Inputs) -> None:
         """Store complete copies of inputs, not masked as in snapshots, if changed."""
         written = []
         for name, data in files.items():
@@ -152,13 +144,15 @@ class RunFiles:
             with contextlib.suppress(OSError), open(path, "rb", opener=private_dirs.create) as file:
                 if file.read() == data:
                     continue
-            make_directory(os.path.dirname(path))
             _put(path, data, self.path)
             written.append(path)
         # The snapshot may have masked parts: this is the only complete copy, so flush it with its
         # directories.
         if written:
-            fsync.flush([os.path.join(self.path, INPUT), *_above(self.path)])
+            place, name = os.path.split(self.path)
+            top, names = private_dirs.way(self.path) or (place, [name])
+            above = [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
+            fsync.flush([os.path.join(self.path, INPUT), *above])
 
     def inputs(self) -> dict[str, bytes]:
         contents = {}
@@ -171,16 +165,14 @@ class RunFiles:
         return contents
 
     def bring_back(self, repository: Repository, objects: Objects, tree: str) -> None:
-        """Write the missing files from a snapshot.
-
-        It may be fetched: nothing is written outside the directory.
-        """
+        """Write missing files from a snapshot, never outside the directory."""
         bounds.require(repository, tree, "")
         content = next(objects.read([tree], None))
-        entry = manifest.decoded(content[1], repository, tree).get(ENTRY) if content else None
-        if entry is not None and entry[0] == DIRECTORY:
+        entries = manifest.decoded(content[1], repository, tree) if content else {}
+        mode, oid = entries.get(ENTRY.encode(), (b"", ""))
+        if mode == DIRECTORY:
             make_directory(self.path)
-            self._write(repository, objects, entry[1], self.path, is_top=True)
+            self._write(repository, objects, oid, self.path)
 
     def take_back(
         self, repository: Repository, objects: Objects, now: str, then: str | None
@@ -196,7 +188,7 @@ class RunFiles:
         if mounted is not None:
             problem = f"the output of the run cannot be restored: {mounted}"
             raise WorktreeError(problem, hint="unmount that, then run the command again")
-        written = leaves(repository, now, [b"%s/%s/" % (ENTRY, os.fsencode(OUTPUT))])
+        written = leaves(repository, now, [os.fsencode(f"{ENTRY}/{OUTPUT}/")])
         try:
             for path, _, _ in written:
                 os.unlink(os.path.join(self.path, os.fsdecode(path.partition(b"/")[2])))
@@ -208,9 +200,7 @@ class RunFiles:
         if then is not None:
             self.bring_back(repository, objects, then)
 
-    def _tree(
-        self, repository: Repository, below: str, limits: Limits, captured: _Captured
-    ) -> str | None:
+    def _tree(self, below: str, limits: Limits, captured: _Captured) -> str | None:
         """Return a directory's tree, or None if empty; add to `captured`."""
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
@@ -218,7 +208,7 @@ class RunFiles:
         for child in sorted(children, key=lambda child: child.name):
             inner = f"{below}/{child.name}" if below else child.name
             if child.is_dir(follow_symlinks=False):
-                tree = self._tree(repository, inner, limits, captured)
+                tree = self._tree(inner, limits, captured)
                 if tree is not None:
                     entries[os.fsencode(child.name)] = (DIRECTORY, tree)
                 continue
@@ -228,17 +218,15 @@ class RunFiles:
             if not stat.S_ISREG(status.st_mode):
                 reason = "not a regular file", None
             if reason is not None:
-                path = f"{ENTRY.decode()}/{os.fsencode(inner).decode('utf-8', 'replace')}"
+                path = f"{ENTRY}/{os.fsencode(inner).decode('utf-8', 'replace')}"
                 captured.omitted.append(Omitted(path, *reason))
                 continue
             mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
-            blob = self._blob(repository, inner, status, captured)
-            entries[os.fsencode(child.name)] = (mode, blob)
-        return captured.add(repository, "tree", encode_tree(entries)) if entries else None
+            entries[os.fsencode(child.name)] = mode, self._blob(inner, status, captured)
+        return captured.add("tree", encode_tree(entries)) if entries else None
 
-    def _blob(
-        self, repository: Repository, inner: str, status: os.stat_result, captured: _Captured
-    ) -> str:
+    def _blob(self, inner: str, status: os.stat_result, captured: _Captured) -> str:
+        repository = captured.repository
         mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         seen = self._seen.get(inner)  # not read again unless its stat data changed
         if seen is None or seen[0] != mark or repository.cat_file.info(seen[1]) is None:
@@ -255,27 +243,19 @@ class RunFiles:
             elif len(data) <= secrets.LARGEST:
                 # A phase's output exists only here: secrets in it are reported, not masked.
                 places = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
-            seen = self._seen[inner] = mark, captured.add(repository, "blob", data), places
+            seen = self._seen[inner] = mark, captured.add("blob", data), places
         if seen[2]:
-            path = b"%s/%s" % (ENTRY, os.fsencode(inner))
+            path = os.fsencode(f"{ENTRY}/{inner}")
             captured.suspects += secrets.unsettled_suspects(repository, path, seen[2])
         return seen[1]
 
-    def _write(
-        self,
-        repository: Repository,
-        objects: Objects,
-        tree: str,
-        path: str,
-        *,
-        is_top: bool = False,
-    ) -> None:
+    def _write(self, repository: Repository, objects: Objects, tree: str, path: str) -> None:
         data = _read_object(objects, "tree", tree)
         for name, (mode, oid) in manifest.decoded(data, repository, tree).items():
             text = os.fsdecode(name)
             inner = os.path.join(path, text)
             is_strange = text in ("", ".", "..") or "/" in text or os.path.islink(inner)
-            if is_strange or (is_top and text not in (INPUT, OUTPUT)):
+            if is_strange or (path == self.path and text not in (INPUT, OUTPUT)):
                 problem = f"the snapshot holds a file of the run named {text!r}"
                 raise WorktreeError(problem, hint="it was not made by gitckpt")
             if mode == DIRECTORY:
@@ -309,52 +289,26 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
     try:
         private_dirs.make(directory)
         with private_dirs.holding(directory), private_dirs.holding(top):
-            atomic.write_own(
-                path, data, flushed=True, opener=opened, scratch=os.path.join(top, _SCRATCH)
-            )
+            scratch = os.path.join(top, _SCRATCH)
+            atomic.write_own(path, data, flushed=True, opener=opened, scratch=scratch)
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _above(path: str) -> list[str]:
-    """Return the directory of a run's files and its parents, up to a foreign one."""
-    top, names = private_dirs.way(path) or (os.path.dirname(path), [os.path.basename(path)])
-    return [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
-
-
 def with_inputs(
-    repository: Repository,
-    objects: Objects,
-    worktree: Worktree,
-    commit: str,
-    files: Mapping[str, bytes],
+    repository: Repository, objects: Objects, files: Worktree, commit: str, inputs: Inputs
 ) -> Worktree:
     """Add the inputs (name → content) of a starting run to a `Worktree` record.
 
     Stored contents are masked, so call `RunFiles.keep` as well. `commit` is "" for none.
     """
-    captured = _Captured()
+    captured = _Captured(repository)
     blobs: Entries = {}
-    for name, data in files.items():
-        masked = secrets.masked_copies(repository, data)
-        blobs[name.encode()] = FILE, captured.add(repository, "blob", masked)
-    tree = captured.add(repository, "tree", encode_tree(blobs))
-    inner = encode_tree({INPUT.encode(): (DIRECTORY, tree)})
-    entries = _entries(repository, objects, worktree.tree, commit)
-    entries[ENTRY] = DIRECTORY, captured.add(repository, "tree", inner)
-    whole = captured.add(repository, "tree", encode_tree(entries))
-    objects.write(captured.pending, flushed=False)
-    return replace(worktree, tree=whole)
-
-
-def _entries(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Entries:
-    if tree is None:  # a clean worktree has the files of the commit
-        return {b"files": (DIRECTORY, manifest.base_tree(repository, commit))}
-    content = next(objects.read([tree], None))
-    if content is None:
-        problem = f"the snapshot {tree} vanished while it was made"
-        raise WorktreeError(problem, hint="run the command again")
-    return manifest.decoded(content[1], repository, tree)
+    for name, data in inputs.items():
+        blobs[name.encode()] = FILE, captured.add("blob", secrets.masked_copies(repository, data))
+    tree = captured.add("tree", encode_tree(blobs))
+    tree = captured.add("tree", encode_tree({INPUT.encode(): (DIRECTORY, tree)}))
+    return captured.add_to(files, commit, tree, objects)
 
 
 def of_run(repository: Repository, run: str) -> RunFiles:
@@ -370,15 +324,13 @@ def directory(repository: Repository) -> str:
 
 
 def output_of(repository: Repository, tree: str | None) -> str | None:
-    name = f"{tree}:{ENTRY.decode()}/{OUTPUT}"
+    name = f"{tree}:{ENTRY}/{OUTPUT}"
     info = repository.cat_file.info(name) if tree is not None else None
     return info[0] if info is not None else None
 
 
 def replace_file(path: str, data: bytes) -> None:
-    directory = os.path.dirname(path)
-    make_directory(directory)
-    _put(path, data, directory)
+    _put(path, data, os.path.dirname(path))
 
 
 def make_directory(path: str) -> None:

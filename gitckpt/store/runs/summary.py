@@ -5,20 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from gitckpt.git.worktree import administration
 from gitckpt.model import codec, ids, phase, runstate, times
-from gitckpt.model.checkpoint import (
-    HOOK_TRIGGERS,
-    MANUAL,
-    PHASE,
-    RESCUE,
-    SAFETY,
-    STEP,
-    Attempt,
-    Checkpoint,
-    Pipeline,
-)
+from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, PHASE, RESCUE, SAFETY, STEP, WITHIN
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
 from gitckpt.model.phase import NOT_PHASES, REWOUND, split
 from gitckpt.model.values import dataclass, replace
@@ -27,7 +18,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Lease, parse
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
-from gitckpt.store.records.entry import OF_TRACKS, WITHIN, Query, is_driven, is_told
+from gitckpt.store.records.entry import OF_TRACKS, Query, is_driven, is_told
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.worktrees import ownership
@@ -36,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime as dt
 
+    from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
     from gitckpt.store.records.entry import CheckpointInfo
 
 # Attempts at phases, from the checkpoints written here.
@@ -89,18 +81,14 @@ class Attempts:
         if commit != checkpoint.git_sha:
             return True
         captured = self._store.capture()
-        repository, objects = self._store.repository, self._store.objects
-        before = manifest.read(repository, objects, checkpoint.tree, commit)
-        after = manifest.read(repository, objects, captured.tree, commit)
+        read = partial(manifest.read, self._store.repository, self._store.objects)
+        before, after = read(checkpoint.tree, commit), read(captured.tree, commit)
         if (before.files, before.raw) != (after.files, after.raw):
             return True
         return submodules.differ(self._store, checkpoint.worktree, captured)
 
     def was_worked_on(self, phase: str, newest: str) -> bool:
-        """Return whether the worktree differs from the driver's last record of a phase.
-
-        If the driver recorded nothing, it is compared with the checkpoint `newest`.
-        """
+        """Return whether the worktree differs from the driver's last record, or `newest`."""
         # Not the newest checkpoint: commits and saves by users extend the run, too. A rewind to
         # one of these, or a repeated phase, is meant to keep them.
         target = None
@@ -157,33 +145,28 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
         if lease is not None:
             driven = store.leases.is_held(lease_oid, lease)
             stalled = store.leases.is_stalled(lease_oid, lease) or lease.is_endless(store.clock())
-        reported = None
-        if step[0] is not None and driven_label != ref_names.RUN_COMPLETE:
-            reported = _reported_label(store, *step)
-        last = reported or driven_label
-        by_driver = reported is None
+        is_reported = step[0] is not None and driven_label != ref_names.RUN_COMPLETE
+        last = _reported_label(store, *step) if is_reported else driven_label
+        by_driver = not is_reported
         status = runstate.status(last, label, driven=driven, stalled=stalled, by_driver=by_driver)
-        shown = last if last and status != runstate.OPEN else label
-        path = paths.get(run)
-        infos.append(RunInfo(run, status, shown, time, started, newest, branch, path, lease))
+        last, path = last if last and status != runstate.OPEN else label, paths.get(run)
+        infos.append(RunInfo(run, status, last, time, started, newest, branch, path, lease))
     return infos
 
 
 def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
     paths = ownership.of_runs(store.repository)
-    missing = [run for run in runs if run not in paths]
-    if not missing:
-        return paths
-    from gitckpt.store.worktrees import resumption  # only if git does not know one
+    if missing := [run for run in runs if run not in paths]:
+        from gitckpt.store.worktrees import resumption  # only if git does not know one
 
-    return {**paths, **resumption.places(store.repository, missing)}
+        paths |= resumption.places(store.repository, missing)
+    return paths
 
 
 def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> str:
     """Return the label that a program, user or agent left a run with.
 
-    For steps the next one may have begun, so their state decides. `label`, `oid` and `trigger`
-    are those of the newest checkpoint of a phase or step.
+    For steps the next one may have begun, so their state decides.
     """
     name, status = phase.split(label)
     if trigger not in (STEP, OF_TRACKS) or status == "complete":
@@ -206,19 +189,19 @@ def _as_written(
 ) -> tuple[int, str, str | None, str, str | None, int, list[str | None]]:
     """Return the row fields, without ids, from only the checkpoints written here."""
     entries = heads.chain(store.index, store.repository, run)
-    newest, times = entries[0], [entry.time for entry in entries]
+    newest, instants = entries[0], [entry.time for entry in entries]
     driven = next((entry.label for entry in entries if is_driven(entry)), None)
     step: list[str | None] = [None, None, None]
     if driven is None or phase.split(driven)[0] == "run":
         last = next((entry for entry in entries if is_told(entry)), None)
         step = [last.label, last.oid, last.trigger] if last is not None else step
-    return max(times), newest.id, newest.branch, newest.label, driven, times[-1], step
+    return max(instants), newest.id, newest.branch, newest.label, driven, instants[-1], step
 
 
 def summary_of(store: Checkpoints, run: str) -> RunInfo:
-    for each in summaries(store):
-        if each.run == run:
-            return each
+    for info in summaries(store):
+        if info.run == run:
+            return info
     raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
 
 
@@ -236,8 +219,7 @@ def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
 
 # The checkpoint to continue from.
 
-# How many checkpoints are tried before all: hooks record at each commit in most repositories.
-_FIRST = 100
+_FIRST = 100  # checkpoints are tried before all: hooks record at each commit
 
 
 def latest_resumable(store: Checkpoints) -> Checkpoint | None:
@@ -246,8 +228,10 @@ def latest_resumable(store: Checkpoints) -> Checkpoint | None:
     A script records `--phase run-complete` when nothing is left to do. Within a run the sequence
     decides, otherwise the time. Unreadable and fetched checkpoints are skipped.
     """
-    candidates = [each for each in (_of_runs(store), _outside(store)) if each is not None]
-    return max(candidates, key=lambda each: each.time, default=None)
+    chains = (trust.written_here(store, Query(run=info.run)) for info in unfinished(store))
+    of_runs = filter(None, (_first_readable(store, chain) for chain in chains))
+    candidates = filter(None, (next(of_runs, None), _outside(store)))
+    return max(candidates, key=lambda checkpoint: checkpoint.time, default=None)
 
 
 def unfinished(store: Checkpoints) -> list[RunInfo]:
@@ -262,10 +246,8 @@ def is_from_here(store: Checkpoints, run: str) -> bool:
     if owner is not None and owner.run is not None:
         return owner.run == run
     names = [entry.id for entry in store.list(Query(run=run))]
-    known, here = (
-        LocalCheckpoints.read(store.repository, names),
-        local_checkpoints.place_of(store.repository),
-    )
+    known = LocalCheckpoints.read(store.repository, names)
+    here = local_checkpoints.place_of(store.repository)
     return any(known.place(name) == here for name in names)
 
 
@@ -275,7 +257,7 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
     linked = administration.registered(repository)
     tops = {local_checkpoints.place_in(git_dir): path for git_dir, path in linked}
     tops[local_checkpoints.MAIN] = administration.main_worktree(repository) or repository.common_dir
-    found = {}
+    worktrees = {}
     for name in names:
         is_run = ids.is_run_id(name)
         entries = store.list(Query(run=name) if is_run else Query(ids=[name]))
@@ -289,16 +271,8 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
         if is_run and place not in tops and place.partition(":")[0] == name:
             continue  # its own worktree, taken by an interrupted removal
         gone = f"a worktree {place.partition(':')[0]} that is gone"
-        found[name] = f"the worktree {tops[place]}" if place in tops else gone
-    return found
-
-
-def _of_runs(store: Checkpoints) -> Checkpoint | None:
-    for info in unfinished(store):
-        checkpoint = _first_readable(store, trust.written_here(store, Query(run=info.run)))
-        if checkpoint is not None:
-            return checkpoint
-    return None
+        worktrees[name] = f"the worktree {tops[place]}" if place in tops else gone
+    return worktrees
 
 
 def _outside(store: Checkpoints) -> Checkpoint | None:
@@ -369,11 +343,11 @@ def read(store: Checkpoints, run: str) -> History:
     summary = summary_of(store, run)
     entries = list(reversed(heads.chain(store.index, store.repository, run)))
     contents = store.objects.read([entry.oid for entry in entries])
-    chain = [
-        codec.decode_header(content[1], ref_names.CHECKPOINTS + entry.id)
-        for entry, content in zip(entries, contents, strict=True)
-        if content is not None
-    ]
+    refs = (ref_names.CHECKPOINTS + entry.id for entry in entries)
+    documents = [(content[1], ref) for content, ref in zip(contents, refs, strict=True) if content]
+    chain = [codec.decode_header(data, ref) for data, ref in documents]
+    from gitckpt.model.checkpoint import Pipeline
+
     pipelines = [each.pipeline for each in chain if each.pipeline is not None]
     pipeline = pipelines[-1] if pipelines else Pipeline()
     # Phases completed before the first checkpoint: in another run, or with another tool.
@@ -401,18 +375,14 @@ def read(store: Checkpoints, run: str) -> History:
 
 
 def _after(event: Event, checkpoint: Checkpoint, status: str) -> Event:
-    attempt = checkpoint.attempt
+    attempt, event = checkpoint.attempt, replace(event, checkpoint=checkpoint.id)
     if status == "started":
         number = attempt.number if attempt is not None else event.attempts + 1
         return Event(event.phase, status, number, checkpoint.timestamp, checkpoint=checkpoint.id)
     if status == "progress":
-        return replace(event, saves=event.saves + 1, checkpoint=checkpoint.id)
+        return replace(event, saves=event.saves + 1)
+    ended, errors = checkpoint.timestamp, checkpoint.errors
+    seconds, code = (attempt.seconds, attempt.exit_code) if attempt is not None else (None, None)
     return replace(
-        event,
-        status=status,
-        ended=checkpoint.timestamp,
-        seconds=attempt.seconds if attempt is not None else None,
-        errors=checkpoint.errors,
-        exit_code=attempt.exit_code if attempt is not None else None,
-        checkpoint=checkpoint.id,
+        event, status=status, ended=ended, seconds=seconds, errors=errors, exit_code=code
     )

@@ -7,42 +7,33 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gitckpt.git import fsync
 from gitckpt.git.objects import diff
 from gitckpt.git.process import GitError
 from gitckpt.model import codec, ids, jsonable
+from gitckpt.model.checkpoint import Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.store import local_checkpoints
 from gitckpt.store import secrets as stored
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.entry import Query
+from gitckpt.store.records.entry import CheckpointInfo, Query
 from gitckpt.store.runs.run_files import ENTRY, INPUT
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import ownership
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from gitckpt.model.checkpoint import Checkpoint, Pipeline
-    from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.records.entry import CheckpointInfo
-
-# How many files, values or phases are shown; the rest are counted.
-_MANY = 20
-# How many characters of a value are shown.
-_LONG = 2000
+_MANY = 20  # files, values or phases are shown; the rest are counted
+_LONG = 2000  # characters of a value are shown
 
 
 class Untrusted(UsageError):
     """A checkpoint to continue from was not written here.
 
-    Args:
-        account: what to consider before trusting it, a line each.
-        hint: the command to run next.
+    `candidates` lists what to consider before trusting it, a line each.
     """
 
     def __init__(self, message: str, account: Sequence[str], *, hint: str) -> None:
@@ -63,18 +54,14 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
         oid, newest = store.heads.head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
     existing = oids - {None}
-    return bool(existing) and all(
-        local_checkpoints.knows(store.repository, run, str(oid)) for oid in existing
-    )
+    known = [local_checkpoints.knows(store.repository, run, str(oid)) for oid in existing]
+    return bool(known) and all(known)
 
 
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
-    """Return a checkpoint that a local run depends on; a fetch may have replaced it.
+    """Return a checkpoint of this run, or of one that it continues.
 
-    It is of this run, or of one that it continues.
-
-    Raises:
-        NotFoundError, Untrusted: it is gone, or was not written here.
+    Raises `NotFoundError` if it is gone, `Untrusted` if a fetch has replaced it.
     """
     ref = ref_names.CHECKPOINTS + checkpoint_id
     oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
@@ -90,19 +77,16 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
 
 def written_here(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
     """Yield the run checkpoints that match a query and were written or adopted here."""
-    return (
-        entry
-        for entry in store.list(query)
-        if entry.run is not None and local_checkpoints.knows(store.repository, entry.run, entry.oid)
-    )
+    for entry in store.list(query):
+        if entry.run and local_checkpoints.knows(store.repository, entry.run, entry.oid):
+            yield entry
 
 
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
     """Adopt the existing checkpoints of a run; later fetched ones are foreign again.
 
-    Args:
-        head: the oid that its head points to, as shown to the user.
-        by: the run that continues from it, if the run itself stays foreign.
+    `head` is the oid that was shown to the user; `by` is the run that continues from it, if the run
+    itself stays foreign.
     """
     entries = store.list(Query(run=run))
     known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
@@ -135,10 +119,8 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
     if run is None:
         problem = f"checkpoint {short} has a pipeline and no run, and was not written here"
     elif newest is None and checkpoint.imported is not None:
-        path = checkpoint.imported.path
-        problem = (
-            f"the pipeline of run {run} is from the file {path}, which anyone may have written"
-        )
+        problem = f"the pipeline of run {run} is from the file {checkpoint.imported.path}, "
+        problem += "which anyone may have written"
     elif newest is None:
         problem = f"run {run} was not written in this repository"
     else:
@@ -182,18 +164,18 @@ def _newest_local(store: Checkpoints, run: str) -> CheckpointInfo | None:
 
 def _titled(title: str, lines: Iterable[str], *, every: bool = False) -> list[str]:
     cut = [f"{t[:_LONG]}… ({len(t)} characters)" if len(t) > _LONG else t for t in lines]
-    shown = cut if every else cut[:_MANY]
-    more = [f"  … and {len(cut) - len(shown)} more"] if len(cut) > len(shown) else []
-    return [f"{title}:", *(f"  {line}" for line in shown), *more] if cut else []
+    first = cut if every else cut[:_MANY]
+    rest = [f"  … and {len(cut) - len(first)} rest"] if len(cut) > len(first) else []
+    return [f"{title}:", *(f"  {line}" for line in first), *rest] if cut else []
 
 
 def _files(store: Checkpoints, checkpoint: Checkpoint, before: Checkpoint | None) -> list[str]:
     if checkpoint.imported is not None and not checkpoint.git_sha:
         return []  # it starts from the current checkout
-    here = (before.tree, before.git_sha) if before is not None else (None, store.objects.head()[0])
-    there = (checkpoint.tree, checkpoint.git_sha)
+    old = (before.tree, before.git_sha) if before is not None else (None, store.objects.head()[0])
+    new = (checkpoint.tree, checkpoint.git_sha)
     try:
-        trees = comparison.comparable(store.repository, store.objects, here, there)
+        trees = comparison.comparable(store.repository, store.objects, old, new)
         return [str(difference) for difference in diff.differences(store.repository, *trees)]
     except (WorktreeError, GitError) as error:
         return [f"unknown: {error.message}"]
@@ -231,7 +213,7 @@ def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> l
 
 
 def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
-    name = f"{tree}:{ENTRY.decode()}/{INPUT}"
+    name = f"{tree}:{ENTRY}/{INPUT}"
     info = store.repository.cat_file.info(name) if tree is not None else None
     content = next(store.objects.read([info[0]])) if info is not None else None
     if info is None or content is None or content[0] != "tree":

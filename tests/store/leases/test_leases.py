@@ -645,8 +645,8 @@ def test_writers_that_a_driver_started_are_bound_to_its_lease(
     ("change", "problem"),
     [
         (("version = 1", "version = 2"), "version: written by a newer gitckpt"),
-        (("pid = ", "pid = 0."), "pid: must be int, not 0."),
-        (("token = 1", 'token = "1"'), "token: must be int, not '1'"),
+        (("pid = ", "pid = 0."), "pid: must be an integer, not 0."),
+        (("token = 1", 'token = "1"'), "token: must be an integer, not '1'"),
         (("token = 1\n", ""), "token: missing"),
         ((f'run = "{RUN}"', f'run = "{ANOTHER_RUN}"'), f"run: {ANOTHER_RUN} is not the ref's name"),
         (('acquired = "', 'acquired = "x'), "acquired: not an RFC 3339 timestamp"),

@@ -130,17 +130,17 @@ class TestOneDocument:
             (None, {}, f"its object {A} is missing", "see what is wrong: git ckpt verify"),
             (
                 None,
-                {"lack": "damaged", "hint": "fetch it"},
+                {"lack": "damaged"},
                 f"its object {A} is damaged",
-                "fetch it",
+                "see what is wrong: git ckpt verify",
             ),
             (
                 (OVERSIZED, b""),
-                {"hint": "fetch it"},
+                {},
                 "points to an object that is too large for a document",
                 None,
             ),
-            (("tree", b""), {"hint": "fetch it"}, "points to a tree, not to a blob", None),
+            (("tree", b""), {}, "points to a tree, not to a blob", None),
         ],
     )
     def test_or_what_is_wrong(
