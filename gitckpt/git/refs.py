@@ -14,6 +14,7 @@ from gitckpt.git.command import DURABLE, Standby
 from gitckpt.git.files.refs_stat import may_be_there, plain, require_no_pipes
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.model.errors import BusyError, CkptError
+from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class LockHeld(BusyError):
         self.path = path
 
 
+@dataclass(slots=True)
 class Update:
     """One change of a ref within a transaction.
 
@@ -58,13 +60,10 @@ class Update:
     exist. A symbolic ref is replaced itself.
     """
 
-    __slots__ = ("is_symbolic", "new", "old", "ref")
-
-    def __init__(self, ref: str, new: str, old: str, *, is_symbolic: bool = False) -> None:
-        self.ref = ref
-        self.new = new
-        self.old = old
-        self.is_symbolic = is_symbolic
+    ref: str
+    new: str
+    old: str
+    is_symbolic: bool = False
 
     def command(self) -> str:
         if self.new == self.old and not self.is_symbolic:
