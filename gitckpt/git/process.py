@@ -209,13 +209,12 @@ class Child:
         self,
         data: bytes | Iterable[bytes] = b"",
         deadline: float | None = None,
-        most: int | None = None,
         into: Callable[[bytes], object] | None = None,
     ) -> Completed:
         """Write `data`, close the input, and return all output once the process has ended.
 
         Parts of an iterable `data` must not be empty. `deadline` (time.monotonic) kills its group.
-        `most`: bytes of output after which to end it. `into` receives standard output in chunks.
+        `into` receives standard output in chunks.
         """
         out, err = [self._buffer[self._offset :]], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
@@ -226,11 +225,8 @@ class Child:
             poll.register(self.stdin, select.POLLOUT)
             if not pending:
                 self._close_input(poll)
-        waiting, received = 2, 0
+        waiting = 2
         while waiting:
-            if most is not None and received > most:
-                self.terminate()
-                break
             timeout = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
             ready = poll.poll(timeout)
             if not ready:
@@ -246,7 +242,7 @@ class Child:
                         self._close_input(poll)
                     continue
                 chunk = os.read(fd, _CHUNK)
-                received += len(chunk)
+
                 if chunk and into is not None and fd == self.stdout:
                     into(chunk)
                 elif chunk:

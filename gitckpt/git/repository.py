@@ -91,9 +91,8 @@ class Repository:
             with open(path, encoding="utf-8", errors="replace") as file:
                 content = file.read().removesuffix("\n")
         except OSError as error:
-            raise WorktreeError(
-                f"cannot read {path}: {error.strerror}", hint="see what is wrong: git ckpt doctor"
-            ) from None
+            hint = "see what is wrong: git ckpt doctor"
+            raise WorktreeError(f"cannot read {path}: {error.strerror}", hint=hint) from None
         ref = content.removeprefix("ref: ").strip()
         # A reftable, or a symlink of an old git.
         if ref == "refs/heads/.invalid" or os.path.islink(path):
@@ -196,11 +195,9 @@ _SEARCHED = "(or any"  # git searched the parent directories, too
 
 
 def lost_commit(oid: str) -> RepositoryError:
-    return RepositoryError(
-        f"the commit {oid}, which HEAD points to, is missing or damaged",
-        hint="fetch it from another clone, or go back to the commit before: "
-        "git reset --soft HEAD@{1}; see all: git ckpt verify",
-    )
+    message = f"the commit {oid}, which HEAD points to, is missing or damaged"
+    back = "go back to the commit before: git reset --soft HEAD@{1}; see all: git ckpt verify"
+    return RepositoryError(message, hint=f"fetch it from another clone, or {back}")
 
 
 def open_repository(
@@ -276,10 +273,8 @@ def _require_no_stranger(path: str, git_dir: str) -> None:
 
         message = f"{git_path} is a bare repository in the worktree {above}"
         trusted = f"if you trust it: git --git-dir={shell_word(git_path)} ckpt …"
-        raise RepositoryError(
-            f"{message}: its settings may come from a branch",
-            hint=f"{trusted}; for the repository around it: cd {shell_word(above)}",
-        )
+        hint = f"{trusted}; for the repository around it: cd {shell_word(above)}"
+        raise RepositoryError(f"{message}: its settings may come from a branch", hint=hint)
 
 
 def _two_paths(lines: str) -> tuple[str, str]:
@@ -317,10 +312,8 @@ def _refused(path: str, done: Completed, *, by_variables: bool) -> RepositoryErr
         given.remove("GIT_WORK_TREE")  # it does not locate the repository
     if given:
         values = ", ".join(f"{name} is {os.environ[name]!r}" for name in given)
-        return RepositoryError(
-            f"git finds no repository at {where}, as {values}: {first}",
-            hint=f"go without: unset {' '.join(given)}",
-        )
+        message = f"git finds no repository at {where}, as {values}: {first}"
+        return RepositoryError(message, hint=f"go without: unset {' '.join(given)}")
     if named := first.partition(_NONE)[2].strip("'"):  # named by a `.git` file
         named = _named_above(where) if named == "(null)" else named
         message = f"{where} belongs to {named}, which is no git repository any more"

@@ -11,19 +11,15 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Mapping
 
 from gitckpt.git import config
 from gitckpt.git.contents import raw_files, unfiltered
 from gitckpt.git.contents.attributes import ANNEX
 from gitckpt.git.files import private_dirs
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import WorktreeError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gitckpt.git.repository import Repository
-    from gitckpt.git.worktree.index import PrivateIndex
 
 _POINTER = re.compile(rb"/annex/objects/([A-Z0-9_]+(?:-[a-zA-Z][0-9]+)*--[^\x00-\x1f/]+)(?:\n|\Z)")
 _LETTERS = "0123456789zqjxkmvwgpfZQJXKMVWGPF"

@@ -15,9 +15,7 @@ def below(*directories: str) -> list[str]:
     listed = _listed()
     for directory in directories:
         top = os.path.realpath(directory)
-        mount_points += (
-            path for path in listed if path == top or path.startswith(f"{top}{os.sep}")
-        )
+        mount_points += [path for path in listed if f"{path}/".startswith(f"{top}/")]
     return mount_points
 
 

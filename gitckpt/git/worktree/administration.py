@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 
 from gitckpt.git import config, fsync
+from gitckpt.git.command import setting_options
 from gitckpt.git.files import atomic, mounts, private_dirs
 from gitckpt.git.filesystem import names_in, read_or_empty
 from gitckpt.git.lock import Lock
@@ -67,8 +68,8 @@ def process_filters(repository: Repository) -> set[str]:
 
 def filters_off(names: Iterable[str]) -> list[str]:
     keys = ("clean=", "smudge=", "process=", "required=false")
-    settings = [f"filter.{name}.{key}" for name in sorted(names) for key in keys]
-    return [word for setting in settings for word in ("-c", setting)]
+    settings = (f"filter.{name}.{key}" for name in sorted(names) for key in keys)
+    return list(setting_options(*settings))
 
 
 class IndexGone(BusyError):
