@@ -110,7 +110,10 @@ class CatFile:
             waiting = len(batch)
             child = self._standby.take()
             try:
-                _ask(child, b"".join(batch))
+                try:
+                    child.write(b"".join(batch))
+                except BrokenPipeError:
+                    _ended(child)
                 while waiting:
                     line = child.read_line()
                     done += 1
@@ -172,13 +175,6 @@ def _batch(requests: list[bytes], start: int) -> list[bytes]:
         size += len(requests[end])
         end += 1
     return requests[start:end]
-
-
-def _ask(child: Child, data: bytes) -> None:
-    try:
-        child.write(data)
-    except BrokenPipeError:
-        _ended(child)
 
 
 def _header(line: bytes) -> tuple[str, str, int] | None:

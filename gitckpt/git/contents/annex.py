@@ -58,10 +58,10 @@ def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
     scratch = repository.scratch("unfiltered")
     try:
         for path, place in places.items():
-            whole = os.path.join(top, path)
+            full_path = os.path.join(top, path)
             shutil.copyfile(place, scratch)
-            os.chmod(scratch, stat.S_IMODE(os.lstat(whole).st_mode))
-            unfiltered.move(os.fsencode(scratch), whole)
+            os.chmod(scratch, stat.S_IMODE(os.lstat(full_path).st_mode))
+            unfiltered.move(os.fsencode(scratch), full_path)
     except OSError as error:
         raise WorktreeError(f"cannot write a file of git-annex: {error}") from None
     finally:

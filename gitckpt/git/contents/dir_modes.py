@@ -111,8 +111,8 @@ def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> N
 
 
 def missing(top: str, directories: Collection[bytes]) -> list[bytes]:
-    whole = os.fsencode(top)
-    return [path for path in directories if not os.path.isdir(os.path.join(whole, path))]
+    root = os.fsencode(top)
+    return [path for path in directories if not os.path.isdir(os.path.join(root, path))]
 
 
 def wider(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:

@@ -93,13 +93,13 @@ class TreeWriter:
         directories = {b""}
         for path in paths:
             self._require_no_link(os.path.dirname(path), directories)
-            whole = os.path.join(self._top, path)
-            status = os.lstat(whole)
+            full_path = os.path.join(self._top, path)
+            status = os.lstat(full_path)
             if stat.S_ISLNK(status.st_mode):
-                mode, data = encoding.LINK, os.readlink(whole)
+                mode, data = encoding.LINK, os.readlink(full_path)
             else:
                 mode = encoding.EXECUTABLE if status.st_mode & stat.S_IXUSR else encoding.FILE
-                data = regular.content(whole, min(budget, _LARGEST), follow=False)
+                data = regular.content(full_path, min(budget, _LARGEST), follow=False)
                 self.contents[path] = data
             budget -= len(data)
             entries[path] = (mode, self._put("blob", data))

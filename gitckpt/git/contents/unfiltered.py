@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from gitckpt.git.command import nul_ended
 from gitckpt.git.contents.attributes import filter_names
@@ -99,14 +99,6 @@ def accept(index: PrivateIndex, files: HeldBack) -> None:
         options = filters_off({driver for _, driver in files.values()})
         words = ("update-index", "--add", "--replace", "-z", "--stdin")
         index.git(*options, *words, data=nul_ended(files))
-
-
-def _age(repository: Repository, paths: Iterable[bytes]) -> None:
-    top = os.fsencode(repository.worktree or "")
-    for path in paths:
-        whole = os.path.join(top, path)
-        status = os.lstat(whole)
-        os.utime(whole, ns=(status.st_atime_ns, status.st_mtime_ns - _PAST))
 
 
 def complete(repository: Repository, files: HeldBack) -> HeldBack:
@@ -222,7 +214,10 @@ def write(
     written = still(repository, behind(repository, wanted(), names))
     note(repository, held(repository) | written)
     still_failing = complete(repository, written)
-    _age(repository, still_failing)
+    for path in still_failing:
+        full_path = os.path.join(os.fsencode(repository.worktree or ""), path)
+        status = os.lstat(full_path)
+        os.utime(full_path, ns=(status.st_atime_ns, status.st_mtime_ns - _PAST))
     return written, still_failing
 
 
