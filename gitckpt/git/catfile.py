@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gitckpt.git.process import Child
 
     ObjectContents = Iterator[tuple[str, str, bytes] | None]  # oid, kind and content
+    ObjectAnswer = tuple[str, str, int, bytes]  # oid, kind, size and, if asked for, content
 
 _AT_ONCE = 4096  # bytes of requests; fits into any pipe, so that neither side blocks
 
@@ -44,44 +45,13 @@ class CatFile:
 
         `name` is an oid, a full ref name or `<ref>:<path>`, without line breaks.
         """
-        child = self._standby.take()
-        try:
-            _ask(child, f"info {name}\n".encode("utf-8", "surrogateescape"))
-            line = child.read_line()
-            if not line:
-                _ended(child, unless=_MALFORMED)
-        except BaseException:
-            child.stop()
-            raise
-        if not line:
-            return None
-        self._standby.give_back(child)
-        return _header(line)
+        answer = next(self._answers("info", [name], unless=_MALFORMED))
+        return answer[:3] if answer else None
 
     def known(self, oids: Sequence[str]) -> list[str]:
         """Return those oids, all full, whose objects exist, readable or not."""
-        existing = []
-        requests = [f"info {oid}\n".encode("ascii") for oid in oids]
-        done = 0
-        while done < len(requests):
-            batch = _batch(requests, done)
-            child = self._standby.take()
-            try:
-                _ask(child, b"".join(batch))
-                for _ in batch:
-                    line = child.read_line()
-                    done += 1
-                    if not line:
-                        _ended(child, unless=("from promisor remote",))
-                        break
-                    if (answer := _header(line)) is not None:
-                        existing.append(answer[0])
-                else:
-                    self._standby.give_back(child)
-            except BaseException:
-                child.stop()
-                raise
-        return existing
+        answers = self._answers("info", oids, unless=("from promisor remote",))
+        return [answer[0] for answer in answers if answer]
 
     def contents(self, names: Sequence[str], most: int | None = None) -> ObjectContents:
         """Yield oid, kind and content for each name; None if missing or damaged.
@@ -110,8 +80,7 @@ class CatFile:
                 line = child.read_line()
                 if not line:
                     break
-                header = _header(line)
-                if header is None:
+                if (header := _header(line)) is None:
                     yield None
                     continue
                 oid, kind, size = header
@@ -128,40 +97,48 @@ class CatFile:
             child.close()
 
     def _one_by_one(self, names: Sequence[str], most: int | None) -> ObjectContents:
-        requests = [f"contents {name}\n".encode("utf-8", "surrogateescape") for name in names]
+        for answer in self._answers("contents", names, most, unless=_UNREADABLE):
+            yield (answer[0], answer[1], answer[3]) if answer else None
+
+    def _answers(
+        self, command: str, names: Sequence[str], most: int | None = None, *, unless: Sequence[str]
+    ) -> Iterator[ObjectAnswer | None]:
+        requests = [f"{command} {name}\n".encode("utf-8", "surrogateescape") for name in names]
         done = 0
         while done < len(requests):
             batch = _batch(requests, done)
             waiting = len(batch)
             child = self._standby.take()
             try:
-                _ask(child, b"".join(batch))
+                try:
+                    child.write(b"".join(batch))
+                except BrokenPipeError:
+                    _ended(child)
                 while waiting:
                     line = child.read_line()
                     done += 1
                     if not line:
-                        _ended(child, unless=_UNREADABLE)
+                        _ended(child, unless=unless)
                         yield None
                         break
-                    header = _header(line)
-                    if header is None:
-                        entry = None
-                    else:
+                    answer = None
+                    if header := _header(line):
                         oid, kind, size = header
                         if most is not None and size > most:  # end git instead of reading it
-                            yield oid, OVERSIZED, b""
+                            yield oid, OVERSIZED, size, b""
                             break
-                        data = child.read(size + 1)
+                        length = size + 1 if command == "contents" else 0
+                        data = child.read(length)
                         # git ended at a damaged object; a new one gets the rest.
-                        if len(data) != size + 1:
+                        if len(data) != length:
                             _ended(child, unless=_DAMAGED)
                             yield None
                             break
-                        entry = oid, kind, data[:-1]
+                        answer = oid, kind, size, data[:-1]
                     waiting -= 1
                     if not waiting:
                         self._standby.give_back(child)
-                    yield entry
+                    yield answer
             finally:
                 if waiting:
                     child.stop()
@@ -198,13 +175,6 @@ def _batch(requests: list[bytes], start: int) -> list[bytes]:
         size += len(requests[end])
         end += 1
     return requests[start:end]
-
-
-def _ask(child: Child, data: bytes) -> None:
-    try:
-        child.write(data)
-    except BrokenPipeError:
-        _ended(child)
 
 
 def _header(line: bytes) -> tuple[str, str, int] | None:

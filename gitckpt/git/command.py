@@ -5,58 +5,54 @@ from __future__ import annotations
 import os
 from itertools import takewhile
 
-from gitckpt.git.process import (
-    MAY_FETCH,
-    OFFLINE,
-    Child,
-    Completed,
-    GitError,
-    environment,
-    git_executable,
-)
+from gitckpt.git import process
+from gitckpt.git.process import Child, Completed, GitError, environment, git_executable
 from gitckpt.model.errors import RepositoryError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    Codes = Sequence[int]
     Env = Mapping[str, str] | None
+    Input = bytes | Iterable[bytes]
 
 _MINIMUM = (2, 39)
 
+
+def setting_options(*settings: str) -> tuple[str, ...]:
+    """Return options for `git` that apply settings such as `core.bare=false`."""
+    return tuple(word for setting in settings for word in ("-c", setting))
+
+
 # For commands that write: by default git flushes neither loose objects nor refs.
 _FSYNC = "core.fsync=committed,loose-object,index,reference"
-DURABLE = ("-c", _FSYNC, "-c", "core.fsyncMethod=fsync")
+DURABLE = setting_options(_FSYNC, "core.fsyncMethod=fsync")
 
-# For commands that walk a whole repository: a tenth of the memory, no more time.
-LEAN = (
-    # Else git maps all of each pack.
-    *("-c", "core.packedGitWindowSize=1m", "-c", "core.packedGitLimit=32m"),
-    *("-c", "core.deltaBaseCacheLimit=16m"),
-)
+# For commands that walk a whole repository: a tenth of the memory, no more time. By default, git
+# maps all of each pack.
+_SMALL_WINDOW = ("core.packedGitWindowSize=1m", "core.packedGitLimit=32m")
+LEAN = setting_options(*_SMALL_WINDOW, "core.deltaBaseCacheLimit=16m")
 
 # For commands that read many objects: packs may be larger than memory, so map less of them.
-BOUNDED = ("-c", "core.packedGitWindowSize=8m", "-c", "core.packedGitLimit=64m")
+BOUNDED = setting_options("core.packedGitWindowSize=8m", "core.packedGitLimit=64m")
 
 # For commands that read contents of any size: git then holds no large file in memory.
 STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
 
 # Options of every call, so that settings cannot change what these do.
 # `tests/store/config/test_user_settings.py` covers the other settings.
-_OURS = (
-    *("-c", "core.fsmonitor=false"),  # else git starts the user's program, which may stay
-    *("-c", "core.warnAmbiguousRefs=false"),  # else git looks six times for a ref named like an oid
-    # Else `read-tree -u` overwrites uncommitted work in submodules.
-    *("-c", "submodule.recurse=false"),
-    *("-c", "core.ignoreStat=false"),  # else git assumes that written files stay unchanged
+_OURS = setting_options(
+    "core.fsmonitor=false",  # else git starts the user's program, which may stay
+    "core.warnAmbiguousRefs=false",  # else git looks six times for a ref named like an oid
+    "submodule.recurse=false",  # else `read-tree -u` overwrites uncommitted work in submodules
+    "core.ignoreStat=false",  # else git assumes that written files stay unchanged
 )
 
 # For commands that change files or an index: these are no events for the user's hooks.
-NO_HOOKS = (
-    *("-c", "core.hooksPath=/dev/null"),
-    # Hooks in the configuration (git 2.54 and later) are disabled by event.
-    *("-c", "hook.post-index-change.enabled=false", "-c", "hook.post-checkout.enabled=false"),
-)
+# Hooks in the configuration (git 2.54 and later) are disabled by event.
+_CONFIGURED_HOOKS = ("hook.post-index-change.enabled=false", "hook.post-checkout.enabled=false")
+NO_HOOKS = setting_options("core.hooksPath=/dev/null", *_CONFIGURED_HOOKS)
 
 # Variables for the user's own commands: pathspec matching, dates, source of attributes.
 _THEIRS = (
@@ -85,26 +81,25 @@ class Git:
         self,
         *args: str,
         data: bytes = b"",
-        env: Mapping[str, str] | None = None,
-        ok: Sequence[int] = (0,),
+        env: Env = None,
+        ok: Codes = (0,),
         locks: bool = False,
         deadline: float | None = None,
-        most: int | None = None,
     ) -> Completed:
         """Run one git command and wait for it.
 
         `locks`: git may take optional locks, that is, refresh the index on disk. `deadline`: on the
-        clock of `time.monotonic`. `most`: bytes of output after which git gets SIGTERM.
+        clock of `time.monotonic`.
         """
         child = self._child(args, env, locks=locks, own_group=deadline is not None)
-        return self.finish(child, args, data=data, ok=ok, deadline=deadline, most=most)
+        return self.finish(child, args, data=data, ok=ok, deadline=deadline)
 
     def each_line(
         self,
         *args: str,
         take: Callable[[list[bytes]], object],
-        data: bytes | Iterable[bytes] = b"",
-        ok: Sequence[int] = (0,),
+        data: Input = b"",
+        ok: Codes = (0,),
         deadline: float | None = None,
     ) -> Completed:
         """Run one git command whose output may be larger than memory.
@@ -127,14 +122,13 @@ class Git:
         child: Child,
         args: Sequence[str],
         *,
-        data: bytes | Iterable[bytes] = b"",
-        ok: Sequence[int] = (0,),
+        data: Input = b"",
+        ok: Codes = (0,),
         deadline: float | None = None,
-        most: int | None = None,
         into: Callable[[bytes], object] | None = None,
     ) -> Completed:
         try:
-            done = child.communicate(data, deadline, most, into)
+            done = child.communicate(data, deadline, into)
         except BaseException:
             child.stop()  # after an interrupt, git would block on its output
             raise
@@ -145,14 +139,14 @@ class Git:
     def text(self, *args: str) -> str:
         return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
 
-    def start(self, *args: str, env: Mapping[str, str] | None = None) -> Child:
+    def start(self, *args: str, env: Env = None) -> Child:
         return self._child(args, env, own_group=True)
 
     def _child(
         self, args: Sequence[str], env: Env, *, own_group: bool, locks: bool = False
     ) -> Child:
-        may_fetch = env is not None and env.items() >= MAY_FETCH.items()
-        whole = environment(env if may_fetch else {**OFFLINE, **(env or {})})
+        may_fetch = env is not None and env.items() >= process.MAY_FETCH.items()
+        whole = environment(env if may_fetch else {**process.OFFLINE, **(env or {})})
         for name in _THEIRS:
             if env is None or name not in env:
                 whole.pop(name, None)

@@ -11,7 +11,7 @@ from gitckpt.git.files import refs_stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.repository import ConfigEntries, Repository, Stamps
+    from gitckpt.git.repository import ConfigEntries, Repository
 
 _NAMING = ("include.path", "core.excludesfile", "core.attributesfile")  # settings that name a file
 
@@ -55,15 +55,12 @@ def tracked(repository: Repository) -> dict[str, list[str]]:
 
 def _tracked(repository: Repository, entries: ConfigEntries) -> dict[str, list[str]]:
     names_by_file: dict[str, list[str]] = {}
-    trusted: list[str] = []
+    trusted = _always_read(repository)
     for place, name, _ in entries:
-        if place and name.startswith(_OURS):
-            trusted = trusted or _always_read(repository)
-            if place not in trusted:
-                names_by_file.setdefault(place, []).append(name)
-    return {
-        place: names for place, names in names_by_file.items() if _is_tracked(repository, place)
-    }
+        if place and name.startswith(_OURS) and place not in trusted:
+            names_by_file.setdefault(place, []).append(name)
+    places = [place for place in names_by_file if _is_tracked(repository, place)]
+    return {place: names_by_file[place] for place in places}
 
 
 def _is_tracked(repository: Repository, place: str) -> bool:
@@ -110,24 +107,18 @@ def _entries(repository: Repository) -> ConfigEntries:
     for origin, entry in zip(fields[::2], fields[1::2], strict=False):
         kind, _, path = origin.partition(":")
         entries.append((path if kind == "file" else "", *_parted(entry)))
-    repository.configuration = _to_be_kept(repository, entries, variables, start)
+    marks = {path: _stamp(path, start) for path in _files(repository, entries)}
+    readable = {path: mark for path, mark in marks.items() if mark is not None}
+    # A change may stay unnoticed if a file is too young, or included on one branch only.
+    depends = any(name.startswith("includeif.onbranch:") for _, name, _ in entries)
+    is_kept = len(readable) == len(marks) and not depends
+    repository.configuration = (entries, (variables, readable)) if is_kept else None
     return entries
 
 
 def _parted(entry: str) -> tuple[str, str]:
     name, newline, value = entry.partition("\n")  # a name without a value means true
     return name, value if newline else "true"
-
-
-def _to_be_kept(
-    repository: Repository, entries: ConfigEntries, variables: dict[str, str], start: int
-) -> tuple[ConfigEntries, Stamps] | None:
-    # None: a change may stay unnoticed, as a file is too young or included on one branch only.
-    if any(name.startswith("includeif.onbranch:") for _, name, _ in entries):
-        return None
-    stamps = {path: _stamp(path, start) for path in _files(repository, entries)}
-    readable = {path: stamp for path, stamp in stamps.items() if stamp is not None}
-    return (entries, (variables, readable)) if len(readable) == len(stamps) else None
 
 
 def _stamp(path: str, now: int | None = None) -> str | None:

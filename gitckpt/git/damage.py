@@ -5,6 +5,7 @@ git considers an object present once a file has its name, and never writes it ag
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 
@@ -35,12 +36,10 @@ def unreadable(
     contents = repository.cat_file.contents(oids, _LARGE)
     for count, (oid, entry) in enumerate(zip(oids, contents, strict=True), 1):
         if entry is not None and entry[1] == OVERSIZED:
-            is_sound = _is_sound(repository, oid)
+            actual = _hash_streamed(repository, oid)
         else:
-            is_sound = entry is not None and oid == object_id(
-                entry[1], entry[2], repository.object_format
-            )
-        if not is_sound:
+            actual = object_id(*entry[1:], repository.object_format) if entry is not None else ""
+        if actual != oid:
             lost.add(oid)
         if progress is not None and (count % _EVERY == 0 or count == len(oids)):
             progress(count, len(oids))
@@ -58,14 +57,14 @@ def all_unreadable(repository: Repository, progress: Counted | None = None) -> s
 def empty_files(repository: Repository) -> dict[str, str]:
     """Return the paths, by oid, of empty loose objects, as a power cut leaves them."""
     top = os.path.join(repository.common_dir, "objects")
-    paths = {
-        place + name: os.path.join(top, place, name)
-        for place in names_in(top)
-        if len(place) == 2
-        for name in names_in(os.path.join(top, place))
-        if len(name) in _NAME_LENGTHS
-    }
-    return {oid: path for oid, path in paths.items() if _is_empty(path)}
+    paths = {}
+    for place in (name for name in names_in(top) if len(name) == 2):
+        for name in names_in(f"{top}/{place}"):
+            path = f"{top}/{place}/{name}"
+            with contextlib.suppress(OSError):  # deleted by a gc
+                if len(name) in _NAME_LENGTHS and os.lstat(path).st_size == 0:
+                    paths[place + name] = path
+    return paths
 
 
 def move_aside(repository: Repository, oid: str) -> bool:
@@ -82,10 +81,10 @@ def move_aside(repository: Repository, oid: str) -> bool:
     return True
 
 
-def _is_sound(repository: Repository, oid: str) -> bool:
+def _hash_streamed(repository: Repository, oid: str) -> str:
     header = repository.cat_file.info(oid)
     if header is None:
-        return False
+        return ""
     _, kind, size = header
     digest = object_hash(repository.object_format, f"{kind} {size}\0".encode("ascii"))
     child = repository.git.start(*STREAMED, "cat-file", kind, oid)
@@ -95,11 +94,4 @@ def _is_sound(repository: Repository, oid: str) -> bool:
     finally:
         child.terminate()
         child.close()
-    return digest.hexdigest() == oid
-
-
-def _is_empty(path: str) -> bool:
-    try:
-        return os.lstat(path).st_size == 0
-    except OSError:  # deleted by a gc
-        return False
+    return digest.hexdigest()

@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 
 from gitckpt.git.process import environment, run
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from gitckpt.model.values import dataclass
 
 
 def copied_within(source: int, target: int, size: int) -> bool:
@@ -48,20 +45,18 @@ def names_in(directory: str) -> list[str]:
 _PROC = "/proc/self/stat"
 
 
+@dataclass(slots=True)
 class Host:
     """The machine and process namespace of a process; "" where unknown."""
 
-    __slots__ = ("boot", "name", "namespace")  # `boot` changes with every boot
-
-    def __init__(self, name: str, boot: str, namespace: str) -> None:
-        self.name = name
-        self.boot = boot
-        self.namespace = namespace
+    name: str
+    boot: str  # changes with every boot
+    namespace: str
 
 
 def here() -> Host:
     boot = _content("/proc/sys/kernel/random/boot_id")
-    boot = boot or _output(["sysctl", "-n", "kern.bootsessionuuid"])
+    boot = boot or _output("sysctl", "-n", "kern.bootsessionuuid")
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -72,20 +67,21 @@ def here() -> Host:
 def start_of(pid: int) -> str:
     """Return when a process started, as text to compare; "" if it is gone or a zombie."""
     if os.path.exists(_PROC):
-        # proc(5): the name may hold any byte.
-        fields = _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
+        fields = _stat(pid)
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
-    status, _, started = (
-        _output(["ps", "-o", "stat=,lstart=", "-p", str(pid)]).strip().partition(" ")
-    )
-    return "" if status.startswith("Z") else " ".join(started.split())
+    status, *started = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).split() or [""]
+    return "" if status.startswith("Z") else " ".join(started)
 
 
 def is_stopped(pid: int) -> bool:
     if os.path.exists(_PROC):
-        fields = _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
-        return fields[:1] in (["T"], ["t"])
-    return _output(["ps", "-o", "stat=", "-p", str(pid)]).startswith("T")
+        return _stat(pid)[:1] in (["T"], ["t"])
+    return _output("ps", "-o", "stat=", "-p", str(pid)).startswith("T")
+
+
+def _stat(pid: int) -> list[str]:
+    # proc(5): the name, which ends in a parenthesis, may hold any byte.
+    return _content(f"/proc/{pid:d}/stat").rpartition(")")[2].split()
 
 
 def read_or_empty(path: str) -> bytes:
@@ -101,6 +97,6 @@ def _content(path: str) -> str:
     return read_or_empty(path).decode("utf-8", "replace").strip()
 
 
-def _output(argv: Sequence[str]) -> str:
+def _output(*argv: str) -> str:
     done = run(argv, env=environment())
     return done.text if done.code == 0 else ""

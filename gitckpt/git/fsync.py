@@ -40,11 +40,8 @@ def flush(paths: Iterable[str]) -> None:
     for path in last:
         _empty_cache(path, failures)
     if failures:
-        error = failures[0]
-        raise CkptError(
-            f"cannot flush {error.filename} to the disk: {error.strerror}",
-            hint="look at the disk: dmesg",
-        )
+        message = f"cannot flush {failures[0].filename} to the disk: {failures[0].strerror}"
+        raise CkptError(message, hint="look at the disk: dmesg")
 
 
 def object_path(common_dir: str, oid: str) -> str:

@@ -79,16 +79,13 @@ def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None
     """
     if promisor(repository) is None:
         return
-    tree = snapshot
-    if tree is None and commit:
-        header = next(repository.cat_file.contents([commit]))
-        tree = header[2][:80].split()[1].decode("ascii") if header is not None else None
-    if tree is None:
-        return
-    fetch_missing(repository, tree, None, blobs=False)
     if snapshot is not None:
+        fetch_missing(repository, snapshot, None, blobs=False)
         files = repository.cat_file.info(f"{snapshot}:files")
         fetch_missing(repository, snapshot, files[0] if files is not None else None)
+    elif commit and (header := next(repository.cat_file.contents([commit]))) is not None:
+        tree = header[2][:80].split()[1].decode("ascii")
+        fetch_missing(repository, tree, None, blobs=False)
 
 
 def unreachable(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
@@ -123,8 +120,8 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
 def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
     """Return what `outside` returns, but correct whatever the commit dates are."""
     # Few wrong dates make git stop a walk with exclusions early: six commits of 1970 are enough.
-    commits_outside = outside(git, commits, tips)
-    return commits_outside - _walk(git, tips) if commits_outside and tips else commits_outside
+    candidates = outside(git, commits, tips)
+    return candidates - _walk(git, tips) if candidates and tips else candidates
 
 
 def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
@@ -196,8 +193,9 @@ def lacking(
     done = repository.git.each_line(*words, take=look, data=lines_of(roots), ok=(0, 128))
     if not done.code and not flagged:
         return Lacking()
-    sent = _promised(repository, objects) if promised else frozenset()
-    walk = _Walk(repository, objects, roots, sent, damaged, with_history=with_history)
+    walk = _Walk(
+        repository, objects, roots, damaged, is_promised=promised, with_history=with_history
+    )
     last = done.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ") if done.code else ""
     return Lacking(walk.found(), "" if walk.missing else last)
 
@@ -210,17 +208,19 @@ class _Walk:
         repository: Repository,
         objects: Objects,
         roots: Iterable[str],
-        promised: Collection[str],
         damaged: Collection[str],
         *,
+        is_promised: bool,
         with_history: bool,
     ) -> None:
         self._objects = objects
         self._format = repository.object_format
         self._roots = dict.fromkeys(roots)
-        self._promised = promised
+        self._promised = _promised(repository, objects) if is_promised else frozenset()
         self._present = set(present(repository)).difference(damaged)
-        self._cut = _cut(repository)
+        # Commits whose parents a shallow clone lacks.
+        shallow = read_or_empty(os.path.join(repository.common_dir, "shallow"))
+        self._cut = set(shallow.decode("ascii").split())
         self._with_history = with_history
         self._referrers: dict[str, list[str]] = {}
         self.missing: set[str] = set()
@@ -238,17 +238,15 @@ class _Walk:
             oid = waiting.pop()
             for above in self._referrers.get(oid, ()):
                 have = samples.setdefault(above, [])
-                new = [sample for sample in samples[oid] if sample not in have][
-                    : SHOWN + 1 - len(have)
-                ]
-                if new:
+                new = [sample for sample in samples[oid] if sample not in have]
+                if new := new[: SHOWN + 1 - len(have)]:
                     have += new
                     waiting.append(above)
         return {root: sorted(samples[root]) for root in self._roots if root in samples}
 
     def _below(self, level: list[str]) -> Iterator[str]:
         present = [oid for oid in level if oid in self._present]
-        self._lack(oid for oid in level if oid not in self._present)
+        self.missing.update(set(level).difference(present, self._promised))
         for oid, item in zip(present, self._objects.read(present, None), strict=True):
             if item is None:
                 self.missing.add(oid)
@@ -263,13 +261,10 @@ class _Walk:
                 if is_blob and child in self._present:
                     continue
                 self._referrers.setdefault(child, []).append(oid)
-                if is_blob:
-                    self._lack([child])
-                else:
+                if not is_blob:
                     yield child
-
-    def _lack(self, oids: Collection[str] | Iterator[str]) -> None:
-        self.missing.update(oid for oid in oids if oid not in self._promised)
+                elif child not in self._promised:
+                    self.missing.add(child)
 
 
 def _references(
@@ -293,12 +288,6 @@ def present(repository: Repository) -> list[str]:
     """Return the objects of a repository, damaged ones too."""
     words = ("cat-file", "--batch-all-objects", "--unordered", "--buffer")
     return repository.git.run(*words, "--batch-check=%(objectname)").text.split()
-
-
-def _cut(repository: Repository) -> set[str]:
-    # Commits whose parents a shallow clone lacks.
-    shallow = read_or_empty(os.path.join(repository.common_dir, "shallow"))
-    return set(shallow.decode("ascii").split())
 
 
 def _promised(repository: Repository, objects: Objects) -> set[str]:

@@ -12,6 +12,7 @@ import time
 
 from gitckpt.git.files import private_dirs
 from gitckpt.git.filesystem import read_or_empty
+from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _BEGUN = (
     *("tmp_midx_", "tmp_graph_", "tmp_ckpt_"),
 )
 
+_BEGUN_ABOVE = ("tmp_objdir-", "tmp_obj_", "bulk_fsync_")  # in `objects` itself
 _DEEPER = ("pack", "info", "info/commit-graphs", "pack/multi-pack-index.d")
 
 _GRAIN = 0.1  # seconds: precision of process starts and file times
@@ -41,29 +43,22 @@ _ITS_REPOSITORY = (b"GIT_DIR=", b"GIT_COMMON_DIR=", b"--git-dir=")
 _OURS = frozenset((b"core.logAllRefUpdates=false", b"update-ref", b"--stdin"))
 
 
+@dataclass(slots=True)
 class FileMark:
-    __slots__ = ("changed", "inode", "owner", "size")
-
-    def __init__(self, status: os.stat_result) -> None:
-        self.inode = status.st_ino
-        self.changed = status.st_mtime
-        self.size = status.st_size
-        self.owner = status.st_uid
-
-    def is_same(self, other: FileMark | None) -> bool:
-        if other is None or self.inode != other.inode:
-            return False
-        return (self.changed, self.size) == (other.changed, other.size)
+    inode: int
+    changed: float
+    size: int
+    owner: int = field(compare=False)
 
 
 def mark(path: str) -> FileMark | None:
     """Return a file's mark; None if missing. A directory has its newest file's time."""
     try:
-        newest = FileMark(os.lstat(path))
-        newest.changed = max(os.lstat(inner).st_mtime for inner in (path, *_below(path)))
+        status = os.lstat(path)
+        changed = max(os.lstat(inner).st_mtime for inner in (path, *_below(path)))
     except OSError:
         return None
-    return newest
+    return FileMark(status.st_ino, changed, status.st_size, status.st_uid)
 
 
 def _below(path: str) -> Iterator[str]:
@@ -111,7 +106,7 @@ def left_for(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
 
 def discard(path: str, expected: FileMark) -> bool:
     """Delete a left file or directory if unchanged; return whether it is gone."""
-    if not expected.is_same(mark(path)):
+    if mark(path) != expected:
         return False
     try:
         if os.path.isdir(path) and not os.path.islink(path):
@@ -129,30 +124,23 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass  # another user's
     return True
 
 
 def half_written(repository: Repository) -> list[str]:
     place = os.path.join(repository.common_dir, "objects")
     names = _names(place)
-    paths = [
-        os.path.join(place, name)
-        for name in names
-        if name.startswith(("tmp_objdir-", "tmp_obj_", "bulk_fsync_"))
-    ]
+    paths = [f"{place}/{name}" for name in names if name.startswith(_BEGUN_ABOVE)]
     for directory in (*(name for name in names if len(name) == 2), *_DEEPER):
-        inside = os.path.join(place, directory)
-        begun = (name for name in _names(inside) if name.startswith(_BEGUN) or _is_of_repack(name))
-        paths += [os.path.join(inside, name) for name in begun]
+        for name in _names(f"{place}/{directory}"):
+            # `.tmp-<pid>-pack-…`: `git repack` names packs so until all are written.
+            start, _, rest = name.partition("-")
+            pid, _, pack = rest.partition("-")
+            is_of_repack = start == ".tmp" and pid.isdigit() and pack.startswith("pack-")
+            if is_of_repack or name.startswith(_BEGUN):
+                paths.append(f"{place}/{directory}/{name}")
     return paths
-
-
-def _is_of_repack(name: str) -> bool:
-    # `.tmp-<pid>-pack-…`: `git repack` names packs so until all are written.
-    start, _, rest = name.partition("-")
-    pid, _, pack = rest.partition("-")
-    return start == ".tmp" and pid.isdigit() and pack.startswith("pack-")
 
 
 def left_objects(repository: Repository) -> dict[str, FileMark]:

@@ -42,28 +42,26 @@ class Lock:
                 return False
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(fd).st_nlink:
+                if os.fstat(fd).st_nlink:  # else it was deleted: a lock on it is useless
                     _held[self._path], self._fd = get_ident(), fd
                     if self._is_inherited:
                         os.set_inheritable(fd, True)
                     return True
             except BlockingIOError:
-                os.close(fd)
                 if time.monotonic() >= deadline:
                     self.is_taken = True
                     return False
                 time.sleep(_PAUSE)
-                continue
             except OSError:
-                os.close(fd)
                 return False
             except BaseException:  # after an interrupt, the lock would never be released
                 if self._fd == fd:
                     _held.pop(self._path, None)
                     self._fd = -1
-                os.close(fd)
                 raise
-            os.close(fd)  # the file was deleted meanwhile: a lock on it is useless
+            finally:
+                if self._fd != fd:
+                    os.close(fd)
 
     def release(self, *, delete: bool = False) -> None:
         """Release the lock if it is held; `delete` the file unless that was done already."""

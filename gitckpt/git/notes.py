@@ -7,16 +7,7 @@ against the value that the edit began with. The new commit has no parent: notes 
 
 from __future__ import annotations
 
-from gitckpt.git.objects.encoding import (
-    DIRECTORY,
-    FILE,
-    OVERSIZED,
-    MalformedTree,
-    decode_tree,
-    encode_tree,
-    object_id,
-    oid_size,
-)
+from gitckpt.git.objects import encoding
 from gitckpt.git.refs import Refs
 
 TYPE_CHECKING = False
@@ -48,7 +39,7 @@ class _Tree:
         self.below: dict[bytes, _Tree] = {}
         self.is_changed = False
         self.is_split = any(
-            mode == DIRECTORY and _is_hex(name, 2) for name, (mode, _) in entries.items()
+            mode == encoding.DIRECTORY and _is_hex(name, 2) for name, (mode, _) in entries.items()
         )
 
     def change(self) -> None:
@@ -63,7 +54,7 @@ class Notes:
     def __init__(self, repository: Repository, objects: Objects, ref: str) -> None:
         self._objects = objects
         self._format = repository.object_format
-        self._width = 2 * oid_size(self._format)
+        self._width = 2 * encoding.oid_size(self._format)
         self._cat_file = repository.cat_file
         self._refs = Refs(repository)
         self._items: list[Item] = []
@@ -77,13 +68,10 @@ class Notes:
     def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
         tree = self._read(self._root_of(self.tip()), set(commits))
         blobs_by_commit = {
-            commit: blobs
-            for commit in commits
-            if (blobs := [tree.entries[name][1] for tree, name in _places(tree, commit)])
+            commit: blobs for commit in commits if (blobs := _blobs_of(tree, commit))
         }
-        return {
-            commit: lines for commit, lines in self._texts(blobs_by_commit) if lines is not None
-        }
+        texts = self._texts(blobs_by_commit)
+        return {commit: lines for commit, lines in texts if lines is not None}
 
     def each(self) -> Iterator[tuple[str, list[str] | None]]:
         """Yield each annotated commit with its note lines, None for an unreadable note."""
@@ -104,11 +92,7 @@ class Notes:
         wanted = sorted(set(commits))
         old_root = self._root_of(tip)
         root = self._read(old_root, set(wanted))
-        places = {commit: _places(root, commit) for commit in wanted}
-        blobs = {
-            commit: [tree.entries[name][1] for tree, name in homes]
-            for commit, homes in places.items()
-        }
+        blobs = {commit: _blobs_of(root, commit) for commit in wanted}
         missing: list[str] = []
         for commit, lines in self._texts(blobs, missing):
             if lines is None and commit not in missing:
@@ -116,7 +100,7 @@ class Notes:
             new = change(commit, lines or [])
             if new != (lines or []):
                 blob = self._put("blob", text_of(new)) if new else ""
-                self._set(root, commit, len(places[commit]), blob)
+                self._set(root, commit, len(blobs[commit]), blob)
         new_root = self._encoded(root, self._width) if root.is_changed else old_root
         if new_root == old_root:
             return tip, self._items
@@ -151,13 +135,13 @@ class Notes:
                 for entry, (mode, inner) in tree.entries.items() if tree.is_split else ():
                     path = prefix + entry.decode("ascii", "replace")
                     is_wanted = starts is None or path in starts
-                    if mode == DIRECTORY and _is_hex(entry, 2) and is_wanted:
+                    if mode == encoding.DIRECTORY and _is_hex(entry, 2) and is_wanted:
                         level.append((tree.below, entry, inner, path))
         return top.get(b"", _Tree({}))
 
     def _blobs(self, tree: _Tree, prefix: str) -> Iterator[tuple[str, str]]:
         for name, (mode, oid) in tree.entries.items():
-            if mode != DIRECTORY and _is_hex(name, self._width - len(prefix)):
+            if mode != encoding.DIRECTORY and _is_hex(name, self._width - len(prefix)):
                 yield prefix + name.decode("ascii"), oid
         for name, below in tree.below.items():
             yield from self._blobs(below, prefix + name.decode("ascii"))
@@ -170,7 +154,8 @@ class Notes:
         texts = self._objects.read([oid for oids in blobs.values() for oid in oids], LONGEST)
         for commit, oids in blobs.items():
             items = [next(texts) for _ in oids]
-            lines = [lines_of(text) for text in items if text is not None and text[0] != OVERSIZED]
+            readable = [item for item in items if item and item[0] != encoding.OVERSIZED]
+            lines = [lines_of(item) for item in readable]
             if missing is not None and any(text is None for text in items):
                 missing.append(commit)
             merged = dict.fromkeys(line for part in lines for line in part)
@@ -182,18 +167,18 @@ class Notes:
         tree, rest = root, commit.encode()
         while True:
             tree.change()
-            if rest in tree.entries and tree.entries[rest][0] != DIRECTORY:
+            if rest in tree.entries and tree.entries[rest][0] != encoding.DIRECTORY:
                 places -= 1
                 del tree.entries[rest]
                 if not places and blob:
-                    tree.entries[rest] = (FILE, blob)
+                    tree.entries[rest] = (encoding.FILE, blob)
                 if not places:
                     return
             below = tree.below.get(rest[:2])
             if below is None and not blob:
                 return
             if below is None and (not tree.is_split or rest[:2] in tree.entries):
-                tree.entries[rest] = (FILE, blob)
+                tree.entries[rest] = (encoding.FILE, blob)
                 return
             if below is None:
                 below = tree.below[rest[:2]] = _Tree({})
@@ -201,7 +186,7 @@ class Notes:
 
     def _encoded(self, tree: _Tree, digits: int) -> str:
         # `digits`: length of the full names here. Returns "" for an empty tree.
-        files = (name for name, (mode, _) in tree.entries.items() if mode != DIRECTORY)
+        files = (name for name, (mode, _) in tree.entries.items() if mode != encoding.DIRECTORY)
         notes = [name for name in files if _is_hex(name, digits)]
         if len(notes) > _SPLIT_ABOVE[digits == self._width] and not tree.is_split and digits > 2:
             for name in notes:
@@ -214,31 +199,32 @@ class Notes:
                 oid = self._encoded(below, digits - 2)
                 tree.entries.pop(name, None)
                 if oid:
-                    tree.entries[name] = (DIRECTORY, oid)
-        return self._put("tree", encode_tree(tree.entries)) if tree.entries else ""
+                    tree.entries[name] = (encoding.DIRECTORY, oid)
+        return self._put("tree", encoding.encode_tree(tree.entries)) if tree.entries else ""
 
-    def _decoded(self, item: tuple[str, bytes] | None) -> Entries:
+    def _decoded(self, item: Item | None) -> Entries:
         kind, data = item or ("", b"")
         try:
-            return decode_tree(data, self._format) if kind == "tree" else {}
-        except MalformedTree:
+            return encoding.decode_tree(data, self._format) if kind == "tree" else {}
+        except encoding.MalformedTree:
             return {}
 
     def _put(self, kind: str, data: bytes) -> str:
         self._items.append((kind, data))
-        return object_id(kind, data, self._format)
+        return encoding.object_id(kind, data, self._format)
 
 
-def _places(tree: _Tree, commit: str) -> list[tuple[_Tree, bytes]]:
-    # All trees with a note of the commit, the root first.
-    homes = []
+def _blobs_of(tree: _Tree, commit: str) -> list[str]:
+    # Of all notes of the commit, the one in the root first.
+    blobs = []
     rest = commit.encode()
     below: _Tree | None = tree
     while below is not None:
-        if rest in below.entries and below.entries[rest][0] != DIRECTORY:
-            homes.append((below, rest))
+        mode, oid = below.entries.get(rest, (encoding.DIRECTORY, ""))
+        if mode != encoding.DIRECTORY:
+            blobs.append(oid)
         below, rest = below.below.get(rest[:2]), rest[2:]
-    return homes
+    return blobs
 
 
 def _is_hex(name: bytes, size: int) -> bool:

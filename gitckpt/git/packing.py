@@ -8,18 +8,14 @@ whose refs are links to gitckpt's real directories.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from gitckpt.git import fsync
 from gitckpt.git.command import DURABLE, NO_HOOKS, Git
 from gitckpt.git.files import private_dirs
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.process import GitError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gitckpt.git.repository import Repository
+from gitckpt.git.repository import Repository
 
 PACK_FROM = 1000  # loose checkpoint refs, or objects
 _INCLUDE_SINCE = (2, 42)

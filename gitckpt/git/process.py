@@ -11,13 +11,12 @@ import select
 import time
 
 from gitckpt.model.errors import CkptError
+from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any, NoReturn
-
-    FileAction = tuple[int, int, int] | tuple[int, int] | tuple[int, int, str, int, int]
+    from typing import Any
 
 # Variables that tie a process to one repository (`git rev-parse --local-env-vars`), except those of
 # `git -c` settings. A call for another worktree would write into the caller's index.
@@ -92,15 +91,13 @@ class DeadlinePassed(GitError):
     """A git command exceeded its deadline; it was killed with its process group."""
 
 
+@dataclass(slots=True)
 class Completed:
     """The result of a process; a negative `code` is a signal."""
 
-    __slots__ = ("code", "err", "out")
-
-    def __init__(self, code: int, out: bytes, err: bytes) -> None:
-        self.code = code
-        self.out = out
-        self.err = err
+    code: int
+    out: bytes
+    err: bytes
 
     @property
     def complaint(self) -> str:
@@ -120,14 +117,9 @@ def environment(
     extra: Mapping[str, str] | None = None, *, keep_local: bool = False
 ) -> dict[str, str]:
     """Return the environment of a git process; `keep_local` keeps `LOCAL_VARIABLES`."""
-    env = dict(os.environ)
-    if not keep_local:
-        for name in LOCAL_VARIABLES:
-            env.pop(name, None)
-    env.update(_QUIET)
-    if extra:
-        env.update(extra)
-    return env
+    dropped = () if keep_local else LOCAL_VARIABLES
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    return {**kept, **_QUIET, **(extra or {})}
 
 
 class Child:
@@ -145,9 +137,13 @@ class Child:
         self._buffer, self._offset = b"", 0
         self._errors = b""
         self.pid, self.stdin, self.stdout, self.stderr = _spawn(argv, env, own_group=own_group)
-        self._poll = select.poll()
-        self._poll.register(self.stdout, select.POLLIN)
-        self._poll.register(self.stderr, select.POLLIN)
+        self._poll = self._output_poll()
+
+    def _output_poll(self) -> select.poll:
+        poll = select.poll()
+        poll.register(self.stdout, select.POLLIN)
+        poll.register(self.stderr, select.POLLIN)
+        return poll
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -192,7 +188,7 @@ class Child:
         while True:
             ready = self._poll.poll(None if patience is None or self.stdin < 0 else patience * 1000)
             if not ready:
-                self._end_input()
+                self._close_pipes("stdin")
             for fd, _ in ready:
                 if fd == self.stdout:
                     return os.read(fd, size)
@@ -207,36 +203,30 @@ class Child:
             self.write(data)
         except BrokenPipeError:
             pass  # it ended early; `communicate` returns why
-        self._end_input()
+        self._close_pipes("stdin")
 
     def communicate(
         self,
         data: bytes | Iterable[bytes] = b"",
         deadline: float | None = None,
-        most: int | None = None,
         into: Callable[[bytes], object] | None = None,
     ) -> Completed:
         """Write `data`, close the input, and return all output once the process has ended.
 
         Parts of an iterable `data` must not be empty. `deadline` (time.monotonic) kills its group.
-        `most`: bytes of output after which to end it. `into` receives standard output in chunks.
+        `into` receives standard output in chunks.
         """
         out, err = [self._buffer[self._offset :]], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
         pending = memoryview(next(parts, b""))
-        poll = select.poll()
-        poll.register(self.stdout, select.POLLIN)
-        poll.register(self.stderr, select.POLLIN)
+        poll = self._output_poll()
         if self.stdin >= 0:
             os.set_blocking(self.stdin, False)
             poll.register(self.stdin, select.POLLOUT)
             if not pending:
                 self._close_input(poll)
-        waiting, received = 2, 0
+        waiting = 2
         while waiting:
-            if most is not None and received > most:
-                self.terminate()
-                break
             timeout = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
             ready = poll.poll(timeout)
             if not ready:
@@ -244,16 +234,15 @@ class Child:
             for fd, _ in ready:
                 if fd == self.stdin:
                     try:
-                        pending = pending[os.write(fd, pending[:_CHUNK]) :] or memoryview(
-                            next(parts, b"")
-                        )
+                        pending = pending[os.write(fd, pending[:_CHUNK]) :]
+                        pending = pending or memoryview(next(parts, b""))
                     except BrokenPipeError:
                         pending = memoryview(b"")
                     if not pending:
                         self._close_input(poll)
                     continue
                 chunk = os.read(fd, _CHUNK)
-                received += len(chunk)
+
                 if chunk and into is not None and fd == self.stdout:
                     into(chunk)
                 elif chunk:
@@ -283,11 +272,10 @@ class Child:
 
     def is_running(self) -> bool:
         try:
-            ended = os.waitpid(self.pid, os.WNOHANG)[0] != 0
+            self.has_ended = self.has_ended or os.waitpid(self.pid, os.WNOHANG)[0] != 0
         except ChildProcessError:
-            ended = True
-        self.has_ended = self.has_ended or ended
-        return not ended
+            self.has_ended = True
+        return not self.has_ended
 
     def stop(self) -> None:
         self.terminate()  # closing is not enough: a forked process may hold the pipes open
@@ -315,11 +303,7 @@ class Child:
 
     def _close_input(self, poll: select.poll) -> None:
         poll.unregister(self.stdin)
-        self._end_input()
-
-    def _end_input(self) -> None:
-        fd, self.stdin = self.stdin, -1
-        os.close(fd)
+        self._close_pipes("stdin")
 
 
 def run(
@@ -330,23 +314,15 @@ def run(
 
 def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
     """Run a program on this process's own streams and return its exit code."""
-    try:
-        pid = os.posix_spawnp(argv[0], list(argv), env, setsigdef=[_SIGPIPE])
-    except OSError as error:
-        _cannot_start(argv[0], error)
+    pid = _start(argv, env, setsigdef=[_SIGPIPE])
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def detach(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Start a program in a new session, with all streams on /dev/null; do not wait."""
     # An open standard error would block readers of the output of `git commit`.
-    null: list[FileAction] = [
-        (os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)
-    ]
-    try:
-        os.posix_spawnp(argv[0], list(argv), env, file_actions=null, setsid=True)
-    except OSError as error:
-        _cannot_start(argv[0], error)
+    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    _start(argv, env, file_actions=null, setsid=True)
 
 
 def _spawn(
@@ -356,19 +332,13 @@ def _spawn(
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     theirs = (in_read, out_write, err_write)
-    actions: list[FileAction] = [
-        (os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)
-    ]
+    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)]
+    options = {"setpgroup": 0} if own_group else {}
     try:
-        options: dict[str, Any] = {"setpgroup": 0} if own_group else {}
-        pid = os.posix_spawnp(
-            argv[0], list(argv), env, file_actions=actions, setsigdef=[_SIGPIPE], **options
-        )
-    except BaseException as error:
+        pid = _start(argv, env, file_actions=actions, setsigdef=[_SIGPIPE], **options)
+    except BaseException:
         for fd in (in_write, out_read, err_read):
             os.close(fd)
-        if isinstance(error, OSError):
-            _cannot_start(argv[0], error)
         raise
     finally:
         for fd in theirs:
@@ -376,7 +346,10 @@ def _spawn(
     return pid, in_write, out_read, err_read
 
 
-def _cannot_start(program: str, error: OSError) -> NoReturn:
-    is_missing = isinstance(error, FileNotFoundError | PermissionError)
-    hint = f"install {program}, or put it on PATH" if is_missing else None
-    raise CkptError(f"cannot start {program}: {error.strerror}", hint=hint) from None
+def _start(argv: Sequence[str], env: Mapping[str, str], **options: Any) -> int:
+    try:
+        return os.posix_spawnp(argv[0], list(argv), env, **options)
+    except OSError as error:
+        is_missing = isinstance(error, FileNotFoundError | PermissionError)
+        hint = f"install {argv[0]}, or put it on PATH" if is_missing else None
+        raise CkptError(f"cannot start {argv[0]}: {error.strerror}", hint=hint) from None

@@ -10,10 +10,11 @@ import os
 import time
 
 from gitckpt.git import fsync
-from gitckpt.git.command import DURABLE, Standby
+from gitckpt.git.command import DURABLE, Standby, setting_options
 from gitckpt.git.files.refs_stat import may_be_there, plain, require_no_pipes
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.model.errors import BusyError, CkptError
+from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,14 +44,13 @@ class LockHeld(BusyError):
     def __init__(self, path: str) -> None:
         from gitckpt.model.arguments import shell_word
 
-        super().__init__(
-            f"another process holds {path}",
-            hint="wait and try again; if nothing is running, a crash left it behind: "
-            f"look at it, then remove it with rm {shell_word(path)}",
-        )
+        remedy = f"look at it, then remove it with rm {shell_word(path)}"
+        hint = f"wait and try again; if nothing is running, a crash left it behind: {remedy}"
+        super().__init__(f"another process holds {path}", hint=hint)
         self.path = path
 
 
+@dataclass(slots=True)
 class Update:
     """One change of a ref within a transaction.
 
@@ -58,13 +58,10 @@ class Update:
     exist. A symbolic ref is replaced itself.
     """
 
-    __slots__ = ("is_symbolic", "new", "old", "ref")
-
-    def __init__(self, ref: str, new: str, old: str, *, is_symbolic: bool = False) -> None:
-        self.ref = ref
-        self.new = new
-        self.old = old
-        self.is_symbolic = is_symbolic
+    ref: str
+    new: str
+    old: str
+    is_symbolic: bool = False
 
     def command(self) -> str:
         if self.new == self.old and not self.is_symbolic:
@@ -107,7 +104,12 @@ class Refs:
             causes = ("write failure", "couldn't set '")
             if error.code > 0 and not any(words in error.stderr for words in causes):
                 raise
-            remaining = self._left_undone(meant)
+            values = dict(self.each())
+            remaining = [  # all of the transaction if nothing was applied
+                update
+                for update in meant
+                if update.new == update.old or values.get(update.ref, "") != update.new
+            ]
             if remaining == meant and error.code > 0 and "write failure" not in error.stderr:
                 raise
             if remaining == meant or any(update.new != update.old for update in remaining):
@@ -115,15 +117,6 @@ class Refs:
         changes = [update for update in meant if update.new != update.old]
         if changes:
             self._flush(changes)
-
-    def _left_undone(self, updates: list[Update]) -> list[Update]:
-        # All of the transaction if nothing was applied.
-        values = dict(self.each())
-        return [
-            update
-            for update in updates
-            if update.new == update.old or values.get(update.ref, "") != update.new
-        ]
 
     def _apply_healed(self, updates: list[Update], meanwhile: Callable[[], None] | None) -> None:
         try:
@@ -241,13 +234,12 @@ def _goes(writer: Child, commands: bytes, *steps: str) -> bool:
 
 
 def _update_ref_options() -> tuple[str, ...]:
-    settings = (
+    options = setting_options(
         f"core.filesRefLockTimeout={LOCK_TIMEOUT_MS}",
         f"core.packedRefsTimeout={2 * LOCK_TIMEOUT_MS}",
         f"reftable.lockTimeout={LOCK_TIMEOUT_MS}",
         # No reflogs: one of the notes ref would keep all their old trees alive.
         "core.logAllRefUpdates=false",
     )
-    options = [word for setting in settings for word in ("-c", setting)]
     # `--no-deref`: a symbolic ref in place of gitckpt's own may point to a branch.
     return (*DURABLE, *options, "update-ref", "--no-deref", "--stdin", "-z")

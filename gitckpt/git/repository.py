@@ -68,21 +68,17 @@ class Repository:
     @property
     def private_dir(self) -> str:
         """The directory of derived data and logs, all of which may be deleted at any time."""
-        path = os.path.join(self.common_dir, "ckpt")
-        private_dirs.private(path, self.common_dir, make=False)
-        return path
+        return private_dirs.private(f"{self.common_dir}/ckpt", self.common_dir, make=False)
 
     def make_private_dir(self) -> str:
-        path = os.path.join(self.common_dir, "ckpt")
         try:
-            private_dirs.private(path, self.common_dir, make=True)
+            return private_dirs.private(f"{self.common_dir}/ckpt", self.common_dir, make=True)
         except OSError as error:
             from gitckpt.model.arguments import shell_word
 
             message = f"cannot write to {self.common_dir}: {error.strerror}"
             hint = f"make it writable: chmod -R u+w {shell_word(self.common_dir)}"
             raise RepositoryError(message, hint=hint) from None
-        return path
 
     def scratch(self, kind: str) -> str:
         """Return a new path in the private directory; cleanup knows each kind and the pid."""
@@ -95,9 +91,8 @@ class Repository:
             with open(path, encoding="utf-8", errors="replace") as file:
                 content = file.read().removesuffix("\n")
         except OSError as error:
-            raise WorktreeError(
-                f"cannot read {path}: {error.strerror}", hint="see what is wrong: git ckpt doctor"
-            ) from None
+            hint = "see what is wrong: git ckpt doctor"
+            raise WorktreeError(f"cannot read {path}: {error.strerror}", hint=hint) from None
         ref = content.removeprefix("ref: ").strip()
         # A reftable, or a symlink of an old git.
         if ref == "refs/heads/.invalid" or os.path.islink(path):
@@ -130,13 +125,12 @@ class Repository:
         """Return the operation in progress, such as "rebase", or None."""
 
         def exists(name: str) -> bool:
-            if os.path.exists(os.path.join(self.git_dir, name)):
-                return True
-            return name in PSEUDO_REFS and self.has_reftable and self.pseudo_ref(name) is not None
+            is_file = os.path.exists(os.path.join(self.git_dir, name))
+            return is_file or (name in PSEUDO_REFS and self.pseudo_ref(name) is not None)
 
-        for name, operation in _OPERATIONS:
-            if exists(name):
-                return operation
+        operation = next((operation for name, operation in _OPERATIONS if exists(name)), None)
+        if operation is not None:
+            return operation
         todo = os.path.join(self.git_dir, "sequencer", "todo")
         if os.path.exists(todo):  # a series whose stopped commit was committed or reset
             with open(todo, "rb") as file:
@@ -155,15 +149,13 @@ class Repository:
         require_text("rev", rev)
         # The rest of `:/…` is a pattern.
         name = rev if rev.startswith(":/") else f"{rev}^{{commit}}"
+        words = ("rev-parse", "--quiet", "--verify", "--end-of-options", name)
         try:
-            is_argument = b"\0" not in os.fsencode(name)
-        except UnicodeEncodeError:
-            is_argument = False
-        if is_argument:
-            words = ("rev-parse", "--quiet", "--verify", "--end-of-options", name)
             done = self.git.run(*words, ok=(0, 1, 128))
             if done.code == 0 and ids.is_oid(done.text):  # for `^HEAD` git prints `^` and the oid
                 return done.text
+        except ValueError:
+            pass  # a NUL or a lone surrogate cannot be an argument
         hint = "name a branch, a tag or a commit: git log --oneline --all"
         raise NotFoundError(f"no commit goes by {rev!r}", hint=hint)
 
@@ -179,8 +171,7 @@ class Repository:
 
     def require_unborn(self) -> None:
         """Raise `RepositoryError` if a power cut has lost the commit of HEAD."""
-        words = ("rev-parse", "--quiet", "--verify", "HEAD")
-        oid = self.git.run(*words, ok=(0, 1, 128)).text
+        oid = self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128)).text
         if oid:
             raise lost_commit(oid)
 
@@ -204,11 +195,9 @@ _SEARCHED = "(or any"  # git searched the parent directories, too
 
 
 def lost_commit(oid: str) -> RepositoryError:
-    return RepositoryError(
-        f"the commit {oid}, which HEAD points to, is missing or damaged",
-        hint="fetch it from another clone, or go back to the commit before: "
-        "git reset --soft HEAD@{1}; see all: git ckpt verify",
-    )
+    message = f"the commit {oid}, which HEAD points to, is missing or damaged"
+    back = "go back to the commit before: git reset --soft HEAD@{1}; see all: git ckpt verify"
+    return RepositoryError(message, hint=f"fetch it from another clone, or {back}")
 
 
 def open_repository(
@@ -265,19 +254,18 @@ def _require_no_stranger(path: str, git_dir: str) -> None:
     # track `.git`. git's `safe.bareRepository` would refuse all bare repositories. The found
     # configuration, including `core.bare` and `core.worktree`, must not decide here.
     git_path = os.path.realpath(git_dir)
-    if ".git" in git_path.split(os.sep) or not f"{os.path.realpath(path)}/".startswith(
-        f"{git_path}/"
-    ):
+    if ".git" in git_path.split(os.sep):
+        return
+    if not f"{os.path.realpath(path)}/".startswith(f"{git_path}/"):
         return
     above = git_path
-    while (parent := os.path.dirname(above)) != above:
-        above = parent
+    while above != os.path.dirname(above):
+        above = os.path.dirname(above)
         dot_git = os.path.join(above, ".git")
         if os.path.isfile(dot_git):
             common = common_dir(os.path.realpath(_named_above(above)))
-            if git_path == common or git_path.startswith(
-                (f"{common}/worktrees/", f"{common}/modules/")
-            ):
+            below = (f"{common}/worktrees/", f"{common}/modules/")
+            if git_path == common or git_path.startswith(below):
                 return  # its own worktree, whose `.git` leads to a `.bare` beside it
         elif not os.path.lexists(os.path.join(dot_git, "HEAD")):
             continue
@@ -285,10 +273,8 @@ def _require_no_stranger(path: str, git_dir: str) -> None:
 
         message = f"{git_path} is a bare repository in the worktree {above}"
         trusted = f"if you trust it: git --git-dir={shell_word(git_path)} ckpt …"
-        raise RepositoryError(
-            f"{message}: its settings may come from a branch",
-            hint=f"{trusted}; for the repository around it: cd {shell_word(above)}",
-        )
+        hint = f"{trusted}; for the repository around it: cd {shell_word(above)}"
+        raise RepositoryError(f"{message}: its settings may come from a branch", hint=hint)
 
 
 def _two_paths(lines: str) -> tuple[str, str]:
@@ -326,10 +312,8 @@ def _refused(path: str, done: Completed, *, by_variables: bool) -> RepositoryErr
         given.remove("GIT_WORK_TREE")  # it does not locate the repository
     if given:
         values = ", ".join(f"{name} is {os.environ[name]!r}" for name in given)
-        return RepositoryError(
-            f"git finds no repository at {where}, as {values}: {first}",
-            hint=f"go without: unset {' '.join(given)}",
-        )
+        message = f"git finds no repository at {where}, as {values}: {first}"
+        return RepositoryError(message, hint=f"go without: unset {' '.join(given)}")
     if named := first.partition(_NONE)[2].strip("'"):  # named by a `.git` file
         named = _named_above(where) if named == "(null)" else named
         message = f"{where} belongs to {named}, which is no git repository any more"

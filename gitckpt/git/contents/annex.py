@@ -11,19 +11,15 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Mapping
 
 from gitckpt.git import config
 from gitckpt.git.contents import raw_files, unfiltered
 from gitckpt.git.contents.attributes import ANNEX
 from gitckpt.git.files import private_dirs
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import WorktreeError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gitckpt.git.repository import Repository
-    from gitckpt.git.worktree.index import PrivateIndex
 
 _POINTER = re.compile(rb"/annex/objects/([A-Z0-9_]+(?:-[a-zA-Z][0-9]+)*--[^\x00-\x1f/]+)(?:\n|\Z)")
 _LETTERS = "0123456789zqjxkmvwgpfZQJXKMVWGPF"
@@ -62,10 +58,10 @@ def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
     scratch = repository.scratch("unfiltered")
     try:
         for path, place in places.items():
-            whole = os.path.join(top, path)
+            full_path = os.path.join(top, path)
             shutil.copyfile(place, scratch)
-            os.chmod(scratch, stat.S_IMODE(os.lstat(whole).st_mode))
-            unfiltered.move(os.fsencode(scratch), whole)
+            os.chmod(scratch, stat.S_IMODE(os.lstat(full_path).st_mode))
+            unfiltered.move(os.fsencode(scratch), full_path)
     except OSError as error:
         raise WorktreeError(f"cannot write a file of git-annex: {error}") from None
     finally:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git import config
-from gitckpt.git.command import nul_ended
+from gitckpt.git.command import nul_ended, setting_options
 from gitckpt.git.files import regular
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import git_executable
@@ -18,6 +18,7 @@ from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gitckpt.git.command import Git
     from gitckpt.git.repository import Repository
     from gitckpt.git.worktree.index import PrivateIndex
 
@@ -75,26 +76,25 @@ class Configured:
     @classmethod
     def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
         last = {name: values[-1] for name, values in settings.items()}
-        drivers = sorted(
-            {name[7:].rpartition(".")[0] for name in last if name.startswith("filter.")}
-        )
+        drivers = {name[7:].rpartition(".")[0] for name in last if name.startswith("filter.")}
         filters = []
-        for name in drivers:
+        for name in sorted(drivers):
             commands = [last.get(f"filter.{name}.{command}", "") for command in _COMMANDS]
             required = config.is_on(last.get(f"filter.{name}.required", ""))
             if required or any(commands):
                 filters.append((name, required, "\n".join(commands)))
         autocrlf = last.get("core.autocrlf", "").lower()
+        is_usual = (
+            config.is_on(last.get(f"core.{name}", str(usual))) == usual
+            for name, usual in _AS_IS.items()
+        )
         return cls(
             autocrlf="input" if autocrlf == "input" else "true" if config.is_on(autocrlf) else "",
             eol=last.get("core.eol", "").lower(),
             attributes=last.get("core.attributesfile"),
             tree=last.get("attr.tree", ""),
             filters=tuple(filters),
-            takes_as_is=all(
-                config.is_on(last.get(f"core.{name}", str(usual))) == usual
-                for name, usual in _AS_IS.items()
-            ),
+            takes_as_is=all(is_usual),
         )
 
 
@@ -177,8 +177,7 @@ def settings(repository: Repository, configured: Configured) -> bytes:
 def line_end_options(settings: bytes) -> tuple[str, ...]:
     """Return git options that write line ends as under these `settings`."""
     first = settings.partition(b"\n")[0].decode("ascii", "replace")
-    words = _LINE_ENDS.get(first, _LINE_ENDS[""])
-    return tuple(word for setting in words for word in ("-c", setting))
+    return setting_options(*_LINE_ENDS.get(first, _LINE_ENDS[""]))
 
 
 def have_same_attributes(settings: bytes, others: bytes) -> bool:
@@ -238,9 +237,10 @@ def _outside(repository: Repository, configured: Configured) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def filter_names(git: Callable[..., bytes], paths: Collection[bytes]) -> dict[bytes, str]:
-    """Return the filter attribute of each path; `git` returns the output of a command."""
-    fields = git("check-attr", "-z", "--stdin", "filter", data=nul_ended(paths)).split(b"\0")
+def filter_names(git: Git | PrivateIndex, paths: Collection[bytes]) -> dict[bytes, str]:
+    """Return the filter attribute of each path."""
+    done = git.run("check-attr", "-z", "--stdin", "filter", data=nul_ended(paths))
+    fields = done.out.split(b"\0")
     return {path: os.fsdecode(name) for path, name in zip(fields[::3], fields[2::3], strict=False)}
 
 

@@ -22,6 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
+    Sieve = Callable[[list[str]], list[str]]
+
 
 # Limits of a snapshot.
 
@@ -106,10 +108,7 @@ class Census:
     """
 
     def __init__(
-        self,
-        repository: Repository,
-        roots: Iterable[str],
-        there: Callable[[list[str]], list[str]] = lambda trees: trees,
+        self, repository: Repository, roots: Iterable[str], there: Sieve = lambda trees: trees
     ) -> None:
         self._repository = repository
         self._flaws: dict[str, str] = {}

@@ -12,7 +12,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes
 from gitckpt.git.contents.attributes import AttributeRules, Treatment
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.git.worktree.index import PrivateIndex
 
+    Wanted = Sequence[tuple[str, bytes]]  # oids and paths
 
 _File = tuple[bytes, str, os.stat_result]  # path, oid and stat data of an entry
 
@@ -115,11 +116,9 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    path: bytes
-    oid: str
+    file: _File
     data: bytes
     treatment: Treatment
-    status: os.stat_result
 
 
 class Conversions:
@@ -144,7 +143,11 @@ class Conversions:
         self._pending: dict[str, bytes] = {}
 
     def look(self, besides: Collection[bytes] = ()) -> Converted:
-        entries = list(_entries(self._index))
+        entries = [
+            (path, oid)
+            for path, mode, oid, stage, _ in self._index.entries()
+            if stage == 0 and mode in FILES
+        ]
         key = self._key(entries)
         last_key, self._earlier = load(self._index.repository)
         before = (self._earlier or {}) if last_key == key else {}
@@ -181,51 +184,53 @@ class Conversions:
         return self._rules.digest([*unread, self._terms.text.encode("utf-8", "surrogateescape")])
 
     def _holds(self, path: bytes, verdict: bytes) -> bool:
+        if verdict == INEXACT and path in self._terms.regardless:
+            return False
+        is_kept = verdict not in (EXACT, INEXACT, REQUIRED) and self._objects is not None
+        if is_kept and self._index.repository.cat_file.info(verdict.decode("ascii")) is None:
+            return False
+        self._note(path, verdict)
+        return True
+
+    def _note(self, path: bytes, verdict: bytes) -> None:
         if verdict == INEXACT:
-            if path in self._terms.regardless:
-                return False
             self._found.left.append(path)
         elif verdict == REQUIRED:
             self._found.required.add(path)
         elif verdict != EXACT:
-            oid, cat_file = verdict.decode("ascii"), self._index.repository.cat_file
-            if self._objects is not None and cat_file.info(oid) is None:
-                return False
-            self._found.raw[path] = oid
-        return True
+            self._found.raw[path] = verdict.decode("ascii")
 
     def _judge(self, files: Sequence[_File], fd: int) -> None:
-        paths = [path for path, _, _ in files]
         treatments: Mapping[bytes, Treatment] = {}
         if self._rules is not None:
+            paths = [path for path, _, _ in files]
             treatments = attributes.treatments(self._index, self._rules.configured, paths)
         held: list[_Candidate] = []
         size = 0
         annexed = self._of_annex(files, treatments)
-        for path, oid, status in files:
+        for file in files:
             self._index.require_time("check-attr")
+            path, oid, status = file
             treatment = treatments.get(path, attributes.UNTOUCHED)
             converts = treatment.is_rewritten or treatment.is_text
             if treatment.is_required:
-                self._found.required.add(path)
-                self._settle(path, oid, status, REQUIRED)
+                self._settle(file, REQUIRED)
             elif (not converts and self._earlier is None) or path in annexed:
-                self._settle(path, oid, status, EXACT)
-            elif self._was_to_stay_out(path, oid, status):
-                self._settle(path, oid, status, INEXACT)
+                self._settle(file, EXACT)
+            elif self._was_to_stay_out(file):
+                self._settle(file, INEXACT)
             elif self._is_too_large(path, status.st_size):
+                size_of_file = status.st_size
                 may_differ = converts and any(map(treatment.may_change, _pieces(path, fd)))
-                may_differ = may_differ or self._is_otherwise(
-                    oid, status.st_size, _pieces(path, fd)
-                )
-                self._settle(path, oid, status, INEXACT if may_differ else EXACT)
+                may_differ = may_differ or self._is_otherwise(oid, size_of_file, _pieces(path, fd))
+                self._settle(file, INEXACT if may_differ else EXACT)
             else:
                 data = b"".join(_pieces(path, fd))
                 may_differ = converts and treatment.may_change(data)
                 if not may_differ and not self._is_otherwise(oid, len(data), [data]):
-                    self._settle(path, oid, status, EXACT)
+                    self._settle(file, EXACT)
                     continue
-                held.append(_Candidate(path, oid, data, treatment, status))
+                held.append(_Candidate(file, data, treatment))
                 size += len(data)
                 if size > _PORTION:
                     self._compare(held, fd)
@@ -260,7 +265,8 @@ class Conversions:
             digest.update(piece)
         return digest.hexdigest() != oid
 
-    def _was_to_stay_out(self, path: bytes, oid: str, status: os.stat_result) -> bool:
+    def _was_to_stay_out(self, file: _File) -> bool:
+        path, oid, status = file
         about, _, verdict = (self._earlier or {}).get(path, b"").rpartition(b" ")
         # An unchanged file that other rules kept secret is not kept under the present ones either.
         if about != verdict_mark(oid, status) or path in self._terms.regardless:
@@ -268,44 +274,45 @@ class Conversions:
         return verdict == REQUIRED or (verdict == INEXACT and self._terms.refuses(path))
 
     def _compare(self, held: Sequence[_Candidate], fd: int) -> None:
-        for driver in sorted({file.treatment.driver for file in held}):
-            group = [file for file in held if file.treatment.driver == driver]
-            wanted = [(file.oid, file.path) for file in group]
+        for driver in sorted({candidate.treatment.driver for candidate in held}):
+            group = [candidate for candidate in held if candidate.treatment.driver == driver]
+            wanted = [(oid, path) for path, oid, _ in (candidate.file for candidate in group)]
             written = written_by_git(self._index, wanted, is_filtered=bool(driver))
-            for file, smudged in zip(group, written, strict=True):
-                if smudged == file.data:
+            for candidate, smudged in zip(group, written, strict=True):
+                if smudged == candidate.data:
                     verdict = EXACT
-                elif not self._may_be_kept(file, smudged) or not self._is_of_blob(file, fd):
-                    verdict = INEXACT
-                else:
-                    oid = object_id("blob", file.data, self._format)
-                    self._found.raw[file.path] = oid
-                    self._pending[oid] = file.data
+                elif self._may_be_kept(candidate, smudged) and self._is_of_blob(candidate, fd):
+                    oid = object_id("blob", candidate.data, self._format)
+                    self._pending[oid] = candidate.data
                     verdict = oid.encode()
-                self._settle(file.path, file.oid, file.status, verdict)
+                else:
+                    verdict = INEXACT
+                self._settle(candidate.file, verdict)
         self._write(_PORTION)
 
-    def _may_be_kept(self, file: _Candidate, smudged: bytes | None) -> bool:
+    def _may_be_kept(self, candidate: _Candidate, smudged: bytes | None) -> bool:
         # Not if a filter failed, or may hide a secret.
-        if file.path in self._terms.regardless:
+        path = candidate.file[0]
+        if path in self._terms.regardless:
             return True
-        is_secret = file.treatment.driver and self._terms.refuses(file.path)
+        is_secret = candidate.treatment.driver and self._terms.refuses(path)
         return smudged is not None and not is_secret
 
-    def _is_of_blob(self, file: _Candidate, fd: int) -> bool:
+    def _is_of_blob(self, candidate: _Candidate, fd: int) -> bool:
         # The file may have changed since its blob was made.
-        if file.status.st_ctime_ns < self._index.opened:
-            now = _status(file.path, fd)
-            is_same = now is not None and now.st_ctime_ns == file.status.st_ctime_ns
-            return is_same and len(file.data) == file.status.st_size
-        words = ("hash-object", "--stdin", f"--path={os.fsdecode(file.path)}")
+        path, oid, status = candidate.file
+        if status.st_ctime_ns < self._index.opened:
+            now = _status(path, fd)
+            is_same = now is not None and now.st_ctime_ns == status.st_ctime_ns
+            return is_same and len(candidate.data) == status.st_size
+        words = ("hash-object", "--stdin", f"--path={os.fsdecode(path)}")
         options = ("-c", "core.safecrlf=false")
-        done = self._index.run(*options, *words, data=file.data, ok=(0, 1, 128))
-        return done.code == 0 and done.text == file.oid
+        done = self._index.run(*options, *words, data=candidate.data, ok=(0, 1, 128))
+        return done.code == 0 and done.text == oid
 
-    def _settle(self, path: bytes, oid: str, status: os.stat_result, verdict: bytes) -> None:
-        if verdict == INEXACT:
-            self._found.left.append(path)
+    def _settle(self, file: _File, verdict: bytes) -> None:
+        path, oid, status = file
+        self._note(path, verdict)
         # A file that changed lately may change again under the same time stamp.
         if verdict == REQUIRED or status.st_ctime_ns < time.time_ns() - _GRAIN:
             self._known[path] = b"%s %s" % (verdict_mark(oid, status), verdict)
@@ -324,11 +331,7 @@ class Conversions:
 
 
 def written_by_git(
-    index: PrivateIndex,
-    wanted: Sequence[tuple[str, bytes]],
-    *,
-    is_filtered: bool,
-    options: Sequence[str] = (),
+    index: PrivateIndex, wanted: Wanted, *, is_filtered: bool, options: Sequence[str] = ()
 ) -> list[bytes | None]:
     """Return what git writes for each blob (oid and path); None if it cannot.
 
@@ -361,12 +364,6 @@ def _one(index: PrivateIndex, oid: str, path: bytes, options: Sequence[str]) -> 
     words = [*options, "cat-file", "--filters", f"--path={os.fsdecode(path)}"]
     done = index.run(*words, oid, ok=(0, 128))
     return done.out if done.code == 0 and _FAILED not in done.complaint else None
-
-
-def _entries(index: PrivateIndex) -> Iterator[tuple[bytes, str]]:
-    return (
-        (path, oid) for path, mode, oid, stage, _ in index.entries() if stage == 0 and mode in FILES
-    )
 
 
 def _status(path: bytes, fd: int) -> os.stat_result | None:

@@ -8,19 +8,15 @@ modes.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import stays_within
+from gitckpt.git.repository import Repository
 from gitckpt.model.errors import WorktreeError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gitckpt.git.repository import Repository
 
 MOST = 10_000  # the most directories, and the most modes, that a snapshot keeps
 
@@ -85,9 +81,8 @@ def empty(
     """
     directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if directories:
-        directories.difference_update(
-            path for path, _, _ in leaves(repository, files, with_trees=True)
-        )
+        tracked = leaves(repository, files, with_trees=True)
+        directories.difference_update(path for path, _, _ in tracked)
     return sorted(directories)
 
 
@@ -116,8 +111,8 @@ def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> N
 
 
 def missing(top: str, directories: Collection[bytes]) -> list[bytes]:
-    whole = os.fsencode(top)
-    return [path for path in directories if not os.path.isdir(os.path.join(whole, path))]
+    root = os.fsencode(top)
+    return [path for path in directories if not os.path.isdir(os.path.join(root, path))]
 
 
 def wider(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
@@ -149,7 +144,7 @@ def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, i
     require_plain(directories, modes)
     make(top, directories)
     for path, mode in sorted(modes.items(), reverse=True):
-        _change(top, path, functools.partial(_narrow, mode))
+        _change(top, path, mode, widens=False)
 
 
 def make(top: str, directories: Collection[bytes]) -> None:
@@ -169,7 +164,7 @@ def widen(top: str, modes: Mapping[bytes, int]) -> None:
     mask = umask()
     for path, mode in modes.items():
         if is_plain(path):
-            _change(top, path, functools.partial(_widen, mode & ~mask))
+            _change(top, path, mode & ~mask, widens=True)
 
 
 def remove_empty(top: str, directories: Collection[bytes]) -> None:
@@ -193,14 +188,6 @@ def _kept(now: int, mode: int) -> int:
     return mode | (_OWNER_OF_DIRECTORY if stat.S_ISDIR(now) else _OWNER_OF_FILE)
 
 
-def _narrow(mode: int, now: int) -> int:
-    return now & _kept(now, mode)
-
-
-def _widen(mode: int, now: int) -> int:
-    return now | (mode & (0o777 if now & 0o100 else 0o666))
-
-
 @contextlib.contextmanager
 def opened(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]:
     """Yield the descriptor of a directory, never below a link or another repository."""
@@ -221,13 +208,14 @@ def opened(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]
         os.close(fd)
 
 
-def _change(top: str, path: bytes, change: Callable[[int], int]) -> None:
+def _change(top: str, path: bytes, mode: int, *, widens: bool) -> None:
     *above, name = path.split(b"/")
     with contextlib.suppress(OSError), opened(top, above) as parent:
         fd = os.open(name, _FILE, dir_fd=parent)
         try:
             now = os.fstat(fd).st_mode
-            wanted = change(now) & 0o777
+            usual = 0o777 if now & 0o100 else 0o666
+            wanted = 0o777 & (now | (mode & usual) if widens else now & _kept(now, mode))
             if wanted != now & 0o777 and (stat.S_ISREG(now) or stat.S_ISDIR(now)):
                 os.fchmod(fd, wanted)
         finally:

@@ -13,17 +13,8 @@ import stat
 
 from gitckpt.git.files import regular
 from gitckpt.git.fsync import object_path
+from gitckpt.git.objects import encoding
 from gitckpt.git.objects.diff import listed
-from gitckpt.git.objects.encoding import (
-    DIRECTORY,
-    EXECUTABLE,
-    FILE,
-    GITLINK,
-    LINK,
-    MalformedTree,
-    encode_raw,
-    object_id,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +65,7 @@ class TreeWriter:
         try:
             entries = self._read(paths)
             root = self._edited(base, {**dict.fromkeys(gone), **entries})
-        except (_NotPlain, MalformedTree, OSError):
+        except (_NotPlain, encoding.MalformedTree, OSError):
             return None
         if self._is_something_damaged():
             return None
@@ -102,13 +93,13 @@ class TreeWriter:
         directories = {b""}
         for path in paths:
             self._require_no_link(os.path.dirname(path), directories)
-            whole = os.path.join(self._top, path)
-            status = os.lstat(whole)
+            full_path = os.path.join(self._top, path)
+            status = os.lstat(full_path)
             if stat.S_ISLNK(status.st_mode):
-                mode, data = LINK, os.readlink(whole)
+                mode, data = encoding.LINK, os.readlink(full_path)
             else:
-                mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
-                data = regular.content(whole, min(budget, _LARGEST), follow=False)
+                mode = encoding.EXECUTABLE if status.st_mode & stat.S_IXUSR else encoding.FILE
+                data = regular.content(full_path, min(budget, _LARGEST), follow=False)
                 self.contents[path] = data
             budget -= len(data)
             entries[path] = (mode, self._put("blob", data))
@@ -146,37 +137,32 @@ class TreeWriter:
                 for directory in level
                 for name in names[directory]
                 if (path := _joined(directory, name)) in names
-                and trees[directory].get(name, (b"",))[0] == DIRECTORY
+                and trees[directory].get(name, (b"",))[0] == encoding.DIRECTORY
             }
-        return (self._built(b"", names, trees, changes) or self._put("tree", b"")).hex()
 
-    def _built(
-        self,
-        directory: bytes,
-        names: Mapping[bytes, set[bytes]],
-        trees: Mapping[bytes, Listed],
-        changes: Edits,
-    ) -> bytes | None:
-        entries = dict(trees.get(directory, {}))
-        for name in names[directory]:
-            path = _joined(directory, name)
-            if entries.get(name, (b"",))[0] == GITLINK:
-                raise _NotPlain(path)
-            below = self._built(path, names, trees, changes) if path in names else None
-            made = changes.get(path)
-            # A file and a directory: the worktree is changing.
-            if below is not None and made is not None:
-                raise _NotPlain(path)
-            if below is not None:
-                made = (DIRECTORY, below)
-            if made is not None:
-                entries[name] = made
-            elif path in names or path in changes:
-                entries.pop(name, None)
-        return self._put("tree", encode_raw(entries)) if entries else None
+        def build(directory: bytes) -> bytes | None:
+            entries = dict(trees.get(directory, {}))
+            for name in names[directory]:
+                path = _joined(directory, name)
+                if entries.get(name, (b"",))[0] == encoding.GITLINK:
+                    raise _NotPlain(path)
+                below = build(path) if path in names else None
+                entry = changes.get(path)
+                # A file and a directory: the worktree is changing.
+                if below is not None and entry is not None:
+                    raise _NotPlain(path)
+                if below is not None:
+                    entry = (encoding.DIRECTORY, below)
+                if entry is not None:
+                    entries[name] = entry
+                elif path in names or path in changes:
+                    entries.pop(name, None)
+            return self._put("tree", encoding.encode_raw(entries)) if entries else None
+
+        return (build(b"") or self._put("tree", b"")).hex()
 
     def _put(self, kind: str, data: bytes) -> bytes:
-        oid = object_id(kind, data, self._format)
+        oid = encoding.object_id(kind, data, self._format)
         self._items[oid] = (kind, data)
         return bytes.fromhex(oid)
 

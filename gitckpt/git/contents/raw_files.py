@@ -38,11 +38,11 @@ def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
         return
     # The oid of entries added with --intent-to-add.
     empty = object_id("blob", b"", index.repository.object_format)
-    lines = []
-    for path, mode, oid, stage, tag in index.entries():
-        if path in paths and (tag, stage) == (b"H", 0) and oid != empty:
-            lines.append(b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path))
-    index.put(lines)
+    index.put(
+        b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)
+        for path, mode, oid, stage, tag in index.entries()
+        if path in paths and (tag, stage) == (b"H", 0) and oid != empty
+    )
     index.refresh()
 
 

@@ -6,15 +6,10 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitckpt.git.command import nul_ended
+from gitckpt.git.command import nul_ended, setting_options
 from gitckpt.git.contents.attributes import filter_names
 from gitckpt.git.process import Completed, GitError
-from gitckpt.git.worktree.administration import (
-    failing_filters,
-    has_hung_up,
-    met_change,
-    process_filters,
-)
+from gitckpt.git.worktree import administration
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass, field
@@ -80,12 +75,12 @@ def read_in(
     while parts:
         part = parts.pop()
         # With core.safecrlf=true, git would refuse files whose line ends change.
-        off = [word for name in sorted(disabled) for word in ("-c", f"filter.{name}.process=")]
+        off = setting_options(*(f"filter.{name}.process=" for name in sorted(disabled)))
         words = (*settings, *off, "-c", "core.safecrlf=warn", *_READ)
         try:
             output = index.run(*words, data=nul_ended(part), env=env)
         except GitError as error:
-            if met_change(error):
+            if administration.met_change(error):
                 index.unlock()
                 if len(part) == 1:
                     message = f"{os.fsdecode(part[0])} changes each time that it is read"
@@ -94,13 +89,14 @@ def read_in(
                 parts += [part[start : start + size] for start in range(0, len(part), size)]
                 continue
             refused = refused_path(error, part)
-            if refused is None and has_hung_up(error):
+            if refused is None and administration.has_hung_up(error):
                 broken = _not_starting(index, part) - disabled
                 if broken:
                     disabled |= broken
                     parts.append(part)
                     continue
-            if refused is None and not is_refreshed and failing_filters(index.repository, error):
+            may_refresh = refused is None and not is_refreshed
+            if may_refresh and administration.failing_filters(index.repository, error):
                 index.look_at_young()  # git has run the filter on another file
                 is_refreshed = True
                 parts.append(part)
@@ -127,9 +123,9 @@ def _failed_filter(complaint: str) -> str:
 
 
 def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
-    examples = {name: path for path, name in filter_names(index.git, paths).items()}
+    examples = {name: path for path, name in filter_names(index, paths).items()}
     broken = set()
-    for name in examples.keys() & process_filters(index.repository):
+    for name in examples.keys() & administration.process_filters(index.repository):
         complaint = _cleaned(index, examples[name], b"\n").complaint
         if any(words in complaint for words in _NOT_STARTED):
             broken.add(name)

@@ -9,22 +9,18 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable, Collection, Mapping
 
 from gitckpt.git.command import nul_ended
 from gitckpt.git.contents.attributes import filter_names
 from gitckpt.git.files import atomic, private_dirs
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
+from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import failing_filters, filters_off, has_hung_up
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import WorktreeError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from gitckpt.git.repository import Repository
 
 FILE = "ckpt-unfiltered"
 
@@ -54,26 +50,18 @@ def behind(repository: Repository, oids: Mapping[bytes, str], names: Collection[
     """Return the files of `oids` (by path) to which one of the filters applies."""
     if not oids or not names:
         return {}
-
-    def git(*words: str, data: bytes) -> bytes:
-        return repository.git.run(*words, data=data).out
-
-    drivers = filter_names(git, oids)
+    drivers = filter_names(repository.git, oids)
     return {path: (oid, drivers[path]) for path, oid in oids.items() if drivers.get(path) in names}
 
 
 def held(repository: Repository) -> HeldBack:
     """Return the files of a worktree that are there as git stores them."""
-    recorded = _load(repository)
-    return still(repository, recorded) if recorded else {}
+    return still(repository, _load(repository))
 
 
-def still(repository: Repository, files: HeldBack) -> HeldBack:
+def still(repository: Repository, files: HeldBack, top: bytes | None = None) -> HeldBack:
     """Return the non-empty files whose bytes are those of their blobs."""
-    return _still_in(os.fsencode(repository.worktree or ""), repository, files)
-
-
-def _still_in(top: bytes, repository: Repository, files: HeldBack) -> HeldBack:
+    top = os.fsencode(repository.worktree or "") if top is None else top
     return {
         path: (oid, driver)
         for path, (oid, driver) in files.items()
@@ -113,14 +101,6 @@ def accept(index: PrivateIndex, files: HeldBack) -> None:
         index.git(*options, *words, data=nul_ended(files))
 
 
-def _age(repository: Repository, paths: Iterable[bytes]) -> None:
-    top = os.fsencode(repository.worktree or "")
-    for path in paths:
-        whole = os.path.join(top, path)
-        status = os.lstat(whole)
-        os.utime(whole, ns=(status.st_atime_ns, status.st_mtime_ns - _PAST))
-
-
 def complete(repository: Repository, files: HeldBack) -> HeldBack:
     """Write files of `held` again; return those whose filter still fails.
 
@@ -143,7 +123,7 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
                 failed, is_doubtful = _write_beside(index, scratch, list(some))
                 still_failing |= {path: some[path] for path in failed}
                 if is_doubtful:
-                    still_failing |= _still_in(scratch, repository, some)
+                    still_failing |= still(repository, some, scratch)
         for path in still(repository, _without(files, still_failing)):
             move(os.path.join(scratch, path), os.path.join(top, path))
     finally:
@@ -234,7 +214,10 @@ def write(
     written = still(repository, behind(repository, wanted(), names))
     note(repository, held(repository) | written)
     still_failing = complete(repository, written)
-    _age(repository, still_failing)
+    for path in still_failing:
+        full_path = os.path.join(os.fsencode(repository.worktree or ""), path)
+        status = os.lstat(full_path)
+        os.utime(full_path, ns=(status.st_atime_ns, status.st_mtime_ns - _PAST))
     return written, still_failing
 
 

@@ -6,11 +6,10 @@ import contextlib
 import os
 import stat
 import time
+from collections.abc import Callable
 from errno import EXDEV
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Opener = Callable[[str, int], int]
 
 _DIGITS = 4
 _NAME = 200  # bytes of the file's name used in that of its scratch file; names have at most 255
@@ -32,7 +31,7 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
     for place in (scratch, beside):
         _sweep(place)
         try:
-            _put(path, f"{place}.{_token()}", data, flushed=True, opener=opener)
+            _put(path, f"{place}.{_token()}", data, opener, flushed=True)
             break
         except OSError as error:
             # Rename fails between two mounts of one file system, as in containers.
@@ -49,12 +48,7 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
 
 
 def write_own(
-    path: str,
-    data: bytes,
-    *,
-    flushed: bool,
-    opener: Callable[[str, int], int] | None = None,
-    scratch: str = "",
+    path: str, data: bytes, *, flushed: bool, opener: Opener | None = None, scratch: str = ""
 ) -> None:
     """Replace a file of gitckpt's own.
 
@@ -63,10 +57,10 @@ def write_own(
     """
     if scratch:
         _sweep(scratch)
-    _put(path, f"{scratch or path}.{_token()}", data, flushed=flushed, opener=opener)
+    _put(path, f"{scratch or path}.{_token()}", data, opener, flushed=flushed)
 
 
-def _opener_like(path: str) -> Callable[[str, int], int] | None:
+def _opener_like(path: str) -> Opener | None:
     # None without a regular file there: the umask decides.
     try:
         status = os.lstat(path)
@@ -83,14 +77,7 @@ def _opener_like(path: str) -> Callable[[str, int], int] | None:
     return opened
 
 
-def _put(
-    path: str,
-    scratch: str,
-    data: bytes,
-    *,
-    flushed: bool,
-    opener: Callable[[str, int], int] | None = None,
-) -> None:
+def _put(path: str, scratch: str, data: bytes, opener: Opener | None, *, flushed: bool) -> None:
     try:
         with open(scratch, "xb", opener=opener) as file:
             file.write(data)

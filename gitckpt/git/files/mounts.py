@@ -15,9 +15,7 @@ def below(*directories: str) -> list[str]:
     listed = _listed()
     for directory in directories:
         top = os.path.realpath(directory)
-        mount_points += (
-            path for path in listed if path == top or path.startswith(f"{top}{os.sep}")
-        )
+        mount_points += [path for path in listed if f"{path}/".startswith(f"{top}/")]
     return mount_points
 
 
@@ -55,10 +53,10 @@ def _listed() -> list[str]:
             lines = [line.split(b" ") for line in file]
     except OSError:
         return []
-    return [os.fsdecode(_unescaped(words[4])) for words in reversed(lines)]
-
-
-def _unescaped(path: bytes) -> bytes:
-    # Octal escapes stand for space, tab, newline and backslash: `\040`, `\011`, `\012`, `\134`.
-    first, *parts = path.split(b"\\")
-    return first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in parts)
+    paths = []
+    for words in reversed(lines):
+        # Octal escapes stand for space, tab, newline and backslash: `\040`, `\011`, `\012`, `\134`.
+        first, *parts = words[4].split(b"\\")
+        path = first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in parts)
+        paths.append(os.fsdecode(path))
+    return paths

@@ -142,11 +142,10 @@ def require(path: str) -> None:
 
 
 def make(path: str) -> None:
-    parts = way(path)
-    if parts is None:
+    top, names = way(path) or (path, [])
+    if not names:
         os.makedirs(path, exist_ok=True)
         return
-    top, names = parts
     with OpenDir(top, names, make=True):
         pass
     if names[0] == PRIVATE:
@@ -214,8 +213,7 @@ def remove(path: str) -> None:
     """
     from gitckpt.git.files import mounts  # the hook does not need it
 
-    mounted = mounts.below(path)
-    if mounted:
+    if mounted := mounts.below(path):
         raise OSError(EBUSY, MOUNTED, mounted[0])
     above = os.open(os.path.dirname(path) or ".", _DIRECTORY & ~os.O_NOFOLLOW)
     try:
@@ -225,11 +223,11 @@ def remove(path: str) -> None:
         os.close(above)
     try:
         token, count = os.urandom(4).hex(), 0
-        while names := _names(top):
-            for name in _without_files(top, names):
+        while os.listdir(top):
+            for name in _remove_files(top):
                 inner = _entered(name, top, mount)
                 try:
-                    for below in _without_files(inner, _names(inner)):
+                    for below in _remove_files(inner):
                         count += 1
                         # A read-only directory cannot be moved.
                         os.close(_entered(below, inner, mount))
@@ -250,12 +248,10 @@ def discard(path: str) -> None:
         return
 
 
-def _names(fd: int) -> list[tuple[str, bool]]:
+def _remove_files(fd: int) -> list[str]:
+    # Returns the directories beside them.
     with os.scandir(fd) as entries:
-        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-
-
-def _without_files(fd: int, names: list[tuple[str, bool]]) -> list[str]:
+        names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_directory in names:
         if not is_directory:
             os.unlink(name, dir_fd=fd)
@@ -305,20 +301,20 @@ def content(path: str, most: int) -> bytes:
     return regular.content(path, most, follow=False)
 
 
-def private(directory: str, common_dir: str, *, make: bool) -> None:
+def private(directory: str, common_dir: str, *, make: bool) -> str:
     """Check gitckpt's private directory: owner, and mode as the repository is shared."""
     try:
         status = os.lstat(directory)
     except FileNotFoundError:
         if not make:
-            return
+            return directory
         status = _made(directory)
     if stat.S_ISLNK(status.st_mode):
         raise _stranger(directory, "a symbolic link")
     if not stat.S_ISDIR(status.st_mode):
         if make:
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), directory)
-        return
+        return directory
     if make:
         # Keep a user's read-only mode.
         mode = (status.st_mode & 0o700) | _shared(os.path.join(common_dir, "objects"))
@@ -327,6 +323,7 @@ def private(directory: str, common_dir: str, *, make: bool) -> None:
     # On the path of each record.
     if not _is_ours(status) and not _is_friend(status, os.stat(common_dir)):
         raise _stranger(directory, "another user's")
+    return directory
 
 
 def _made(directory: str) -> os.stat_result:

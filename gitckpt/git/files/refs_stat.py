@@ -32,15 +32,12 @@ _SCANNED = 8_000_000  # up to this many bytes, reading `packed-refs` is faster t
 def require_no_pipes(repository: Repository) -> None:
     """Raise `CkptError` if a ref is a named pipe, for which git waits forever."""
     for directory, _, names in os.walk(os.path.join(repository.common_dir, "refs")):
-        for path in (os.path.join(directory, name) for name in names):
-            try:
-                status = os.lstat(path)
-            except FileNotFoundError:  # deleted meanwhile
-                continue
-            _require_no_pipe_at(path, status)
+        for name in names:
+            require_no_pipe(repository, os.path.join(directory, name))
 
 
 def require_no_pipe(repository: Repository, ref: str) -> None:
+    """Raise `CkptError` if a ref, or the file at a path, is a pipe."""
     path = os.path.join(repository.common_dir, ref)
     try:
         status = os.lstat(path)

@@ -23,10 +23,8 @@ def content(path: str | bytes, most: int | None = None, *, follow: bool = True) 
     """
     _require_regular(os.stat(path, follow_symlinks=follow), path)
     # It may be a pipe by now.
-    fd = os.open(
-        path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    )
-    return _read(fd, path, most)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    return _read(os.open(path, flags), path, most)
 
 
 def content_below(top: str, path: str, most: int | None = None) -> bytes:

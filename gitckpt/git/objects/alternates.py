@@ -19,10 +19,9 @@ def make(commits: Sequence[str], date: int, object_format: str) -> tuple[str, li
     `date` is that of the newest parent: dates that go backwards mislead git's walks.
     """
     who = f"gitckpt <gitckpt> {date} +0000"
-    lines = [f"tree {object_id('tree', b'', object_format)}", *(f"parent {oid}" for oid in commits)]
-    data = "\n".join(
-        [*lines, f"author {who}", f"committer {who}", "", "keeps alive what checkpoints need\n"]
-    ).encode("ascii")
+    parents = "".join(f"parent {oid}\n" for oid in commits)
+    header = f"tree {object_id('tree', b'', object_format)}\n{parents}author {who}\ncommitter {who}"
+    data = f"{header}\n\nkeeps alive what checkpoints need\n".encode("ascii")
     return object_id("commit", data, object_format), [("tree", b""), ("commit", data)]
 
 

@@ -6,24 +6,12 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from gitckpt.git.objects.encoding import (
-    DIRECTORY,
-    GITLINK,
-    Entries,
-    MalformedTree,
-    decode_tree,
-    empty_tree,
-)
+from gitckpt.git.objects import encoding
 from gitckpt.git.repository import Repository
 from gitckpt.model.budget import Paths
 from gitckpt.model.values import dataclass
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    # Path, mode as in a tree (`encoding`), and oid.
-    Leaf: TypeAlias = tuple[bytes, bytes, str]
+Leaf = tuple[bytes, bytes, str]  # path, mode as in a tree (`encoding`), and oid
 
 # Entries of a tree (git-ls-tree(1)); git prints canonical modes, whatever an old tree contains
 
@@ -84,17 +72,12 @@ _LARGEST = 1 << 20  # bytes: git compares larger trees
 # Independent of settings: submodules count even where `status` ignores them.
 _RAW = ("--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
 
-_TREE = DIRECTORY.zfill(6)
+_TREE = encoding.DIRECTORY.zfill(6)
 _BARRED = frozenset((b".", b"..", b".git"))
 _TYPES = frozenset((0o040000, 0o100000, 0o120000, 0o160000))
-_USUAL = frozenset((DIRECTORY, b"100644", b"100755", b"120000", GITLINK))
-_KINDS = {
-    b"100644": "file",
-    b"100755": "file",
-    b"120000": "link",
-    GITLINK: "submodule",
-    _TREE: "directory",
-}
+_USUAL = frozenset((encoding.DIRECTORY, b"100644", b"100755", b"120000", encoding.GITLINK))
+_KINDS = dict.fromkeys((b"100644", b"100755"), "file")
+_KINDS |= {b"120000": "link", encoding.GITLINK: "submodule", _TREE: "directory"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +93,7 @@ class Difference:
 
     @property
     def is_submodule(self) -> bool:
-        return GITLINK in (self.old_mode, self.new_mode)
+        return encoding.GITLINK in (self.old_mode, self.new_mode)
 
     @property
     def is_directory(self) -> bool:
@@ -163,7 +146,7 @@ def counts(
     """Return at how many paths the trees of each pair differ; "" is the empty tree."""
     if not pairs:
         return {}
-    empty = empty_tree(repository.object_format)
+    empty = encoding.empty_tree(repository.object_format)
     compared = {(old, new): (old or empty, new or empty) for old, new in pairs}
     totals = dict.fromkeys(compared.values(), 0)
     data = "".join(f"{old} {new}\n" for old, new in totals).encode("ascii")
@@ -182,7 +165,7 @@ def counts(
 def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
     # As git does, with directories; None if there are too many, or git has to judge a tree.
     nothing = (b"000000", b"\0" * (len(old) // 2))
-    empty = empty_tree(repository.object_format)
+    empty = encoding.empty_tree(repository.object_format)
     changed: list[Difference] = []
     level = [(b"", old, new)]
     while level:
@@ -191,7 +174,7 @@ def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
         for (above, *_), *pair in zip(level, read, read, strict=True):
             try:
                 sides = [_entries(repository, tree) for tree in pair]
-            except MalformedTree:
+            except encoding.MalformedTree:
                 return None
             for name in sides[0].keys() | sides[1].keys():
                 old_side, new_side = both = [side.get(name, nothing) for side in sides]
@@ -216,19 +199,19 @@ def _entries(
 ) -> dict[bytes, tuple[bytes, bytes]]:
     # Raises MalformedTree where git might read the tree differently.
     if tree is None or tree[1] != "tree":
-        raise MalformedTree("it is missing")
+        raise encoding.MalformedTree("it is missing")
     raw = listed(tree[2], repository.object_format)
     entries = {name: (mode.zfill(6), oid) for name, (mode, oid) in raw.items()}
     if not _KINDS.keys() >= {mode for mode, _ in entries.values()}:
-        raise MalformedTree("it has modes that git would not write")
+        raise encoding.MalformedTree("it has modes that git would not write")
     return entries
 
 
 def _difference(path: bytes, before: tuple[bytes, bytes], after: tuple[bytes, bytes]) -> Difference:
-    old_kind, new_kind = _KINDS.get(before[0]), _KINDS.get(after[0])
-    status = "M" if old_kind == new_kind else "T"
-    if None in (old_kind, new_kind):
-        status = "A" if old_kind is None else "D"
+    kinds = _KINDS.get(before[0]), _KINDS.get(after[0])
+    status = "M" if kinds[0] == kinds[1] else "T"
+    if None in kinds:
+        status = "A" if kinds[0] is None else "D"
     return Difference(status, path, before[0], after[0], before[1].hex(), after[1].hex())
 
 
@@ -237,7 +220,7 @@ def own(repository: Repository, base: str, tree: str) -> list[str]:
     return [
         difference.new
         for difference in differences(repository, base, tree, with_trees=True)
-        if difference.status != "D" and difference.new_mode != GITLINK
+        if difference.status != "D" and difference.new_mode != encoding.GITLINK
     ]
 
 
@@ -249,7 +232,7 @@ def listed(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
     size = sum(len(mode) + len(name) + len(oid) + 2 for mode, name, oid in matches)
     if len(entries) == len(matches) and size == len(data):
         return entries
-    decoded = decode_tree(data, object_format)
+    decoded = encoding.decode_tree(data, object_format)
     return {name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in decoded.items()}
 
 
@@ -264,7 +247,7 @@ def oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
 
 
 def _tree_of(entry: tuple[bytes, str] | None) -> str:
-    return entry[1] if entry is not None and entry[0] == DIRECTORY else ""
+    return entry[1] if entry is not None and entry[0] == encoding.DIRECTORY else ""
 
 
 class Expansion:
@@ -322,7 +305,7 @@ class Expansion:
         self._counted[old, new] = total
         return total
 
-    def entries(self, tree: str) -> Entries:
+    def entries(self, tree: str) -> encoding.Entries:
         item = next(self._repository.cat_file.contents([tree])) if tree else None
         if item is None:
             if tree:
@@ -330,8 +313,8 @@ class Expansion:
             return {}
         try:
             if item[1] != "tree":
-                raise MalformedTree(f"it is a {item[1]}")
-            return decode_tree(item[2], self._repository.object_format)
-        except MalformedTree as error:
+                raise encoding.MalformedTree(f"it is a {item[1]}")
+            return encoding.decode_tree(item[2], self._repository.object_format)
+        except encoding.MalformedTree as error:
             self._flaws[tree] = str(error)
             return {}

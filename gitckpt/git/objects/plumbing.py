@@ -38,9 +38,8 @@ def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
     from gitckpt.model.errors import RepositoryError, UsageError
 
     if adapter not in ("auto", "libgit2"):
-        raise UsageError(
-            f"there is no adapter {adapter!r}", hint="adapters: auto, libgit2, plumbing"
-        )
+        hint = "adapters: auto, libgit2, plumbing"
+        raise UsageError(f"there is no adapter {adapter!r}", hint=hint)
     try:
         return libgit2.Libgit2(repository)
     except RepositoryError:

@@ -66,7 +66,10 @@ def _put(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
                 raise
             _make(directory, mode)
         except OSError:
-            _discard(scratch)
+            try:
+                os.unlink(scratch)
+            except OSError:
+                pass
             raise
         else:
             return
@@ -91,13 +94,6 @@ def _make(directory: str, above: int) -> None:
         return
     if above & _SHARED:
         os.chmod(directory, above)
-
-
-def _discard(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        return
 
 
 # Packs of whole objects and their indexes (gitformat-pack(5), both version 2)

@@ -11,8 +11,10 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterable
 
 from gitckpt.git import config, fsync
+from gitckpt.git.command import setting_options
 from gitckpt.git.files import atomic, mounts, private_dirs
 from gitckpt.git.filesystem import names_in, read_or_empty
 from gitckpt.git.lock import Lock
@@ -21,11 +23,6 @@ from gitckpt.git.repository import Repository
 from gitckpt.model import ids
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import BusyError, WorktreeError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 # Errors of git on an index, and the detection of a deleted index, on which git reports none.
 
@@ -71,8 +68,8 @@ def process_filters(repository: Repository) -> set[str]:
 
 def filters_off(names: Iterable[str]) -> list[str]:
     keys = ("clean=", "smudge=", "process=", "required=false")
-    settings = [f"filter.{name}.{key}" for name in sorted(names) for key in keys]
-    return [word for setting in settings for word in ("-c", setting)]
+    settings = (f"filter.{name}.{key}" for name in sorted(names) for key in keys)
+    return list(setting_options(*settings))
 
 
 class IndexGone(BusyError):
@@ -113,18 +110,14 @@ class IndexWatch:
             os.close(place)
 
     def _look(self) -> None:
-        is_there = os.path.exists(self._path)
-        if (self._is_there and not is_there) or not self._is_same_place():
+        is_there, directory = os.path.exists(self._path), os.path.dirname(self._path)
+        try:
+            is_same = self._place < 0 or os.path.samestat(os.fstat(self._place), os.stat(directory))
+        except FileNotFoundError:
+            is_same = False
+        if (self._is_there and not is_there) or not is_same:
             raise self.failure()
         self._is_there = is_there
-
-    def _is_same_place(self) -> bool:
-        if self._place < 0:
-            return True
-        try:
-            return os.path.samestat(os.fstat(self._place), os.stat(os.path.dirname(self._path)))
-        except FileNotFoundError:
-            return False
 
     def failure(self) -> IndexGone:
         message = f"{os.path.dirname(self._path)} was deleted while git read the files"
@@ -238,24 +231,22 @@ def turn(repository: Repository) -> Lock:
 
 
 def _is_in_motion(repository: Repository) -> bool:
-    for place in (administration(repository), *_directories(repository)):
-        try:
-            if os.stat(place).st_mtime > time.time() - _MOTION:
-                return True
-        except FileNotFoundError:
-            return True  # removed since it was listed
-    return False
+    places = (administration(repository), *_directories(repository))
+    try:
+        return any(os.stat(place).st_mtime > time.time() - _MOTION for place in places)
+    except FileNotFoundError:
+        return True  # removed since it was listed
 
 
 def main_worktree(repository: Repository) -> str | None:
     """Return the top of the main worktree, or None if it is missing or unknown."""
     # Determined once: it does not change while a repository is open.
     if repository.main is None:
-        repository.main = (_main_worktree(repository),)
+        repository.main = (_find_main_worktree(repository),)
     return repository.main[0]
 
 
-def _main_worktree(repository: Repository) -> str | None:
+def _find_main_worktree(repository: Repository) -> str | None:
     settings = config.read(repository, r"^core\.(bare|worktree)$")
     if "core.worktree" in settings:
         return os.path.normpath(os.path.join(repository.common_dir, settings["core.worktree"][-1]))
@@ -291,18 +282,19 @@ def named_by(path: str) -> str | None:
 def flush(repository: Repository, path: str) -> None:
     """Flush git's files of a worktree to disk, which git does not do."""
     git_dir = named_by(path)
-    if git_dir is not None:
-        kept = []
-        # Operations in progress and reftables have subdirectories.
-        for place, names, files in os.walk(git_dir):
-            # Submodules are not flushed, as files are not.
-            names[:] = [name for name in names if name != "modules"]
-            # Git's fsmonitor daemon has a socket there.
-            paths = [os.path.join(place, name) for name in files]
-            kept += [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
-            kept.append(place)
-        places = [administration(repository), repository.common_dir, path, os.path.dirname(path)]
-        fsync.flush([*kept, os.path.join(path, ".git"), *places])
+    if git_dir is None:
+        return
+    kept = []
+    # Operations in progress and reftables have subdirectories.
+    for place, names, files in os.walk(git_dir):
+        # Submodules are not flushed, as files are not.
+        names[:] = [name for name in names if name != "modules"]
+        # Git's fsmonitor daemon has a socket there.
+        inside = [os.path.join(place, name) for name in files]
+        kept += [file for file in inside if os.path.isfile(file) and not os.path.islink(file)]
+        kept.append(place)
+    places = [administration(repository), repository.common_dir, path, os.path.dirname(path)]
+    fsync.flush([*kept, os.path.join(path, ".git"), *places])
 
 
 def is_ours(repository: Repository, git_dir: str) -> bool:
@@ -337,9 +329,9 @@ def lacks_commondir(repository: Repository, git_dir: str) -> bool:
 
 def lacks_head(git_dir: str) -> bool:
     """Return whether HEAD is missing or broken, so that git sees no worktree."""
-    path = os.path.join(git_dir, "HEAD")
     if has_no_head(git_dir):
         return True
+    path = os.path.join(git_dir, "HEAD")
     head = content(path)
     is_whole = head.startswith("ref: refs/") or ids.is_oid(head)
     return not is_whole and os.path.isfile(path) and not os.path.islink(path)
@@ -347,8 +339,7 @@ def lacks_head(git_dir: str) -> bool:
 
 def has_no_head(git_dir: str) -> bool:
     # git writes HEAD before the index.
-    has_head = os.path.lexists(os.path.join(git_dir, "HEAD"))
-    return os.path.exists(os.path.join(git_dir, "index")) and not has_head
+    return os.path.exists(f"{git_dir}/index") and not os.path.lexists(f"{git_dir}/HEAD")
 
 
 def write_head(repository: Repository, git_dir: str, value: str) -> None:
@@ -378,11 +369,7 @@ def registered(repository: Repository) -> list[tuple[str, str]]:
 
 def unfinished(repository: Repository) -> list[str]:
     """Return git directories of worktrees that `git worktree add` has not finished."""
-    return [
-        git_dir
-        for git_dir in _directories(repository)
-        if not content(os.path.join(git_dir, "gitdir"))
-    ]
+    return [git_dir for git_dir in _directories(repository) if not content(f"{git_dir}/gitdir")]
 
 
 def _directories(repository: Repository) -> list[str]:
@@ -412,10 +399,10 @@ def left_by(repository: Repository, git_dir: str, path: str) -> str | None:
     """Find a worktree whose repository was moved, with or without it."""
     if _is_left(path, git_dir):
         return path
-    places = _along(repository, git_dir, path)
-    return next(
-        (place for place, old in places if named_by(place) == old and not os.path.isdir(old)), None
-    )
+    for place, old in _along(repository, git_dir, path):
+        if named_by(place) == old and not os.path.isdir(old):
+            return place
+    return None
 
 
 def _is_left(place: str, git_dir: str) -> bool:

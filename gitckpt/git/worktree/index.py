@@ -21,13 +21,7 @@ from gitckpt.git.objects.encoding import FILES, GITLINK, object_hash, object_id,
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import (
-    TRIES,
-    IndexWatch,
-    failing_filters,
-    filters_off,
-    met_change,
-)
+from gitckpt.git.worktree import administration
 from gitckpt.model.errors import BusyError, WorktreeError
 
 TYPE_CHECKING = False
@@ -35,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from typing import BinaryIO, Self, TypeAlias
 
+    from gitckpt.git.command import Codes, Env
     from gitckpt.git.process import Child, Completed
 
     # Path, mode, oid, stage, and git's tag: H; S for skip-worktree, M for a conflict;
@@ -83,7 +78,7 @@ class PrivateIndex:
         self._look: Child | None = None
         self._origin: BinaryIO | None = None
         self.path = repository.scratch("index")
-        self._watch = IndexWatch(self.path)
+        self._watch = administration.IndexWatch(self.path)
         self._options = [*_PLAIN]
         if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
             # If set by mistake, it hides README beside readme.
@@ -121,16 +116,16 @@ class PrivateIndex:
         self._stop_status()
         self._close_origin()
         self._watch.end()
-        for leftover in (self.path, f"{self.path}.lock"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(leftover)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+        self.unlock()
 
     def look(self, *options: str) -> Child:
         """Return a running `git status`, for `finish`. With options, start a new one."""
         if options:
             self._stop_status()
         child, self._look = self._look, None
-        return child if child is not None else self.start(*options, *_LOOK)
+        return child or self.start(*options, *_LOOK)
 
     def look_ahead(self) -> None:
         self._look = self.start(*_LOOK)
@@ -160,25 +155,16 @@ class PrivateIndex:
     def git(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> bytes:
         return self.run(*args, data=data, ok=ok).out
 
-    def run(
-        self,
-        *args: str,
-        data: bytes = b"",
-        ok: Sequence[int] = (0,),
-        env: Mapping[str, str] | None = None,
-    ) -> Completed:
-        environment = {"GIT_INDEX_FILE": self.path, **(env or {})}
-        tries = TRIES
+    def run(self, *args: str, data: bytes = b"", ok: Codes = (0,), env: Env = None) -> Completed:
+        git, words, tries = self.repository.git, (*self._options, *args), administration.TRIES
+        env = {"GIT_INDEX_FILE": self.path, **(env or {})}
         while True:
             try:
                 with self._watch:
-                    words = (*self._options, *args)
-                    return self.repository.git.run(
-                        *words, data=data, env=environment, ok=ok, deadline=self.deadline
-                    )
+                    return git.run(*words, data=data, env=env, ok=ok, deadline=self.deadline)
             except GitError as error:
                 tries -= 1
-                if not tries or not met_change(error):
+                if not tries or not administration.met_change(error):
                     raise
             self.unlock()
 
@@ -195,18 +181,18 @@ class PrivateIndex:
         try:
             return self.run(*args, data=data, ok=ok)
         except GitError as error:
-            failing = failing_filters(self.repository, error)
+            failing = administration.failing_filters(self.repository, error)
             if not failing:
                 raise
-        return self.run(*filters_off(failing), *args, data=data, ok=ok)
+        return self.run(*administration.filters_off(failing), *args, data=data, ok=ok)
 
     def start(self, *args: str) -> Child:
         return self.repository.git.start(*self._options, *args, env={"GIT_INDEX_FILE": self.path})
 
     def finish(self, child: Child, *, ok: Sequence[int] = (0,)) -> bytes:
-        words, git = child.argv[6:], self.repository.git
+        git = self.repository.git
         with self._watch:
-            return git.finish(child, words, ok=ok, deadline=self.deadline).out
+            return git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
 
     def require_time(self, doing: str) -> None:
         """Raise `DeadlinePassed` if the time is over; the error names `doing`."""
@@ -295,10 +281,8 @@ class PrivateIndex:
                 _copy(origin, earlier.path)
             is_same = listed == earlier.git(*words)
         if not is_same or (then is not None and os.path.samestat(now, then)):
-            raise BusyError(
-                f"another process has changed {target} meanwhile",
-                hint="look at git status, then run the command again",
-            )
+            hint = "look at git status, then run the command again"
+            raise BusyError(f"another process has changed {target} meanwhile", hint=hint)
 
     def install(self) -> None:
         """Replace the user's index by this one, atomically and under git's lock."""
@@ -452,23 +436,18 @@ def _stand_in(path: bytes, mode: bytes | None, object_format: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if mode == LINK:
         os.symlink(b"nowhere", path)
-    elif mode == REPOSITORY:
-        _stand_in_repository(os.path.join(path, b".git"), object_format)
+    elif mode == REPOSITORY:  # a directory that git takes for one with a commit checked out
+        for name in (b"objects", b"refs"):
+            os.makedirs(os.path.join(path, b".git", name))
+        settings = "[core]\n\trepositoryformatversion = 1\n"
+        settings += f"[extensions]\n\tobjectFormat = {object_format}\n"
+        head = placeholder(object_format) + b"\n"  # any oid will do
+        for name, content in ((b"config", settings.encode("ascii")), (b"HEAD", head)):
+            with open(os.path.join(path, b".git", name), "xb") as file:
+                file.write(content)
     else:
         with open(path, "wb") as file:
             os.fchmod(file.fileno(), 0o700 if mode == EXECUTABLE else 0o600)
-
-
-def _stand_in_repository(git_dir: bytes, object_format: str) -> None:
-    """Make a directory that git takes for a repository with a commit checked out."""
-    for name in (b"objects", b"refs"):
-        os.makedirs(os.path.join(git_dir, name))
-    config = "[core]\n\trepositoryformatversion = 1\n"
-    config += f"[extensions]\n\tobjectFormat = {object_format}\n"
-    head = placeholder(object_format) + b"\n"  # any oid will do
-    for name, content in ((b"config", config.encode("ascii")), (b"HEAD", head)):
-        with open(os.path.join(git_dir, name), "xb") as file:
-            file.write(content)
 
 
 # The settings of a sparse checkout (git-sparse-checkout(1)), which a snapshot keeps.
@@ -530,13 +509,13 @@ def ignored_by(
         return set()
     scratch = repository.scratch("rules")
     try:
+        os.makedirs(scratch)
         for path, oid in rules.items():
             blob = next(repository.cat_file.contents([oid]))
             target = os.path.join(os.fsencode(scratch), path)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "wb") as file:
                 file.write(blob[2] if blob else b"")
-        os.makedirs(scratch, exist_ok=True)
         words = (f"--work-tree={scratch}", "-C", scratch, "check-ignore", "--no-index")
         data = b"\0".join(paths)
         done = repository.git.run(*words, "-z", "--stdin", data=data, ok=(0, 1))

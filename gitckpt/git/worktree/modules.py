@@ -60,9 +60,8 @@ def seen_from(repository: Repository, path: bytes) -> Repository | None:
 def are_there(repository: Repository) -> bool:
     """Return whether a repository may have submodules, without starting a process."""
     tops = [repository.worktree, os.path.dirname(repository.common_dir)]
-    return any(map(os.path.isdir, _places(repository))) or any(
-        os.path.lexists(os.path.join(top, ".gitmodules")) for top in tops if top
-    )
+    has_modules = any(map(os.path.isdir, _places(repository)))
+    return has_modules or any(os.path.lexists(f"{top}/.gitmodules") for top in tops if top)
 
 
 def head_of(top: bytes) -> str | None:
@@ -160,8 +159,8 @@ def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
 
 
 def within(submodule: Repository, copy: Repository) -> Iterator[Pair]:
-    """Yield nested repositories of a submodule with those of another copy, as `pairs`."""
-    yield from _pairs(submodule.git_dir, copy.git_dir, "", submodule.object_format)
+    """Return a submodule's nested repositories with those of another copy, as `pairs`."""
+    return _pairs(submodule.git_dir, copy.git_dir, "", submodule.object_format)
 
 
 def _pairs(git_dir: str, other_dir: str, above: str, object_format: str) -> Iterator[Pair]:
@@ -176,17 +175,15 @@ def _pairs(git_dir: str, other_dir: str, above: str, object_format: str) -> Iter
 
 def is_copy(repository: Repository, candidate: Repository, commit: str) -> bool:
     """Return whether a repository is kept for a submodule or has its commit."""
-    is_kept = any(
-        os.path.realpath(candidate.common_dir).startswith(os.path.realpath(place) + os.sep)
-        for place in _places(repository)
-    )
+    places = tuple(os.path.realpath(place) + os.sep for place in _places(repository))
+    is_kept = os.path.realpath(candidate.common_dir).startswith(places)
     return is_kept or (bool(commit) and candidate.cat_file.info(f"{commit}^{{commit}}") is not None)
 
 
 def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
     """Copy refs from a local repository under the same names; existing ones stay."""
-    data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
     if refs:
+        data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
         words = (*_LOCALLY, *_FLUSHED, *_FETCH, "--stdin", source.git_dir)
         to.git.run(*words, data=data, env=LOCAL_ONLY)
 
@@ -240,7 +237,7 @@ def attach(kept: Repository, top: str) -> Repository | None:
 
 
 def _recorded(kept: Repository) -> str | None:
-    words = ("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree")
+    words = ("config", "--file", f"{kept.git_dir}/config", "core.worktree")
     value = os.fsdecode(kept.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
     return os.path.normpath(os.path.join(kept.git_dir, value)) if value else None
 
@@ -272,8 +269,9 @@ def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:
     path = os.fsencode(os.path.relpath(os.path.realpath(recorded), worktree))
     top = place(repository, path)
     named = administration.named_by(top) if top is not None else None
-    is_same = named is not None and os.path.realpath(named) == os.path.realpath(kept.git_dir)
-    return path if is_same else None
+    if named is None or os.path.realpath(named) != os.path.realpath(kept.git_dir):
+        return None
+    return path
 
 
 def move(repository: Repository, kept: Repository, path: bytes, top: str) -> Repository:
@@ -312,13 +310,11 @@ def place(repository: Repository, path: bytes) -> str | None:
 
 def holding(repository: Repository, path: bytes, ref: str) -> Repository | None:
     """Return the repository of a submodule, checked out or kept, that has a ref."""
-    submodule = seen_from(repository, path)
-    checked_out = [submodule] if submodule is not None else []
-    return _first_with((*checked_out, *stores(repository, [path])), ref)
+    return _first_with([seen_from(repository, path), *stores(repository, [path])], ref)
 
 
-def _first_with(candidates: Iterable[Repository], ref: str) -> Repository | None:
-    for candidate in candidates:
+def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository | None:
+    for candidate in filter(None, candidates):
         if has(candidate, ref):
             return candidate
         candidate.close()

@@ -28,6 +28,7 @@ FILES = (
 )
 DIRECTORIES = ("sequencer", "rebase-merge", "rebase-apply")
 REFS = ("refs/bisect", "refs/rewritten")  # refs that belong to a single worktree
+_BELOW_REFS = tuple(f"{space}/" for space in REFS)
 
 _TRACE = "ORIG_HEAD"
 # Exists during `git am`, which alone goes back to `ORIG_HEAD`. Otherwise, that ref is a trace of
@@ -195,11 +196,8 @@ def _refs_in(files: Mapping[str, bytes]) -> dict[str, str]:
     refs: dict[str, str] = {}
     for name, content in sorted(files.items()):
         above = {name[:end] for end, character in enumerate(name) if character == "/"}
-        is_ref = name in PSEUDO_REFS or (
-            name.startswith(tuple(f"{space}/" for space in REFS))
-            and _is_plain(name)
-            and not above & refs.keys()
-        )
+        is_below = name.startswith(_BELOW_REFS) and _is_plain(name) and not above & refs.keys()
+        is_ref = is_below or name in PSEUDO_REFS
         oid = content.decode("ascii", "replace").strip()
         if is_ref and ids.is_oid(oid):
             refs[name] = oid
@@ -293,11 +291,8 @@ def filtered(repository: Repository) -> dict[str, str]:
 
 
 def is_last_patch(repository: Repository) -> bool:
-    numbers = []
-    for name in ("next", "last"):
-        with open(f"{repository.git_dir}/rebase-apply/{name}", encoding="ascii") as file:
-            numbers.append(int(file.read()))
-    return numbers[0] >= numbers[1]
+    directory = f"{repository.git_dir}/rebase-apply"
+    return int(_content(f"{directory}/next")) >= int(_content(f"{directory}/last"))
 
 
 def _noted(repository: Repository, name: str) -> list[tuple[str, str]]:
@@ -305,12 +300,8 @@ def _noted(repository: Repository, name: str) -> list[tuple[str, str]]:
 
 
 def _pairs(lines: list[bytes]) -> list[tuple[str, str]]:
-    fields = [line.decode("ascii", "replace").split() for line in lines]
-    return [
-        (old, new)
-        for old, new in (pair for pair in fields if len(pair) == 2)
-        if ids.is_oid(old) and ids.is_oid(new)
-    ]
+    fields = (line.decode("ascii", "replace").split() for line in lines)
+    return [(pair[0], pair[1]) for pair in fields if len(pair) == 2 and all(map(ids.is_oid, pair))]
 
 
 def _newest_of_reflog(repository: Repository) -> bytes:
