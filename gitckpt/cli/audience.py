@@ -16,15 +16,9 @@ if TYPE_CHECKING:
 _STDOUT, _STDERR = 1, 2
 _Decoder = codecs.getincrementaldecoder("utf-8")
 _QUIET_FOR = 3.0
-_ANSWERS = {
-    "": CONTINUE,
-    "c": CONTINUE,
-    "continue": CONTINUE,
-    "r": REVISE,
-    "revise": REVISE,
-    "s": RESTART,
-    "restart": RESTART,
-}
+_ANSWERS = {"": CONTINUE, "c": CONTINUE, "r": REVISE, "s": RESTART, "e": EXIT}
+_ANSWERS |= {"continue": CONTINUE, "revise": REVISE, "restart": RESTART, "exit": EXIT}
+_QUESTION = "is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit?"
 
 
 @contextlib.contextmanager
@@ -96,31 +90,25 @@ class Terminal(Observer):
                 terminal.progress("")
 
     def ask(self, phase: str) -> tuple[str, str]:
-        if not terminal.may_ask():
-            return EXIT, ""
-        while True:
-            reply = terminal.ask(
-                f"{phase} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? "
-            )
-            if reply is None or reply.lower() in ("e", "exit"):
-                return EXIT, ""
-            answer = _ANSWERS.get(reply.lower())
+        while terminal.may_ask():
+            reply = terminal.ask(f"{phase} {_QUESTION} ")
+            answer = _ANSWERS.get(reply.lower()) if reply is not None else EXIT
             if answer == REVISE:
                 return answer, _lines("What shall be revised? An empty line ends it.")
             if answer is not None:
                 return answer, ""
+        return EXIT, ""
 
 
 def length(seconds: float) -> str:
     """Return a duration for people: 0.3s, 42s, 3m12s, 2h05m."""
     if seconds < 9.95:
         return f"{seconds:.1f}s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    minutes, whole = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{whole:02d}s" if minutes else f"{whole}s"
 
 
 def _lines(question: str) -> str:

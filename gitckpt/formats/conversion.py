@@ -88,8 +88,8 @@ def of(record: Record, commit: Commit | None, now: int) -> Time:
     if not record.is_local or commit is None or record.time >= commit.time or not commit.offset:
         return Time(record.time, started, is_trusted=True)
     repaired = record.time - commit.offset
-    repaired_text = times.to_text(repaired)
-    remark = f"calls {record.said} UTC, before its commit: repaired to {repaired_text}"
+    text = times.to_text(repaired)
+    remark = f"calls {record.said} UTC, before its commit: repaired to {text}"
     return Time(repaired, started - commit.offset, is_trusted=True, remark=remark)
 
 
@@ -115,11 +115,8 @@ def versions(repository: Repository, path: str) -> list[Version]:
     blobs = repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs])
     distinct: list[Version] = []
     for (time, commit), blob in zip(pairs, blobs, strict=True):
-        if (
-            blob is not None
-            and blob[1] == "blob"
-            and (not distinct or distinct[-1].data != blob[2])
-        ):
+        is_blob = blob is not None and blob[1] == "blob"
+        if blob and is_blob and (not distinct or distinct[-1].data != blob[2]):
             distinct.append(Version(commit, int(time) * _SECOND, blob[2]))
     return distinct
 
@@ -170,9 +167,8 @@ def place(
 ) -> tuple[str, str | None, Worktree | None]:
     """Return commit, branch and files, if possible from the worktree in the file."""
     record, repository = item.record, store.repository
-    linked = None
-    if record.worktree is not None and not dry_run:
-        linked = administration.seen_from(repository, record.worktree)
+    is_looked_at = record.worktree is not None and not dry_run
+    linked = administration.seen_from(repository, str(record.worktree)) if is_looked_at else None
     if linked is not None:
         with store.seen_from(linked, "plumbing") as seen:
             worktree = seen.capture()
@@ -216,16 +212,12 @@ def pipeline(
             contents[name] = files.inside(path, store.repository.worktree, reason, project)
         except Unreadable as error:
             item.unread[path] = str(error)
-    inputs = {
-        **definition.inputs,
-        **{name: secrets.masked(value) for name, value in drive.inputs.items()},
-    }
+    inputs = dict(definition.inputs)
+    inputs |= {name: secrets.masked(value) for name, value in drive.inputs.items()}
     inputs |= {name: drive.files[name] for name in contents if name in drive.files}
     # A run would wait forever for an input file that is missing here.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}
-    before: dict[str, str] = {}
-    if newest is not None and newest.pipeline is not None:
-        before = dict(newest.pipeline.completed)
+    before = newest.pipeline.completed if newest is not None and newest.pipeline is not None else {}
     names = [phase.name for phase in definition.phases]
     done = [name for name in names if name in drive.completed]
     is_unfinished = item.record.phase != ref_names.RUN_COMPLETE
@@ -241,11 +233,10 @@ def pipeline(
         inputs=inputs,
         contents={name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     )
-    if not contents or dry_run:
-        return described, worktree
-    return described, run_files.with_inputs(
-        store.repository, store.objects, worktree or CLEAN, commit, contents
-    )
+    if contents and not dry_run:
+        place = store.repository, store.objects, worktree or CLEAN, commit
+        worktree = run_files.with_inputs(*place, contents)
+    return described, worktree
 
 
 @functools.cache  # an import of a thousand files asks for the same one
@@ -265,7 +256,6 @@ def label(said: str) -> str:
     """Return a label that a document may have, for a phase of any length and content."""
     name, status = split(said)
     name = name[: 10 * _LABEL]  # bounds the work; the rest is never shown
-    kept = " ".join(
-        "".join(character if character.isprintable() else " " for character in name).split()
-    )[:_LABEL].rstrip("-")
+    printable = "".join(character if character.isprintable() else " " for character in name)
+    kept = " ".join(printable.split())[:_LABEL].rstrip("-")
     return f"{kept or 'phase'}-{status}"

@@ -42,10 +42,8 @@ def search(
     """
     for path in paths:
         if not os.path.lexists(path):
-            raise NotFoundError(
-                f"there is no {path}",
-                hint="name a file of another tool, or a directory: git ckpt import .",
-            )
+            hint = "name a file of another tool, or a directory: git ckpt import ."
+            raise NotFoundError(f"there is no {path}", hint=hint)
     seen: set[str] = set()
     places = [_place(path) for path in paths]
     for place in places:
@@ -62,12 +60,11 @@ def search(
             shown = _shown(file, top)
             is_named = file in places
             is_meant = is_named or detection.format_by_place(shown) is not None
-            if not is_meant and allowed is not None and file not in allowed:
-                if left_out is not None:
-                    left_out.append(shown)
-                continue
-            problem = "it is a link, and links are not followed" if os.path.islink(file) else None
-            yield Found(file, shown, is_meant, is_named, problem)
+            if is_meant or allowed is None or file in allowed:
+                why = "it is a link, and links are not followed" if os.path.islink(file) else None
+                yield Found(file, shown, is_meant, is_named, why)
+            elif left_out is not None:
+                left_out.append(shown)
         yield from (_closed(error, top) for error in closed)
 
 
@@ -85,9 +82,8 @@ def _place(path: str) -> str:
 def _below(directory: str, onerror: Callable[[OSError], object]) -> Iterator[str]:
     for above, directories, names in os.walk(directory, onerror=onerror):
         directories[:] = sorted(name for name in directories if name not in _LEFT_OUT)
-        yield from (
-            os.path.join(above, name) for name in sorted(names) if name.endswith(detection.SUFFIXES)
-        )
+        candidates = sorted(name for name in names if name.endswith(detection.SUFFIXES))
+        yield from (os.path.join(above, name) for name in candidates)
 
 
 def _shown(place: str, top: str | None) -> str:

@@ -10,23 +10,12 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import count
 
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats import conversion, files
 from gitckpt.formats.conversion import Drafted, FoundFile
-from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
-from gitckpt.formats.systems.content import (
-    FORGE,
-    NEBULA,
-    QUASAR,
-    RLM_ACT,
-    SUPERPOWERS,
-    WORKFLOW,
-    Record,
-    Source,
-    Unreadable,
-)
+from gitckpt.formats.systems import content, detection, forge, quasar, rlm_act, superpowers
+from gitckpt.formats.systems.content import Record, Source, Unreadable
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
@@ -43,6 +32,8 @@ from gitckpt.store.store import Store, inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitckpt.store.records.keys import Claim
     from gitckpt.store.snapshot.limits import Limits
 
@@ -171,13 +162,11 @@ class Importer:
         require_text("phases", phases)
         require_callable("progress", progress)
         if format is not None and format not in detection.NAMES:
-            raise UsageError(
-                f"there is no format {format!r}", hint=f"it is one of {', '.join(detection.NAMES)}"
-            )
+            hint = f"it is one of {', '.join(detection.NAMES)}"
+            raise UsageError(f"there is no format {format!r}", hint=hint)
         if phases not in quasar.TABLES:
-            raise UsageError(
-                f"{phases!r} is no phase that quasar once lacked", hint="it is linting or filtering"
-            )
+            hint = "it is linting or filtering"
+            raise UsageError(f"{phases!r} is no phase that quasar once lacked", hint=hint)
         self._store = inside(store)
         self._format = format
         self._phases = phases
@@ -237,7 +226,7 @@ class Importer:
             for items in runs.values():
                 self._progress(f"importing {done + len(items)} of {len(read)} files")
                 items.sort(
-                    key=lambda item: (item.time.instant, item.record.place, item.source.path)
+                    key=lambda each: (each.time.instant, each.record.place, each.source.path)
                 )
                 outcomes += self._run(items)
                 done += len(items)
@@ -253,20 +242,19 @@ class Importer:
         if format_ is not None and not detection.may_be_anybodys(source, format_):
             self._record(format_, source)
         if is_named:
-            raise Unreadable(
-                "it is of none of the formats; with --format NAME, what it lacks is said"
-            )
+            hint = "with --format NAME, what it lacks is said"
+            raise Unreadable(f"it is of none of the formats; {hint}")
 
     def _read(self, source: Source, place: str) -> list[tuple[Record, Source]]:
         format_ = self._format or detection.format_of(source)
         if format_ is None:
             return []
         remark = None
-        if format_ in (FORGE, SUPERPOWERS):
+        if format_ in (content.FORGE, content.SUPERPOWERS):
             source, remark = files.beside(source, place, self._reason)
         record = self._record(format_, source)
         made = [(replace(record, remarks=(*record.remarks, remark)) if remark else record, source)]
-        if self._history and format_ == SUPERPOWERS:
+        if self._history and format_ == content.SUPERPOWERS:
             versions: list[tuple[Record, Source]] = []
             for version in conversion.versions(self._store.repository, source.path):
                 older = replace(source, data=version.data)
@@ -296,20 +284,22 @@ class Importer:
         return self._store.rules.limits()
 
     def _record(self, format_: str, source: Source) -> Record:
-        if format_ == QUASAR and self._format == QUASAR and detection.is_state_of_nebula(source):
-            format_ = NEBULA
-        if format_ == QUASAR:
+        if (
+            format_ == content.QUASAR
+            and self._format == content.QUASAR
+            and detection.is_state_of_nebula(source)
+        ):
+            format_ = content.NEBULA
+        if format_ == content.QUASAR:
             return quasar.read(source, self._phases)
-        if format_ == SUPERPOWERS:
+        if format_ == content.SUPERPOWERS:
             return superpowers.read(source, graph_file.preset())
         return _READERS[format_](source)
 
     def _items(self, read: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
         records = list(read)
-        commits = conversion.commits(
-            self._store.repository,
-            {record.commit for record, _ in records if ids.is_oid(record.commit)},
-        )
+        named = {record.commit for record, _ in records if ids.is_oid(record.commit)}
+        commits = conversion.commits(self._store.repository, named)
         now, items = self._store.clock(), []
         for record, source in records:
             time = conversion.of(record, commits.get(record.commit), now)
@@ -338,9 +328,8 @@ class Importer:
         if newest is not None and newest.trigger != trigger(new_items[0].record.format):
             if not self._fork:
                 problem = f"run {run} continued here; to import the file as another run: --fork"
-                return outcomes + [
-                    replace(_outcome(item, REFUSED, run), problem=problem) for item in new_items
-                ]
+                refused = [_outcome(item, REFUSED, run) for item in new_items]
+                return outcomes + [replace(each, problem=problem) for each in refused]
             run = newest = None
         if not self._dry_run:
             self._store.objects.write([("blob", item.source.data) for item in new_items])
@@ -354,15 +343,12 @@ class Importer:
                 if len(group) > 1:
                     together = 1  # the others may be right
                     continue
-                outcomes.append(
-                    replace(_outcome(new_items.pop(0), FAILED, run), problem=error.message)
-                )
+                failed = _outcome(new_items.pop(0), FAILED, run)
+                outcomes.append(replace(failed, problem=error.message))
                 continue
             newest = recorded[-1]
-            outcomes += [
-                self._imported(draft_.item, checkpoint)
-                for draft_, checkpoint in zip(group, recorded, strict=True)
-            ]
+            items = [drafted.item for drafted in group]
+            outcomes += map(self._imported, items, recorded)
             del new_items[: len(recorded)]
         return outcomes
 
@@ -401,26 +387,13 @@ class Importer:
                 self._known.clear(checkpoint_id)
         checkpoint_id = checkpoint_id or store.new_id()
         commit, branch, worktree = conversion.place(store, item, dry_run=self._dry_run)
-        pipeline, worktree = conversion.pipeline(
-            store,
-            item,
-            checkpoint_id,
-            newest,
-            (commit, worktree),
-            reason=self._reason,
-            dry_run=self._dry_run,
-        )
-        imported = Imported(
-            shown(item.source.path),
-            item.original,
-            times.to_text(store.clock()),
-            untrusted=True if not item.time.is_trusted else None,
-        )
-        details: draft.Details = {
-            "trigger": trigger(record.format),
-            "errors": record.errors,
-            "pipeline": pipeline,
-        }
+        how: Any = {"reason": self._reason, "dry_run": self._dry_run}
+        place = commit, worktree
+        pipeline, worktree = conversion.pipeline(store, item, checkpoint_id, newest, place, **how)
+        now, untrusted = times.to_text(store.clock()), None if item.time.is_trusted else True
+        imported = Imported(shown(item.source.path), item.original, now, untrusted)
+        details: draft.Details = {"trigger": trigger(record.format), "errors": record.errors}
+        details["pipeline"] = pipeline
         drafted, fields, state = draft.draft(
             conversion.label(record.phase),
             conversion.state(item),
@@ -430,12 +403,9 @@ class Importer:
             checkpoint_id=checkpoint_id,
             instant=item.time.instant,
         )
-        fields = {
-            **fields,
-            "imported": {"path": imported.path, "original": imported.original, "at": imported.at},
-        }
-        if imported.untrusted:
-            fields["imported"]["untrusted"] = True
+        source: dict[str, Any] = {"path": imported.path, "original": imported.original}
+        source |= {"at": imported.at, **({"untrusted": True} if imported.untrusted else {})}
+        fields = {**fields, "imported": source}
         return Drafted(item, replace(drafted, imported=imported), fields, state)
 
     def _take(
@@ -471,16 +441,15 @@ class Importer:
         return [draft.recorded(each.checkpoint, each.fields, each.state) for each in group]
 
     def _free_run(self, item: FoundFile) -> str:
-        base = item.record.run or ids.run_id(
-            times.to_stamp(item.time.started), item.record.name[:_NAME]
-        )
+        stamp = times.to_stamp(item.time.started)
+        base = item.record.run or ids.run_id(stamp, item.record.name[:_NAME])
         if self._is_free(base):
             return base
         base = base[:_LONGEST_RUN].rstrip("-")
-        for attempt in count(self._attempts.get(base, 2)):
-            self._attempts[base] = attempt
-            if self._is_free(f"{base}-{attempt}"):
-                break
+        attempt = self._attempts.get(base, 2)
+        while not self._is_free(f"{base}-{attempt}"):
+            attempt += 1
+        self._attempts[base] = attempt
         return f"{base}-{attempt}"
 
     def _is_free(self, run: str) -> bool:
@@ -488,10 +457,10 @@ class Importer:
 
 
 _READERS: dict[str, Callable[[Source], Record]] = {
-    RLM_ACT: rlm_act.read,
-    WORKFLOW: rlm_act.read_workflow,
-    FORGE: forge.read,
-    NEBULA: quasar.read_nebula,
+    content.RLM_ACT: rlm_act.read,
+    content.WORKFLOW: rlm_act.read_workflow,
+    content.FORGE: forge.read,
+    content.NEBULA: quasar.read_nebula,
 }
 
 

@@ -20,12 +20,8 @@ from gitckpt.model.phase import NOT_PHASES
 
 # Steps of the preset plan-to-pr, by forge's names. Later versions of forge have more.
 STEPS = (
-    "read plan",
-    "generate branch",
-    "create worktree",
-    "run agent",
-    "commit and push",
-    "create pr",
+    *("read plan", "generate branch", "create worktree"),
+    *("run agent", "commit and push", "create pr"),
 )
 
 NUMBERS = ("pr_number", "cr_retry_count")
@@ -73,9 +69,8 @@ def read(source: Source) -> Record:
         remarks.add(f"has the step {name!r:.60} twice: it is complete if all of them are")
     others = [f"{name:.60}" for name in names if name not in STEPS]
     if others:
-        remarks.add(
-            f"has the steps {first_of(others, 20)}, which plan-to-pr lacks: they stay in the state"
-        )
+        names_text = first_of(others, 20)
+        remarks.add(f"has the steps {names_text}, which plan-to-pr lacks: they stay in the state")
     updated = content.text(table, "updated_at", "created_at")
     if any(_NANOSECONDS.search(content.text(table, key)) for key in TIMES):
         remarks.add("has times to the nanosecond: they are kept to the microsecond")
@@ -86,6 +81,9 @@ def read(source: Source) -> Record:
     if plan and not has_title and phase != "run-complete" and table.get("mode") != "push":
         done.discard("read plan")  # forge reads it again when it resumes, to get the title
     beside = source.beside.get(f"{os.path.basename(own_id)}-plan.md")
+    completed = tuple(name for name in STEPS if name in done)
+    inputs = {"plan": plan} if plan else {}
+    contents = {"plan": beside} if beside is not None else {}
     return Record(
         FORGE,
         identity=json.dumps([own_id, content.string(table["created_at"])]),
@@ -98,16 +96,10 @@ def read(source: Source) -> Record:
         is_local=is_naive,
         errors=tuple(filter(None, (content.text(step, "error") for step in steps))),
         run=own_id if ids.is_run_id(own_id) else None,
-        drive=Drive(
-            "plan-to-pr",
-            tuple(name for name in STEPS if name in done),
-            {"plan": plan} if plan else {},
-            {"plan": plan} if plan else {},
-            {"plan": beside} if beside is not None else {},
-        ),
+        drive=Drive("plan-to-pr", completed, inputs, inputs, contents),
         worktree=content.text(table, "worktree_path") or None,
         branch=content.text(table, "branch") or None,
-        remarks=tuple(remarks.said),
+        remarks=remarks.said,
     )
 
 
@@ -172,19 +164,12 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         values[key] = int(number) if isinstance(number, str) and number.isdecimal() else number
     others = {key: value for key, value in state.items() if key not in ORDER}
     others.pop("plan_hash", None)
-    extra = {
-        key: value
-        for key, value in others.items()
-        if is_forge and isinstance(value, (str, int, bool))
-    }
+    kept = others.items() if is_forge else ()
+    extra = {key: value for key, value in kept if isinstance(value, (str, int, bool))}
     losses += [f"the value {key} of the state" for key in others if key not in extra]
-    table = {
-        key: values[key]
-        for key in ORDER
-        if key in _ALWAYS or values.get(key) not in (None, "", 0, [], {})
-    }
-    steps_last = table.pop("steps")
-    return yaml_text.write({**table, **extra, "steps": steps_last}, TIMES)
+    written = [key for key in ORDER if key in _ALWAYS or values[key] not in (None, "", 0, [], {})]
+    table = {key: values[key] for key in written if key != "steps"}
+    return yaml_text.write({**table, **extra, "steps": steps}, TIMES)
 
 
 def _started(run: str) -> str:
