@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import os
 
 from gitckpt.cli import terminal
@@ -11,7 +10,7 @@ from gitckpt.durable.driver.driver import CONTINUE, EXIT, RESTART, REVISE, Obser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 _STDOUT, _STDERR = 1, 2
 _Decoder = codecs.getincrementaldecoder("utf-8")
@@ -21,10 +20,9 @@ _ANSWERS |= {"continue": CONTINUE, "revise": REVISE, "restart": RESTART, "exit":
 _QUESTION = "is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit?"
 
 
-@contextlib.contextmanager
-def _heard(stream: int = _STDERR) -> Iterator[None]:
+def _print(write: Callable[..., object], *args: object, stream: int = _STDERR) -> None:
     try:
-        yield
+        write(*args)
     except OSError:  # the reader is gone, such as `head`: the output is lost, but the run goes on
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream)
@@ -45,16 +43,13 @@ class Terminal(Observer):
     def started(self, run: str) -> None:
         """Print the id of the run at once: the caller may need it while the run goes on."""
         self.run = run
-        with _heard(_STDOUT):
-            terminal.out_bytes(f"{run}\n".encode())
+        _print(terminal.out_bytes, f"{run}\n".encode(), stream=_STDOUT)
 
     def warn(self, sentence: str) -> None:
-        with _heard():
-            terminal.warn(sentence)
+        _print(terminal.warn, sentence)
 
     def remark(self, line: str) -> None:
-        with _heard():
-            terminal.remark(line)
+        _print(terminal.remark, line)
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
         self._phase = phase
@@ -64,21 +59,18 @@ class Terminal(Observer):
 
     def output(self, data: bytes) -> None:
         self._clear()
-        with _heard():
-            terminal.live(self._decoder.decode(data))
+        _print(terminal.live, self._decoder.decode(data))
         self._at_line_start, self._printed = data.endswith(b"\n"), True
 
     def tick(self, seconds: float) -> None:
         if seconds >= _QUIET_FOR and self._at_line_start:
             self._shows_progress = True
-            with _heard():
-                terminal.progress(f"… {self._phase}: {length(seconds)}")
+            _print(terminal.progress, f"… {self._phase}: {length(seconds)}")
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
         took = f" after {length(seconds)}" if seconds is not None else ""
         self._clear()
-        with _heard():
-            terminal.live(self._decoder.decode(b"", final=True))
+        _print(terminal.live, self._decoder.decode(b"", final=True))
         if self._printed and not self._at_line_start:
             self.remark("")
         self.remark(f"      {phase}: {status}{took}")
@@ -86,8 +78,7 @@ class Terminal(Observer):
     def _clear(self) -> None:
         if self._shows_progress:
             self._shows_progress = False
-            with _heard():
-                terminal.progress("")
+            _print(terminal.progress, "")
 
     def ask(self, phase: str) -> tuple[str, str]:
         while terminal.may_ask():

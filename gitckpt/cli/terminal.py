@@ -371,9 +371,8 @@ def _width(text: str) -> int:
 
 def _styled(text: str, style: str, stream: TextIO | None = None) -> str:
     # https://no-color.org
-    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    has_colour = style and not is_plain and (stream or sys.stdout).isatty()
-    return f"{style}{text}{_RESET}" if has_colour else text
+    is_plain = not style or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if is_plain or not (stream or sys.stdout).isatty() else f"{style}{text}{_RESET}"
 
 
 def near(path: str | None) -> str:

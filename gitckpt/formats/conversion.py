@@ -96,15 +96,8 @@ def of(record: Record, commit: Commit | None, now: int) -> Time:
 # The versions of a file in the history.
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    commit: str  # oid
-    time: int  # of the committer, in microseconds since the epoch
-    data: bytes
-
-
-def versions(repository: Repository, path: str) -> list[Version]:
-    """Return the distinct versions of a file in the history of HEAD, oldest first."""
+def versions(repository: Repository, path: str) -> list[tuple[str, int, bytes]]:
+    """Return commit, its time and content of each version of a file, oldest first."""
     try:
         # Not `log`: user settings can add lines to its output.
         order = ("--timestamp", "--reverse", "--topo-order")
@@ -113,11 +106,11 @@ def versions(repository: Repository, path: str) -> list[Version]:
         return []  # there is no commit yet
     pairs = [line.split(" ") for line in listed.decode("ascii").splitlines()]
     blobs = repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs])
-    distinct: list[Version] = []
+    distinct: list[tuple[str, int, bytes]] = []
     for (time, commit), blob in zip(pairs, blobs, strict=True):
         is_blob = blob is not None and blob[1] == "blob"
-        if blob and is_blob and (not distinct or distinct[-1].data != blob[2]):
-            distinct.append(Version(commit, int(time) * _SECOND, blob[2]))
+        if blob and is_blob and (not distinct or distinct[-1][2] != blob[2]):
+            distinct.append((commit, int(time) * _SECOND, blob[2]))
     return distinct
 
 
@@ -193,10 +186,8 @@ def pipeline(
 ) -> tuple[Pipeline | None, Worktree | None]:
     """Return the pipeline of a file's run, and the worktree with the input files.
 
-    Args:
-        newest: the newest checkpoint of its run; None if the file starts one.
-        there: the commit, and the captured files.
-        reason: returns why a snapshot would leave out a file.
+    `newest` is that of its run, `there` the commit and the captured files; `reason` says why a
+    snapshot would leave out a file.
     """
     commit, worktree = there
     drive = item.record.drive

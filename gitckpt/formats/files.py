@@ -35,10 +35,8 @@ def search(
 ) -> Iterator[Found]:
     """Yield the named files, and the candidates below directories, sorted by name.
 
-    Args:
-        captured: returns the files below a directory that a snapshot would capture; None to search
-            all. Other files are yielded only at a tool's place.
-        left: gets the files that are left out for that reason.
+    `captured` returns the files below a directory that a snapshot would capture, or None for all;
+    others are yielded only at a tool's place, else added to `left_out`.
     """
     for path in paths:
         if not os.path.lexists(path):
@@ -133,13 +131,9 @@ def inside(
 ) -> bytes:
     """Return the content of a file that another file names.
 
-    Args:
-        path: as in the other file.
-        reason: returns why a snapshot would leave out a file.
-        project: the former path of the project; paths below it are looked up at `top`.
-
-    Raises:
-        Unreadable: the message completes a sentence that begins with the file's name.
+    `reason` returns why a snapshot would leave out a file. Paths below `project`, the former path
+    of the project, are looked up at `top`. The message of `Unreadable` completes a sentence that
+    begins with the file's name.
     """
     missing = "is not in the repository"
     if top is None or not path:

@@ -7,6 +7,7 @@ and worktree do not change.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -88,14 +89,9 @@ class KnownImports:
     def claim(self, record: Record) -> Claim:
         key = f"{trigger(record.format)}:{record.identity}"
         if len(key) > keys.MAX_LENGTH or not key.isprintable():
-            import hashlib
-
             digest = hashlib.sha256(os.fsencode(record.identity)).hexdigest()
             key = f"{trigger(record.format)}:{digest}"
         return self._store.claim(key)
-
-    def run(self, record: Record) -> str | None:
-        return self.claim(record).run()
 
 
 # The import.
@@ -256,14 +252,14 @@ class Importer:
         made = [(replace(record, remarks=(*record.remarks, remark)) if remark else record, source)]
         if self._history and format_ == content.SUPERPOWERS:
             versions: list[tuple[Record, Source]] = []
-            for version in conversion.versions(self._store.repository, source.path):
-                older = replace(source, data=version.data)
+            for commit, time, data in conversion.versions(self._store.repository, source.path):
+                older = replace(source, data=data)
                 try:
                     record = self._record(format_, older)
                 except Unreadable as error:
-                    self._progress(f"{source.path} of commit {version.commit[:10]}: {error}")
+                    self._progress(f"{source.path} of commit {commit[:10]}: {error}")
                     continue
-                record = replace(record, commit=version.commit, time=version.time, is_local=False)
+                record = replace(record, commit=commit, time=time, is_local=False)
                 versions.append((record, older))
             if versions and versions[-1][1].data == source.data:
                 made = []
@@ -323,7 +319,7 @@ class Importer:
                 seen.add(item.original)
         if not new_items:
             return self._settled(outcomes)
-        run = self._known.run(new_items[0].record)
+        run = self._known.claim(new_items[0].record).run()
         newest = self._store.heads.catch_up(run) if run is not None else None
         if newest is not None and newest.trigger != trigger(new_items[0].record.format):
             if not self._fork:
@@ -418,24 +414,20 @@ class Importer:
             run = self._free_run(first.item)
             if self._dry_run:
                 self._planned.add(run)
-            elif not (is_second and self._known.run(first.item.record) is not None):
+            else:
                 claim = self._known.claim(first.item.record)
+                claim = None if is_second and claim.run() is not None else claim
         if self._dry_run:
             return [replace(first.checkpoint, run=run)]
         for each in group:
             each.fields["run"] = run
-        proposals = [
-            Proposal(
-                each.fields,
-                each.state,
-                starts_run=newest is None and each is first,
-                claim=claim if each is first else None,
-                is_ours=each.is_ours,
-                is_apart=True,
-            )
-            for each in group
+        how: Any = {"starts_run": newest is None, "claim": claim, "is_apart": True}
+        new = Proposal(first.fields, first.state, is_ours=first.is_ours, **how)
+        others = [
+            Proposal(drafted.fields, drafted.state, is_ours=drafted.is_ours, is_apart=True)
+            for drafted in group[1:]
         ]
-        self._recorder.record(proposals[0], then=proposals[1:])
+        self._recorder.record(new, then=others)
         for each in group:
             self._known.note(each.item.original, each.checkpoint.id)
         return [draft.recorded(each.checkpoint, each.fields, each.state) for each in group]

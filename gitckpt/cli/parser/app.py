@@ -135,8 +135,7 @@ def perform(words: Sequence[str]) -> int:
 def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
     """Return the Typer application with some or all commands; others are not imported.
 
-    Args:
-        paths: words behind two dashes, which Typer would take for arguments.
+    `paths` are words behind two dashes, which Typer would take for arguments.
     """
     app = typer.Typer(
         name="git ckpt",
