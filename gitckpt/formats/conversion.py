@@ -57,9 +57,9 @@ class Time:
 
 
 def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
-    wanted = sorted(set(oids))
+    sorted_oids = sorted(set(oids))
     committers = {}
-    for oid, entry in zip(wanted, repository.cat_file.contents(wanted), strict=True):
+    for oid, entry in zip(sorted_oids, repository.cat_file.contents(sorted_oids), strict=True):
         # With SHA-256, git takes 40 digits as an abbreviation.
         if entry is None or entry[:2] != (oid, "commit"):
             continue
@@ -163,9 +163,9 @@ def place(
     is_looked_at = record.worktree is not None and not dry_run
     linked = administration.seen_from(repository, str(record.worktree)) if is_looked_at else None
     if linked is not None:
-        with store.seen_from(linked, "plumbing") as seen:
-            worktree = seen.capture()
-            commit, branch = seen.objects.head()
+        with store.seen_from(linked, "plumbing") as linked_store:
+            worktree = linked_store.capture()
+            commit, branch = linked_store.objects.head()
         return commit, branch, worktree
     if not item.commit and record.branch is not None:
         branch_info = repository.cat_file.info(BRANCHES + record.branch)
@@ -179,7 +179,7 @@ def pipeline(
     item: FoundFile,
     checkpoint_id: str,
     newest: Checkpoint | None,
-    there: tuple[str, Worktree | None],
+    captured: tuple[str, Worktree | None],
     *,
     reason: Callable[[str], str | None],
     dry_run: bool,
@@ -189,7 +189,7 @@ def pipeline(
     `newest` is that of its run, `there` the commit and the captured files; `reason` says why a
     snapshot would leave out a file.
     """
-    commit, worktree = there
+    commit, worktree = captured
     drive = item.record.drive
     if drive is None:
         return None, worktree
@@ -208,17 +208,18 @@ def pipeline(
     inputs |= {name: drive.files[name] for name in contents if name in drive.files}
     # A run would wait forever for an input file that is missing here.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}
-    before = newest.pipeline.completed if newest is not None and newest.pipeline is not None else {}
+    latest = newest.pipeline if newest is not None else None
+    earlier = latest.completed if latest is not None else {}
     names = [phase.name for phase in definition.phases]
-    done = [name for name in names if name in drive.completed]
+    completed = [name for name in names if name in drive.completed]
     is_unfinished = item.record.phase != ref_names.RUN_COMPLETE
     if drive.pipeline == "plan-to-pr" and is_unfinished and worktree is None and not commit:
         # Without worktree and branch, later work is missing here.
-        done = [name for name in done if name in names[: names.index("create worktree")]]
+        completed = [name for name in completed if name in names[: names.index("create worktree")]]
     described = Pipeline(
         name=definition.name,
         phases=tuple(names),
-        completed={name: before.get(name, checkpoint_id) for name in done},
+        completed={name: earlier.get(name, checkpoint_id) for name in completed},
         autonomy=definition.autonomy,
         definition=definition.digest(),
         inputs=inputs,
@@ -243,10 +244,10 @@ def state(item: FoundFile) -> dict[str, Any]:
     return values
 
 
-def label(said: str) -> str:
+def label(phase: str) -> str:
     """Return a label that a document may have, for a phase of any length and content."""
-    name, status = split(said)
+    name, status = split(phase)
     name = name[: 10 * _LABEL]  # bounds the work; the rest is never shown
     printable = "".join(character if character.isprintable() else " " for character in name)
-    kept = " ".join(printable.split())[:_LABEL].rstrip("-")
-    return f"{kept or 'phase'}-{status}"
+    text = " ".join(printable.split())[:_LABEL].rstrip("-")
+    return f"{text or 'phase'}-{status}"

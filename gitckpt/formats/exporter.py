@@ -81,28 +81,28 @@ class Exporter:
             UsageError: the format is unknown, or cannot hold the checkpoint.
             InvalidCheckpoint: the checkpoint cannot be read.
         """
-        here, format_ = self._checkpoints, format
+        store, format_ = self._checkpoints, format
         require_text("text", text)
         require_text("format", format_)
         if format_ not in detection.NAMES:
             hint = f"it is one of {', '.join(detection.NAMES)}"
             raise UsageError(f"there is no format {format_!r}", hint=hint)
-        run = finder.named_run(text, here.repository, here.index)
+        run = finder.named_run(text, store.repository, store.index)
         if run is None:
-            return [_export(here, here.read(here.find(text)), format_)]
-        entries = list(reversed(heads.chain(here.index, here.repository, run)))
+            return [_export(store, store.read(store.find(text)), format_)]
+        entries = list(reversed(heads.chain(store.index, store.repository, run)))
         if format_ in (content.RLM_ACT, content.WORKFLOW):
             entries = [entry for entry in entries if _is_end(entry)] or entries[-1:]
         if not (every and format_ in _DIRECTORIES):
             entries = entries[-1:]
-        exports = [_export(here, here.read(entry.id), format_) for entry in entries]
+        exports = [_export(store, store.read(entry.id), format_) for entry in entries]
         return _with_distinct_names(exports)
 
     def is_directory(self, text: str, format: str) -> bool:  # noqa: A002 - the word for it
         """Return whether `files` with `every` makes a directory: a run, a file per phase."""
         require_text("text", text)
-        here = self._checkpoints
-        is_run = format in _DIRECTORIES and finder.named_run(text, here.repository, here.index)
+        store = self._checkpoints
+        is_run = format in _DIRECTORIES and finder.named_run(text, store.repository, store.index)
         return bool(is_run)
 
     def write(self, path: str, exported: ExportResult, *, force: bool = False) -> None:
@@ -118,22 +118,22 @@ class Exporter:
         """
         require_path("path", path, as_text=True)
         require("exported", exported, ExportResult, "what Exporter.files returned")
-        here, place = self._checkpoints, os.path.abspath(path)
-        _require_inside(here, place)
+        store, place = self._checkpoints, os.path.abspath(path)
+        _require_inside(store, place)
         if os.path.lexists(place) and not force:
-            _require_copy(here, place, exported)
+            _require_copy(store, place, exported)
         if not os.path.isdir(os.path.dirname(place)):
             raise _no_directory(path)
         try:
-            if _is_in_worktree(here, place):
-                administration.write_file(here.repository, place, exported.data)
+            if _is_in_worktree(store, place):
+                administration.write_file(store.repository, place, exported.data)
             else:
                 atomic.write(place, exported.data)
         except OSError as error:
             hint = "choose another place: -o PATH"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
         fsync.flush(_above(place))  # the directory may be new
-        _record_export(here, place, exported.data)
+        _record_export(store, place, exported.data)
 
     def make_directory(self, path: str) -> None:
         """Create a directory unless it exists.
@@ -171,8 +171,9 @@ def _require_inside(store: Checkpoints, place: str) -> None:
     if not f"{directory}/".startswith(f"{top}/"):
         return
     real = os.path.realpath(directory)
-    within = [f"{os.path.realpath(each)}/" for each in (repository.git_dir, repository.common_dir)]
-    is_out = not f"{real}/".startswith(f"{top}/") or f"{real}/".startswith(tuple(within))
+    git_dirs = tuple(map(os.path.realpath, (repository.git_dir, repository.common_dir)))
+    is_in_git = f"{real}/".startswith(tuple(f"{path}/" for path in git_dirs))
+    is_out = is_in_git or not f"{real}/".startswith(f"{top}/")
     if is_out and real != directory:
         message = f"{directory} leads out of the worktree through a link, to {real}"
         raise UsageError(message, hint="name a place without links: -o PATH")
@@ -192,8 +193,8 @@ def _is_end(entry: CheckpointInfo) -> bool:
 def _export(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> ExportResult:
     imported = checkpoint.imported
     name = _name(checkpoint, format_)
-    same = (trigger(format_), *([trigger(content.NEBULA)] if format_ == content.QUASAR else []))
-    if imported is not None and checkpoint.trigger in same:
+    triggers = (trigger(format_), *([trigger(content.NEBULA)] if format_ == content.QUASAR else []))
+    if imported is not None and checkpoint.trigger in triggers:
         original = next(store.objects.read([imported.original], None))
         if original is None or original[0] != "blob":
             problem = f"the file that {checkpoint.id} was imported from is missing"

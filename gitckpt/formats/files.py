@@ -42,7 +42,7 @@ def search(
         if not os.path.lexists(path):
             hint = "name a file of another tool, or a directory: git ckpt import ."
             raise NotFoundError(f"there is no {path}", hint=hint)
-    seen: set[str] = set()
+    visited: set[str] = set()
     places = [_place(path) for path in paths]
     for place in places:
         closed: list[OSError] = []
@@ -52,17 +52,17 @@ def search(
         for file in below:
             while closed:
                 yield _closed(closed.pop(0), top)
-            if file in seen:
+            if file in visited:
                 continue
-            seen.add(file)
-            shown = _shown(file, top)
+            visited.add(file)
+            display_path = _shown(file, top)
             is_named = file in places
-            is_meant = is_named or detection.format_by_place(shown) is not None
+            is_meant = is_named or detection.format_by_place(display_path) is not None
             if is_meant or allowed is None or file in allowed:
                 why = "it is a link, and links are not followed" if os.path.islink(file) else None
-                yield Found(file, shown, is_meant, is_named, why)
+                yield Found(file, display_path, is_meant, is_named, why)
             elif left_out is not None:
-                left_out.append(shown)
+                left_out.append(display_path)
         yield from (_closed(error, top) for error in closed)
 
 
@@ -147,8 +147,8 @@ def inside(
         place = os.path.realpath(os.path.join(root, path))
         if os.path.isabs(path) or not place.startswith(root + os.sep) or not os.path.lexists(place):
             raise Unreadable(missing)
-        if (left := reason(place)) is not None:
-            raise Unreadable(f"is not read: {left}")
+        if (why := reason(place)) is not None:
+            raise Unreadable(f"is not read: {why}")
         return regular.content(place, _BESIDE, follow=False)
     except OSError as error:
         raise Unreadable(f"is not read: {error.strerror}") from None

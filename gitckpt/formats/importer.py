@@ -217,17 +217,17 @@ class Importer:
         runs: dict[tuple[str, str], list[FoundFile]] = {}
         for item in self._items(read):
             runs.setdefault((item.record.format, item.record.identity), []).append(item)
-        done = 0
+        count = 0
         try:
             for items in runs.values():
-                self._progress(f"importing {done + len(items)} of {len(read)} files")
+                self._progress(f"importing {count + len(items)} of {len(read)} files")
                 items.sort(
                     key=lambda each: (each.time.instant, each.record.place, each.source.path)
                 )
                 outcomes += self._run(items)
-                done += len(items)
+                count += len(items)
         finally:
-            if done and not self._dry_run:
+            if count and not self._dry_run:
                 self._store.write_due_links()
         return outcomes
 
@@ -249,7 +249,9 @@ class Importer:
         if format_ in (content.FORGE, content.SUPERPOWERS):
             source, remark = files.beside(source, place, self._reason)
         record = self._record(format_, source)
-        made = [(replace(record, remarks=(*record.remarks, remark)) if remark else record, source)]
+        if remark:
+            record = replace(record, remarks=(*record.remarks, remark))
+        records = [(record, source)]
         if self._history and format_ == content.SUPERPOWERS:
             versions: list[tuple[Record, Source]] = []
             for commit, time, data in conversion.versions(self._store.repository, source.path):
@@ -262,9 +264,9 @@ class Importer:
                 record = replace(record, commit=commit, time=time, is_local=False)
                 versions.append((record, older))
             if versions and versions[-1][1].data == source.data:
-                made = []
-            made = [*versions, *made]
-        return made
+                records = []
+            records = [*versions, *records]
+        return records
 
     def _reason(self, path: str) -> str | None:
         return limits.reason_to_leave(self._store.repository, self._limits, path)
@@ -307,16 +309,16 @@ class Importer:
     def _run(self, items: list[FoundFile]) -> list[ImportedFile]:
         outcomes: list[ImportedFile] = []
         new_items: list[FoundFile] = []
-        seen: set[str] = set()
+        originals: set[str] = set()
         for item in items:
             earlier = self._known.of_bytes(item.record, item.source.path, item.original)
             if earlier is not None:
                 outcomes.append(_outcome(item, KNOWN, earlier.run, earlier))
-            elif item.original in seen:
+            elif item.original in originals:
                 outcomes.append(_outcome(item, KNOWN))  # the same bytes at another path
             else:
                 new_items.append(item)
-                seen.add(item.original)
+                originals.add(item.original)
         if not new_items:
             return self._settled(outcomes)
         run = self._known.claim(new_items[0].record).run()
@@ -348,15 +350,16 @@ class Importer:
             del new_items[: len(recorded)]
         return outcomes
 
-    def _imported(self, item: FoundFile, made: Checkpoint) -> ImportedFile:
-        outcome = _outcome(item, IMPORTED, made.run, made)
-        is_drawn = self._dry_run and made.id != item.record.id  # a real import draws another id
+    def _imported(self, item: FoundFile, checkpoint: Checkpoint) -> ImportedFile:
+        outcome = _outcome(item, IMPORTED, checkpoint.run, checkpoint)
+        # A real import draws another id.
+        is_drawn = self._dry_run and checkpoint.id != item.record.id
         return replace(outcome, checkpoint=None) if is_drawn else outcome
 
     def _settled(self, outcomes: list[ImportedFile]) -> list[ImportedFile]:
         """Move heads of runs that lag after a kill, and return the outcomes."""
         if not self._dry_run:
-            for run in {each.run for each in outcomes if each.run is not None}:
+            for run in {outcome.run for outcome in outcomes if outcome.run is not None}:
                 self._store.heads.move_up(run)
         return outcomes
 
@@ -368,7 +371,7 @@ class Importer:
                 following = self._draft(item, group[-1].checkpoint)
             except (StateError, UsageError):
                 break  # reported when it is the first one
-            if not all(following.goes_with(each) for each in group):
+            if not all(following.goes_with(drafted) for drafted in group):
                 break
             group.append(following)
         return group
@@ -457,17 +460,18 @@ _READERS: dict[str, Callable[[Source], Record]] = {
 
 
 def _outcome(
-    item: FoundFile, status: str, run: str | None = None, made: Checkpoint | None = None
+    item: FoundFile, status: str, run: str | None = None, checkpoint: Checkpoint | None = None
 ) -> ImportedFile:
     clauses = [*item.record.remarks, *filter(None, [item.time.remark])]
     if item.record.commit and not item.commit:
         clauses.append(f"names the commit {item.record.commit[:10]:.60}, which is missing here")
     if not item.time.is_trusted and item.time.remark is None:
         clauses.append("has a time that no commit confirms")
-    if item.record.drive is not None and made is not None and made.pipeline is not None:
+    if item.record.drive is not None and checkpoint is not None and checkpoint.pipeline is not None:
         clauses += [f"names {path!r:.120}, which {why}" for path, why in item.unread.items()]
     remarks = tuple(clauses) if status == IMPORTED else ()
     plain = ImportedFile(item.source.path, status, item.record.format, run, remarks=remarks)
-    if made is None:
+    if checkpoint is None:
         return plain
-    return replace(plain, checkpoint=made.id, label=made.label, timestamp=made.timestamp)
+    fields: Any = {"label": checkpoint.label, "timestamp": checkpoint.timestamp}
+    return replace(plain, checkpoint=checkpoint.id, **fields)

@@ -108,8 +108,8 @@ class Remarks:
     @property
     def said(self) -> tuple[str, ...]:
         clauses = list(self._clauses)
-        more = len(clauses) - _MOST_REMARKS
-        clauses[_MOST_REMARKS:] = [f"and {more:,} more such things"] if more > 0 else []
+        excess = len(clauses) - _MOST_REMARKS
+        clauses[_MOST_REMARKS:] = [f"and {excess:,} more such things"] if excess > 0 else []
         return tuple(clauses)
 
 
@@ -177,9 +177,9 @@ def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
         raise Unreadable(f"it is no TOML: {error}") from None
 
 
-def table(found: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
+def table(values: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
     """Return a table as a state can hold it; `Unreadable` if it has too many values."""
-    storable: dict[str, Any] = _storable(found, remarks, 0, [0])
+    storable: dict[str, Any] = _storable(values, remarks, 0, [0])
     return storable
 
 

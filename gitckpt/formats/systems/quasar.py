@@ -58,8 +58,8 @@ def read(source: Source, phases: str = "") -> Record:
     except InvalidCheckpoint as error:
         where = f"{error.field}: " if error.field else ""
         raise Unreadable(f"{where}{error.problem}") from None
-    known = {*CycleState().head(), "findings", "all_findings", cycle.MORE}
-    unknown = {key: value for key, value in table.items() if key not in known}
+    known_keys = {*CycleState().head(), "findings", "all_findings", cycle.MORE}
+    unknown = {key: value for key, value in table.items() if key not in known_keys}
     for key in unknown:
         remarks.add(f"has a key {key!r:.60}, which is kept")
     findings = content.mappings(table.get("findings"))
@@ -67,7 +67,7 @@ def read(source: Source, phases: str = "") -> Record:
     keys = {key for finding in findings for key in finding}
     for key in sorted(keys - {"severity", "description", "cycle"}):
         remarks.add(f"has findings with a key {key!r:.60}: the original alone has it")
-    lacking = known - table.keys() - {cycle.MORE}
+    lacking = known_keys - table.keys() - {cycle.MORE}
     if lacking:
         names = first_of(sorted(lacking), 20)
         remarks.add(f"lacks {names}, which quasar always writes: it may be torn")
@@ -82,14 +82,14 @@ def read(source: Source, phases: str = "") -> Record:
     is_named = bool(state.phase_id or state.task_bead_id)
     inputs = {"task": state.task_bead_id, "title": state.task_title}
     inputs |= {"max_cycles": str(state.max_cycles), "max_budget": f"{state.max_budget_usd:g}"}
-    own = {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown}
+    imported = {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown}
     return Record(
         QUASAR,
         identity=json.dumps([state.phase_id, state.task_bead_id] if is_named else [source.path]),
         by_path=not is_named,
         name=state.phase_id or state.task_bead_id or "review",
         phase=_label(state),
-        state={cycle.KEY: state.to_state(), KEY: own},
+        state={cycle.KEY: state.to_state(), KEY: imported},
         said=state.created_at,
         time=content.instant(state.created_at),
         started=content.instant(state.created_at),
@@ -149,10 +149,10 @@ def read_nebula(source: Source) -> Record:
     tables = content.child(table, "phases") | content.child(table, "tasks")
     phases = {name: content.mapping(phase) for name, phase in tables.items()}
     created = [phase.get("created_at") for phase in phases.values()]
-    seen = [*created, *(phase.get("updated_at") for phase in phases.values())]
-    is_naive = content.note_times(seen, remarks)
-    instants = [at for at in map(content.instant, seen) if at is not None]
-    begun = [at for at in map(content.instant, created) if at is not None]
+    times_of_phases = [*created, *(phase.get("updated_at") for phase in phases.values())]
+    is_naive = content.note_times(times_of_phases, remarks)
+    instants = [each for each in map(content.instant, times_of_phases) if each is not None]
+    begun = [each for each in map(content.instant, created) if each is not None]
     name = content.text(table, "nebula_name")
     return Record(
         content.NEBULA,
@@ -172,10 +172,10 @@ def read_nebula(source: Source) -> Record:
 def _label_of_nebula(statuses: Mapping[str, str]) -> str:
     if statuses and all(status in _DONE for status in statuses.values()):
         return "run-complete"
-    for wanted in ("failed", "in_progress"):
-        at = [name for name, status in statuses.items() if status == wanted]
-        if at:
-            return f"{at[-1]}-{_ENDED[wanted]}"
+    for searched in ("failed", "in_progress"):
+        names = [name for name, status in statuses.items() if status == searched]
+        if names:
+            return f"{names[-1]}-{_ENDED[searched]}"
     return "run-started"
 
 
@@ -199,10 +199,10 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     statuses = {finding_.status for finding_ in state.all_findings} - {"found"}
     if statuses:
         losses.append(f"that findings are {', '.join(sorted(statuses))}")
-    others = [key for key in checkpoint.state if key not in (cycle.KEY, KEY)]
-    losses += [f"the value {key} of the state" for key in others]
-    own = content.child(jsonable.state(checkpoint), KEY)
-    unknown = [key for key in own if key not in ("format", "phases", "git_commit")]
+    keys = [key for key in checkpoint.state if key not in (cycle.KEY, KEY)]
+    losses += [f"the value {key} of the state" for key in keys]
+    imported = content.child(jsonable.state(checkpoint), KEY)
+    unknown = [key for key in imported if key not in ("format", "phases", "git_commit")]
     losses += [f"the key {key}, which quasar does not have" for key in unknown]
     head = state.head()
     head["created_at"] = _Plain(_time(state.created_at))
@@ -242,7 +242,7 @@ def _value(value: object) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"[{', '.join(_value(each) for each in value)}]"
+        return f"[{', '.join(_value(item) for item in value)}]"
     text = str(value)
     if "'" not in text and all(character >= " " and character != "\x7f" for character in text):
         return f"'{text}'"

@@ -51,8 +51,8 @@ def read(source: Source) -> Record:
     if not is_one(document):
         raise Unreadable(f"it lacks one of {', '.join(_KEYS[:4])}")
     state = content.child(document, "state")
-    named = content.child(state, "phase_results").items()
-    results = {_phase(name): content.mapping(result) for name, result in named}
+    phase_results = content.child(state, "phase_results").items()
+    results = {_phase(name): content.mapping(result) for name, result in phase_results}
     own_id, timestamp = content.text(document, "id"), content.text(document, "timestamp")
     started = content.text(state, "started_at")
     errors = content.errors_of(document.get("errors"), remarks)
@@ -103,7 +103,7 @@ def read_workflow(source: Source) -> Record:
         time=content.instant(timestamp),
         is_local=True,
         commit=content.text(document, "git_commit"),
-        errors=tuple(each for each in errors if each),
+        errors=tuple(error for error in errors if error),
         id=own_id if ids.is_id(own_id) else None,
         # Planning starts from finished research; no other phase is known to be complete.
         drive=Drive("rlm-act", ("research",), {}, {"research_path": documents[0]})
@@ -116,15 +116,15 @@ def read_workflow(source: Source) -> Record:
 def _drive(
     state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], remarks: Remarks
 ) -> Drive:
-    done = [name for name in PHASES if content.text(results.get(name, {}), "status") in _DONE]
+    completed = [name for name in PHASES if content.text(results.get(name, {}), "status") in _DONE]
     metadata = {phase: content.child(results.get(phase, {}), "metadata") for phase in PHASES}
     researched = content.strings(results.get("research", {}).get("artifacts")) or [""]
     places = {"research": ("research_path", researched[0])}
     for key, phase in (("hierarchy_path", "decomposition"), ("plan_path", "tdd_planning")):
         places[phase] = (key, content.text(metadata[phase], key))
-    files = dict(place for phase, place in places.items() if phase in done and place[1])
-    named = content.child(state, "metadata")
-    plan_name = content.text(named, "plan_name") or content.text(state, "plan_name")
+    files = dict(place for phase, place in places.items() if phase in completed and place[1])
+    details = content.child(state, "metadata")
+    plan_name = content.text(details, "plan_name") or content.text(state, "plan_name")
     synced = metadata["beads_sync"]
     epic = content.text(synced, "epic_id") or content.text(state, "beads_epic_id")
 
@@ -137,12 +137,12 @@ def _drive(
     inputs = {
         "issues": words("issues", content.strings(synced.get("phase_issue_ids")), _ISSUE),
         "epic": words("epic", [epic], _ISSUE),
-        "question": content.text(named, "research_question")
+        "question": content.text(details, "research_question")
         or content.text(state, "research_question"),
         "plan_name": words("plan_name", [plan_name], _PLAN),
     }
     given = {name: value for name, value in inputs.items() if value}
-    return Drive("rlm-act", tuple(done), given, files)
+    return Drive("rlm-act", tuple(completed), given, files)
 
 
 def _phase(name: str) -> str:
@@ -164,22 +164,22 @@ def _label(text: str, remarks: Remarks) -> str:
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     """Return a checkpoint as rlm-act writes it: indented by 2, no final line break."""
     state = jsonable.state(checkpoint)
-    own = content.mapping(state.pop(KEY, None))
-    known = content.text(own, "format") == RLM_ACT
-    is_untouched = known and checkpoint.imported is not None
+    imported = content.mapping(state.pop(KEY, None))
+    is_rlm_act = content.text(imported, "format") == RLM_ACT
+    is_untouched = is_rlm_act and checkpoint.imported is not None
     if not is_untouched:
         # A state with rlm-act's own keys is taken as rlm-act's.
         has_results = isinstance(state.get("phase_results"), dict)
-        is_its_own = known or (has_results and bool(content.text(state, "project_path")))
+        is_its_own = is_rlm_act or (has_results and bool(content.text(state, "project_path")))
         state = _pipeline_state(checkpoint, state if is_its_own else {}, state, losses)
     document = {
         "id": checkpoint.id,
-        "phase": content.text(own, "phase") if is_untouched else _strict(checkpoint, losses),
+        "phase": content.text(imported, "phase") if is_untouched else _strict(checkpoint, losses),
         "timestamp": checkpoint.timestamp,
         "state": state,
         "errors": list(checkpoint.errors),
-        "git_commit": checkpoint.git_sha or content.text(own, "git_commit"),
-        **{key: own[key] for key in own if known and key not in (*_KEYS, "format")},
+        "git_commit": checkpoint.git_sha or content.text(imported, "git_commit"),
+        **{key: imported[key] for key in imported if is_rlm_act and key not in (*_KEYS, "format")},
     }
     return json.dumps(document, indent=2, ensure_ascii=True).encode("ascii")
 
