@@ -25,12 +25,8 @@ if TYPE_CHECKING:
 _BOLD, _RED, _GREEN = "\033[1m", "\033[31m", "\033[32m"
 _YELLOW, _CYAN, _RESET = "\033[33m", "\033[36m", "\033[0m"
 # Prefixes of lines in a patch, and their styles, as git has them by default.
-_PATCH = (
-    *((word, _BOLD) for word in ("diff ", "index ", "--- ", "+++ ")),
-    ("@@", _CYAN),
-    ("+", _GREEN),
-    ("-", _RED),
-)
+_PATCH = dict.fromkeys(("diff ", "index ", "--- ", "+++ "), _BOLD)
+_PATCH |= {"@@": _CYAN, "+": _GREEN, "-": _RED}
 
 _GAP = "  "
 _NARROWEST = 8
@@ -114,7 +110,7 @@ def out_patch(data: bytes) -> None:
         return
     text = data.decode("utf-8", "surrogateescape").removesuffix("\n")
     for line in text.split("\n") if data else ():
-        style = next((style for start, style in _PATCH if line.startswith(start)), "")
+        style = next((style for start, style in _PATCH.items() if line.startswith(start)), "")
         sys.stdout.write(_styled(_harmless_lines(line), style) + "\n")
 
 

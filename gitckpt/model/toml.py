@@ -180,10 +180,9 @@ class _Writer:
             inner = [self.value(item, (path, i), depth + 1) for i, item in enumerate(value)]
             return f"[{', '.join(inner)}]"
         self.count(len(value), depth)
-        deeper = depth + 1
-        pairs = [
-            f"{_key(key, path)} = {self.value(value[key], (path, key), deeper)}" for key in value
-        ]
+        pairs = []
+        for key, item in value.items():
+            pairs.append(f"{_key(key, path)} = {self.value(item, (path, key), depth + 1)}")
         return f"{{{', '.join(pairs)}}}"
 
     def digits(self, value: int, path: Path) -> str:

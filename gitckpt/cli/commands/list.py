@@ -106,15 +106,8 @@ def _rows(
         age = terminal.age(entry.time, now, entry.timestamp)
         label = f"{entry.label} (replaced)" if is_marked else entry.label
         place = terminal.short(entry.git_sha), entry.branch
-        yield (
-            terminal.short(entry.id),
-            age,
-            entry.run,
-            label,
-            *place,
-            _files(entry, changed),
-            entry.message,
-        )
+        rest = _files(entry, changed), entry.message
+        yield terminal.short(entry.id), age, entry.run, label, *place, *rest
 
 
 def _explain_nothing(store: Store, *, filtered: bool) -> None:

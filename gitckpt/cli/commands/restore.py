@@ -50,9 +50,8 @@ def restore(
         checkpoint = store.read(store.find(ids[0]))
         inside = [_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
         with terminal.waiting("restoring files"):
-            done = store.restore(
-                checkpoint, inside, index=index, dry_run=dry_run, announce=warn, trust=trust
-            )
+            how: Any = {"index": index, "trust": trust, "dry_run": dry_run}
+            done = store.restore(checkpoint, inside, announce=warn, **how)
         _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 

@@ -82,9 +82,9 @@ def format_by_place(path: str) -> str | None:
 
 def may_be_anybodys(source: content.Source, place_format: str) -> bool:
     """Return whether a file may belong to no tool: others use `checkpoint.toml`, too."""
-    return place_format == QUASAR and not quasar.has_signs(
-        content.toml_of(source, content.Remarks())
-    )
+    if place_format != QUASAR:
+        return False
+    return not quasar.has_signs(content.toml_of(source, content.Remarks()))
 
 
 def is_state_of_nebula(source: content.Source) -> bool:

@@ -73,10 +73,8 @@ def read(source: Source, phases: str = "") -> Record:
         remarks.add(f"lacks {names}, which quasar always writes: it may be torn")
     is_naive = content.note_times((table.get("created_at"),), remarks)
     if cycle.MORE not in table:
-        meaning = (
-            f"{state.phase} by the numbers {f'before {phases}' if phases else 'since filtering'}"
-        )
-        remarks.add(f"has the phase {table['phase']}, which is {meaning}")
+        numbers = f"by the numbers {f'before {phases}' if phases else 'since filtering'}"
+        remarks.add(f"has the phase {table['phase']}, which is {state.phase} {numbers}")
     if state.all_findings and cycle.MORE not in table:
         remarks.add("does not say what became of its findings: all count as open")
     is_named = bool(state.phase_id or state.task_bead_id)
