@@ -318,7 +318,8 @@ def _take_back(
         terminal.remark(f"run {run.id} is back at {place}")
     if phase is not None:
         complete = ", ".join(run.completed) or "none"
-        terminal.remark(f"run {run.id} repeats {phase!r} and later phases; complete: {complete}")
+        sentence = f"run {run.id} will repeat {phase!r} and later phases"
+        terminal.remark(f"{sentence}; complete: {complete}")
         if checkpoint.attempt is not None:  # else people or scripts do it
             terminal.remark("its program repeats it when it calls Run.resume(store, RUN)")
     terminal.out_path(run.path)
