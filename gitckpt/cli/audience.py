@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import os
 
 from gitckpt.cli import terminal
@@ -11,26 +10,19 @@ from gitckpt.durable.driver.driver import CONTINUE, EXIT, RESTART, REVISE, Obser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 _STDOUT, _STDERR = 1, 2
 _Decoder = codecs.getincrementaldecoder("utf-8")
 _QUIET_FOR = 3.0
-_ANSWERS = {
-    "": CONTINUE,
-    "c": CONTINUE,
-    "continue": CONTINUE,
-    "r": REVISE,
-    "revise": REVISE,
-    "s": RESTART,
-    "restart": RESTART,
-}
+_ANSWERS = {"": CONTINUE, "c": CONTINUE, "r": REVISE, "s": RESTART, "e": EXIT}
+_ANSWERS |= {"continue": CONTINUE, "revise": REVISE, "restart": RESTART, "exit": EXIT}
+_QUESTION = "is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit?"
 
 
-@contextlib.contextmanager
-def _heard(stream: int = _STDERR) -> Iterator[None]:
+def _print(write: Callable[..., object], *args: object, stream: int = _STDERR) -> None:
     try:
-        yield
+        write(*args)
     except OSError:  # the reader is gone, such as `head`: the output is lost, but the run goes on
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream)
@@ -51,16 +43,13 @@ class Terminal(Observer):
     def started(self, run: str) -> None:
         """Print the id of the run at once: the caller may need it while the run goes on."""
         self.run = run
-        with _heard(_STDOUT):
-            terminal.out_bytes(f"{run}\n".encode())
+        _print(terminal.out_bytes, f"{run}\n".encode(), stream=_STDOUT)
 
     def warn(self, sentence: str) -> None:
-        with _heard():
-            terminal.warn(sentence)
+        _print(terminal.warn, sentence)
 
     def remark(self, line: str) -> None:
-        with _heard():
-            terminal.remark(line)
+        _print(terminal.remark, line)
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
         self._phase = phase
@@ -70,21 +59,18 @@ class Terminal(Observer):
 
     def output(self, data: bytes) -> None:
         self._clear()
-        with _heard():
-            terminal.live(self._decoder.decode(data))
+        _print(terminal.live, self._decoder.decode(data))
         self._at_line_start, self._printed = data.endswith(b"\n"), True
 
     def tick(self, seconds: float) -> None:
         if seconds >= _QUIET_FOR and self._at_line_start:
             self._shows_progress = True
-            with _heard():
-                terminal.progress(f"… {self._phase}: {length(seconds)}")
+            _print(terminal.progress, f"… {self._phase}: {length(seconds)}")
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
         took = f" after {length(seconds)}" if seconds is not None else ""
         self._clear()
-        with _heard():
-            terminal.live(self._decoder.decode(b"", final=True))
+        _print(terminal.live, self._decoder.decode(b"", final=True))
         if self._printed and not self._at_line_start:
             self.remark("")
         self.remark(f"      {phase}: {status}{took}")
@@ -92,35 +78,28 @@ class Terminal(Observer):
     def _clear(self) -> None:
         if self._shows_progress:
             self._shows_progress = False
-            with _heard():
-                terminal.progress("")
+            _print(terminal.progress, "")
 
     def ask(self, phase: str) -> tuple[str, str]:
-        if not terminal.may_ask():
-            return EXIT, ""
-        while True:
-            reply = terminal.ask(
-                f"{phase} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? "
-            )
-            if reply is None or reply.lower() in ("e", "exit"):
-                return EXIT, ""
-            answer = _ANSWERS.get(reply.lower())
+        while terminal.may_ask():
+            reply = terminal.ask(f"{phase} {_QUESTION} ")
+            answer = _ANSWERS.get(reply.lower()) if reply is not None else EXIT
             if answer == REVISE:
                 return answer, _lines("What shall be revised? An empty line ends it.")
             if answer is not None:
                 return answer, ""
+        return EXIT, ""
 
 
 def length(seconds: float) -> str:
     """Return a duration for people: 0.3s, 42s, 3m12s, 2h05m."""
     if seconds < 9.95:
         return f"{seconds:.1f}s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    minutes, whole = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{whole:02d}s" if minutes else f"{whole}s"
 
 
 def _lines(question: str) -> str:

@@ -23,9 +23,8 @@ def inputs(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise UsageError(
-                f"{word!r} is not NAME=VALUE", hint='write it as: -i question="what is it?"'
-            )
+            hint = 'write it as: -i question="what is it?"'
+            raise UsageError(f"{word!r} is not NAME=VALUE", hint=hint)
         values[name] = value
     return values
 
@@ -43,14 +42,11 @@ def drive(go: Callable[[Terminal], Outcome]) -> int:
     if outcome.was_complete:
         terminal.out(outcome.run)
     if outcome.status != COMPLETE:
-        phase = str(outcome.after)
-        where = (
-            f"at {phase}, which asks to be tried again later"
-            if outcome.status == DEFERRED
-            else f"after {phase}"
-        )
+        is_deferred = outcome.status == DEFERRED
+        later = f"at {outcome.after}, which asks to be tried again later"
+        where = later if is_deferred else f"after {outcome.after}"
         person.remark(f"paused {where}. To go on: git ckpt resume {outcome.run}")
-        return PhaseFailed.exit_code if outcome.status == DEFERRED else 0
+        return PhaseFailed.exit_code if is_deferred else 0
     person.remark(f"run {outcome.run} is complete{' already' if outcome.was_complete else ''}")
     if outcome.removed:
         person.remark("its worktree is removed: all of it was pushed")

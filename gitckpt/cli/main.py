@@ -26,30 +26,16 @@ _NOT_OURS = (
 )
 
 # Texts of system errors, in Python's words or git's, and their cures.
-_CURES = (
-    (
-        (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT), "Out of diskspace"),
-        "make room on the disk",
-    ),
-    (
-        ("ermission denied", "insufficient permission", os.strerror(errno.EROFS)),
-        "make it writable",
-    ),
-    ((os.strerror(errno.EIO),), "check the disk: dmesg"),
-    (
-        (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)),
-        "allow more open files (ulimit -n 1024)",
-    ),
-    (
-        (".lock': File exists", "packed-refs.new: File exists", "could not lock config file"),
-        "see which process has the lock: git ckpt doctor; remove a stale lock",
-    ),
-    # git does not say why.
-    (
-        ("couldn't write", "couldn't set", "nable to write", "failed to write"),
-        "check the disk and its free space",
-    ),
-)
+_LOCKED = (".lock': File exists", "packed-refs.new: File exists", "could not lock config file")
+_NO_REASON = ("couldn't write", "couldn't set", "nable to write", "failed to write")
+_CURES = {
+    (*map(os.strerror, (errno.ENOSPC, errno.EDQUOT)), "Out of diskspace"): "make room on the disk",
+    ("ermission denied", "insufficient permission", os.strerror(errno.EROFS)): "make it writable",
+    (os.strerror(errno.EIO),): "check the disk: dmesg",
+    tuple(map(os.strerror, (errno.EMFILE, errno.ENFILE))): "allow more open files (ulimit -n 1024)",
+    _LOCKED: "see which process has the lock: git ckpt doctor; remove a stale lock",
+    _NO_REASON: "check the disk and its free space",  # git does not say why
+}
 
 _DONE = "the command had finished its work; see: git ckpt list"
 _KILLED = "git was killed; nothing is damaged: run the command again"
@@ -112,16 +98,15 @@ def _perform(argv: list[str]) -> int:
 def _cure(message: str) -> str | None:
     if "killed by signal" in message:
         return _KILLED
-    for reasons, cure in _CURES:
+    for reasons, cure in _CURES.items():
         if any(reason in message for reason in reasons):
             return f"{cure}, and run the command again"
     return None
 
 
 def _sandbox_cure(message: str) -> str | None:
-    if os.strerror(errno.EROFS) not in message or not any(
-        name.startswith("CODEX_SANDBOX") for name in os.environ
-    ):
+    has_sandbox = any(name.startswith("CODEX_SANDBOX") for name in os.environ)
+    if os.strerror(errno.EROFS) not in message or not has_sandbox:
         return None
     from gitckpt.git.repository import discover
     from gitckpt.model.arguments import shell_word
@@ -163,10 +148,8 @@ def _is_of_output(error: OSError) -> bool:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_globals["__name__"] in (
-        terminal.__name__,
-        __name__,
-    )
+    modules = (terminal.__name__, __name__)
+    return trace is not None and trace.tb_frame.f_globals["__name__"] in modules
 
 
 def _discard_output() -> None:
@@ -180,15 +163,16 @@ def _discard_output() -> None:
 
 
 def _bug(error: Exception, argv: list[str]) -> int:
+    from gitckpt.cli.parser.commands import COMMANDS
     from gitckpt.git.repository import discover
     from gitckpt.store import error_log
 
     hint = None
     try:
-        path = error_log.append(
-            discover(),
-            f"gitckpt {__version__}: git ckpt {_command(argv)}\n{error_log.trace(error)}",
-        )
+        # Without arguments: they may be private.
+        command = next((word for word in argv if word in COMMANDS), "…")
+        text = f"gitckpt {__version__}: git ckpt {command}\n{error_log.trace(error)}"
+        path = error_log.append(discover(), text)
         hint = f"report it with what {path} ends with"
     except CkptError:
         import traceback
@@ -197,10 +181,3 @@ def _bug(error: Exception, argv: list[str]) -> int:
     line = " ".join(str(error).split())
     terminal.fail(CkptError(f"this is a bug in gitckpt: {type(error).__name__}: {line}", hint=hint))
     return BUG
-
-
-def _command(argv: list[str]) -> str:
-    from gitckpt.cli.parser.commands import COMMANDS
-
-    # Without arguments: they may be private.
-    return next((word for word in argv if word in COMMANDS), "…")

@@ -32,7 +32,9 @@ def login_shell_advice() -> str | None:
         return None
     try:
         alias = process.run([process.git_executable(), "config", "--get", "alias.ckpt"])
-        if not alias.code or _finds_program(shell):
+        argv = [shell, "-lc", "command -v git-ckpt"]
+        child = process.Child(argv, process.environment(), own_group=True) if alias.code else None
+        if child is None or child.communicate(deadline=time.monotonic() + _PATIENCE).code == 0:
             return None
     except CkptError:  # the profile waits for input, or the shell does not start
         return None
@@ -40,18 +42,10 @@ def login_shell_advice() -> str | None:
     return f"Codex runs commands in a login shell, which does not find git-ckpt; run: {command}"
 
 
-def _finds_program(shell: str) -> bool:
-    argv = [shell, "-lc", "command -v git-ckpt"]
-    child = process.Child(argv, process.environment(), own_group=True)
-    return child.communicate(deadline=time.monotonic() + _PATIENCE).code == 0
-
-
 def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     """Open the store of the repository around the current directory.
 
-    Args:
-        to_capture: git starts to scan the worktree while Python imports.
-        any_git: whether a git that is too old will do.
+    With `to_capture`, git scans the worktree while Python imports; `any_git` may be too old.
     """
 
     def import_what_comes_next() -> None:

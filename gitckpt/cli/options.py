@@ -11,7 +11,7 @@ from gitckpt.model.errors import RepositoryError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
     from typing import TypeVar
 
     Command = TypeVar("Command", bound=Callable[..., int | None])
@@ -26,7 +26,7 @@ _NAMES = {"C": "directory", "json": "as_json", "from": "from_"}
 class Parameter:
     """An argument or option of a command, from a line of its help."""
 
-    def __init__(self, line: str, argument: str) -> None:
+    def __init__(self, line: str, argument: str, required: Container[str]) -> None:
         names, _, self.help = line.partition("  ")
         words = names.replace(",", "").split() if names.startswith("-") else []
         self.spellings = [word for word in words if word.startswith("-")]  # none: an argument
@@ -34,15 +34,14 @@ class Parameter:
         self.metavar = "".join(metavars) or None
         self.is_flag = self.metavar is None
         self.is_number = bool(words) and self.metavar == "N"
-        self.is_list = "may be repeated" in self.help or (
-            not words and ("…" in names or " " in names)
-        )
+        is_many = not words and ("…" in names or " " in names)
+        self.is_list = is_many or "may be repeated" in self.help
         self.takes_paths = "[--" in names  # words after two dashes are the parameter `paths`
-        self.is_required = False
         option = words and self.spellings[-1].lstrip("-").replace("-", "_")
         self.name = _NAMES.get(option, option) if option else argument
         if option and hasattr(builtins, option):
             self.name += "_"
+        self.is_required = self.name in required
 
 
 # Function of a command → its parameters, in order.
@@ -61,11 +60,10 @@ def usage(text: str) -> Callable[[Command], Command]:
         code, defaults = function.__code__, function.__defaults__ or ()
         required = code.co_varnames[: code.co_argcount - len(defaults)]
         arguments = iter(code.co_varnames)
-        PARAMETERS[function] = parameters = []
-        for line in lines:
-            parameter = Parameter(line, "" if line.startswith("-") else next(arguments))
-            parameter.is_required = parameter.name in required
-            parameters.append(parameter)
+        PARAMETERS[function] = [
+            Parameter(line, "" if line.startswith("-") else next(arguments), required)
+            for line in lines
+        ]
         return function
 
     return declare
@@ -95,9 +93,8 @@ def apply(quiet: bool = False, directory: str | None = None) -> None:
         try:
             os.chdir(directory)
         except OSError as error:
-            raise RepositoryError(
-                f"cannot go to {directory}: {error.strerror}", hint="give a directory that exists"
-            ) from None
+            problem = f"cannot go to {directory}: {error.strerror}"
+            raise RepositoryError(problem, hint="give a directory that exists") from None
 
 
 def print_version() -> None:
@@ -105,10 +102,20 @@ def print_version() -> None:
 
 
 def count(text: str) -> int:
+    problem = f"{text!r} is not a whole number"
     if text.removeprefix("-").isdigit() and text.startswith("-"):
-        raise UsageError(
-            f"a number must be 0 or more, not {text}", hint="write a whole number, such as 20"
-        )
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise UsageError(f"{text!r} is not a whole number", hint="write a whole number, such as 20")
+        problem = f"a number must be 0 or more, not {text}"
+    is_number = text.isascii() and text.isdigit() and len(text) < 19
+    refuse(not is_number, problem, "write a whole number, such as 20")
     return int(text)
+
+
+def refuse(is_wrong: object, problem: str, hint: str) -> None:
+    """Raise `UsageError` if a call is wrong."""
+    if is_wrong:
+        raise UsageError(problem, hint=hint)
+
+
+def require_one_of(kind: str, value: str | None, known: Iterable[str]) -> None:
+    if value is not None and value not in known:
+        raise UsageError(f"there is no {kind} {value!r}", hint=f"it is one of {', '.join(known)}")

@@ -7,29 +7,26 @@ documents are escaped for a person, and unchanged for a program.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
-from gitckpt.model import ids
+from gitckpt.model import ids, times
 from gitckpt.model.arguments import first_of, shell_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import TextIO
 
-    from gitckpt.model.checkpoint import Checkpoint, Omitted, Suspect
-    from gitckpt.model.errors import CkptError
+    from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.model.errors import CkptError, Finding
 
 _BOLD, _RED, _GREEN = "\033[1m", "\033[31m", "\033[32m"
 _YELLOW, _CYAN, _RESET = "\033[33m", "\033[36m", "\033[0m"
 # Prefixes of lines in a patch, and their styles, as git has them by default.
-_PATCH = (
-    *((word, _BOLD) for word in ("diff ", "index ", "--- ", "+++ ")),
-    ("@@", _CYAN),
-    ("+", _GREEN),
-    ("-", _RED),
-)
+_PATCH = dict.fromkeys(("diff ", "index ", "--- ", "+++ "), _BOLD)
+_PATCH |= {"@@": _CYAN, "+": _GREEN, "-": _RED}
 
 _GAP = "  "
 _NARROWEST = 8
@@ -75,33 +72,31 @@ def harmless(text: str) -> str:
 
 def _escape(character: str) -> str:
     code = ord(character)
-    if character in "\n\t\r":
-        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[character]
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"
+    escape = f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"
+    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character, escape)
 
 
 def _harmless_lines(text: str) -> str:
-    return "\n".join(
-        "\t".join(harmless(part) for part in line.split("\t")) for line in text.split("\n")
-    )
+    lines = text.split("\n")
+    return "\n".join("\t".join(map(harmless, line.split("\t"))) for line in lines)
 
 
 def _shortened(text: str) -> str:
-    shown = harmless(text)
-    if len(shown) > _LONGEST_WORD:
-        shown = " ".join(
-            word if len(word) <= _LONGEST_WORD else f"{word[:_BEGINNING]}…"
-            for word in shown.split(" ")
-        )
+    def cut(word: str) -> str:
+        return word if len(word) <= _LONGEST_WORD else f"{word[:_BEGINNING]}…"
+
+    shown = " ".join(map(cut, harmless(text).split(" ")))
     return shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…"
 
 
-def _written(parts: Iterable[str | Shown]) -> str:
-    return "".join(part.text if isinstance(part, Shown) else harmless(part) for part in parts)
-
-
 def out(*parts: str | Shown) -> None:
-    sys.stdout.write(_written(parts) + "\n")
+    texts = (part.text if isinstance(part, Shown) else harmless(part) for part in parts)
+    sys.stdout.write("".join(texts) + "\n")
+
+
+def out_text(text: str) -> None:
+    for line in text.rstrip("\n").split("\n"):
+        out(f"    {line}".rstrip())
 
 
 def out_row(cells: Iterable[str | None]) -> None:
@@ -113,11 +108,10 @@ def out_patch(data: bytes) -> None:
     if not _is_read_by_a_person():
         out_bytes(data)
         return
-    is_coloured = _has_colour()
     text = data.decode("utf-8", "surrogateescape").removesuffix("\n")
     for line in text.split("\n") if data else ():
-        style = next((style for start, style in _PATCH if line.startswith(start)), "")
-        sys.stdout.write(_styled(_harmless_lines(line), style, is_coloured and style != "") + "\n")
+        style = next((style for start, style in _PATCH.items() if line.startswith(start)), "")
+        sys.stdout.write(_styled(_harmless_lines(line), style) + "\n")
 
 
 def out_path(path: str) -> None:
@@ -163,25 +157,22 @@ def explain(text: str) -> None:
     sys.stderr.write(f"{_harmless_lines(text)}\n")
 
 
-def warn(line: str) -> None:
+def _label(word: str, style: str, line: str) -> None:
     _clear()
-    sys.stderr.write(
-        f"{_styled('warning:', _YELLOW, _has_colour(sys.stderr))} {_shortened(line)}\n"
-    )
+    sys.stderr.write(f"{_styled(f'{word}:', style, sys.stderr)} {_shortened(line)}\n")
+
+
+def warn(line: str) -> None:
+    _label("warning", _YELLOW, line)
 
 
 def fail(error: CkptError) -> int:
     """Print an error with its candidates and hint; return its exit code."""
-    _clear()
-    sys.stderr.write(
-        f"{_styled('error:', _RED, _has_colour(sys.stderr))} {_shortened(error.message)}\n"
-    )
+    _label("error", _RED, error.message)
     for candidate in getattr(error, "candidates", ()):
         sys.stderr.write(f"  {_shortened(candidate)}\n")
     if error.hint:
-        sys.stderr.write(
-            f"{_styled('hint:', _BOLD, _has_colour(sys.stderr))} {_shortened(error.hint)}\n"
-        )
+        _label("hint", _BOLD, error.hint)
     return error.exit_code
 
 
@@ -213,39 +204,32 @@ def _clear() -> None:
         progress("")
 
 
-class Waiting:
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._stop: Callable[[], None] = lambda: None
+@contextlib.contextmanager
+def waiting(task: str) -> Iterator[None]:
+    if not sys.stderr.isatty() or Verbosity.quiet:
+        yield
+        return
+    import threading
+    import time
 
-    def __enter__(self) -> None:
-        if not sys.stderr.isatty() or Verbosity.quiet:
-            return
-        import threading
-        import time
+    done, began = threading.Event(), time.monotonic()
 
-        done, began = threading.Event(), time.monotonic()
+    def tell() -> None:
         own = 0.0
+        while not done.wait(_TICK):
+            if Verbosity.shown != own and time.monotonic() - Verbosity.shown < _TICK:
+                continue  # the task itself shows progress
+            progress(f"… {task}: {time.monotonic() - began:.0f}s")
+            own = Verbosity.shown
 
-        def tell() -> None:
-            nonlocal own
-            while not done.wait(_TICK):
-                if Verbosity.shown != own and time.monotonic() - Verbosity.shown < _TICK:
-                    continue  # the task itself shows progress
-                progress(f"… {self._what}: {time.monotonic() - began:.0f}s")
-                own = Verbosity.shown
-
-        def stop() -> None:
-            done.set()
-            teller.join()
-            _clear()
-
-        teller = threading.Thread(target=tell, daemon=True)
-        teller.start()
-        self._stop = stop
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
+        _clear()
 
 
 def replace_lines(before: int, lines: Sequence[str]) -> int:
@@ -278,6 +262,10 @@ def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str 
     return line.strip() if line else None
 
 
+def confirms(question: str, *, told: Sequence[str] = ()) -> bool:
+    return (ask(f"{question} [y/N] ", told=told) or "").lower() in ("y", "yes")
+
+
 def is_terminal() -> bool:
     return sys.stdout.isatty()
 
@@ -286,15 +274,6 @@ def _is_read_by_a_person() -> bool:
     # Through the pager that git started, too; colors, tables and questions never go there.
     paged = os.environ.get("GIT_PAGER_IN_USE", "").lower()
     return is_terminal() or paged in ("1", "true", "yes", "on")
-
-
-def _has_colour(stream: TextIO | None = None) -> bool:
-    # https://no-color.org
-    return (
-        (stream or sys.stdout).isatty()
-        and not os.environ.get("NO_COLOR")
-        and os.environ.get("TERM") != "dumb"
-    )
 
 
 def size(number: int) -> str:
@@ -312,23 +291,52 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def age(instant: int, now: int, timestamp: str | None = None) -> str:
+    """Return the age of an instant for people, its timestamp for programs."""
+    if is_terminal():
+        return times.age_text(max(now - instant, 0))
+    return timestamp or times.to_text(instant)
+
+
+def short(name: str) -> str:
+    """Return the beginning of an id for people, the whole for programs."""
+    return name[: ids.SHORT] if is_terminal() else name
+
+
 def heading(text: str) -> Shown:
-    return Shown(_styled(harmless(text), _BOLD, _has_colour()))
+    return Shown(_styled(harmless(text), _BOLD))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def out_finding(finding: Finding) -> None:
+    out(heading(finding.code), f": {finding.object}: {finding.sentence}")
+    if finding.repaired:
+        out("    repaired")
+    elif finding.cure:
+        out(f"    cure: {finding.cure}")
+
+
+def out_rows(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
+    """Print a table for people, none if it is empty; for programs, lines."""
+    if not is_terminal():
+        for row in rows:
+            out_row(row)
+    elif rows:
+        table(columns, rows)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
     """Print the columns that have content, aligned; on a terminal, cut to its width."""
     import shutil
 
-    cells = [[harmless(cell) for cell in row] for row in rows]
+    cells = [[harmless(cell or "") for cell in row] for row in rows]
     used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
     whole = [[row[i] for i in used] for row in [list(columns), *cells]]
     widths = [max(_width(row[i]) for row in whole) for i in range(len(used))]
     excess = 0
     if is_terminal():
-        columns_there = shutil.get_terminal_size().columns
-        widths = [min(width, max(columns_there, _NARROWEST)) for width in widths]
-        excess = sum(widths) + len(_GAP) * (len(used) - 1) - columns_there
+        available = shutil.get_terminal_size().columns
+        widths = [min(width, max(available, _NARROWEST)) for width in widths]
+        excess = sum(widths) + len(_GAP) * (len(used) - 1) - available
     while excess > 0 and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
         excess -= 1
@@ -357,8 +365,10 @@ def _width(text: str) -> int:
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _styled(text: str, style: str, wanted: bool) -> str:
-    return f"{style}{text}{_RESET}" if wanted else text
+def _styled(text: str, style: str, stream: TextIO | None = None) -> str:
+    # https://no-color.org
+    is_plain = not style or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if is_plain or not (stream or sys.stdout).isatty() else f"{style}{text}{_RESET}"
 
 
 def near(path: str | None) -> str:
@@ -380,42 +390,33 @@ def warn_captured(checkpoint: Checkpoint) -> int:
     files = checkpoint.worktree
     if files is None:
         return 0
+    is_cut = False  # whether a path is not named
     # A clean submodule loses nothing: its commit has the files.
     omitted = [entry for entry in files.omitted if entry.dirty is not False]
-    is_cut = _warn_of_omitted(omitted)
+    for reason, paths in _grouped((entry.reason, entry.path) for entry in omitted).items():
+        warn(f"not captured: {first_of(paths, _FEW)}: {reason}")
+        is_cut |= len(paths) > _FEW
     if files.converted:
         warn(f"comes back as git writes it, not byte for byte: {first_of(files.converted, _FEW)}")
         is_cut |= len(files.converted) > _FEW
     if files.suspects:
-        is_cut |= _warn_of_suspects(files.suspects)
+        places = ((each.path, f"{each.path}:{each.line} ({each.rule})") for each in files.suspects)
+        groups = list(_grouped(places).values())
+        lines = [first_of(group, 1) for group in groups[:_FEW]]
+        if len(groups) > _FEW:
+            is_cut = True
+            lines.append(count(len(groups) - _FEW, "more file"))
+        for line in lines:
+            warn(f"captured, and looks like a secret: {line}")
+        path = shell_word(files.suspects[0].path)
+        remark(f"to declare it no secret: git ckpt allow --secret {path}")
     if is_cut:
         remark(f"each of them is named by: git ckpt show {checkpoint.id[: ids.SHORT]}")
     return len(omitted)
 
 
-def _warn_of_omitted(left: Sequence[Omitted]) -> bool:
-    """Warn once per reason; return whether a path is not named."""
-    by_reason: dict[str, list[str]] = {}
-    for entry in left:
-        by_reason.setdefault(entry.reason, []).append(entry.path)
-    for reason, paths in by_reason.items():
-        warn(f"not captured: {first_of(paths, _FEW)}: {reason}")
-    return any(len(paths) > _FEW for paths in by_reason.values())
-
-
-def _warn_of_suspects(suspects: Sequence[Suspect]) -> bool:
-    """Warn of the first files; return whether a file is not named."""
-    by_path: dict[str, list[str]] = {}
-    for suspect in suspects:
-        by_path.setdefault(suspect.path, []).append(
-            f"{suspect.path}:{suspect.line} ({suspect.rule})"
-        )
-    groups = list(by_path.values())
-    for places in groups[:_FEW]:
-        warn(f"captured, and looks like a secret: {first_of(places, 1)}")
-    more = len(groups) - _FEW
-    if more > 0:
-        files = "one more file" if more == 1 else f"{more} more files"
-        warn(f"captured, and looks like a secret: {files}")
-    remark(f"to declare it no secret: git ckpt allow --secret {shell_word(suspects[0].path)}")
-    return more > 0
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups

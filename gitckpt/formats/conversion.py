@@ -57,9 +57,9 @@ class Time:
 
 
 def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
-    wanted = sorted(set(oids))
+    sorted_oids = sorted(set(oids))
     committers = {}
-    for oid, entry in zip(wanted, repository.cat_file.contents(wanted), strict=True):
+    for oid, entry in zip(sorted_oids, repository.cat_file.contents(sorted_oids), strict=True):
         # With SHA-256, git takes 40 digits as an abbreviation.
         if entry is None or entry[:2] != (oid, "commit"):
             continue
@@ -88,23 +88,16 @@ def of(record: Record, commit: Commit | None, now: int) -> Time:
     if not record.is_local or commit is None or record.time >= commit.time or not commit.offset:
         return Time(record.time, started, is_trusted=True)
     repaired = record.time - commit.offset
-    repaired_text = times.to_text(repaired)
-    remark = f"calls {record.said} UTC, before its commit: repaired to {repaired_text}"
+    text = times.to_text(repaired)
+    remark = f"calls {record.said} UTC, before its commit: repaired to {text}"
     return Time(repaired, started - commit.offset, is_trusted=True, remark=remark)
 
 
 # The versions of a file in the history.
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    commit: str  # oid
-    time: int  # of the committer, in microseconds since the epoch
-    data: bytes
-
-
-def versions(repository: Repository, path: str) -> list[Version]:
-    """Return the distinct versions of a file in the history of HEAD, oldest first."""
+def versions(repository: Repository, path: str) -> list[tuple[str, int, bytes]]:
+    """Return commit, its time and content of each version of a file, oldest first."""
     try:
         # Not `log`: user settings can add lines to its output.
         order = ("--timestamp", "--reverse", "--topo-order")
@@ -113,14 +106,11 @@ def versions(repository: Repository, path: str) -> list[Version]:
         return []  # there is no commit yet
     pairs = [line.split(" ") for line in listed.decode("ascii").splitlines()]
     blobs = repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs])
-    distinct: list[Version] = []
+    distinct: list[tuple[str, int, bytes]] = []
     for (time, commit), blob in zip(pairs, blobs, strict=True):
-        if (
-            blob is not None
-            and blob[1] == "blob"
-            and (not distinct or distinct[-1].data != blob[2])
-        ):
-            distinct.append(Version(commit, int(time) * _SECOND, blob[2]))
+        is_blob = blob is not None and blob[1] == "blob"
+        if blob and is_blob and (not distinct or distinct[-1][2] != blob[2]):
+            distinct.append((commit, int(time) * _SECOND, blob[2]))
     return distinct
 
 
@@ -170,13 +160,12 @@ def place(
 ) -> tuple[str, str | None, Worktree | None]:
     """Return commit, branch and files, if possible from the worktree in the file."""
     record, repository = item.record, store.repository
-    linked = None
-    if record.worktree is not None and not dry_run:
-        linked = administration.seen_from(repository, record.worktree)
+    is_looked_at = record.worktree is not None and not dry_run
+    linked = administration.seen_from(repository, str(record.worktree)) if is_looked_at else None
     if linked is not None:
-        with store.seen_from(linked, "plumbing") as seen:
-            worktree = seen.capture()
-            commit, branch = seen.objects.head()
+        with store.seen_from(linked, "plumbing") as linked_store:
+            worktree = linked_store.capture()
+            commit, branch = linked_store.objects.head()
         return commit, branch, worktree
     if not item.commit and record.branch is not None:
         branch_info = repository.cat_file.info(BRANCHES + record.branch)
@@ -190,19 +179,17 @@ def pipeline(
     item: FoundFile,
     checkpoint_id: str,
     newest: Checkpoint | None,
-    there: tuple[str, Worktree | None],
+    captured: tuple[str, Worktree | None],
     *,
     reason: Callable[[str], str | None],
     dry_run: bool,
 ) -> tuple[Pipeline | None, Worktree | None]:
     """Return the pipeline of a file's run, and the worktree with the input files.
 
-    Args:
-        newest: the newest checkpoint of its run; None if the file starts one.
-        there: the commit, and the captured files.
-        reason: returns why a snapshot would leave out a file.
+    `newest` is that of its run, `there` the commit and the captured files; `reason` says why a
+    snapshot would leave out a file.
     """
-    commit, worktree = there
+    commit, worktree = captured
     drive = item.record.drive
     if drive is None:
         return None, worktree
@@ -216,36 +203,32 @@ def pipeline(
             contents[name] = files.inside(path, store.repository.worktree, reason, project)
         except Unreadable as error:
             item.unread[path] = str(error)
-    inputs = {
-        **definition.inputs,
-        **{name: secrets.masked(value) for name, value in drive.inputs.items()},
-    }
+    inputs = dict(definition.inputs)
+    inputs |= {name: secrets.masked(value) for name, value in drive.inputs.items()}
     inputs |= {name: drive.files[name] for name in contents if name in drive.files}
     # A run would wait forever for an input file that is missing here.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}
-    before: dict[str, str] = {}
-    if newest is not None and newest.pipeline is not None:
-        before = dict(newest.pipeline.completed)
+    latest = newest.pipeline if newest is not None else None
+    earlier = latest.completed if latest is not None else {}
     names = [phase.name for phase in definition.phases]
-    done = [name for name in names if name in drive.completed]
+    completed = [name for name in names if name in drive.completed]
     is_unfinished = item.record.phase != ref_names.RUN_COMPLETE
     if drive.pipeline == "plan-to-pr" and is_unfinished and worktree is None and not commit:
         # Without worktree and branch, later work is missing here.
-        done = [name for name in done if name in names[: names.index("create worktree")]]
+        completed = [name for name in completed if name in names[: names.index("create worktree")]]
     described = Pipeline(
         name=definition.name,
         phases=tuple(names),
-        completed={name: before.get(name, checkpoint_id) for name in done},
+        completed={name: earlier.get(name, checkpoint_id) for name in completed},
         autonomy=definition.autonomy,
         definition=definition.digest(),
         inputs=inputs,
         contents={name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     )
-    if not contents or dry_run:
-        return described, worktree
-    return described, run_files.with_inputs(
-        store.repository, store.objects, worktree or CLEAN, commit, contents
-    )
+    if contents and not dry_run:
+        place = store.repository, store.objects, worktree or CLEAN, commit
+        worktree = run_files.with_inputs(*place, contents)
+    return described, worktree
 
 
 @functools.cache  # an import of a thousand files asks for the same one
@@ -261,11 +244,10 @@ def state(item: FoundFile) -> dict[str, Any]:
     return values
 
 
-def label(said: str) -> str:
+def label(phase: str) -> str:
     """Return a label that a document may have, for a phase of any length and content."""
-    name, status = split(said)
+    name, status = split(phase)
     name = name[: 10 * _LABEL]  # bounds the work; the rest is never shown
-    kept = " ".join(
-        "".join(character if character.isprintable() else " " for character in name).split()
-    )[:_LABEL].rstrip("-")
-    return f"{kept or 'phase'}-{status}"
+    printable = "".join(character if character.isprintable() else " " for character in name)
+    text = " ".join(printable.split())[:_LABEL].rstrip("-")
+    return f"{text or 'phase'}-{status}"

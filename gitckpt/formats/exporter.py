@@ -11,16 +11,7 @@ import os
 import re
 
 from gitckpt.formats.importer import trigger
-from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
-from gitckpt.formats.systems.content import (
-    FORGE,
-    NEBULA,
-    QUASAR,
-    RLM_ACT,
-    SUPERPOWERS,
-    WORKFLOW,
-    Unreadable,
-)
+from gitckpt.formats.systems import content, detection, forge, quasar, rlm_act, superpowers
 from gitckpt.git import fsync
 from gitckpt.git.files import atomic, private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
@@ -43,14 +34,14 @@ if TYPE_CHECKING:
 # A writer adds what the format cannot express to the list, a clause each. It raises `Unreadable` if
 # the checkpoint does not fit the format.
 _WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
-    RLM_ACT: rlm_act.write,
-    FORGE: forge.write,
-    QUASAR: quasar.write,
-    SUPERPOWERS: superpowers.write,
+    content.RLM_ACT: rlm_act.write,
+    content.FORGE: forge.write,
+    content.QUASAR: quasar.write,
+    content.SUPERPOWERS: superpowers.write,
 }
-_OLD = {WORKFLOW: RLM_ACT}
+_OLD = {content.WORKFLOW: content.RLM_ACT}
 # Formats in which a run is a directory with a file for each ended phase.
-_DIRECTORIES = (RLM_ACT,)
+_DIRECTORIES = (content.RLM_ACT,)
 
 _ENDS = ("complete", "failed", "skipped")
 _LARGEST = 64 * 1024 * 1024
@@ -90,33 +81,29 @@ class Exporter:
             UsageError: the format is unknown, or cannot hold the checkpoint.
             InvalidCheckpoint: the checkpoint cannot be read.
         """
-        here, format_ = self._checkpoints, format
+        store, format_ = self._checkpoints, format
         require_text("text", text)
         require_text("format", format_)
         if format_ not in detection.NAMES:
-            raise UsageError(
-                f"there is no format {format_!r}", hint=f"it is one of {', '.join(detection.NAMES)}"
-            )
-        run = finder.named_run(text, here.repository, here.index)
+            hint = f"it is one of {', '.join(detection.NAMES)}"
+            raise UsageError(f"there is no format {format_!r}", hint=hint)
+        run = finder.named_run(text, store.repository, store.index)
         if run is None:
-            return [_export(here, here.read(here.find(text)), format_)]
-        entries = list(reversed(heads.chain(here.index, here.repository, run)))
-        if format_ in (RLM_ACT, WORKFLOW):
+            return [_export(store, store.read(store.find(text)), format_)]
+        entries = list(reversed(heads.chain(store.index, store.repository, run)))
+        if format_ in (content.RLM_ACT, content.WORKFLOW):
             entries = [entry for entry in entries if _is_end(entry)] or entries[-1:]
         if not (every and format_ in _DIRECTORIES):
             entries = entries[-1:]
-        return _with_distinct_names(
-            [_export(here, here.read(entry.id), format_) for entry in entries]
-        )
+        exports = [_export(store, store.read(entry.id), format_) for entry in entries]
+        return _with_distinct_names(exports)
 
     def is_directory(self, text: str, format: str) -> bool:  # noqa: A002 - the word for it
         """Return whether `files` with `every` makes a directory: a run, a file per phase."""
         require_text("text", text)
-        here = self._checkpoints
-        return (
-            format in _DIRECTORIES
-            and finder.named_run(text, here.repository, here.index) is not None
-        )
+        store = self._checkpoints
+        is_run = format in _DIRECTORIES and finder.named_run(text, store.repository, store.index)
+        return bool(is_run)
 
     def write(self, path: str, exported: ExportResult, *, force: bool = False) -> None:
         """Write a file atomically.
@@ -131,23 +118,22 @@ class Exporter:
         """
         require_path("path", path, as_text=True)
         require("exported", exported, ExportResult, "what Exporter.files returned")
-        here, place = self._checkpoints, os.path.abspath(path)
-        _require_inside(here, place)
+        store, place = self._checkpoints, os.path.abspath(path)
+        _require_inside(store, place)
         if os.path.lexists(place) and not force:
-            _require_copy(here, place, exported)
+            _require_copy(store, place, exported)
         if not os.path.isdir(os.path.dirname(place)):
             raise _no_directory(path)
         try:
-            if _is_in_worktree(here, place):
-                administration.write_file(here.repository, place, exported.data)
+            if _is_in_worktree(store, place):
+                administration.write_file(store.repository, place, exported.data)
             else:
                 atomic.write(place, exported.data)
         except OSError as error:
-            raise WorktreeError(
-                f"cannot write {path}: {error.strerror}", hint="choose another place: -o PATH"
-            ) from None
+            hint = "choose another place: -o PATH"
+            raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
         fsync.flush(_above(place))  # the directory may be new
-        _record_export(here, place, exported.data)
+        _record_export(store, place, exported.data)
 
     def make_directory(self, path: str) -> None:
         """Create a directory unless it exists.
@@ -166,18 +152,15 @@ class Exporter:
         try:
             os.mkdir(place)
         except OSError as error:
-            raise WorktreeError(
-                f"cannot create the directory {path}: {error.strerror}",
-                hint="choose another place: -o PATH; or export a single checkpoint",
-            ) from None
+            problem = f"cannot create the directory {path}: {error.strerror}"
+            hint = "choose another place: -o PATH; or export a single checkpoint"
+            raise WorktreeError(problem, hint=hint) from None
 
 
 def _no_directory(path: str) -> WorktreeError:
     directory = os.path.dirname(path.rstrip(os.sep)) or os.curdir
-    return WorktreeError(
-        f"cannot write {path}: there is no directory {directory}",
-        hint=f"create it: mkdir -p {shell_word(directory)}; or choose another place: -o PATH",
-    )
+    hint = f"create it: mkdir -p {shell_word(directory)}; or choose another place: -o PATH"
+    return WorktreeError(f"cannot write {path}: there is no directory {directory}", hint=hint)
 
 
 def _require_inside(store: Checkpoints, place: str) -> None:
@@ -188,8 +171,9 @@ def _require_inside(store: Checkpoints, place: str) -> None:
     if not f"{directory}/".startswith(f"{top}/"):
         return
     real = os.path.realpath(directory)
-    within = [f"{os.path.realpath(each)}/" for each in (repository.git_dir, repository.common_dir)]
-    is_out = not f"{real}/".startswith(f"{top}/") or f"{real}/".startswith(tuple(within))
+    git_dirs = tuple(map(os.path.realpath, (repository.git_dir, repository.common_dir)))
+    is_in_git = f"{real}/".startswith(tuple(f"{path}/" for path in git_dirs))
+    is_out = is_in_git or not f"{real}/".startswith(f"{top}/")
     if is_out and real != directory:
         message = f"{directory} leads out of the worktree through a link, to {real}"
         raise UsageError(message, hint="name a place without links: -o PATH")
@@ -209,40 +193,32 @@ def _is_end(entry: CheckpointInfo) -> bool:
 def _export(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> ExportResult:
     imported = checkpoint.imported
     name = _name(checkpoint, format_)
-    same = (trigger(format_), *([trigger(NEBULA)] if format_ == QUASAR else []))
-    if imported is not None and checkpoint.trigger in same:
+    triggers = (trigger(format_), *([trigger(content.NEBULA)] if format_ == content.QUASAR else []))
+    if imported is not None and checkpoint.trigger in triggers:
         original = next(store.objects.read([imported.original], None))
         if original is None or original[0] != "blob":
-            raise CkptError(
-                f"the file that {checkpoint.id} was imported from is missing",
-                hint="check the store: git ckpt verify",
-            )
+            problem = f"the file that {checkpoint.id} was imported from is missing"
+            hint = "check the store: git ckpt verify"
+            raise CkptError(problem, hint=hint)
         name = _imported_name(imported.path) or name
         return ExportResult(checkpoint.id, name, original[1], (), is_original=True)
     if format_ not in _WRITERS:
-        raise UsageError(
-            f"only imported checkpoints can be exported as {format_}",
-            hint=f"name another format: --format {_OLD.get(format_, RLM_ACT)}",
-        )
+        hint = f"name another format: --format {_OLD.get(format_, content.RLM_ACT)}"
+        raise UsageError(f"only imported checkpoints can be exported as {format_}", hint=hint)
     losses: list[str] = []
     try:
         data = _WRITERS[format_](checkpoint, losses)
-    except Unreadable as error:
-        raise UsageError(
-            f"cannot export checkpoint {checkpoint.id[:8]} as {format_}: {error}",
-            hint=f"see its state: git ckpt show {checkpoint.id[:8]} --state",
-        ) from None
+    except content.Unreadable as error:
+        problem = f"cannot export checkpoint {checkpoint.id[:8]} as {format_}: {error}"
+        hint = f"see its state: git ckpt show {checkpoint.id[:8]} --state"
+        raise UsageError(problem, hint=hint) from None
     losses = list(dict.fromkeys(losses + _lost_by_all(checkpoint, format_)))
     return ExportResult(checkpoint.id, name, data, tuple(losses), is_original=False)
 
 
 def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
-    values = {
-        "message": checkpoint.message,
-        "agent": checkpoint.agent,
-        "branch": checkpoint.branch,
-        "commit": checkpoint.git_sha or None,
-    }
+    values = {name: getattr(checkpoint, name) for name in ("message", "agent", "branch")}
+    values["commit"] = checkpoint.git_sha or None
     losses = [
         f"{name} = {value}"
         for name, value in values.items()
@@ -254,14 +230,19 @@ def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
     losses += [f"the inputs {', '.join(names)} of the pipeline"] if names else []
     if checkpoint.worktree is not None and checkpoint.worktree.dirty:
         losses.append("uncommitted changes")
-    if checkpoint.sequence is not None and checkpoint.sequence > 1 and format_ != RLM_ACT:
+    if checkpoint.sequence is not None and checkpoint.sequence > 1 and format_ != content.RLM_ACT:
         losses.append(f"the history of the run: {checkpoint.sequence - 1} earlier checkpoints")
     return losses
 
 
 # Which formats can hold a value or an input.
-_STORED = {"message": (), "agent": (SUPERPOWERS,), "branch": (FORGE,), "commit": (RLM_ACT, QUASAR)}
-_INPUTS = {FORGE: ("plan",), QUASAR: ("task", "title", "max_cycles", "max_budget")}
+_STORED = {
+    "message": (),
+    "agent": (content.SUPERPOWERS,),
+    "branch": (content.FORGE,),
+    "commit": (content.RLM_ACT, content.QUASAR),
+}
+_INPUTS = {content.FORGE: ("plan",), content.QUASAR: ("task", "title", "max_cycles", "max_budget")}
 
 
 def _imported_name(path: str) -> str | None:
@@ -272,21 +253,19 @@ def _imported_name(path: str) -> str | None:
 
 
 def _with_distinct_names(files: list[ExportResult]) -> list[ExportResult]:
-    names: set[str] = set()
-    distinct = []
+    distinct: dict[str, ExportResult] = {}
     for file in files:
-        is_taken = file.name in names
-        distinct.append(replace(file, name=f"{file.checkpoint}.json") if is_taken else file)
-        names.add(file.name)
-    return distinct
+        name = f"{file.checkpoint}.json" if file.name in distinct else file.name
+        distinct[name] = replace(file, name=name)
+    return list(distinct.values())
 
 
 def _name(checkpoint: Checkpoint, format_: str) -> str:
-    if format_ == FORGE:
+    if format_ == content.FORGE:
         return f"{checkpoint.run}.yaml"
-    if format_ == QUASAR:
+    if format_ == content.QUASAR:
         return "checkpoint.toml"
-    return "metadata.json" if format_ == SUPERPOWERS else f"{checkpoint.id}.json"
+    return "metadata.json" if format_ == content.SUPERPOWERS else f"{checkpoint.id}.json"
 
 
 def _require_copy(store: Checkpoints, place: str, exported: ExportResult) -> None:
@@ -294,18 +273,15 @@ def _require_copy(store: Checkpoints, place: str, exported: ExportResult) -> Non
     try:
         data = regular.content(place, _LARGEST, follow=False)
     except OSError as error:
-        raise UsageError(
-            f"cannot replace {place}: {error.strerror}",
-            hint="move it away, or choose another place: -o PATH",
-        ) from None
+        hint = "move it away, or choose another place: -o PATH"
+        raise UsageError(f"cannot replace {place}: {error.strerror}", hint=hint) from None
     oid = object_id("blob", data, store.repository.object_format)
     if data == exported.data or _read_exports(store).get(_digest(place)) == oid:
         return
     if oid not in (original for _, original in store.refs.each(ref_names.ORIGINALS)):
-        raise UsageError(
-            f"{place} exists, and is neither an import nor the last export to it",
-            hint="to replace it: --force; or choose another place: -o PATH",
-        )
+        problem = f"{place} exists, and is neither an import nor the last export to it"
+        hint = "to replace it: --force; or choose another place: -o PATH"
+        raise UsageError(problem, hint=hint)
 
 
 def _digest(place: str) -> str:
@@ -331,13 +307,11 @@ def _record_export(store: Checkpoints, place: str, data: bytes) -> None:
         exports[digest] = object_id("blob", data, repository.object_format)
         lines = [f"{key} {oid}\n" for key, oid in exports.items()][-_MAX_EXPORTS:]
         try:
-            content = "".join(lines).encode("ascii")
-            atomic.write_own(path, content, flushed=True, opener=private_dirs.create)
+            data = "".join(lines).encode("ascii")
+            atomic.write_own(path, data, flushed=True, opener=private_dirs.create)
         except OSError as error:
-            raise WorktreeError(
-                f"cannot write {path}: {error.strerror}",
-                hint=f"{place} is written; to replace it later: --force",
-            ) from None
+            hint = f"{place} is written; to replace it later: --force"
+            raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([repository.private_dir, repository.common_dir])
 
 
@@ -346,6 +320,6 @@ def _above(place: str) -> list[str]:
     directories = []
     path = os.path.dirname(place)
     while (parent := os.path.dirname(path)) != path:
-        directories.append(parent)
         path = parent
-    return [directory for directory in directories if os.access(directory, os.R_OK)]
+        directories += [path] if os.access(path, os.R_OK) else []
+    return directories

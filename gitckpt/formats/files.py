@@ -35,18 +35,14 @@ def search(
 ) -> Iterator[Found]:
     """Yield the named files, and the candidates below directories, sorted by name.
 
-    Args:
-        captured: returns the files below a directory that a snapshot would capture; None to search
-            all. Other files are yielded only at a tool's place.
-        left: gets the files that are left out for that reason.
+    `captured` returns the files below a directory that a snapshot would capture, or None for all;
+    others are yielded only at a tool's place, else added to `left_out`.
     """
     for path in paths:
         if not os.path.lexists(path):
-            raise NotFoundError(
-                f"there is no {path}",
-                hint="name a file of another tool, or a directory: git ckpt import .",
-            )
-    seen: set[str] = set()
+            hint = "name a file of another tool, or a directory: git ckpt import ."
+            raise NotFoundError(f"there is no {path}", hint=hint)
+    visited: set[str] = set()
     places = [_place(path) for path in paths]
     for place in places:
         closed: list[OSError] = []
@@ -56,18 +52,17 @@ def search(
         for file in below:
             while closed:
                 yield _closed(closed.pop(0), top)
-            if file in seen:
+            if file in visited:
                 continue
-            seen.add(file)
-            shown = _shown(file, top)
+            visited.add(file)
+            display_path = _shown(file, top)
             is_named = file in places
-            is_meant = is_named or detection.format_by_place(shown) is not None
-            if not is_meant and allowed is not None and file not in allowed:
-                if left_out is not None:
-                    left_out.append(shown)
-                continue
-            problem = "it is a link, and links are not followed" if os.path.islink(file) else None
-            yield Found(file, shown, is_meant, is_named, problem)
+            is_meant = is_named or detection.format_by_place(display_path) is not None
+            if is_meant or allowed is None or file in allowed:
+                why = "it is a link, and links are not followed" if os.path.islink(file) else None
+                yield Found(file, display_path, is_meant, is_named, why)
+            elif left_out is not None:
+                left_out.append(display_path)
         yield from (_closed(error, top) for error in closed)
 
 
@@ -85,9 +80,8 @@ def _place(path: str) -> str:
 def _below(directory: str, onerror: Callable[[OSError], object]) -> Iterator[str]:
     for above, directories, names in os.walk(directory, onerror=onerror):
         directories[:] = sorted(name for name in directories if name not in _LEFT_OUT)
-        yield from (
-            os.path.join(above, name) for name in sorted(names) if name.endswith(detection.SUFFIXES)
-        )
+        candidates = sorted(name for name in names if name.endswith(detection.SUFFIXES))
+        yield from (os.path.join(above, name) for name in candidates)
 
 
 def _shown(place: str, top: str | None) -> str:
@@ -137,13 +131,9 @@ def inside(
 ) -> bytes:
     """Return the content of a file that another file names.
 
-    Args:
-        path: as in the other file.
-        reason: returns why a snapshot would leave out a file.
-        project: the former path of the project; paths below it are looked up at `top`.
-
-    Raises:
-        Unreadable: the message completes a sentence that begins with the file's name.
+    `reason` returns why a snapshot would leave out a file. Paths below `project`, the former path
+    of the project, are looked up at `top`. The message of `Unreadable` completes a sentence that
+    begins with the file's name.
     """
     missing = "is not in the repository"
     if top is None or not path:
@@ -157,8 +147,8 @@ def inside(
         place = os.path.realpath(os.path.join(root, path))
         if os.path.isabs(path) or not place.startswith(root + os.sep) or not os.path.lexists(place):
             raise Unreadable(missing)
-        if (left := reason(place)) is not None:
-            raise Unreadable(f"is not read: {left}")
+        if (why := reason(place)) is not None:
+            raise Unreadable(f"is not read: {why}")
         return regular.content(place, _BESIDE, follow=False)
     except OSError as error:
         raise Unreadable(f"is not read: {error.strerror}") from None

@@ -7,26 +7,16 @@ and worktree do not change.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import count
 
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats import conversion, files
 from gitckpt.formats.conversion import Drafted, FoundFile
-from gitckpt.formats.systems import detection, forge, quasar, rlm_act, superpowers
-from gitckpt.formats.systems.content import (
-    FORGE,
-    NEBULA,
-    QUASAR,
-    RLM_ACT,
-    SUPERPOWERS,
-    WORKFLOW,
-    Record,
-    Source,
-    Unreadable,
-)
+from gitckpt.formats.systems import content, detection, forge, quasar, rlm_act, superpowers
+from gitckpt.formats.systems.content import Record, Source, Unreadable
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
@@ -43,6 +33,8 @@ from gitckpt.store.store import Store, inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitckpt.store.records.keys import Claim
     from gitckpt.store.snapshot.limits import Limits
 
@@ -97,14 +89,9 @@ class KnownImports:
     def claim(self, record: Record) -> Claim:
         key = f"{trigger(record.format)}:{record.identity}"
         if len(key) > keys.MAX_LENGTH or not key.isprintable():
-            import hashlib
-
             digest = hashlib.sha256(os.fsencode(record.identity)).hexdigest()
             key = f"{trigger(record.format)}:{digest}"
         return self._store.claim(key)
-
-    def run(self, record: Record) -> str | None:
-        return self.claim(record).run()
 
 
 # The import.
@@ -171,13 +158,11 @@ class Importer:
         require_text("phases", phases)
         require_callable("progress", progress)
         if format is not None and format not in detection.NAMES:
-            raise UsageError(
-                f"there is no format {format!r}", hint=f"it is one of {', '.join(detection.NAMES)}"
-            )
+            hint = f"it is one of {', '.join(detection.NAMES)}"
+            raise UsageError(f"there is no format {format!r}", hint=hint)
         if phases not in quasar.TABLES:
-            raise UsageError(
-                f"{phases!r} is no phase that quasar once lacked", hint="it is linting or filtering"
-            )
+            hint = "it is linting or filtering"
+            raise UsageError(f"{phases!r} is no phase that quasar once lacked", hint=hint)
         self._store = inside(store)
         self._format = format
         self._phases = phases
@@ -232,17 +217,17 @@ class Importer:
         runs: dict[tuple[str, str], list[FoundFile]] = {}
         for item in self._items(read):
             runs.setdefault((item.record.format, item.record.identity), []).append(item)
-        done = 0
+        count = 0
         try:
             for items in runs.values():
-                self._progress(f"importing {done + len(items)} of {len(read)} files")
+                self._progress(f"importing {count + len(items)} of {len(read)} files")
                 items.sort(
-                    key=lambda item: (item.time.instant, item.record.place, item.source.path)
+                    key=lambda each: (each.time.instant, each.record.place, each.source.path)
                 )
                 outcomes += self._run(items)
-                done += len(items)
+                count += len(items)
         finally:
-            if done and not self._dry_run:
+            if count and not self._dry_run:
                 self._store.write_due_links()
         return outcomes
 
@@ -253,34 +238,35 @@ class Importer:
         if format_ is not None and not detection.may_be_anybodys(source, format_):
             self._record(format_, source)
         if is_named:
-            raise Unreadable(
-                "it is of none of the formats; with --format NAME, what it lacks is said"
-            )
+            hint = "with --format NAME, what it lacks is said"
+            raise Unreadable(f"it is of none of the formats; {hint}")
 
     def _read(self, source: Source, place: str) -> list[tuple[Record, Source]]:
         format_ = self._format or detection.format_of(source)
         if format_ is None:
             return []
         remark = None
-        if format_ in (FORGE, SUPERPOWERS):
+        if format_ in (content.FORGE, content.SUPERPOWERS):
             source, remark = files.beside(source, place, self._reason)
         record = self._record(format_, source)
-        made = [(replace(record, remarks=(*record.remarks, remark)) if remark else record, source)]
-        if self._history and format_ == SUPERPOWERS:
+        if remark:
+            record = replace(record, remarks=(*record.remarks, remark))
+        records = [(record, source)]
+        if self._history and format_ == content.SUPERPOWERS:
             versions: list[tuple[Record, Source]] = []
-            for version in conversion.versions(self._store.repository, source.path):
-                older = replace(source, data=version.data)
+            for commit, time, data in conversion.versions(self._store.repository, source.path):
+                older = replace(source, data=data)
                 try:
                     record = self._record(format_, older)
                 except Unreadable as error:
-                    self._progress(f"{source.path} of commit {version.commit[:10]}: {error}")
+                    self._progress(f"{source.path} of commit {commit[:10]}: {error}")
                     continue
-                record = replace(record, commit=version.commit, time=version.time, is_local=False)
+                record = replace(record, commit=commit, time=time, is_local=False)
                 versions.append((record, older))
             if versions and versions[-1][1].data == source.data:
-                made = []
-            made = [*versions, *made]
-        return made
+                records = []
+            records = [*versions, *records]
+        return records
 
     def _reason(self, path: str) -> str | None:
         return limits.reason_to_leave(self._store.repository, self._limits, path)
@@ -296,20 +282,22 @@ class Importer:
         return self._store.rules.limits()
 
     def _record(self, format_: str, source: Source) -> Record:
-        if format_ == QUASAR and self._format == QUASAR and detection.is_state_of_nebula(source):
-            format_ = NEBULA
-        if format_ == QUASAR:
+        if (
+            format_ == content.QUASAR
+            and self._format == content.QUASAR
+            and detection.is_state_of_nebula(source)
+        ):
+            format_ = content.NEBULA
+        if format_ == content.QUASAR:
             return quasar.read(source, self._phases)
-        if format_ == SUPERPOWERS:
+        if format_ == content.SUPERPOWERS:
             return superpowers.read(source, graph_file.preset())
         return _READERS[format_](source)
 
     def _items(self, read: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
         records = list(read)
-        commits = conversion.commits(
-            self._store.repository,
-            {record.commit for record, _ in records if ids.is_oid(record.commit)},
-        )
+        named = {record.commit for record, _ in records if ids.is_oid(record.commit)}
+        commits = conversion.commits(self._store.repository, named)
         now, items = self._store.clock(), []
         for record, source in records:
             time = conversion.of(record, commits.get(record.commit), now)
@@ -321,26 +309,25 @@ class Importer:
     def _run(self, items: list[FoundFile]) -> list[ImportedFile]:
         outcomes: list[ImportedFile] = []
         new_items: list[FoundFile] = []
-        seen: set[str] = set()
+        originals: set[str] = set()
         for item in items:
             earlier = self._known.of_bytes(item.record, item.source.path, item.original)
             if earlier is not None:
                 outcomes.append(_outcome(item, KNOWN, earlier.run, earlier))
-            elif item.original in seen:
+            elif item.original in originals:
                 outcomes.append(_outcome(item, KNOWN))  # the same bytes at another path
             else:
                 new_items.append(item)
-                seen.add(item.original)
+                originals.add(item.original)
         if not new_items:
             return self._settled(outcomes)
-        run = self._known.run(new_items[0].record)
+        run = self._known.claim(new_items[0].record).run()
         newest = self._store.heads.catch_up(run) if run is not None else None
         if newest is not None and newest.trigger != trigger(new_items[0].record.format):
             if not self._fork:
                 problem = f"run {run} continued here; to import the file as another run: --fork"
-                return outcomes + [
-                    replace(_outcome(item, REFUSED, run), problem=problem) for item in new_items
-                ]
+                refused = [_outcome(item, REFUSED, run) for item in new_items]
+                return outcomes + [replace(each, problem=problem) for each in refused]
             run = newest = None
         if not self._dry_run:
             self._store.objects.write([("blob", item.source.data) for item in new_items])
@@ -354,27 +341,25 @@ class Importer:
                 if len(group) > 1:
                     together = 1  # the others may be right
                     continue
-                outcomes.append(
-                    replace(_outcome(new_items.pop(0), FAILED, run), problem=error.message)
-                )
+                failed = _outcome(new_items.pop(0), FAILED, run)
+                outcomes.append(replace(failed, problem=error.message))
                 continue
             newest = recorded[-1]
-            outcomes += [
-                self._imported(draft_.item, checkpoint)
-                for draft_, checkpoint in zip(group, recorded, strict=True)
-            ]
+            items = [drafted.item for drafted in group]
+            outcomes += map(self._imported, items, recorded)
             del new_items[: len(recorded)]
         return outcomes
 
-    def _imported(self, item: FoundFile, made: Checkpoint) -> ImportedFile:
-        outcome = _outcome(item, IMPORTED, made.run, made)
-        is_drawn = self._dry_run and made.id != item.record.id  # a real import draws another id
+    def _imported(self, item: FoundFile, checkpoint: Checkpoint) -> ImportedFile:
+        outcome = _outcome(item, IMPORTED, checkpoint.run, checkpoint)
+        # A real import draws another id.
+        is_drawn = self._dry_run and checkpoint.id != item.record.id
         return replace(outcome, checkpoint=None) if is_drawn else outcome
 
     def _settled(self, outcomes: list[ImportedFile]) -> list[ImportedFile]:
         """Move heads of runs that lag after a kill, and return the outcomes."""
         if not self._dry_run:
-            for run in {each.run for each in outcomes if each.run is not None}:
+            for run in {outcome.run for outcome in outcomes if outcome.run is not None}:
                 self._store.heads.move_up(run)
         return outcomes
 
@@ -386,7 +371,7 @@ class Importer:
                 following = self._draft(item, group[-1].checkpoint)
             except (StateError, UsageError):
                 break  # reported when it is the first one
-            if not all(following.goes_with(each) for each in group):
+            if not all(following.goes_with(drafted) for drafted in group):
                 break
             group.append(following)
         return group
@@ -401,26 +386,13 @@ class Importer:
                 self._known.clear(checkpoint_id)
         checkpoint_id = checkpoint_id or store.new_id()
         commit, branch, worktree = conversion.place(store, item, dry_run=self._dry_run)
-        pipeline, worktree = conversion.pipeline(
-            store,
-            item,
-            checkpoint_id,
-            newest,
-            (commit, worktree),
-            reason=self._reason,
-            dry_run=self._dry_run,
-        )
-        imported = Imported(
-            shown(item.source.path),
-            item.original,
-            times.to_text(store.clock()),
-            untrusted=True if not item.time.is_trusted else None,
-        )
-        details: draft.Details = {
-            "trigger": trigger(record.format),
-            "errors": record.errors,
-            "pipeline": pipeline,
-        }
+        how: Any = {"reason": self._reason, "dry_run": self._dry_run}
+        place = commit, worktree
+        pipeline, worktree = conversion.pipeline(store, item, checkpoint_id, newest, place, **how)
+        now, untrusted = times.to_text(store.clock()), None if item.time.is_trusted else True
+        imported = Imported(shown(item.source.path), item.original, now, untrusted)
+        details: draft.Details = {"trigger": trigger(record.format), "errors": record.errors}
+        details["pipeline"] = pipeline
         drafted, fields, state = draft.draft(
             conversion.label(record.phase),
             conversion.state(item),
@@ -430,12 +402,9 @@ class Importer:
             checkpoint_id=checkpoint_id,
             instant=item.time.instant,
         )
-        fields = {
-            **fields,
-            "imported": {"path": imported.path, "original": imported.original, "at": imported.at},
-        }
-        if imported.untrusted:
-            fields["imported"]["untrusted"] = True
+        source: dict[str, Any] = {"path": imported.path, "original": imported.original}
+        source |= {"at": imported.at, **({"untrusted": True} if imported.untrusted else {})}
+        fields = {**fields, "imported": source}
         return Drafted(item, replace(drafted, imported=imported), fields, state)
 
     def _take(
@@ -448,39 +417,34 @@ class Importer:
             run = self._free_run(first.item)
             if self._dry_run:
                 self._planned.add(run)
-            elif not (is_second and self._known.run(first.item.record) is not None):
+            else:
                 claim = self._known.claim(first.item.record)
+                claim = None if is_second and claim.run() is not None else claim
         if self._dry_run:
             return [replace(first.checkpoint, run=run)]
         for each in group:
             each.fields["run"] = run
-        proposals = [
-            Proposal(
-                each.fields,
-                each.state,
-                starts_run=newest is None and each is first,
-                claim=claim if each is first else None,
-                is_ours=each.is_ours,
-                is_apart=True,
-            )
-            for each in group
+        how: Any = {"starts_run": newest is None, "claim": claim, "is_apart": True}
+        new = Proposal(first.fields, first.state, is_ours=first.is_ours, **how)
+        others = [
+            Proposal(drafted.fields, drafted.state, is_ours=drafted.is_ours, is_apart=True)
+            for drafted in group[1:]
         ]
-        self._recorder.record(proposals[0], then=proposals[1:])
+        self._recorder.record(new, then=others)
         for each in group:
             self._known.note(each.item.original, each.checkpoint.id)
         return [draft.recorded(each.checkpoint, each.fields, each.state) for each in group]
 
     def _free_run(self, item: FoundFile) -> str:
-        base = item.record.run or ids.run_id(
-            times.to_stamp(item.time.started), item.record.name[:_NAME]
-        )
+        stamp = times.to_stamp(item.time.started)
+        base = item.record.run or ids.run_id(stamp, item.record.name[:_NAME])
         if self._is_free(base):
             return base
         base = base[:_LONGEST_RUN].rstrip("-")
-        for attempt in count(self._attempts.get(base, 2)):
-            self._attempts[base] = attempt
-            if self._is_free(f"{base}-{attempt}"):
-                break
+        attempt = self._attempts.get(base, 2)
+        while not self._is_free(f"{base}-{attempt}"):
+            attempt += 1
+        self._attempts[base] = attempt
         return f"{base}-{attempt}"
 
     def _is_free(self, run: str) -> bool:
@@ -488,25 +452,26 @@ class Importer:
 
 
 _READERS: dict[str, Callable[[Source], Record]] = {
-    RLM_ACT: rlm_act.read,
-    WORKFLOW: rlm_act.read_workflow,
-    FORGE: forge.read,
-    NEBULA: quasar.read_nebula,
+    content.RLM_ACT: rlm_act.read,
+    content.WORKFLOW: rlm_act.read_workflow,
+    content.FORGE: forge.read,
+    content.NEBULA: quasar.read_nebula,
 }
 
 
 def _outcome(
-    item: FoundFile, status: str, run: str | None = None, made: Checkpoint | None = None
+    item: FoundFile, status: str, run: str | None = None, checkpoint: Checkpoint | None = None
 ) -> ImportedFile:
     clauses = [*item.record.remarks, *filter(None, [item.time.remark])]
     if item.record.commit and not item.commit:
         clauses.append(f"names the commit {item.record.commit[:10]:.60}, which is missing here")
     if not item.time.is_trusted and item.time.remark is None:
         clauses.append("has a time that no commit confirms")
-    if item.record.drive is not None and made is not None and made.pipeline is not None:
+    if item.record.drive is not None and checkpoint is not None and checkpoint.pipeline is not None:
         clauses += [f"names {path!r:.120}, which {why}" for path, why in item.unread.items()]
     remarks = tuple(clauses) if status == IMPORTED else ()
     plain = ImportedFile(item.source.path, status, item.record.format, run, remarks=remarks)
-    if made is None:
+    if checkpoint is None:
         return plain
-    return replace(plain, checkpoint=made.id, label=made.label, timestamp=made.timestamp)
+    fields: Any = {"label": checkpoint.label, "timestamp": checkpoint.timestamp}
+    return replace(plain, checkpoint=checkpoint.id, **fields)

@@ -9,7 +9,7 @@ from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
     T = TypeVar("T")
@@ -95,26 +95,24 @@ def require_seconds(name: str, value: object) -> None:
 
 def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
     """Return the strings of an argument; none for None. A single string is refused."""
-    values = _items(name, value, "a list of strings")
-    for index, text in enumerate(values):
-        require_text(f"{name}[{index}]", text)
-    return values
+    return _items(name, value, "a list of strings", require_text)
 
 
 def instances(name: str, value: Iterable[T] | None, kind: type[T], what: str) -> tuple[T, ...]:
-    values = _items(name, value, f"a list, each of it {what}")
-    for index, item in enumerate(values):
-        require(f"{name}[{index}]", item, kind, what)
-    return values
+    check = functools.partial(require, kind=kind, what=what)
+    return _items(name, value, f"a list, each of it {what}", check)
 
 
-def _items(name: str, value: Iterable[T] | None, what: str) -> tuple[T, ...]:
-    if value is None:
-        return ()
+def _items(
+    name: str, value: Iterable[T] | None, what: str, check: Callable[[str, T], None]
+) -> tuple[T, ...]:
     is_single = isinstance(value, str | bytes | Mapping) or hasattr(value, "__fspath__")
-    if is_single or not isinstance(value, Iterable):
+    if is_single or not isinstance(value, Iterable | None):
         raise refused(name, value, what)
-    return tuple(value)
+    values = tuple(value or ())
+    for index, item in enumerate(values):
+        check(f"{name}[{index}]", item)
+    return values
 
 
 def require_callable(name: str, value: object, *, may_be_none: bool = False) -> None:
@@ -164,10 +162,7 @@ def paths_of(paths: Iterable[T]) -> tuple[T, ...]:
     """Return the paths of a call. A single path is refused."""
     if paths is None:
         raise refused("paths", paths, "a list of paths")
-    checked = _items("paths", paths, "a list of paths")
-    for index, path in enumerate(checked):
-        require_path(f"paths[{index}]", path)
-    return checked
+    return _items("paths", paths, "a list of paths", require_path)
 
 
 def require_path(name: str, value: object, *, as_text: bool = False) -> None:
@@ -183,10 +178,7 @@ def require_path(name: str, value: object, *, as_text: bool = False) -> None:
 
 
 def words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
-    values = strings(name, value)
-    for index, text in enumerate(values):
-        require_path(f"{name}[{index}]", text)
-    return values
+    return _items(name, strings(name, value), "a list of strings", require_path)
 
 
 def require_storable(name: str, value: object) -> None:

@@ -9,10 +9,11 @@ there is too low.
 
 from __future__ import annotations
 
+from gitckpt.model.values import dataclass
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-
 
 MAX_LEVELS = 256  # keys and array indexes from the top to a value
 MAX_DIGITS = 128  # digits of a number in a row; TOML requires readers to take 66 at most
@@ -26,16 +27,18 @@ MAX_LONG = 262_144
 MAX_INTEGER, MIN_INTEGER = 2**63 - 1, -(2**63)
 
 
+@dataclass(frozen=True, slots=True)
 class Budget:
     """Limits of a document: bytes, parts of keys and table headers, commas in arrays."""
 
-    __slots__ = ("names", "size", "steps", "values")
+    size: int
+    names: int
+    values: int
 
-    def __init__(self, size: int, names: int, values: int) -> None:
-        self.size = size
-        self.names = names
-        self.values = values
-        self.steps = 32 * names  # depths of all keys added up: each is looked up from the top
+    @property
+    def steps(self) -> int:
+        """Depths of all keys added up: each is looked up from the top."""
+        return 32 * self.names
 
 
 # A checkpoint document before its state; each first listing reads that.
@@ -44,23 +47,18 @@ HEADER = Budget(4 << 20, 50_000, 100_000)
 # The state as it is written, so that any header fits before it.
 STATE = Budget(28 << 20, 150_000, 900_000)
 
-# A whole checkpoint document.
-DOCUMENT = Budget(
-    HEADER.size + STATE.size, HEADER.names + STATE.names, HEADER.values + STATE.values
-)
+DOCUMENT = Budget(32 << 20, 200_000, 1_000_000)  # of both together
 
 RECORD = Budget(64 << 10, 1000, 1000)  # a lease or a key
 FILE = Budget(1 << 20, 20_000, 20_000)  # a file that people write, such as `gitckpt.toml`
 
 
+@dataclass(frozen=True, slots=True)
 class Paths:
     """Limits of a tree: paths that differ from the checkout, nested directories."""
 
-    __slots__ = ("count", "depth")
-
-    def __init__(self, count: int, depth: int) -> None:
-        self.count = count
-        self.depth = depth
+    count: int
+    depth: int
 
 
 # A fetched tree is counted before it is listed: a few kilobytes can hold endless paths.
@@ -162,9 +160,8 @@ class _Count:
         self._names += parts
         self._steps += level
         if self._names > self._limits.names:
-            raise Excess(
-                f"more than {self._limits.names:,} keys, each part of a dotted one counted"
-            )
+            limit = f"{self._limits.names:,} keys, each part of a dotted one counted"
+            raise Excess(f"more than {limit}")
         if self._steps > self._limits.steps:
             limit = f"{self._limits.steps:,} steps from the top, added up"
             raise Excess(f"keys too deep and too many: more than {limit}")

@@ -7,17 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from gitckpt.model import budget, document, ids, toml
-from gitckpt.model.checkpoint import (
-    Attempt,
-    Checkpoint,
-    Imported,
-    Omitted,
-    Pipeline,
-    Progress,
-    Submodule,
-    Suspect,
-    Worktree,
-)
+from gitckpt.model import checkpoint as kinds
+from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.document import VERSION
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint, StateError
 from gitckpt.model.skip_invalid import fenced
@@ -32,16 +23,20 @@ if TYPE_CHECKING:
 
 # The tables of the document.
 
-
-def _id(take: TableReader, key: str, text: str) -> str:
-    if not ids.is_id(text):
-        raise take.invalid(key, f"must be a UUID version 4 in lower case, not {shown(text)}")
-    return text
+_ID, _OID = "a UUID version 4 in lower case", "a full object id"
+_RUN = "a run id such as 20261121-201500-add-login"
 
 
-def _optional_id(take: TableReader, key: str) -> str | None:
-    text = take.optional(key, str)
-    return None if text is None else _id(take, key, text)
+def _checked(
+    is_valid: Callable[[str], object], wanted: str, *, is_optional: bool = False
+) -> Reader:
+    def read(take: TableReader, key: str) -> str | None:
+        text = take.optional(key, str) if is_optional else take.required(key, str)
+        if text is not None and not is_valid(text):
+            raise take.invalid(key, f"must be {wanted}, not {shown(text)}")
+        return text
+
+    return read
 
 
 def _line(take: TableReader, key: str) -> str:
@@ -58,23 +53,11 @@ def _count(take: TableReader, key: str, least: int = 0) -> int | None:
     return value
 
 
-def _commit(take: TableReader, key: str) -> str:
-    text = take.required(key, str)
-    if text and not ids.is_oid(text):
-        raise take.invalid(key, f"must be a full object id or empty, not {shown(text)}")
-    return text
-
-
-def _oid(take: TableReader, key: str, text: str | None) -> str | None:
-    if text is not None and not ids.is_oid(text):
-        raise take.invalid(key, f"must be a full object id, not {shown(text)}")
-    return text
-
-
 def _completed(take: TableReader, key: str) -> dict[str, str]:
     completed = take.map(key)
     for phase, checkpoint in completed.items():
-        _id(take, f"{key}.{phase}", checkpoint)
+        if not ids.is_id(checkpoint):
+            raise take.invalid(f"{key}.{phase}", f"must be {_ID}, not {shown(checkpoint)}")
     return completed
 
 
@@ -307,29 +290,13 @@ def _read_table(kind: type, take: TableReader) -> Any:
 
 @functools.cache
 def _readers(kind: type) -> Sequence[tuple[str, Reader]]:
-    annotations = kind.__annotations__.items()
-    kinds = {name: _KINDS.get(name) or str(annotation) for name, annotation in annotations}
-    return [(name, _VALUES[reader]) for name, reader in kinds.items() if name != "unknown"]
-
-
-def _run(take: TableReader, key: str) -> str | None:
-    text = take.optional(key, str)
-    if text is not None and not ids.is_run_id(text):
-        example = "20261121-201500-add-login"
-        raise take.invalid(key, f"must be a run id such as {example}, not {shown(text)}")
-    return text
+    annotations = {name: text for name, text in kind.__annotations__.items() if name != "unknown"}
+    return [(name, _VALUES[_KINDS.get(name) or str(text)]) for name, text in annotations.items()]
 
 
 def _timestamp(take: TableReader, key: str) -> str:
     text = take.required(key, str)
     take.instant(key)
-    return text
-
-
-def _trigger(take: TableReader, key: str) -> str:
-    text = take.required(key, str)
-    if not _TRIGGER.fullmatch(text):
-        raise take.invalid(key, f"must be a word such as manual or import:forge, not {shown(text)}")
     return text
 
 
@@ -340,19 +307,19 @@ def _required_texts(take: TableReader, key: str) -> tuple[str, ...]:
 
 # Readers by kind of a document key, by `_KINDS` or by the annotation of a field.
 _VALUES: dict[str, Reader] = {
-    "id": lambda take, key: _id(take, key, take.required(key, str)),
-    "optional id": _optional_id,
-    "run": _run,
+    "id": _checked(ids.is_id, _ID),
+    "optional id": _checked(ids.is_id, _ID, is_optional=True),
+    "run": _checked(ids.is_run_id, _RUN, is_optional=True),
     "sequence": lambda take, key: _count(take, key, 1),
     "ordinal": lambda take, key: _count(take, key, 1) or 1,
     "line": _line,
     "timestamp": _timestamp,
     "instant": lambda take, key: take.instant(key),
-    "commit": _commit,
-    "oid": lambda take, key: _oid(take, key, take.required(key, str)),
-    "optional oid": lambda take, key: _oid(take, key, take.optional(key, str)),
+    "commit": _checked(lambda text: not text or ids.is_oid(text), f"{_OID} or empty"),
+    "oid": _checked(ids.is_oid, _OID),
+    "optional oid": _checked(ids.is_oid, _OID, is_optional=True),
     "text": lambda take, key: take.optional(key, str),
-    "trigger": _trigger,
+    "trigger": _checked(_TRIGGER.fullmatch, "a word such as manual or import:forge"),
     "required texts": _required_texts,
     "integer": lambda take, key: take.optional(key, int),
     "completed": _completed,
@@ -365,9 +332,9 @@ _VALUES: dict[str, Reader] = {
     "float | None": lambda take, key: take.optional(key, float),
     "tuple[str, ...]": lambda take, key: take.texts(key),
     "Mapping[str, str]": lambda take, key: take.map(key),
-    "tuple[Omitted, ...]": functools.partial(_tables, Omitted),
-    "tuple[Submodule, ...]": functools.partial(_tables, Submodule),
-    "tuple[Suspect, ...]": functools.partial(_tables, Suspect),
+    "tuple[Omitted, ...]": functools.partial(_tables, kinds.Omitted),
+    "tuple[Submodule, ...]": functools.partial(_tables, kinds.Submodule),
+    "tuple[Suspect, ...]": functools.partial(_tables, kinds.Suspect),
 }
 
 # Fields of tables whose annotation does not say everything.
@@ -377,9 +344,8 @@ _KINDS |= {"number": "ordinal", "line": "ordinal", "exit_code": "integer", "phas
 _KINDS |= {"at": "timestamp", "deadline": "instant", "retry_at": "instant"}
 _KINDS |= {"completed": "completed"}
 
-_TABLES: dict[str, type] = {
-    kind.__name__: kind for kind in (Worktree, Imported, Progress, Pipeline, Attempt)
-}
+_NAMES = ("Worktree", "Imported", "Progress", "Pipeline", "Attempt")
+_TABLES: dict[str, type] = {name: getattr(kinds, name) for name in _NAMES}
 
 
 def _table_fields(record: Any) -> dict[str, Any]:

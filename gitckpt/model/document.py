@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gitckpt.model import toml
+from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,22 +15,19 @@ VERSION = 1
 MESSAGE = 1000  # longest message, in characters
 
 
+@dataclass(frozen=True, slots=True)
 class DocumentKey:
-    """A key of the document, as the codec and `git ckpt show` need it.
+    """A key of the document, as the codec and `git ckpt show` need it."""
 
-    Attributes:
-        kind: the name of its reader in `codec`, or the class of its table.
-        is_given: whether a caller of `Store.record` may set it.
-        shown: its name in `git ckpt show`; "" for none.
-    """
+    name: str
+    kind: str  # the name of its reader in `codec`, or the class of its table
+    is_given: bool = False  # whether a caller of `Store.record` may set it
+    shown: str = ""  # its name in `git ckpt show`; "" for none
 
-    __slots__ = ("attribute", "is_given", "kind", "name", "shown")
-
-    def __init__(
-        self, name: str, kind: str, *, is_given: bool = False, shown: str = "", attribute: str = ""
-    ) -> None:
-        self.name, self.kind, self.is_given, self.shown = name, kind, is_given, shown
-        self.attribute = attribute or name
+    @property
+    def attribute(self) -> str:
+        """Its name in `Checkpoint`."""
+        return "label" if self.name == "phase" else self.name
 
 
 # In written order, less `version`, `types` and `state`. Declare a new key here, in `Checkpoint`, in
@@ -39,7 +37,7 @@ KEYS = (
     DocumentKey("run", "run", is_given=True, shown="run"),
     DocumentKey("parent", "optional id", shown="parent"),
     DocumentKey("sequence", "sequence"),
-    DocumentKey("phase", "line", shown="phase", attribute="label"),
+    DocumentKey("phase", "line", shown="phase"),
     DocumentKey("timestamp", "timestamp", shown="time"),
     DocumentKey("git_sha", "commit", shown="commit"),
     DocumentKey("branch", "text", shown="branch"),

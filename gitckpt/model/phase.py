@@ -36,10 +36,8 @@ def label(text: str) -> str:
         name, complete = text, f"{text}-complete"
     is_slip = name.endswith("-") or (complete != text and _is_slip(name))
     if not name.strip() or not text.isprintable() or text != text.strip() or is_slip:
-        raise UsageError(
-            f"{text!r} is not a phase",
-            hint=f"write NAME or NAME-STATUS on one line; a status is one of {', '.join(STATUSES)}",
-        )
+        hint = f"write NAME or NAME-STATUS on one line; a status is one of {', '.join(STATUSES)}"
+        raise UsageError(f"{text!r} is not a phase", hint=hint)
     return complete
 
 

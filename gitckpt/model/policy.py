@@ -34,9 +34,8 @@ class Candidate:
     @property
     def is_automatic(self) -> bool:
         """Whether a hook or an agent made it outside of any run."""
-        return self.run is None and (
-            self.trigger in HOOK_TRIGGERS or (self.trigger == MANUAL and self.agent)
-        )
+        by_agent = self.trigger == MANUAL and self.agent
+        return self.run is None and (by_agent or self.trigger in HOOK_TRIGGERS)
 
 
 @dataclass(frozen=True, slots=True)

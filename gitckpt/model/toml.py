@@ -41,9 +41,8 @@ _SHORT = 4000
 def dumps(document: dict[str, Any], limits: Budget = budget.HEADER) -> str:
     writer = _Writer(None)
     writer.table(document, "", None, 0)
-    return writer.text(
-        "the document, less the state," if limits is budget.HEADER else "the document", limits
-    )
+    is_header = limits is budget.HEADER
+    return writer.text(f"the document{', less the state,' if is_header else ''}", limits)
 
 
 def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
@@ -121,10 +120,7 @@ class _Writer:
     def __init__(self, types: dict[str, str] | None) -> None:
         self.parts: list[str] = []
         self.types = types
-        self.names = 0
-        self.steps = 0
-        self.values = 0
-        self.long = 0
+        self.names = self.steps = self.values = self.long = 0
 
     def text(self, what: str, limits: Budget) -> str:
         text = "".join(self.parts)
@@ -184,10 +180,9 @@ class _Writer:
             inner = [self.value(item, (path, i), depth + 1) for i, item in enumerate(value)]
             return f"[{', '.join(inner)}]"
         self.count(len(value), depth)
-        pairs = [
-            f"{_key(key, path)} = {self.value(item, (path, key), depth + 1)}"
-            for key, item in value.items()
-        ]
+        pairs = []
+        for key, item in value.items():
+            pairs.append(f"{_key(key, path)} = {self.value(item, (path, key), depth + 1)}")
         return f"{{{', '.join(pairs)}}}"
 
     def digits(self, value: int, path: Path) -> str:

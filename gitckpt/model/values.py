@@ -67,16 +67,28 @@ def _made(cls: type, *, frozen: bool) -> type:
     body |= {"__qualname__": cls.__qualname__, "__replace__": _replace}
     for name in ("__dataclass_fields__", "__dataclass_params__", "__signature__"):
         body[name] = _Counterpart(fields, frozen=frozen)
-    body.setdefault("__repr__", _shower([name for name in names if fields[name].shown]))
+    shown = [name for name in names if fields[name].shown]
+    attributes = attrgetter(*(name for name in names if fields[name].compared))
+
+    def text(self: Any) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{self.__class__.__qualname__}({values})"
+
+    def equal(self: Any, other: Any) -> Any:
+        is_same_class = other.__class__ is self.__class__
+        return attributes(self) == attributes(other) if is_same_class else NotImplemented
+
+    def hashed(self: Any) -> int:
+        return hash(attributes(self))
+
+    body.setdefault("__repr__", text)
     if "__eq__" not in body:
-        equal, hashed = _comparers(attrgetter(*(name for name in names if fields[name].compared)))
         body["__eq__"] = equal
         body.setdefault("__hash__", hashed if frozen else None)
     made: Any = type(cls.__name__, (), body)
     made.__init__ = _initializer(made, fields)
     if frozen:
-        made.__getstate__, made.__setstate__ = _pickled(names)
-        made.__setattr__, made.__delattr__ = _refusers(made)
+        _freeze(made, names)
     return made  # type: ignore[no-any-return]
 
 
@@ -99,16 +111,16 @@ def _initializer(cls: type, fields: Mapping[str, _Field]) -> Callable[..., None]
                 setters[name](self, value)
         except KeyError:
             _refuse(cls, args, kwargs)
-        if given + len(kwargs) < count:
-            for name in names[given:]:
-                if name not in kwargs:
-                    declared = fields[name]
-                    if declared.default is not _NONE:
-                        setters[name](self, declared.default)
-                    elif declared.factory is not _NONE:
-                        setters[name](self, declared.factory())
-                    else:
-                        _refuse(cls, args, kwargs)
+        missing = names[given:] if given + len(kwargs) < count else ()
+        for name in missing:
+            if name not in kwargs:
+                declared = fields[name]
+                if declared.default is not _NONE:
+                    setters[name](self, declared.default)
+                elif declared.factory is not _NONE:
+                    setters[name](self, declared.factory())
+                else:
+                    _refuse(cls, args, kwargs)
         if after is not None:
             after(self)
 
@@ -124,47 +136,9 @@ def _refuse(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NoRetur
     raise AssertionError(f"{cls.__qualname__}: its signature fits the call, and its fields do not")
 
 
-def _comparers(
-    attributes: Callable[[Any], Any],
-) -> tuple[Callable[[Any, Any], Any], Callable[[Any], int]]:
-    def equal(self: Any, other: Any) -> Any:
-        is_same_class = other.__class__ is self.__class__
-        return attributes(self) == attributes(other) if is_same_class else NotImplemented
-
-    def hashed(self: Any) -> int:
-        return hash(attributes(self))
-
-    return equal, hashed
-
-
-def _shower(names: Sequence[str]) -> Callable[[Any], str]:
-    def shown(self: Any) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{self.__class__.__qualname__}({values})"
-
-    return shown
-
-
-def _pickled(
-    names: Sequence[str],
-) -> tuple[Callable[[Any], list[Any]], Callable[[Any, list[Any]], None]]:
-    # For `copy` and `pickle` of a frozen value.
-
-    def state_of(self: Any) -> list[Any]:
-        return [getattr(self, name) for name in names]
-
-    def take(self: Any, state: list[Any]) -> None:
-        for name, value in zip(names, state, strict=True):
-            object.__setattr__(self, name, value)
-
-    return state_of, take
-
-
-def _refusers(cls: Any) -> tuple[Callable[[Any, str, Any], None], Callable[[Any, str], None]]:
-    names = frozenset(cls.__match_args__)  # attributes that a subclass adds are not frozen
-
+def _freeze(cls: Any, names: Sequence[str]) -> None:
     def require_other(self: Any, name: str, change: str) -> None:
-        if type(self) is cls or name in names:
+        if type(self) is cls or name in names:  # what a subclass adds is not frozen
             from dataclasses import FrozenInstanceError
 
             raise FrozenInstanceError(f"cannot {change} field {name!r}")
@@ -177,7 +151,16 @@ def _refusers(cls: Any) -> tuple[Callable[[Any, str, Any], None], Callable[[Any,
         require_other(self, name, "delete")
         super(cls, self).__delattr__(name)
 
-    return put, delete
+    # For `copy` and `pickle`.
+    def state_of(self: Any) -> list[Any]:
+        return [getattr(self, name) for name in names]
+
+    def restore(self: Any, state: list[Any]) -> None:
+        for name, value in zip(names, state, strict=True):
+            object.__setattr__(self, name, value)
+
+    cls.__setattr__, cls.__delattr__ = put, delete
+    cls.__getstate__, cls.__setstate__ = state_of, restore
 
 
 class _Counterpart:

@@ -6,7 +6,6 @@ import os
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model.errors import UsageError
 
 
 @options.usage("""
@@ -27,14 +26,13 @@ def allow(
     if secret is not None:
         _settle(secret, alone=not (dry_run or forget or as_json))
         return
-    if forget and (dry_run or as_json):
-        raise UsageError("--forget shows nothing", hint="leave out the other option")
-
+    is_shown = dry_run or as_json
+    options.refuse(forget and is_shown, "--forget shows nothing", "leave out the other option")
     with open_store() as store:
         if forget:
             is_changed = store.disallow()
-            gone = "built-in values apply again where gitckpt.toml weakens them"
-            terminal.remark(gone if is_changed else "nothing was allowed here")
+            sentence = "built-in values apply again where gitckpt.toml weakens them"
+            terminal.remark(sentence if is_changed else "nothing was allowed here")
             return
         loosening = store.loosened()
         if loosening is not None and not loosening.is_allowed and not dry_run:
@@ -63,24 +61,20 @@ def _difference(value: object, instead: object) -> str:
     # In full: the person who allows it has to see all.
     if not isinstance(value, list) or not isinstance(instead, list):
         return f"{value}, not {instead}"
-    more = [pattern for pattern in value if pattern not in instead]
-    less = [pattern for pattern in instead if pattern not in value]
-    return "; ".join(
-        f"{word} {', '.join(names)}" for word, names in (("with", more), ("without", less)) if names
-    )
+    more = ", ".join(pattern for pattern in value if pattern not in instead)
+    less = ", ".join(pattern for pattern in instead if pattern not in value)
+    return "; ".join([*([f"with {more}"] if more else []), *([f"without {less}"] if less else [])])
 
 
 def _settle(secret: str, *, alone: bool) -> None:
-    if not alone:
-        raise UsageError("--secret settles that alone", hint="leave out the other option")
+    options.refuse(not alone, "--secret settles that alone", "leave out the other option")
     from gitckpt.store.secrets import is_digest  # no other option needs it
 
     with open_store() as store:
-        if not is_digest(secret) and not os.path.lexists(
-            os.path.join(store.worktree or "", secret)
-        ):
-            hint = "name a path from the top of the worktree, or a digest: git ckpt show ID"
-            raise UsageError(f"there is no file {secret!r}", hint=hint)
+        path = os.path.join(store.worktree or "", secret)
+        hint = "name a path from the top of the worktree, or a digest: git ckpt show ID"
+        is_missing = not is_digest(secret) and not os.path.lexists(path)
+        options.refuse(is_missing, f"there is no file {secret!r}", hint)
         is_new = store.settle(secret)
     now = "is no suspect on this machine now" if is_new else "was no suspect before"
     terminal.remark(f"{secret} {now}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gitckpt.cli import options, terminal
-from gitckpt.model.errors import UsageError
 
 BASH = """\
 # Completion for `git ckpt` (found by git's own completion) and for `git-ckpt`.
@@ -48,6 +47,7 @@ def completion(shell: str) -> None:
 
     Evaluate it in the start-up file of the shell.
     """
-    if shell not in SCRIPTS:
-        raise UsageError(f"no completion for {shell!r}", hint=f"known shells: {', '.join(SCRIPTS)}")
+    is_unknown = shell not in SCRIPTS
+    known = f"known shells: {', '.join(SCRIPTS)}"
+    options.refuse(is_unknown, f"no completion for {shell!r}", known)
     terminal.out_bytes(SCRIPTS[shell].encode())

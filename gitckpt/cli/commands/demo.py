@@ -51,10 +51,10 @@ _KILL_AT = "job: build, part 2 of 3"
 _STATE = {"findings": "findings.md", "parts_done": 1}
 _UNFINISHED_FILE = "part_2.py"
 _FINISHED = "import part_1\nimport part_2\nimport part_3\n"
+_LAST_LINES = ["job: research is complete: skipped", "job: build, part 2 of 3"]
+_LAST_LINES += ["job: build, part 3 of 3", "job: finished"]
 _ENDED_BY_SIGKILL = -9
-_PACKAGE_DIR = os.path.dirname(
-    os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-)
+_PACKAGE_DIR = os.path.abspath(os.path.join(__file__, *[os.pardir] * 4))
 
 
 def run_demo(directory: str | None = None) -> bool:
@@ -76,9 +76,8 @@ def _make_scratch(directory: str | None) -> str:
     try:
         os.makedirs(directory)
     except FileExistsError:
-        raise UsageError(
-            f"{directory} exists already", hint="name a directory that is not there yet"
-        ) from None
+        hint = "name a directory that is not there yet"
+        raise UsageError(f"{directory} exists already", hint=hint) from None
     except OSError as error:
         raise CkptError(f"cannot make {directory}: {error.strerror}") from None
     return os.path.realpath(directory)
@@ -123,10 +122,8 @@ class _Demo:
             while line != _KILL_AT.encode():
                 line = job.read_line()
                 if not line:
-                    raise CkptError(
-                        "the job of the demo ended early",
-                        hint=f"look at it: cd {shell_word(self.project)} && sh job.sh",
-                    )
+                    hint = f"look at it: cd {shell_word(self.project)} && sh job.sh"
+                    raise CkptError("the job of the demo ended early", hint=hint)
                 terminal.out(line.decode("utf-8", "replace"))
         finally:
             code = job.kill_group()
@@ -135,15 +132,10 @@ class _Demo:
         self.prove("the job was killed while it worked", code == _ENDED_BY_SIGKILL)
         self.files = _files(self.project)
         lost = self.files.pop(_UNFINISHED_FILE, None)
-        self.status = [
-            line
-            for line in self.ask("git status --short").splitlines()
-            if not line.endswith(f" {_UNFINISHED_FILE}")
-        ]
-        self.prove(
-            f"all that is lost is {_UNFINISHED_FILE}, which no checkpoint holds yet",
-            lost is not None,
-        )
+        status = self.ask("git status --short").splitlines()
+        self.status = [line for line in status if not line.endswith(f" {_UNFINISHED_FILE}")]
+        loss = f"all that is lost is {_UNFINISHED_FILE}, which no checkpoint holds yet"
+        self.prove(loss, lost is not None)
 
     def destroy_files(self) -> None:
         self.say("It gets worse: a cleanup deletes every file that was not committed.")
@@ -170,20 +162,15 @@ class _Demo:
         self.prove("the amended commit is still there", survivor == "commit")
 
     def resume(self) -> None:
-        self.say(
-            "Back to the checkpoint, in a worktree of its own, so that nothing here is overwritten:"
-        )
+        self.say("Back to the checkpoint, in a worktree of its own; nothing here is overwritten:")
         path = self.show_and_ask(f"git ckpt resume {self.checkpoint}")
         state = json.loads(self.show_and_ask(f"git ckpt show {self.checkpoint} --state"))
         self.enter(path)
         status = self.show_and_ask("git status --short").splitlines()
-        self.prove(
-            f"same files as before the crash ({', '.join(sorted(self.files))})",
-            _files(path) == self.files,
-        )
-        self.prove(
-            "same status as before the crash: what was staged is staged", status == self.status
-        )
+        names = ", ".join(sorted(self.files))
+        self.prove(f"same files as before the crash ({names})", _files(path) == self.files)
+        is_same = status == self.status
+        self.prove("same status as before the crash: what was staged is staged", is_same)
         self.prove("same state as before the crash", state == _STATE)
         self.prove("same commit as before the crash", self.ask("git rev-parse HEAD") == self.commit)
 
@@ -191,28 +178,17 @@ class _Demo:
         self.say("The same job again. It goes on at the first piece of work that is not done:")
         output = self.show_and_ask("sh job.sh 2>&1").splitlines()
         job_lines = [line for line in output if line.startswith("job: ")]
-        expected = [
-            "research is complete: skipped",
-            "build, part 2 of 3",
-            "build, part 3 of 3",
-            "finished",
-        ]
-        self.prove(
-            "research and part 1 were not done again",
-            job_lines == [f"job: {line}" for line in expected],
-        )
-        self.prove(
-            "the work is whole", _files(self.cwd).get("app.py", b"").endswith(_FINISHED.encode())
-        )
+        self.prove("research and part 1 were not done again", job_lines == _LAST_LINES)
+        app = _files(self.cwd).get("app.py", b"")
+        self.prove("the work is whole", app.endswith(_FINISHED.encode()))
         self.show("git ckpt list")
 
     def conclude(self) -> bool:
         good = all(self.proofs)
-        self.say(
-            "Killed, its files deleted, its commit amended: the job finished, and no work was lost."
-            if good
-            else "NOT everything came back as it was: see the lines that begin with FAILED."
-        )
+        success = "Killed, its files deleted, its commit amended: "
+        success += "the job finished, and no work was lost."
+        failure = "NOT everything came back as it was: see the lines that begin with FAILED."
+        self.say(success if good else failure)
         terminal.out(f"The scratch repository is {self.project}")
         terminal.out(f"Delete it when you have seen it: {shell_word(self.scratch)}")
         return good
@@ -226,9 +202,8 @@ class _Demo:
         sys.stdout.flush()
 
     def enter(self, path: str) -> None:
-        self.print_command(
-            f"cd {shell_word(os.path.relpath(path, self.cwd) if self.cwd != path else path)}"
-        )
+        relative = os.path.relpath(path, self.cwd) if self.cwd != path else path
+        self.print_command(f"cd {shell_word(relative)}")
         self.cwd = path
 
     def show(self, text: str) -> None:
@@ -253,10 +228,9 @@ class _Demo:
 
     def require(self, text: str, code: int) -> None:
         if code != 0:
-            raise CkptError(
-                f"a command of the demo failed with exit code {code}: {text}",
-                hint=f"look at it: cd {shell_word(self.cwd)}",
-            )
+            problem = f"a command of the demo failed with exit code {code}: {text}"
+            hint = f"look at it: cd {shell_word(self.cwd)}"
+            raise CkptError(problem, hint=hint)
 
     def prove(self, what: str, holds: bool) -> None:
         self.proofs.append(holds)
@@ -272,10 +246,9 @@ def _sealed_environment(scratch: str) -> dict[str, str]:
     inner = os.path.join(scratch, "environment")
     os.makedirs(os.path.join(inner, "bin"))
     program = os.path.join(inner, "bin", "git-ckpt")
-    with open(
-        program, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o755)
-    ) as file:
+    with open(program, "w", encoding="utf-8") as file:
         file.write(f'#!/bin/sh\nexec {shell_word(sys.executable)} -m gitckpt "$@"\n')
+    os.chmod(program, 0o700)
     with open(os.path.join(inner, "gitconfig"), "w", encoding="utf-8") as file:
         file.write("[gc]\n\tauto = 0\n[advice]\n\tdetachedHead = false\n")
     env = {

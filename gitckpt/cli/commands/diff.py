@@ -10,7 +10,7 @@ import os
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.checkpoint import Checkpoint
-from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.errors import NotFoundError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,22 +21,9 @@ if TYPE_CHECKING:
 _LONG = 60
 # A patch for `git apply`, whatever the user's settings are.
 _PATCH = (
-    *(
-        "--binary",
-        "--full-index",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--no-renames",
-        "--no-relative",
-    ),
-    *(
-        "--src-prefix=a/",
-        "--dst-prefix=b/",
-        "--unified=3",
-        "--inter-hunk-context=0",
-        "--submodule=short",
-        "--ignore-submodules=none",
-    ),
+    *("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames"),
+    *("--no-relative", "--src-prefix=a/", "--dst-prefix=b/", "--unified=3"),
+    *("--inter-hunk-context=0", "--submodule=short", "--ignore-submodules=none"),
 )
 
 _DASHES = "put paths behind two dashes: git ckpt diff ID -- PATH"
@@ -60,30 +47,21 @@ def diff(
     Prints git's diff of the files, then the changes of the state.
     """
     paths = paths or []
-    if len(ids) > 2:
-        raise UsageError(f"diff takes one or two ids, not {len(ids)}", hint=_DASHES)
-    if state and len(ids) == 1:
-        raise UsageError(
-            "--state takes two ids: a worktree has no state",
-            hint="see the state of one: git ckpt show ID --state",
-        )
-    if state and (stat or paths or binary):
-        raise UsageError(
-            "--state leaves the files out",
-            hint="take --stat, --binary and the paths away, or --state",
-        )
-    if binary and stat:
-        raise UsageError(
-            "--stat and --binary exclude each other",
-            hint="--binary makes a patch, --stat only says how much has changed",
-        )
+    options.refuse(len(ids) > 2, f"diff takes one or two ids, not {len(ids)}", _DASHES)
+    alone = "--state takes two ids: a worktree has no state"
+    hint = "see the state of one: git ckpt show ID --state"
+    options.refuse(state and len(ids) == 1, alone, hint)
+    hint = "take --stat, --binary and the paths away, or --state"
+    options.refuse(state and (stat or paths or binary), "--state leaves the files out", hint)
+    hint = "--binary makes a patch, --stat only says how much has changed"
+    options.refuse(binary and stat, "--stat and --binary exclude each other", hint)
     with open_store() as store:
         old, *rest = (store.read(_find(store, text)) for text in ids)
         new = rest[0] if rest else None
         if not state:
-            options = _PATCH if binary else ["--stat"] if stat else []
-            with terminal.Waiting("comparing files"):
-                patch = store.diff(old, new, paths=paths, options=options)
+            how = _PATCH if binary else ["--stat"] if stat else []
+            with terminal.waiting("comparing files"):
+                patch = store.diff(old, new, paths=paths, options=how)
             terminal.out_patch(patch)
         if new is not None and not paths and not stat and not binary:
             _print_states(store, old, new)
@@ -108,27 +86,23 @@ def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
             terminal.out(f"+ {where} = {_literal(change.new)}")
         elif change.is_removed:
             terminal.out(f"- {where} = {_literal(change.old)}")
-        elif (
-            type(change.old) is str
-            and type(change.new) is str
-            and max(len(change.old), len(change.new)) > _LONG
-        ):
+        elif _are_long_texts(change.old, change.new):
             terminal.out(f"~ {where}:")
-            for line in list(
-                difflib.unified_diff(
-                    change.old.splitlines(), change.new.splitlines(), lineterm="", n=2
-                )
-            )[2:]:
+            texts = change.old.splitlines(), change.new.splitlines()
+            for line in list(difflib.unified_diff(*texts, lineterm="", n=2))[2:]:
                 terminal.out(f"    {line}")
         else:
             terminal.out(f"~ {where}: {_literal(change.old)} -> {_literal(change.new)}")
 
 
+def _are_long_texts(*values: Any) -> bool:
+    return all(type(value) is str for value in values) and max(map(len, values)) > _LONG
+
+
 def _literal(value: Any) -> str:
     if isinstance(value, dict):
-        return (
-            f"{{{', '.join(f'{_literal(key)}: {_literal(item)}' for key, item in value.items())}}}"
-        )
+        pairs = (f"{_literal(key)}: {_literal(item)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, bytes):

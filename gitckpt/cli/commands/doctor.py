@@ -9,6 +9,7 @@ from gitckpt.cli.opening import open_store
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 _LABEL = 14
 
 
@@ -20,26 +21,19 @@ def doctor(as_json: bool = False) -> int:
 
     Changes nothing. Exits with 1 if something is wrong.
     """
-    with open_store() as store, terminal.Waiting("looking at the installation"):
+    with open_store() as store, terminal.waiting("looking at the installation"):
         diagnosis = store.examine()
     findings, facts = diagnosis.findings, dict(diagnosis.facts)
     if as_json:
         keys = "code object sentence cure"
-        report = {
-            "gitckpt": __version__,
-            **facts,
-            "findings": [terminal.attributes(finding, keys) for finding in findings],
-        }
-        terminal.out_json(report)
+        listed = [terminal.attributes(finding, keys) for finding in findings]
+        terminal.out_json({"gitckpt": __version__, **facts, "findings": listed})
     else:
-        facts = _for_people(facts)
-        for name, value in {"gitckpt": __version__, **facts}.items():
+        for name, value in {"gitckpt": __version__, **_for_people(facts)}.items():
             label = f"{name.replace('_', ' ')}:"
             terminal.out(f"{label:<{_LABEL}} {value}")
         for finding in findings:
-            terminal.out(terminal.heading(finding.code), f": {finding.object}: {finding.sentence}")
-            if finding.cure:
-                terminal.out(f"    cure: {finding.cure}")
+            terminal.out_finding(finding)
         if not findings:
             terminal.out("nothing is wrong")
     return 1 if findings else 0
@@ -49,8 +43,7 @@ def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | 
     shown = dict(facts)
     foreign, files, size = map(shown.pop, ("foreign_refs", "leftover_files", "leftover_bytes"))
     started, ended = map(shown.pop, ("maintenance_started", "maintenance_ended"))
-    outcome = shown.pop("maintenance_outcome")
-    shown["maintenance"] = outcome
+    outcome = shown["maintenance"] = shown.pop("maintenance_outcome")
     if started is not None:
         end = f" at {ended}" if ended is not None else ""
         shown["maintenance"] = f"{started}, {outcome}{end}"
@@ -58,7 +51,7 @@ def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | 
         refs = terminal.count(int(foreign), "ref")
         shown["foreign_refs"] = f"{refs} of another tool below refs/checkpoints"
     if files:
-        leftovers = f"{terminal.count(int(files), 'file')} of killed processes"
-        size_text = terminal.size(int(size or 0))
-        shown["leftovers"] = f"{leftovers}, {size_text}; to delete: git ckpt expire"
+        amount = f"{terminal.count(int(files), 'file')} of killed processes"
+        amount += f", {terminal.size(int(size or 0))}"
+        shown["leftovers"] = f"{amount}; to delete: git ckpt expire"
     return shown

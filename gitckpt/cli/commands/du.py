@@ -55,7 +55,7 @@ def du(runs: bool = False, as_json: bool = False) -> None:
     Changes nothing. Piped, each line has tab-separated columns: what, which, number, bytes, state.
     """
     with open_store() as store:
-        with terminal.Waiting("measuring what checkpoints take"):
+        with terminal.waiting("measuring what checkpoints take"):
             usage = store.usage()
         with contextlib.suppress(UsageError):  # `doctor` reports it
             store.policy()  # warns, or asks, if gitckpt.toml weakens defaults
@@ -65,18 +65,15 @@ def du(runs: bool = False, as_json: bool = False) -> None:
     shown = _SHOWN if terminal.is_terminal() and not runs else len(usage.worktrees)
     rows = list(_rows(usage, shown))
     if terminal.is_terminal():
-        terminal.table(
-            _COLUMNS,
-            [_cells(row) for row in rows if row[2] != 0 or row[0] in ("checkpoints", "worktree")],
-        )
+        kept = ("checkpoints", "worktree")
+        terminal.table(_COLUMNS, [_cells(row) for row in rows if row[2] != 0 or row[0] in kept])
     else:
         for what, which, number, size, state in rows:
             amounts = ("" if value is None else str(value) for value in (number, size))
             terminal.out_row((what, which, *amounts, state))
     if not usage.is_complete:
-        terminal.warn(
-            "an object is damaged, so the numbers are incomplete: git ckpt verify --contents"
-        )
+        problem = "an object is damaged, so the numbers are incomplete"
+        terminal.warn(f"{problem}: git ckpt verify --contents")
     for line in _advice(usage):
         terminal.remark(line)
 
@@ -120,9 +117,8 @@ def _advice(usage: Usage) -> Iterator[str]:
         size = terminal.size(sum(leftover.due_bytes for leftover in usage.leftovers))
         files = terminal.count(due, "file")
         yield f"{files} of killed processes, {size}; to delete: git ckpt expire"
-    if usage.checkpoints.number and (
-        (usage.checkpoints.bytes or 0) + (usage.files.bytes or 0) >= _WORTH
-    ):
+    size_of_all = (usage.checkpoints.bytes or 0) + (usage.files.bytes or 0)
+    if usage.checkpoints.number and size_of_all >= _WORTH:
         yield "to see what is due to go: git ckpt expire --dry-run; to free its space: git gc"
     loose = usage.loose
     if loose.bytes is not None and loose.bytes >= _WORTH:
@@ -132,17 +128,13 @@ def _advice(usage: Usage) -> Iterator[str]:
         ("complete", "each goes when its checkpoints expire: git ckpt expire --dry-run"),
         ("unfinished", "each stays until its run is complete: git ckpt finish RUN"),
     ):
-        size_of_them = _bytes_of(usage, status)
-        if size_of_them >= _WORTH:
-            yield f"{terminal.size(size_of_them)} in worktrees of {status} runs; {cure}"
+        number = sum(tree.bytes for tree in usage.worktrees if tree.status == status)
+        if number >= _WORTH:
+            yield f"{terminal.size(number)} in worktrees of {status} runs; {cure}"
     kept = [tree.path for tree in usage.worktrees if tree.status in (CHECKPOINT, REMOVED)]
     if kept:  # of any size: no other command reports them
         command = mounts.way_to_remove(kept[0] if len(kept) == 1 else "PATH")
         yield f"worktrees of checkpoints and of removed runs stay; to remove: {command}"
-
-
-def _bytes_of(usage: Usage, status: str) -> int:
-    return sum(worktree.bytes for worktree in usage.worktrees if worktree.status == status)
 
 
 def _as_json(usage: Usage) -> dict[str, Any]:

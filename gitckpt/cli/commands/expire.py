@@ -7,12 +7,14 @@ import gc
 from gitckpt.cli import options, terminal
 from gitckpt.cli.commands.remove import print_kept_worktrees
 from gitckpt.cli.opening import open_store
-from gitckpt.model import ids, times
+from gitckpt.model import times
 from gitckpt.model.errors import CkptError
 from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitckpt.store.retention.expiry import ExpireResult
 
 
@@ -23,10 +25,7 @@ if TYPE_CHECKING:
 -n, --dry-run  Print what would be removed, and why; remove nothing.
 """)
 def expire(
-    older_than: str | None = None,
-    keep_last: int | None = None,
-    all_: bool = False,
-    dry_run: bool = False,
+    older_than: str | None = None, all_: bool = False, dry_run: bool = False, **given: Any
 ) -> int:
     """Remove what the retention settings no longer keep.
 
@@ -40,16 +39,14 @@ def expire(
     lists all runs. If something cannot be deleted, the rest is removed and the exit code is 1.
     """
     with open_store() as store:
-        policy = store.policy()
+        policy = replace(store.policy(), **given)
         if all_:
             policy = replace(policy, everything=True)
         if older_than is not None:
             policy = replace(policy, older_than=times.parse_age(older_than))
-        if keep_last is not None:
-            policy = replace(policy, keep_last=keep_last)
         gc.disable()  # it takes 1 s for 100,000 checkpoints, which have no cycles
         try:
-            with terminal.Waiting("deciding what expires"):
+            with terminal.waiting("deciding what expires"):
                 expired = store.expire(policy, dry_run=dry_run, progress=terminal.progress)
         except KeyboardInterrupt:
             if not dry_run:
@@ -62,16 +59,7 @@ def expire(
                 terminal.progress("")
         if not dry_run:
             print_kept_worktrees(store, {entry.id for entry, _ in expired.checkpoints})
-    rows = _rows(expired, dry_run=dry_run)
-    if not terminal.is_terminal():
-        for row in rows:
-            terminal.out_row(row)
-    elif rows:
-        shown = [
-            (verb, id_[: ids.SHORT] if ids.is_id(id_) else id_, phase, why)
-            for verb, id_, phase, why in rows
-        ]
-        terminal.table(("WHAT", "ID", "PHASE", "WHY"), shown)
+    terminal.out_rows(("WHAT", "ID", "PHASE", "WHY"), _rows(expired, dry_run=dry_run))
     terminal.remark(_summary(expired, "would expire" if dry_run else "expired"))
     for message, hint in {error.message: error.hint for _, error in expired.failed}.items():
         terminal.fail(CkptError(message, hint=hint))
@@ -80,20 +68,23 @@ def expire(
 
 def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
     # A dry run shows all runs, else only those that are due.
-    gone = "expires" if dry_run else "expired"
+    verb = "expires" if dry_run else "expired"
     runs = {fate.run for fate in result.runs}
     rows = []
     for fate in result.runs:
         if fate.is_due or dry_run:
-            with_it = f"; {terminal.count(fate.checkpoints - len(fate.keeps), 'checkpoint')}"
-            with_it += f", worktree {fate.path}" if fate.path else ""
-            why = fate.reason + (with_it if fate.expires else "")
-            rows.append((gone if fate.expires else "stays", fate.run, fate.label, why))
-    for entry, decision in result.checkpoints:
-        if entry.run not in runs or entry.id in result.squashed:
-            rows.append((gone, entry.id, entry.label, decision.reason))
-    rows += [("failed", entry.id, entry.label, error.message) for entry, error in result.failed]
-    return rows
+            why = fate.reason
+            if fate.expires:
+                why += f"; {terminal.count(fate.checkpoints - len(fate.keeps), 'checkpoint')}"
+                why += f", worktree {fate.path}" if fate.path else ""
+            rows.append((verb if fate.expires else "stays", fate.run, fate.label, why))
+    reasons = [
+        (verb, entry, decision.reason)
+        for entry, decision in result.checkpoints
+        if entry.run not in runs or entry.id in result.squashed
+    ]
+    reasons += [("failed", entry, error.message) for entry, error in result.failed]
+    return rows + [(what, terminal.short(each.id), each.label, why) for what, each, why in reasons]
 
 
 def _summary(found: ExpireResult, verb: str) -> str:

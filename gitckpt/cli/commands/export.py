@@ -33,10 +33,8 @@ def export(id_: str, format_: str, output: str | None = None, force: bool = Fals
             if exporter.is_directory(id_, format_):
                 exporter.make_directory(output)
             elif output.endswith(os.sep) and not os.path.isdir(output):
-                raise UsageError(
-                    f"there is no directory {output}",
-                    hint="make it, or leave out the slash to name the file",
-                )
+                hint = "make it, or leave out the slash to name the file"
+                raise UsageError(f"there is no directory {output}", hint=hint)
             for file in exported:
                 path = os.path.join(output, file.name) if os.path.isdir(output) else output
                 exporter.write(path, file, force=force)

@@ -8,6 +8,8 @@ from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitckpt.formats.importer import ImportedFile
 
 
@@ -23,11 +25,9 @@ PATH…  Files of other tools, or directories to search for them.
 def import_(
     paths: list[str],
     format_: str | None = None,
-    phases: str = "",
-    history: bool = False,
-    fork: bool = False,
     dry_run: bool = False,
     as_json: bool = False,
+    **given: Any,
 ) -> int:
     """Import files of rlm-act, forge, quasar and superpowers as runs.
 
@@ -38,22 +38,17 @@ def import_(
     from gitckpt.formats import importer
 
     with open_store() as store:
-        work = importer.Importer(
-            store,
-            format=format_,
-            phases=phases,
-            history=history,
-            fork=fork,
-            dry_run=dry_run,
-            progress=terminal.progress,
-        )
-        with terminal.Waiting("importing"):
+        progress = terminal.progress
+        work = importer.Importer(store, format=format_, dry_run=dry_run, progress=progress, **given)
+        with terminal.waiting("importing"):
             imported = work.take(paths)
     statuses = {file.status for file in imported}
     is_done = not statuses.isdisjoint((importer.IMPORTED, importer.KNOWN))
     code = 0 if is_done and statuses.isdisjoint((importer.FAILED, importer.REFUSED)) else 1
     if as_json:
-        terminal.out_json({"dry_run": dry_run, "files": [_as_json(file) for file in imported]})
+        names = " ".join(importer.ImportedFile.__slots__)
+        listed = [terminal.attributes(file, names) for file in imported]
+        terminal.out_json({"dry_run": dry_run, "files": listed})
         return code
     for file in imported:
         _print(file, dry_run=dry_run)
@@ -85,23 +80,14 @@ def _print_summary(files: list[ImportedFile], *, dry_run: bool) -> None:
 
     fresh = [file for file in files if file.status == importer.IMPORTED]
     known = sum(file.status == importer.KNOWN for file in files)
-    runs = {file.run for file in fresh}
     if not fresh and not known:  # the reasons were printed per file
-        error = CkptError("nothing was imported")
-        if not files:
-            hint = "name the files, or their directory; see docs/formats.md"
-            error = CkptError("nothing was imported: no file has a known format", hint=hint)
-        terminal.fail(error)
+        why = "" if files else ": no file has a known format"
+        hint = None if files else "name the files, or their directory; see docs/formats.md"
+        terminal.fail(CkptError(f"nothing was imported{why}", hint=hint))
         return
-    what = "nothing new"
-    if fresh:
-        what = f"{terminal.count(len(fresh), 'checkpoint')} in {terminal.count(len(runs), 'run')}"
+    runs = terminal.count(len({file.run for file in fresh}), "run")
+    what = f"{terminal.count(len(fresh), 'checkpoint')} in {runs}" if fresh else "nothing new"
     before = f"; {terminal.count(known, 'file')} imported before" if known else ""
     terminal.remark(f"{'would import' if dry_run else 'imported'} {what}{before}")
     if fresh and not dry_run:
         terminal.remark("to see them: git ckpt runs; to continue one: git ckpt resume RUN --trust")
-
-
-def _as_json(file: ImportedFile) -> dict[str, object]:
-    plain: dict[str, object] = {name: getattr(file, name) for name in file.__slots__}
-    return plain | {"remarks": list(file.remarks)}

@@ -6,11 +6,11 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model import phase as phases
-from gitckpt.model.errors import NotFoundError, UsageError
+from gitckpt.model.errors import NotFoundError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
     from gitckpt.store.records.entry import CheckpointInfo
@@ -53,14 +53,10 @@ def list_(
     """
     from gitckpt.store.records.entry import Query
 
-    if status is not None and status not in phases.STATUSES:
-        raise UsageError(
-            f"there is no status {status!r}", hint=f"it is one of {', '.join(phases.STATUSES)}"
-        )
+    options.require_one_of("status", status, phases.STATUSES)
     if commit == "":  # in the API an unborn branch, but here an unset variable of a script
-        raise NotFoundError(
-            "no commit goes by ''", hint="name a branch, a tag or a commit: git log --oneline --all"
-        )
+        hint = "name a branch, a tag or a commit: git log --oneline --all"
+        raise NotFoundError("no commit goes by ''", hint=hint)
     with open_store() as store:
         is_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
         most = None if all_ else _NEWEST if limit is None else limit
@@ -73,29 +69,24 @@ def list_(
             since=times.now() - times.parse_age(since) if since is not None else None,
             limit=None if most is None else most + 1,
         )
-        with terminal.Waiting("reading checkpoints"):
+        with terminal.waiting("reading checkpoints"):
             listed = store.list(query)
             entries = listed[:most]
             problems = store.problems()
             changed = store.changed_files(entries)
             replaced = store.replaced(entries)
             store.write_notes(only_if_due=True)
-        now = times.now()
+    has_more = len(listed) > len(entries)
     if as_json:
-        report = {
-            "checkpoints": [_as_json(entry, changed, replaced) for entry in entries],
-            "more": len(listed) > len(entries),
-            "problems": [{"ref": problem.ref, "problem": problem.sentence} for problem in problems],
-        }
-        terminal.out_json(report)
+        checkpoints = [_as_json(entry, changed, replaced) for entry in entries]
+        invalid = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
+        terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid})
     else:
-        _print(entries, changed, replaced, now)
+        terminal.out_rows(_COLUMNS, list(_rows(entries, changed, replaced)))
         if not entries and most != 0:
-            _explain_nothing(
-                store,
-                filtered=any(option is not None for option in (run, commit, phase, status, since)),
-            )
-        elif len(listed) > len(entries) and limit is None:
+            is_filtered = any(each is not None for each in (run, commit, phase, status, since))
+            _explain_nothing(store, filtered=is_filtered)
+        elif has_more and limit is None:
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if replaced:
         shown = ", ".join(name[: ids.SHORT] for name in replaced)
@@ -106,43 +97,26 @@ def list_(
         terminal.warn(f"not a valid checkpoint: {problems[0].sentence}{more}; see: git ckpt doctor")
 
 
-def _print(
-    entries: Sequence[CheckpointInfo],
-    changed: Mapping[str, int],
-    replaced: Collection[str],
-    now: int,
-) -> None:
-    for_person = terminal.is_terminal()
-    rows = []
+def _rows(
+    entries: Sequence[CheckpointInfo], changed: Mapping[str, int], replaced: Collection[str]
+) -> Iterator[Sequence[str | None]]:
+    now = times.now()
     for entry in entries:
-        mark = " (replaced)" if for_person and entry.id in replaced else ""
-        length = ids.SHORT if for_person else None
-        row = (
-            entry.id[:length],
-            times.age_text(max(now - entry.time, 0)) if for_person else entry.timestamp,
-            entry.run,
-            f"{entry.label}{mark}",
-            entry.git_sha[:length],
-            entry.branch,
-            _files(entry, changed),
-            entry.message,
-        )
-        rows.append(row)
-    if not for_person:
-        for row in rows:
-            terminal.out_row(row)
-    elif rows:
-        terminal.table(_COLUMNS, [[cell or "" for cell in row] for row in rows])
+        is_marked = terminal.is_terminal() and entry.id in replaced
+        age = terminal.age(entry.time, now, entry.timestamp)
+        label = f"{entry.label} (replaced)" if is_marked else entry.label
+        place = terminal.short(entry.git_sha), entry.branch
+        rest = _files(entry, changed), entry.message
+        yield terminal.short(entry.id), age, entry.run, label, *place, *rest
 
 
 def _explain_nothing(store: Store, *, filtered: bool) -> None:
     if filtered:
         terminal.remark("no checkpoint matches; to see all: git ckpt list --all")
-        return
-    if store.problems():
+    elif store.problems():
         terminal.remark("no checkpoint can be read; to see why: git ckpt verify")
-        return
-    terminal.remark(f"no checkpoints yet{_OUTLOOK[store.outlook()]}")
+    else:
+        terminal.remark(f"no checkpoints yet{_OUTLOOK[store.outlook()]}")
 
 
 def _files(entry: CheckpointInfo, changed: Mapping[str, int]) -> str:
@@ -154,16 +128,12 @@ def _files(entry: CheckpointInfo, changed: Mapping[str, int]) -> str:
 def _as_json(
     entry: CheckpointInfo, changed: Mapping[str, int], replaced: Collection[str]
 ) -> dict[str, Any]:
+    files = {"captured": entry.examined, "changed": changed.get(entry.id)}
     return {
         **terminal.attributes(entry, "id run sequence label"),
         "phase": entry.phase_name,
         "status": entry.status or None,
         **terminal.attributes(entry, "timestamp git_sha branch trigger message agent"),
         "replaced": entry.id in replaced,
-        "files": {
-            "captured": entry.examined,
-            "changed": changed.get(entry.id),
-            "operation": entry.operation,
-            "tree": entry.tree,
-        },
+        "files": files | terminal.attributes(entry, "operation tree"),
     }

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gitckpt.cli import options, terminal
-from gitckpt.cli.opening import open_store
-from gitckpt.model.errors import UsageError
+from gitckpt.cli.commands.run import parse_limit, start
 
 PIPELINE = "loop"
 
@@ -41,21 +40,11 @@ def loop(
     It is when its issues are closed and the tests pass. Prints the id of the run. Each iteration is
     a checkpoint. Kill it at any time: git ckpt resume ID repeats the interrupted iteration.
     """
-    from gitckpt.cli import driver
-    from gitckpt.durable.driver.pipelines import Pipelines
     from gitckpt.durable.phases.options import slug
-    from gitckpt.model import times
 
-    if not plan:
-        raise UsageError("the plan has no name", hint="name its file: git ckpt loop PLAN.md")
+    options.refuse(not plan, "the plan has no name", "name its file: git ckpt loop PLAN.md")
     given = {name: str(value) for name, value in inputs.items() if value}
     given |= {"plan": plan, **({"issues": " ".join(issue)} if issue else {})}
     given |= {"until_tests_pass": "yes"} if until_tests_pass else {}
-    limit = times.parse_age(timeout) if timeout is not None else None
-    with open_store() as store:
-        holder = f"git ckpt loop {terminal.harmless(plan)}"
-        return driver.drive(
-            lambda person: Pipelines(store, person).run(
-                PIPELINE, given, about=slug(plan), base=base, timeout=limit, holder=holder
-            )
-        )
+    how = {"about": slug(plan), "base": base, "timeout": parse_limit(timeout)}
+    return start(PIPELINE, given, holder=f"git ckpt loop {terminal.harmless(plan)}", **how)

@@ -12,6 +12,6 @@ def notes() -> None:
     See git log --notes=checkpoints. git ckpt save and list write notes at most once a minute, and
     maintenance does once a day.
     """
-    with open_store() as store, terminal.Waiting("writing notes"):
+    with open_store() as store, terminal.waiting("writing notes"):
         is_written = store.write_notes()
     terminal.remark("the notes have every link by now" if is_written else "no link was waiting")

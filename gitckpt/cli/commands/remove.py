@@ -28,16 +28,16 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
     driven, or while its worktree has changes that no checkpoint has. Asks before it removes what
     another worktree made or started.
     """
-    if bool(ids) == rewritten:
-        wrong = "--rewritten takes no ids" if ids else "ID is missing"
-        raise UsageError(wrong, hint="see: git ckpt remove --help")
+    wrong = "--rewritten takes no ids" if ids else "ID is missing"
+    options.refuse(bool(ids) == rewritten, wrong, "see: git ckpt remove --help")
     with open_store() as store:
-        runs, checkpoints = (
-            _rewritten(store, force=force) if rewritten else _resolve(store, ids or [])
-        )
-        if not (force or rewritten):
-            _require_consent(store, [*runs, *checkpoints])
-        of_runs = {entry.id for run in runs for entry in store.list(Query(run=run))}
+        if rewritten:
+            runs, checkpoints = _rewritten(store, force=force)
+        else:
+            runs, checkpoints = _resolve(store, ids or [])
+            if not force:
+                _require_consent(store, [*runs, *checkpoints])
+        of_runs = {name for run in runs for name in _ids_of(store, run)}
         failures: list[CkptError] = []
         try:
             for run in runs:
@@ -55,21 +55,17 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
         for checkpoint_id in checkpoints:
             terminal.out(checkpoint_id)
         print_kept_worktrees(store, of_runs | set(checkpoints))
-        for error_ in failures[:-1]:
-            terminal.fail(error_)
+        for failure in failures[:-1]:
+            terminal.fail(failure)
         if failures:
             raise failures[-1]
 
 
 def _require_consent(store: Store, names: Sequence[str]) -> None:
     elsewhere = store.made_elsewhere(names)
-    if not elsewhere:
-        return
     lines = [f"{_short(name)} was made in {place}" for name, place in elsewhere.items()]
-    if terminal.may_ask():
-        answer = terminal.ask("Remove it? [y/N] ", told=lines) or ""
-        if answer.lower() in ("y", "yes"):
-            return
+    if not lines or (terminal.may_ask() and terminal.confirms("Remove it?", told=lines)):
+        return
     more = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
     words = " ".join(_short(name).partition(" ")[2] for name in names)
     hint = f"to remove it anyway: git ckpt remove --force {words}"
@@ -85,38 +81,33 @@ def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
     if not entries:
         terminal.remark("git filter-repo has rewritten no commit of a checkpoint")
         return [], []
-    lines = [
-        f"{entry.id}  {entry.git_sha[:SHORT]}  {entry.run or entry.label}" for entry in entries
-    ]
     if not force:
+        lines = [f"{each.id}  {each.git_sha[:SHORT]}  {each.run or each.label}" for each in entries]
         count = terminal.count(len(entries), "checkpoint")
         if not terminal.may_ask():
             for line in lines:
                 terminal.remark(line)
-            raise UsageError(
-                f"cannot ask whether to remove {count}",
-                hint="git ckpt remove --rewritten --force",
-            )
-        answer = terminal.ask(f"Remove {count}? [y/N] ", told=lines)
-        if answer is None or answer.lower() not in ("y", "yes"):
+            hint = "git ckpt remove --rewritten --force"
+            raise UsageError(f"cannot ask whether to remove {count}", hint=hint)
+        if not terminal.confirms(f"Remove {count}?", told=lines):
             return [], []
     # A run whose checkpoints all go is removed as a whole.
-    gone = {entry.id for entry in entries}
+    names = {entry.id for entry in entries}
     named = {entry.run for entry in entries if entry.run is not None}
-    runs = {
-        run for run in named if gone.issuperset(entry.id for entry in store.list(Query(run=run)))
-    }
+    runs = {run for run in named if names.issuperset(_ids_of(store, run))}
     return _in_order(store, runs), [entry.id for entry in entries if entry.run not in runs]
+
+
+def _ids_of(store: Store, run: str) -> list[str]:
+    return [entry.id for entry in store.list(Query(run=run))]
 
 
 def print_kept_worktrees(store: Store, removed: Collection[str]) -> None:
     # Worktrees made from removed checkpoints may hold work, so they are not removed.
     for path, checkpoint_id in store.worktrees_made_from(removed).items():
         if _is_gone(store, checkpoint_id):
-            command = mounts.way_to_remove(path)
-            terminal.remark(
-                f"the worktree of {checkpoint_id[:SHORT]} stays; to remove it: {command}"
-            )
+            short, command = checkpoint_id[:SHORT], mounts.way_to_remove(path)
+            terminal.remark(f"the worktree of {short} stays; to remove it: {command}")
 
 
 def _is_gone(store: Store, checkpoint_id: str) -> bool:
@@ -143,8 +134,6 @@ def _resolve(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _in_order(store: Store, runs: Collection[str]) -> list[str]:
-    if not runs:
-        return []
     # The youngest first: a younger run may refer to an older one.
-    youngest_first = sorted(store.runs(), key=lambda run: -run.started)
+    youngest_first = sorted(store.runs() if runs else (), key=lambda run: -run.started)
     return [run.run for run in youngest_first if run.run in runs]

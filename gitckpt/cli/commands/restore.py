@@ -12,12 +12,14 @@ from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeAlias
 
     from gitckpt.store.restore.restorer import RestoreResult
     from gitckpt.store.restore.undo import UndoStep
     from gitckpt.store.store import Store
+
+    Warn: TypeAlias = Callable[[Sequence[str]], None]
 
 _COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
 
@@ -43,19 +45,13 @@ def restore(
     only what differs: files, the index, and a merge or rebase in progress; with paths, only these
     files. HEAD and ignored files stay.
     """
-    warn = _Warnings()
+    warn = _warn_once()
     with open_store(to_capture=True) as store:
         checkpoint = store.read(store.find(ids[0]))
         inside = [_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
-        with terminal.Waiting("restoring files"):
-            done = store.restore(
-                checkpoint,
-                inside,
-                index=index,
-                dry_run=dry_run,
-                announce=warn,
-                trust=trust,
-            )
+        with terminal.waiting("restoring files"):
+            how: Any = {"index": index, "trust": trust, "dry_run": dry_run}
+            done = store.restore(checkpoint, inside, announce=warn, **how)
         _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
@@ -70,23 +66,21 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
     The next undo takes back the restore before it. First records the current files with all later
     edits: git ckpt redo brings them back, until the next restore.
     """
-    if list_ and dry_run:
-        raise UsageError(
-            "--list changes nothing, so --dry-run says nothing", hint="leave one of them out"
-        )
-    warn = _Warnings()
+    problem = "--list changes nothing, so --dry-run says nothing"
+    options.refuse(list_ and dry_run, problem, "leave one of them out")
+    warn = _warn_once()
     with open_store(to_capture=not list_) as store:
         if not list_:
-            with terminal.Waiting("restoring files"):
+            with terminal.waiting("restoring files"):
                 done = store.undo(dry_run=dry_run, announce=warn)
             _print(done, warn, "redo", dry_run=dry_run, as_json=as_json)
             return
         steps, cut_off = store.undo_steps(), store.is_cut_off()
     if as_json:
-        sides = {
-            kind: [_step_as_json(step) for step in steps if step.kind == kind]
-            for kind in ("undo", "redo")
-        }
+        names = "id timestamp git_sha branch message"
+        sides: dict[str, list[object]] = {"undo": [], "redo": []}
+        for step in steps:
+            sides[step.kind].append(terminal.attributes(step.checkpoint, names))
         terminal.out_json({**sides, "cut_off": cut_off})
     else:
         _print_steps(steps)
@@ -104,19 +98,17 @@ def redo(dry_run: bool = False, as_json: bool = False) -> None:
     The next redo repeats the one undone before it. First records the current files: git ckpt undo
     brings them back. A new restore discards the steps that redo could take.
     """
-    warn = _Warnings()
+    warn = _warn_once()
     with open_store(to_capture=True) as store:
-        with terminal.Waiting("restoring files"):
+        with terminal.waiting("restoring files"):
             done = store.redo(dry_run=dry_run, announce=warn)
         _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
 def _from_top(store: Store, path: str) -> bytes:
     if not path:  # an unset variable of a script; git refuses it as well
-        raise UsageError(
-            "a path is empty",
-            hint="name . for this directory, or no path to restore everything",
-        )
+        hint = "name . for this directory, or no path to restore everything"
+        raise UsageError("a path is empty", hint=hint)
     if store.worktree is None:
         return os.fsencode(path)
     # Follow links that lead to the top; links inside of it are paths of their own.
@@ -127,26 +119,23 @@ def _from_top(store: Store, path: str) -> bytes:
             return os.fsencode(os.sep.join([*parts[number:], last]))
     if os.path.realpath(os.sep.join([*parts, last])) == top:
         return b"."
-    raise UsageError(
-        f"{path} is outside of the worktree {store.worktree}", hint="name paths inside of it"
-    )
+    outside = f"{path} is outside of the worktree {store.worktree}"
+    raise UsageError(outside, hint="name paths inside of it")
 
 
-# Prints each warning only once.
-class _Warnings:
-    def __init__(self) -> None:
-        self._printed: set[str] = set()
+def _warn_once() -> Warn:
+    printed: set[str] = set()
 
-    def __call__(self, sentences: Sequence[str]) -> None:
+    def warn(sentences: Sequence[str]) -> None:
         for sentence in sentences:
-            if sentence not in self._printed:
+            if sentence not in printed:
                 terminal.warn(sentence)
-        self._printed.update(sentences)
+        printed.update(sentences)
+
+    return warn
 
 
-def _print(
-    done: RestoreResult, warn: _Warnings, way_back: str, *, dry_run: bool, as_json: bool
-) -> None:
+def _print(done: RestoreResult, warn: Warn, way_back: str, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         terminal.out_json(_as_json(done))
     else:
@@ -178,11 +167,10 @@ def _print(
 
 
 def _as_json(done: RestoreResult) -> dict[str, Any]:
+    changes = [{"kind": change.kind, "path": os.fsdecode(change.path)} for change in done.changes]
     return {
         "checkpoint": done.checkpoint,
-        "changes": [
-            {"kind": change.kind, "path": os.fsdecode(change.path)} for change in done.changes
-        ],
+        "changes": changes,
         "safety": done.safety,
         "head": terminal.attributes(done.head, "commit branch operation"),
         "source": terminal.attributes(done.source, "commit branch operation"),
@@ -197,26 +185,12 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
     if not steps:
         terminal.remark("nothing was restored in this worktree")
         return
-    now, for_person = times.now(), terminal.is_terminal()
-    sides = {
-        kind: [
-            (f"{kind} {number}", step.checkpoint)
-            for number, step in enumerate((step for step in steps if step.kind == kind), 1)
-        ]
-        for kind in ("redo", "undo")
-    }
-    rows = []  # newest first: what `redo` brings back, then what `undo` takes back
-    for name, entry in [*reversed(sides["redo"]), *sides["undo"]]:
-        age = times.age_text(max(now - entry.time, 0)) if for_person else entry.timestamp
-        length = SHORT if for_person else None
-        row = (name, entry.id[:length], age, entry.git_sha[:length], entry.branch, entry.message)
-        rows.append(row)
-    if for_person:
-        terminal.table(_COLUMNS, [[cell or "" for cell in row] for row in rows])
-    else:
-        for row in rows:
-            terminal.out_row(row)
-
-
-def _step_as_json(step: UndoStep) -> dict[str, Any]:
-    return terminal.attributes(step.checkpoint, "id timestamp git_sha branch message")
+    now = times.now()
+    rows: dict[str, list[tuple[str | None, ...]]] = {"redo": [], "undo": []}
+    for step in steps:
+        entry, side = step.checkpoint, rows[step.kind]
+        place = terminal.short(entry.git_sha), entry.branch, entry.message
+        age = terminal.age(entry.time, now, entry.timestamp)
+        side.append((f"{step.kind} {len(side) + 1}", terminal.short(entry.id), age, *place))
+    # Newest first: what `redo` brings back, then what `undo` takes back.
+    terminal.out_rows(_COLUMNS, [*reversed(rows["redo"]), *rows["undo"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from gitckpt.cli import options, terminal
@@ -14,9 +15,11 @@ from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from gitckpt.durable.driver.driver import Resumption
+    from gitckpt.durable.run.opener import OpenOptions
+    from gitckpt.durable.run.run import Run
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.store import Store
 
@@ -57,14 +60,8 @@ def resume(
     worktree: cd "$(git ckpt resume --no-run ID)". An existing worktree keeps its unsaved changes.
     """
     path = os.path.abspath(into) if into else None
-    how: Resumption = {
-        "directory": path,
-        "phase": from_,
-        "accept_changes": accept_changes,
-        "trust": trust,
-        "holder": "git ckpt resume",
-    }
-    how["take_over"] = take_over
+    how: Resumption = {"directory": path, "phase": from_, "accept_changes": accept_changes}
+    how |= {"trust": trust, "take_over": take_over, "holder": "git ckpt resume"}
     how["inputs"] = _inputs([*(input_ or []), *(["force=yes"] if force else [])])
     if autonomy is not None:
         from gitckpt.durable.pipeline import definition
@@ -73,9 +70,7 @@ def resume(
     if timeout is not None:
         how["timeout"] = times.parse_age(timeout)
     with open_store() as store:
-        checkpoint = (
-            store.read(store.find(id_)) if id_ is not None else _meant(store, no_run=no_run)
-        )
+        checkpoint = _meant(store, no_run=no_run) if id_ is None else store.read(store.find(id_))
         _require_sense(checkpoint, fork=fork, rewind=rewind, again=from_ is not None, no_run=no_run)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
             checkpoint = store.newest(checkpoint.run)  # a killed driver's hook may have added one
@@ -87,11 +82,9 @@ def resume(
             from gitckpt.durable.run.run import Run
 
             checkpoint = Run.begin_fork(store, checkpoint, trust=trust)
-            terminal.remark(
-                f"run {checkpoint.run} goes on from {str(checkpoint.forked_from)[: ids.SHORT]}"
-            )
-        pipeline = checkpoint.pipeline
-        if no_run or checkpoint.run is None or (pipeline is None or pipeline.name is None):
+            origin = str(checkpoint.forked_from)[: ids.SHORT]
+            terminal.remark(f"run {checkpoint.run} goes on from {origin}")
+        if no_run or checkpoint.run is None or not _has_pipeline(checkpoint):
             if take_over and checkpoint.run is not None:
                 store.take_over(checkpoint.run, holder="git ckpt resume --take-over")
             if rewind or from_ is not None:
@@ -124,10 +117,7 @@ def _meant(store: Store, *, no_run: bool) -> Checkpoint:
     """
     unfinished = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.run) for run in unfinished]
-    candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)]
-    candidates = candidates or [
-        checkpoint for checkpoint in newest if not _has_pipeline(checkpoint)
-    ]
+    candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)] or newest
     if not candidates:
         return _driven_here(store) or _latest(store)
     if len(candidates) > 1:
@@ -138,11 +128,9 @@ def _meant(store: Store, *, no_run: bool) -> Checkpoint:
         return candidate
     if line:
         terminal.remark(f"resuming {line}")
-    if agents and terminal.may_ask():
-        answer = terminal.ask("Go on? [y/N] ") or ""
-        if answer.lower() not in ("y", "yes"):
-            hint = f"to resume it: git ckpt resume {candidate.run}"
-            raise CkptError(f"run {candidate.run} was not resumed", hint=hint)
+    if agents and terminal.may_ask() and not terminal.confirms("Go on?"):
+        hint = f"to resume it: git ckpt resume {candidate.run}"
+        raise CkptError(f"run {candidate.run} was not resumed", hint=hint)
     return candidate
 
 
@@ -163,17 +151,15 @@ def _account(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
 
 def _chosen(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
     lines = [_account(store, checkpoint)[0] or str(checkpoint.run) for checkpoint in candidates]
+    hint = "name one: git ckpt resume RUN"
     if not terminal.may_ask():
-        what = f"{len(candidates)} runs could be meant"
-        raise AmbiguousError(what, lines, hint="name one: git ckpt resume RUN")
+        raise AmbiguousError(f"{len(candidates)} runs could be meant", lines, hint=hint)
     numbered = (f"  {number}  {line}" for number, line in enumerate(lines, 1))
-    introduction = ["several runs could be meant:", *numbered]
-    answer = (
-        terminal.ask(f"Which one? [1-{len(candidates)}, or nothing for none] ", told=introduction)
-        or ""
-    )
+    told = ["several runs could be meant:", *numbered]
+    question = f"Which one? [1-{len(candidates)}, or nothing for none] "
+    answer = terminal.ask(question, told=told) or ""
     if not answer.isascii() or not answer.isdigit() or not 1 <= int(answer) <= len(candidates):
-        raise CkptError("no run was resumed", hint="name one: git ckpt resume RUN")
+        raise CkptError("no run was resumed", hint=hint)
     return candidates[int(answer) - 1]
 
 
@@ -199,9 +185,7 @@ def _latest(store: Store) -> Checkpoint:
             others.append(_account(store, newest)[0] or run.run)
     if others:
         what = "no unfinished run was started in this worktree; in others"
-        hint = (
-            "name one: git ckpt resume RUN; for the newest checkpoint here: git ckpt resume latest"
-        )
+        hint = "name one: git ckpt resume RUN; or the newest checkpoint: git ckpt resume latest"
         raise AmbiguousError(what, others, hint=hint)
     try:
         return store.read(store.find(finder.LATEST))
@@ -215,12 +199,10 @@ def _latest(store: Store) -> Checkpoint:
 
 def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:
     # A fork starts a run of this repository: the old one is not adopted.
-    wanted = (
-        [checkpoint]
-        if fork or checkpoint.run is None
-        else [store.newest(checkpoint.run), checkpoint]
-    )
-    if all(store.is_ours(checkpoint_) for checkpoint_ in wanted):
+    wanted = [checkpoint]
+    if not fork and checkpoint.run is not None:
+        wanted.insert(0, store.newest(checkpoint.run))
+    if all(map(store.is_ours, wanted)):
         return
     from gitckpt.durable.driver.pipelines import Pipelines
 
@@ -235,56 +217,48 @@ def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: 
 def _require_sense(
     checkpoint: Checkpoint, *, fork: bool, rewind: bool, again: bool, no_run: bool
 ) -> None:
-    if again and no_run:
-        raise UsageError(
-            "--no-run and --from exclude each other", hint="--no-run only opens the worktree"
-        )
-    if again and checkpoint.run is None and not fork:
-        message = f"checkpoint {checkpoint.id} belongs to no run, and has no phase to do again"
-        raise UsageError(message, hint=f"open it: git ckpt resume {checkpoint.id}")
-    if fork and rewind:
-        raise UsageError(
-            "--fork and --rewind exclude each other",
-            hint="--fork leaves the run as it is, --rewind takes it back",
-        )
-    if rewind and checkpoint.run is None:
-        raise UsageError(
-            f"checkpoint {checkpoint.id} belongs to no run",
-            hint=f"open it: git ckpt resume {checkpoint.id}",
-        )
+    conflict, conflict_hint = "--no-run and --from exclude each other", "leave one of them out"
+    options.refuse(again and no_run, conflict, conflict_hint)
+    alone = f"checkpoint {checkpoint.id} belongs to no run"
+    hint = f"open it: git ckpt resume {checkpoint.id}"
+    is_alone = checkpoint.run is None
+    options.refuse(again and is_alone and not fork, f"{alone}, and has no phase to do again", hint)
+    options.refuse(fork and rewind, "--fork and --rewind exclude each other", conflict_hint)
+    options.refuse(rewind and is_alone, alone, hint)
 
 
 def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
-    if checkpoint.run is None:
-        return
-    newest = store.newest(checkpoint.run)
-    if newest.id != checkpoint.id:
+    if checkpoint.run is not None and store.newest(checkpoint.run).id != checkpoint.id:
         short = checkpoint.id[: ids.SHORT]
-        raise UsageError(
-            f"checkpoint {short} is not the newest of run {checkpoint.run}",
-            hint="return the run to it: --rewind; start a new run: --fork; only see it: --no-run",
-        )
+        problem = f"checkpoint {short} is not the newest of run {checkpoint.run}"
+        hint = "return the run to it: --rewind; start a new run: --fork; only see it: --no-run"
+        raise UsageError(problem, hint=hint)
+
+
+@contextlib.contextmanager
+def _paused(
+    store: Store, checkpoint: Checkpoint, holder: str, directory: str | None
+) -> Iterator[Run]:
+    from gitckpt.durable.run.run import Run
+
+    how: OpenOptions = {"adapter": "plumbing", "again": True, "directory": directory}
+    how["holder"] = holder
+    with Run.resume(store, str(checkpoint.run), **how) as run:
+        run.pause()
+        yield run
 
 
 def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool) -> None:
     """Open the worktree, up to date with its run if `catches_up`; print its path."""
     opened = store.resume(checkpoint, directory)
+    short = checkpoint.id[: ids.SHORT]
     is_brought = opened.behind is not None and catches_up
     if is_brought:
-        from gitckpt.durable.run.run import Run
-
-        with Run.resume(
-            store,
-            str(checkpoint.run),
-            adapter="plumbing",
-            holder="git ckpt resume",
-            again=True,
-            directory=directory,
-        ) as run:
-            run.pause()
+        with _paused(store, checkpoint, "git ckpt resume", directory) as run:
+            pass
         more = [each for each in run.remarks if each not in opened.remarks]
         opened = replace(opened, remarks=(*opened.remarks, *more), behind=None)
-    what = f"the worktree of {checkpoint.id[: ids.SHORT]} ({checkpoint.label})"
+    what = f"the worktree of {short} ({checkpoint.label})"
     unchanged = "" if is_brought else ", and is as it was left"
     terminal.remark(f"made {what}" if opened.made else f"{what} was there already{unchanged}")
     for remark in opened.remarks:
@@ -306,11 +280,11 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catche
             hint = f"; to see the next step: git ckpt step next --run {checkpoint.run}"
         terminal.remark(f"no pipeline drives the work of {checkpoint.imported.path}{hint}")
     if checkpoint.state:
-        terminal.remark(f"its state: git ckpt show {checkpoint.id[: ids.SHORT]} --state")
+        terminal.remark(f"its state: git ckpt show {short} --state")
     if opened.unfiltered:
         from gitckpt.git.contents.unfiltered import failure
 
-        raise failure(opened.unfiltered, f"git ckpt resume {checkpoint.id[: ids.SHORT]}")
+        raise failure(opened.unfiltered, f"git ckpt resume {short}")
 
 
 def _cut_off(store: Store, checkpoint: Checkpoint) -> str | None:
@@ -327,22 +301,12 @@ def _take_back(
     store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None
 ) -> None:
     """Rewind a run without a pipeline, or mark `phase` to be done again."""
-    from gitckpt.durable.run.run import Run
-
     if phase is not None and "loop_state" in checkpoint.state and not _has_phases(checkpoint):
         step = shell_word(phase)
         hint = f"repeat a step: git ckpt step reset {step} --run {checkpoint.run}"
         raise UsageError(f"run {checkpoint.run} has steps, and no phase {phase!r}", hint=hint)
     holder = f"git ckpt resume --{'rewind' if rewind else 'from'}"
-    with Run.resume(
-        store,
-        str(checkpoint.run),
-        adapter="plumbing",
-        holder=holder,
-        again=True,
-        directory=directory,
-    ) as run:
-        run.pause()
+    with _paused(store, checkpoint, holder, directory) as run:
         for remark in run.remarks:
             terminal.warn(remark)
         if rewind:
@@ -350,14 +314,12 @@ def _take_back(
         if phase is not None:
             run.redo(phase, record=True)
     if rewind:
-        terminal.remark(
-            f"run {run.id} is back at {checkpoint.id[: ids.SHORT]} ({checkpoint.label})"
-        )
+        place = f"{checkpoint.id[: ids.SHORT]} ({checkpoint.label})"
+        terminal.remark(f"run {run.id} is back at {place}")
     if phase is not None:
         complete = ", ".join(run.completed) or "none"
-        terminal.remark(
-            f"run {run.id} will repeat {phase!r} and later phases; complete: {complete}"
-        )
+        sentence = f"run {run.id} will repeat {phase!r} and later phases"
+        terminal.remark(f"{sentence}; complete: {complete}")
         if checkpoint.attempt is not None:  # else people or scripts do it
             terminal.remark("its program repeats it when it calls Run.resume(store, RUN)")
     terminal.out_path(run.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gitckpt.cli import options, terminal
+from gitckpt.cli.commands.run import parse_limit, start
 from gitckpt.cli.opening import open_store
 from gitckpt.git.files import regular
 from gitckpt.model.errors import UsageError
@@ -43,22 +44,14 @@ def review(
     text = _text(task)
     if refactor is not None:
         return _refactor(refactor, text)
-    from gitckpt.cli import driver
-    from gitckpt.durable.driver.pipelines import Pipelines
-    from gitckpt.model import ids, times
+    from gitckpt.model import ids
 
     about = name or ids.slug(text.strip().partition("\n")[0])
     texts = {key: str(value) for key, value in inputs.items() if value is not None}
     texts |= {"title": text, "task": about, "filters": "\n".join(filter_ or [])}
     given = {key: value for key, value in texts.items() if value.strip()}
-    limit = times.parse_age(timeout) if timeout is not None else None
-    with open_store() as store:
-        holder = f"git ckpt review {terminal.harmless(about)}"
-        return driver.drive(
-            lambda person: Pipelines(store, person).run(
-                PIPELINE, given, about=about, base=base, timeout=limit, holder=holder
-            )
-        )
+    how = {"about": about, "base": base, "timeout": parse_limit(timeout)}
+    return start(PIPELINE, given, holder=f"git ckpt review {terminal.harmless(about)}", **how)
 
 
 def _text(task: str) -> str:
@@ -73,8 +66,7 @@ def _text(task: str) -> str:
 def _refactor(run: str, text: str) -> int:
     from gitckpt.durable.driver.pipelines import Pipelines
 
-    if not text.strip():
-        raise UsageError("there is no task", hint="say what the task has become")
+    options.refuse(not text.strip(), "there is no task", "say what the task has become")
     with open_store() as store:
         Pipelines(store).refactor(store.find_run(run), text)
         terminal.remark("the coder is told of it in the next cycle")

@@ -6,10 +6,13 @@ import os
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
+from gitckpt.model import times
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.durable.driver.driver import Wishes
+    from collections.abc import Mapping
+    from typing import Any
+
     from gitckpt.durable.driver.pipelines import Preview
 
 PLAN_PIPELINE = "plan-to-pr"
@@ -40,70 +43,69 @@ def run(
     Prints the id of the run. Kill it at any time: git ckpt resume ID continues at the first phase
     that is not complete.
     """
-    if print_:
-        from gitckpt.durable.driver.pipelines import Pipelines
+    from gitckpt.durable.driver.pipelines import Pipelines
 
+    if print_:
         terminal.out_document(Pipelines.preset(pipeline).encode())
         return 0
     from gitckpt.cli import driver
-    from gitckpt.durable.driver.pipelines import Pipelines
+    from gitckpt.durable.phases.options import slug
     from gitckpt.durable.pipeline import definition as pipelines
-    from gitckpt.model import times
 
     given = driver.inputs(input_ or [])
+    limit = parse_limit(timeout)
     mode = pipelines.autonomy(autonomy) if autonomy is not None else None
-    limit = times.parse_age(timeout) if timeout is not None else None
     name, about = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
-        from gitckpt.durable.phases.options import slug
-
         name, about, given = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **given}
     elif pipeline == PLAN_PIPELINE and given.get("plan"):
-        from gitckpt.durable.phases.options import slug
-
         about = slug(given["plan"])
-    with open_store() as store:
-        if dry_run:
+    if dry_run:
+        with open_store() as store:
             _print_plan(Pipelines(store).preview(name, given), mode)
-            return 0
-        wishes: Wishes = {
-            "autonomy": mode,
-            "timeout": limit,
-            "holder": f"git ckpt run {terminal.harmless(pipeline)}",
-        }
-        return driver.drive(
-            lambda person: Pipelines(store, person).run(
-                name, given, about=about, base=base, key=key, **wishes
-            )
-        )
+        return 0
+    holder = f"git ckpt run {terminal.harmless(pipeline)}"
+    how = {"about": about, "base": base, "key": key, "autonomy": mode, "timeout": limit}
+    return start(name, given, holder=holder, **how)
+
+
+def parse_limit(age: str | None) -> int | None:
+    return times.parse_age(age) if age is not None else None
+
+
+def start(pipeline: str, given: Mapping[str, str], **how: Any) -> int:
+    from gitckpt.cli import driver
+    from gitckpt.durable.driver.pipelines import Pipelines
+
+    with open_store() as store:
+        return driver.drive(lambda person: Pipelines(store, person).run(pipeline, given, **how))
 
 
 def _print_plan(plan: Preview, mode: str | None) -> None:
     from gitckpt.durable.pipeline.file import redefinition
-    from gitckpt.model import times
 
-    definition, given, skips = plan.definition, plan.given, plan.skipped
+    definition = plan.definition
     redefined = redefinition(definition)
     if redefined is not None:
         terminal.warn(redefined)
-    source = definition.source
-    terminal.out(f"pipeline {definition.name}, {mode or definition.autonomy}, from {source}")
-    for name, value in given.inputs.items():
+    source = f"from {definition.source}"
+    terminal.out(f"pipeline {definition.name}, {mode or definition.autonomy}, {source}")
+    for name, value in plan.given.inputs.items():
         terminal.out(f"input {name} = {value}")
     for number, phase in enumerate(definition.phases, 1):
         terminal.out(f"{number}. {phase.name}")
-        if phase.name in skips:
-            terminal.out(f"   skipped: {skips[phase.name]}")
+        if phase.name in plan.skipped:
+            terminal.out(f"   skipped: {plan.skipped[phase.name]}")
             continue
         for line in (phase.run or f"(gitckpt itself: {phase.use})").strip("\n").split("\n"):
             terminal.out(f"   | {line}".rstrip())
-        options = {
-            "timeout": times.length_text(phase.timeout) if phase.timeout else "",
-            "idle timeout": times.length_text(phase.idle_timeout) if phase.idle_timeout else "",
-            "retries": str(phase.retries.attempts or ""),
-            "autosave": times.length_text(phase.autosave) if phase.run and phase.autosave else "",
-            "group": phase.group or "",
+        facts = {
+            "timeout": phase.timeout and times.length_text(phase.timeout),
+            "idle timeout": phase.idle_timeout and times.length_text(phase.idle_timeout),
+            "retries": phase.retries.attempts,
+            "autosave": phase.run and phase.autosave and times.length_text(phase.autosave),
+            "group": phase.group,
         }
-        notes = ", ".join(f"{key} {value}" for key, value in options.items() if value)
+        notes = ", ".join(f"{key} {value}" for key, value in facts.items() if value)
         if notes:
             terminal.out(f"   {notes}")

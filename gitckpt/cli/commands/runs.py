@@ -6,7 +6,7 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import runstate, times
 from gitckpt.model.arguments import shell_word
-from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, UsageError
+from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _INTERVAL = 1.0
 _BAR = 20
 _BRIEF = 100
 _EVENT = "phase status attempts started ended seconds saves errors exit_code checkpoint"
+_TO_START = "start one: git ckpt run PIPELINE, or git ckpt start NAME"
 _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
 
 
@@ -34,10 +35,7 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
 
     Piped, each line has tab-separated columns.
     """
-    if status is not None and status not in runstate.STATUSES:
-        raise UsageError(
-            f"there is no status {status!r}", hint=f"it is one of {', '.join(runstate.STATUSES)}"
-        )
+    options.require_one_of("status", status, runstate.STATUSES)
     with open_store() as store:
         shown = [run for run in store.runs() if status in (None, run.status)][:limit]
         now = times.now()
@@ -45,29 +43,14 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
         terminal.out_json({"runs": [_as_json(run) for run in shown]})
         return
     if not shown:
-        terminal.remark(
-            "no runs yet; to start one: git ckpt run PIPELINE, or git ckpt start NAME"
-            if status is None
-            else "no run has this status"
-        )
-        return
-    for_person = terminal.is_terminal()
-    rows = [
-        (
-            run.run,
-            run.status,
-            run.label,
-            times.age_text(max(now - run.time, 0)) if for_person else times.to_text(run.time),
-            run.branch,
-            terminal.near(run.path) if for_person else run.path,
-        )
-        for run in shown
-    ]
-    if for_person:
-        terminal.table(_COLUMNS, [[cell or "" for cell in row] for row in rows])
-    else:
-        for row in rows:
-            terminal.out_row(row)
+        nothing = f"no runs yet; to {_TO_START}" if status is None else "no run has this status"
+        terminal.remark(nothing)
+    rows = []
+    for run in shown:
+        path = terminal.near(run.path) if terminal.is_terminal() else run.path
+        age = terminal.age(run.time, now)
+        rows.append((run.run, run.status, run.label, age, run.branch, path))
+    terminal.out_rows(_COLUMNS, rows)
 
 
 @options.usage("""
@@ -77,8 +60,9 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
 """)
 def status(run: str | None = None, as_json: bool = False, watch: bool = False) -> None:
     """Show the phases of a run, its driver, and the next command."""
-    if watch and (as_json or not terminal.is_terminal()):
-        raise UsageError("--watch needs a terminal", hint="leave it out: git ckpt status --json")
+    is_piped = as_json or not terminal.is_terminal()
+    hint = "leave it out: git ckpt status --json"
+    options.refuse(watch and is_piped, "--watch needs a terminal", hint)
     with open_store() as store:
         name = _find_run(store, run)
         if watch:
@@ -137,18 +121,14 @@ def _next_command(history: History) -> str | None:
     target = runstate.rewinding_to(history.newest)
     if target is not None:
         return f"git ckpt resume {target} --rewind"
-    if history.pipeline.name is None and isinstance(history.newest.state.get("loop_state"), dict):
+    has_pipeline = history.pipeline.name is not None
+    if not has_pipeline and isinstance(history.newest.state.get("loop_state"), dict):
         return _next_of_steps(history)
-    if summary.status == runstate.BLOCKED and history.pipeline.name is not None:
+    if has_pipeline and summary.status == runstate.BLOCKED:
         return f"git ckpt resume {name} --from {shell_word(phase)}"
-    if history.pipeline.name is None and summary.status not in (
-        runstate.FAILED,
-        runstate.BLOCKED,
-        runstate.CRASHED,
-        runstate.PAUSED,
-    ):
-        return f"git ckpt finish {name}"
-    return f"git ckpt resume {name}"
+    # A live driver was handled above, so the rest was left by one.
+    is_open = not has_pipeline and summary.status == runstate.OPEN
+    return f"git ckpt {'finish' if is_open else 'resume'} {name}"
 
 
 def _next_of_steps(history: History) -> str:
@@ -165,38 +145,23 @@ def _facts(history: History, now: int) -> list[tuple[str, str]]:
     from gitckpt.durable import progress
 
     summary, pipeline = history.summary, history.pipeline
-    age = (
-        ""
-        if summary.status == runstate.RUNNING
-        else f", {times.age_text(max(now - summary.time, times.MICRO))} ago"
-    )
+    age = f", {times.age_text(max(now - summary.time, times.MICRO))} ago"
+    is_driven = summary.status in runstate.DRIVEN
+    done = f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete"
+    inputs = [f"{name} = {_brief(value)}" for name, value in pipeline.inputs.items() if value]
+    gauges = progress.gauges(history.newest.state, history.newest.progress)
     autonomy = f", {pipeline.autonomy}" if pipeline.autonomy else ""
     branch = f" on {summary.branch}" if summary.branch else ""
     facts = [
         ("run", summary.run),
-        ("status", summary.status + age),
+        ("status", summary.status + ("" if summary.status == runstate.RUNNING else age)),
         ("pipeline", f"{pipeline.name}{autonomy}" if pipeline.name is not None else ""),
-        *(
-            ("input", f"{name} = {_brief(value)}")
-            for name, value in pipeline.inputs.items()
-            if value
-        ),
-        (
-            "progress",
-            f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete"
-            if pipeline.phases
-            else "",
-        ),
-        *(
-            (gauge.name, f"{_bar(gauge)}{gauge.text}")
-            for gauge in progress.gauges(history.newest.state, history.newest.progress)
-        ),
+        *(("input", line) for line in inputs),
+        ("progress", done if pipeline.phases else ""),
+        *((gauge.name, f"{_bar(gauge)}{gauge.text}") for gauge in gauges),
         ("deadline", pipeline.deadline or ""),
         ("worktree", summary.path + branch if summary.path else ""),
-        (
-            "driver" if summary.status in runstate.DRIVEN else "left by",
-            summary.lease.sentence() if summary.lease is not None else "",
-        ),
+        ("driver" if is_driven else "left by", summary.lease.sentence() if summary.lease else ""),
     ]
     return [(label, value) for label, value in facts if value]
 
@@ -221,11 +186,10 @@ def _event_lines(history: History) -> list[str]:
         mark = ">" if event.is_current else " "
         took = f"{event.seconds:.1f}s" if event.seconds is not None else ""
         tries = f"{event.attempts} attempts" if event.attempts > 1 else ""
-        saves = f"{event.saves} {'save' if event.saves == 1 else 'saves'}" if event.saves else ""
+        saves = terminal.count(event.saves, "save") if event.saves else ""
         notes = "  ".join(filter(None, [took, tries, saves]))
-        lines.append(
-            f"{mark} {terminal.harmless(event.phase):{width}}  {event.status:8}  {notes}".rstrip()
-        )
+        phase = f"{terminal.harmless(event.phase):{width}}"
+        lines.append(f"{mark} {phase}  {event.status:8}  {notes}".rstrip())
         if event.status not in ("complete", "skipped"):
             lines += [f"      {error}" for error in event.errors]
     return lines
@@ -242,50 +206,35 @@ def _find_run(store: Store, text: str | None) -> str:
     started_here = (run_ for run_ in ours if not store.made_elsewhere([run_.run]))
     newest = next(started_here, ours[0] if ours else None)
     if newest is None and runs:
-        raise NotFoundError(
-            "every run was fetched from another repository", hint="name a run: git ckpt runs"
-        )
+        hint = "name a run: git ckpt runs"
+        raise NotFoundError("every run was fetched from another repository", hint=hint)
     if newest is None:
-        raise NotFoundError(
-            "there are no runs yet", hint="start one: git ckpt run PIPELINE, or git ckpt start NAME"
-        )
+        raise NotFoundError("there are no runs yet", hint=_TO_START)
     return newest.run
 
 
 def _as_json(summary: RunInfo) -> dict[str, Any]:
-    lease = summary.lease
+    lease, keys = summary.lease, "holder host pid acquired renewed expires token"
     return {
-        "run": summary.run,
-        "status": summary.status,
-        "label": summary.label,
+        **terminal.attributes(summary, "run status label"),
         "started": times.to_text(summary.started),
         "newest": {"id": summary.newest, "timestamp": times.to_text(summary.time)},
         "branch": summary.branch,
         "worktree": summary.path,
-        "lease": lease
-        and terminal.attributes(lease, "holder host pid acquired renewed expires token"),
+        "lease": lease and terminal.attributes(lease, keys),
     }
 
 
 def _history_as_json(history: History, advice: str | None) -> dict[str, Any]:
     from gitckpt.durable import progress
 
-    pipeline = history.pipeline
+    gauges = progress.gauges(history.newest.state, history.newest.progress)
+    names = "name autonomy deadline inputs phases"
     return {
         **_as_json(history.summary),
-        "pipeline": {
-            **terminal.attributes(pipeline, "name autonomy deadline"),
-            "inputs": dict(pipeline.inputs),
-            "phases": list(pipeline.phases),
-        },
-        "phases": [
-            {**terminal.attributes(event, _EVENT), "errors": list(event.errors)}
-            for event in history.events
-        ],
-        "gauges": [
-            terminal.attributes(gauge, "name text done total")
-            for gauge in progress.gauges(history.newest.state, history.newest.progress)
-        ],
+        "pipeline": terminal.attributes(history.pipeline, names),
+        "phases": [terminal.attributes(event, _EVENT) for event in history.events],
+        "gauges": [terminal.attributes(gauge, "name text done total") for gauge in gauges],
         "unwritten": history.unwritten,
         "next": advice,
     }

@@ -46,10 +46,9 @@ def save(
     if line and len(line.splitlines()) == 1:  # several lines are refused later
         line = " ".join(line.split())
     who = " ".join(agent.split()) if agent is not None else None
-    if who == "":
-        raise UsageError("--agent has no name", hint="name it: git ckpt save --agent NAME")
-    if run is not None and track is not None:
-        raise UsageError("--run and --track exclude each other", hint="leave one of them out")
+    options.refuse(who == "", "--agent has no name", "name it: git ckpt save --agent NAME")
+    is_twice = run is not None and track is not None
+    options.refuse(is_twice, "--run and --track exclude each other", "leave one of them out")
     with open_store(to_capture=not no_worktree) as store:
         from gitckpt import hook  # while git scans the files
         from gitckpt.store.store import inside
@@ -58,7 +57,7 @@ def save(
         place = {"run": store.run} if run is None and track is None else _place(store, run, track)
         if track is not None and data is not None:
             data = {"track_id": track, **data}
-        with terminal.Waiting("capturing the files"):
+        with terminal.waiting("capturing the files"):
             checkpoint = record(label, data, message=line, agent=who, errors=error, **place)
         terminal.out(checkpoint.id)
         if data == {}:

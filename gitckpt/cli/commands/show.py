@@ -64,8 +64,7 @@ def _print(store: Store, checkpoint: Checkpoint) -> None:
         terminal.out(terminal.heading("state:"))
         types: dict[str, str] = {}
         text = toml.dump_state(dict(checkpoint.state), types).removeprefix("[state]\n")
-        for line in text.strip("\n").split("\n"):
-            terminal.out(f"    {line}".rstrip())
+        terminal.out_text(text.lstrip("\n"))
         for pointer, kind in types.items():
             terminal.out(f"    # {pointer} is {_KINDS[kind]}")
 
@@ -82,16 +81,9 @@ def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         "progress": _progress(checkpoint),
         "attempt": _attempt(checkpoint),
     }
-    facts = [
-        (key.shown, worded.get(key.name, getattr(checkpoint, key.attribute)))
-        for key in KEYS
-        if key.shown
-    ]
-    return [
-        (name, ", ".join(value) if isinstance(value, tuple) else str(value))
-        for name, value in facts
-        if value
-    ]
+    shown = [key for key in KEYS if key.shown]
+    facts = [(key.shown, worded.get(key.name, getattr(checkpoint, key.attribute))) for key in shown]
+    return [(name, str(value)) for name, value in facts if value]
 
 
 def _attempt(checkpoint: Checkpoint) -> str | None:
@@ -121,8 +113,7 @@ def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
     if output:
         terminal.out()
         terminal.out(terminal.heading("output:"))
-        for line in output.rstrip("\n").split("\n"):
-            terminal.out(f"    {line}".rstrip())
+        terminal.out_text(output)
 
 
 def _progress(checkpoint: Checkpoint) -> str | None:
@@ -183,17 +174,14 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
 def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
     """Print which files differ; False, with a warning, where they cannot be compared."""
     try:
-        stat = store.diff_commit(
-            checkpoint, options=["--stat=100", "--no-ext-diff", "--no-relative"]
-        ).decode("utf-8", "replace")
+        how = ["--stat=100", "--no-ext-diff", "--no-relative"]
+        stat = store.diff_commit(checkpoint, options=how).decode("utf-8", "replace")
     except WorktreeError as error:
         is_whole = checkpoint.tree is not None and checkpoint.git_sha in error.message
-        what = (
-            "the files of the checkpoint come back without it"
-            if is_whole
-            else "git ckpt resume cannot bring them back"
-        )
-        terminal.warn(f"{error.message}: {what}")
+        outcome = "git ckpt resume cannot bring them back"
+        if is_whole:
+            outcome = "the files of the checkpoint come back without it"
+        terminal.warn(f"{error.message}: {outcome}")
         return False
     except CkptError as error:  # git names the damaged object
         terminal.warn(f"{error.message}: check the repository: git ckpt verify --contents")

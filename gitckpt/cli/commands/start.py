@@ -31,9 +31,7 @@ def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> Non
         for remark in opened.remarks:
             terminal.warn(remark)
         terminal.out_path(opened.path)
-        terminal.remark(
-            f"run {newest.run} has begun" if has_begun else f"run {newest.run} was there already"
-        )
+        terminal.remark(f"run {newest.run} {'has begun' if has_begun else 'was there already'}")
 
 
 @options.usage("""
@@ -49,22 +47,20 @@ def finish(run: str | None = None, force: bool = False) -> None:
 
     with open_store() as store:
         name = _run(store, run)
-        history = store.history(name)
-        if history.summary.status in (runstate.FAILED, runstate.BLOCKED) and not force:
-            raise UsageError(
-                f"run {name} is {history.summary.status}: {history.summary.label}",
-                hint=f"see why: git ckpt status {name}; to finish it anyway: --force",
-            )
+        summary = store.history(name).summary
+        is_undone = summary.status in (runstate.FAILED, runstate.BLOCKED)
+        hint = f"see why: git ckpt status {name}; to finish it anyway: --force"
+        problem = f"run {name} is {summary.status}: {summary.label}"
+        options.refuse(is_undone and not force, problem, hint)
         finishing = Run.resume(store, name, adapter="plumbing", holder="git ckpt finish")
         try:
             with finishing:
                 pass
         except CkptError as error:
-            if finishing.unwritten:
-                raise error.but(
-                    hint=f"remove what is in the way, then: git ckpt finish {name}"
-                ) from None
-            raise
+            if not finishing.unwritten:
+                raise
+            hint = f"remove what is in the way, then: git ckpt finish {name}"
+            raise error.but(hint=hint) from None
         terminal.out(finishing.newest.id)
         terminal.remark(f"run {finishing.id} is complete; its worktree: {finishing.path}")
 
@@ -80,16 +76,13 @@ def cancel(run: str) -> None:
     with open_store() as store:
         name = _run(store, run)
         if not store.cancel(name):
-            raise CkptError(
-                f"run {name} is not running", hint=f"see what became of it: git ckpt status {name}"
-            )
+            hint = f"see what became of it: git ckpt status {name}"
+            raise CkptError(f"run {name} is not running", hint=hint)
         terminal.remark(f"run {name} has stopped; to go on: git ckpt resume {name}")
 
 
 def _run(store: Store, text: str | None) -> str:
-    if text is not None:
-        return store.find_run(text)
-    run = store.run
+    run = store.find_run(text) if text is not None else store.run
     if run is None:
         raise UsageError("this is no run's worktree", hint="name the run: git ckpt runs lists them")
     return run

@@ -77,10 +77,12 @@ def step(
     reported = {"graph": graph, "files": files, "id": id_, **report}
     asked = {"plan": plan, "resume-from": resume_from}
     _require_fitting(action, name, reported, asked, history=history)
-    if run is not None and track is not None:
-        raise UsageError("--run and --track exclude each other", hint="leave one of them out")
-    place = _Place(run, track)
-    with place.advising(), open_store(to_capture=files) as store:
+    is_twice = run is not None and track is not None
+    options.refuse(is_twice, "--run and --track exclude each other", "leave one of them out")
+    place = f"--run {shell_word(run)} " if run is not None else ""
+    if track is not None:
+        place = f"--track {shell_word(track)} "
+    with _advising(place), open_store(to_capture=files) as store:
         from gitckpt.durable.steps.steps import Steps
 
         steps = Steps(store, run=run, track=track)
@@ -92,33 +94,23 @@ def step(
             from gitckpt.durable.steps.report import StepReport
 
             outputs, values = report.pop("output", ()), _values(report.pop("set_", ()))
-            step_report = StepReport(
-                action=action, step=str(name), outputs=tuple(outputs), values=values, **report
-            )
+            report |= {"outputs": tuple(outputs), "values": values}
+            step_report = StepReport(action=action, step=str(name), **report)
             done = steps.report(step_report, graph=graph, files=files, checkpoint_id=id_)
             _print_report(done, step_report, place, as_json=as_json)
 
 
-class _Place:
-    def __init__(self, run: str | None, track: str | None) -> None:
-        self._word = (
-            f"--track {shell_word(track)} "
-            if track is not None
-            else f"--run {shell_word(run)} "
-            if run is not None
-            else ""
-        )
-
+def _advice(place: str, text: str) -> str:
     # Advised commands name the run as well: outside of its worktree, they would be refused.
-    def advice(self, text: str) -> str:
-        return text if self._word.strip() in text else text.replace(_COMMAND, _COMMAND + self._word)
+    return text if place.strip() in text else text.replace(_COMMAND, _COMMAND + place)
 
-    @contextlib.contextmanager
-    def advising(self) -> Iterator[None]:
-        try:
-            yield
-        except CkptError as error:
-            raise error.but(hint=error.hint and self.advice(error.hint)) from None
+
+@contextlib.contextmanager
+def _advising(place: str) -> Iterator[None]:
+    try:
+        yield
+    except CkptError as error:
+        raise error.but(hint=error.hint and _advice(place, error.hint)) from None
 
 
 def _require_fitting(
@@ -129,16 +121,12 @@ def _require_fitting(
     *,
     history: bool,
 ) -> None:
-    actions = ", ".join((*_REPORTS, _SHOW, _NEXT))
-    if action not in (*_REPORTS, _SHOW, _NEXT):
-        raise UsageError(f"there is no action {action!r}", hint=f"it is one of {actions}")
+    options.require_one_of("action", action, (*_REPORTS, _SHOW, _NEXT))
     if action in _REPORTS and not (name or "").strip():
-        raise UsageError(
-            "STEP is missing",
-            hint=f"name it: git ckpt step {action} EXECUTE; or see: git ckpt step next",
-        )
-    if action not in _REPORTS and name is not None:
-        raise UsageError(f"{action} takes no step", hint=f"git ckpt step {action}")
+        hint = f"name it: git ckpt step {action} EXECUTE; or see: git ckpt step next"
+        raise UsageError("STEP is missing", hint=hint)
+    has_step = action not in _REPORTS and name is not None
+    options.refuse(has_step, f"{action} takes no step", f"git ckpt step {action}")
     unfitting: dict[str, object] = {"history": history} if action != _SHOW else {}
     unfitting |= {} if action in _REPORTS else reported
     unfitting |= {} if action == _NEXT else asked
@@ -148,7 +136,7 @@ def _require_fitting(
         raise UsageError(f"{action} takes no --{option}", hint="see: git ckpt step --help")
 
 
-def _print_report(done: Reported, step_report: StepReport, place: _Place, *, as_json: bool) -> None:
+def _print_report(done: Reported, step_report: StepReport, place: str, *, as_json: bool) -> None:
     from gitckpt.durable.steps import machine, report
 
     state = done.checkpoint.state
@@ -157,20 +145,10 @@ def _print_report(done: Reported, step_report: StepReport, place: _Place, *, as_
     record = machine.record_of(done.graph, state, name)
     status = str(record.get("status") or position.status)
     if as_json:
-        following = {
-            "step": position.step,
-            "status": position.status,
-            "blockers": list(position.reasons),
-        }
-        _print_json(
-            {
-                "checkpoint": done.checkpoint.id,
-                "run": done.checkpoint.run,
-                "step": name,
-                "status": status,
-                "next": following,
-            }
-        )
+        blockers = list(position.reasons)
+        following = {"step": position.step, "status": position.status, "blockers": blockers}
+        document = {"checkpoint": done.checkpoint.id, "run": done.checkpoint.run}
+        _print_json(document | {"step": name, "status": status, "next": following})
     else:
         terminal.out(done.checkpoint.id)
     if done.is_new:
@@ -183,9 +161,9 @@ def _print_report(done: Reported, step_report: StepReport, place: _Place, *, as_
             terminal.warn(f"{name} passed with {completed} of {progress.tasks_total} tasks")
     if position.status == report.BLOCKED:
         error = machine.blocked(position)
-        terminal.warn(f"{error.message}; {place.advice(str(error.hint))}")
+        terminal.warn(f"{error.message}; {_advice(place, str(error.hint))}")
     else:
-        terminal.remark(f"{name} is {status}{place.advice(_following(name, position))}")
+        terminal.remark(f"{name} is {status}{_advice(place, _following(name, position))}")
 
 
 # The end of a sentence: what to do after a report.
@@ -208,29 +186,23 @@ def _warn_of_files(checkpoint: Checkpoint) -> None:
     files = checkpoint.worktree
     terminal.warn_captured(checkpoint)
     if files and files.degraded:
-        terminal.warn(
-            f"no files were captured: {files.degraded}; record them now: git ckpt save; {MORE_TIME}"
-        )
+        cure = f"record them now: git ckpt save; {MORE_TIME}"
+        terminal.warn(f"no files were captured: {files.degraded}; {cure}")
 
 
 def _next(
-    steps: Steps, place: _Place, plan: str | None, resume_from: str | None, *, as_json: bool
+    steps: Steps, place: str, plan: str | None, resume_from: str | None, *, as_json: bool
 ) -> None:
     from gitckpt.durable.steps.graph import COMPLETE
 
     next_step = steps.next(plan=plan, resume_from=resume_from)
     if as_json:
-        _print_json(
-            {
-                "run": steps.run,
-                **terminal.attributes(next_step, "step status task title plan"),
-                "remarks": list(next_step.remarks),
-            }
-        )
+        document = terminal.attributes(next_step, "step status task title plan")
+        _print_json({"run": steps.run, **document, "remarks": list(next_step.remarks)})
     else:
         terminal.out_row(word for word in (next_step.step, next_step.task) if word)
     for remark in next_step.remarks:
-        terminal.warn(place.advice(remark))
+        terminal.warn(_advice(place, remark))
     if next_step.step != COMPLETE:
         title = f", at {next_step.title}" if next_step.title else ""
         terminal.remark(f"{next_step.step} is {next_step.status}{title}")
@@ -250,10 +222,8 @@ def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
         for label, value in _facts(graph, position, newest):
             terminal.out(f"{label:10} {value}")
         terminal.out()
-        rows = [
-            _row(graph, position, newest.state, name) for name in view.shown(graph, newest.state)
-        ]
-        terminal.table(_COLUMNS, rows)
+        names = view.shown(graph, newest.state)
+        terminal.table(_COLUMNS, [_row(graph, position, newest.state, name) for name in names])
 
 
 def _facts(graph: Graph, position: StepPosition, newest: Checkpoint) -> list[tuple[str, str]]:
@@ -262,18 +232,17 @@ def _facts(graph: Graph, position: StepPosition, newest: Checkpoint) -> list[tup
 
     loop = machine.loop_of(newest.state)
     most = loop.get("max_fix_cycles", graph.max_fix_cycles)
+    status = "" if position.step == COMPLETE else f" ({position.status})"
+    blockers = machine.active_blockers(newest.state)
     return [
         ("run", str(newest.run)),
         ("steps", graph.name),
-        (
-            "at",
-            position.step if position.step == COMPLETE else f"{position.step} ({position.status})",
-        ),
+        ("at", position.step + status),
         ("fix cycles", f"{loop.get('fix_cycle_count', 0)} of {most}"),
         ("iterations", f"{loop.get('iterations', 0)} of {graph.max_iterations}"),
         *(
-            ("blocker", f"{blocker.get('blocked_step')}: {blocker.get('description')}")
-            for blocker in machine.active_blockers(newest.state)
+            ("blocker", f"{each.get('blocked_step')}: {each.get('description')}")
+            for each in blockers
         ),
     ]
 
@@ -284,19 +253,11 @@ def _row(graph: Graph, position: StepPosition, state: Mapping[str, Any], name: s
     from gitckpt.durable.steps.report import progress_of
 
     record = machine.record_of(graph, state, name)
-    status = view.status_of(position, name, record)
-    cells = (
-        record.get("agent"),
-        _progress_text(progress_of(record)),
-        _to_the_second(record.get("last_updated")),
-        record.get("notes"),
-    )
-    return [
-        ">" if name == position.step else " ",
-        name,
-        status,
-        *(str(cell or "") for cell in cells),
-    ]
+    mark, status = ">" if name == position.step else " ", view.status_of(position, name, record)
+    progress = _progress_text(progress_of(record))
+    updated = _to_the_second(record.get("last_updated"))
+    agent, notes = (str(record.get(key) or "") for key in ("agent", "notes"))
+    return [mark, name, status, agent, progress, updated, notes]
 
 
 def _to_the_second(timestamp: object) -> str:
@@ -307,32 +268,29 @@ def _to_the_second(timestamp: object) -> str:
 def _progress_text(progress: Progress | None) -> str:
     if progress is None:
         return ""
-    parts = []
-    for number, total, what in (
-        (progress.current_phase, progress.total_phases, "phase"),
-        (progress.tasks_completed, progress.tasks_total, "tasks"),
-    ):
-        if number is not None or total is not None:
-            parts.append(f"{what} {number or 0}" + (f"/{total}" if total is not None else ""))
-    return ", ".join([*parts, *([progress.current_task] if progress.current_task else [])])
+    phase = _count_text("phase", progress.current_phase, progress.total_phases)
+    tasks = _count_text("tasks", progress.tasks_completed, progress.tasks_total)
+    return ", ".join(filter(None, (phase, tasks, progress.current_task)))
+
+
+def _count_text(noun: str, number: int | None, total: int | None) -> str:
+    if number is None and total is None:
+        return ""
+    return f"{noun} {number or 0}" + (f"/{total}" if total is not None else "")
 
 
 def _print_history(events: Sequence[StepEvent]) -> None:
-    for_person = terminal.is_terminal()
-    rows = []
+    rows: list[list[str | None]] = []
     for event in events:
-        progress = _progress_text(event.progress)
-        row = [str(event.sequence), event.timestamp, event.step, event.status]
-        if for_person:
-            row[1] = _to_the_second(event.timestamp)
-            row += [event.agent or "", event.git_sha[:10], progress, event.message or ""]
+        time, sha, progress = event.timestamp, event.git_sha, _progress_text(event.progress)
+        if terminal.is_terminal():
+            time = _to_the_second(time)
+            rest = [event.agent, sha[:10], progress, event.message]
         else:
             notes = event.errors[0] if event.errors else event.message
-            row += [event.checkpoint, event.git_sha, event.agent or "", progress, notes or ""]
-            terminal.out_row(row)
-        rows.append(row)
-    if for_person:
-        terminal.table(_HISTORY, rows)
+            rest = [event.checkpoint, sha, event.agent, progress, notes]
+        rows.append([str(event.sequence), time, event.step, event.status, *rest])
+    terminal.out_rows(_HISTORY, rows)
 
 
 def _print_json(document: dict[str, Any]) -> None:
@@ -352,8 +310,6 @@ def _values(words: Sequence[str]) -> dict[str, Any]:
                 raise ValueError("there is no key and no =")
             values[key] = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise UsageError(
-                f"{word!r} is not KEY=JSON: {error}",
-                hint="write --set fixed=3, or a text: --set 'goal=\"login\"'",
-            ) from None
+            hint = "write --set fixed=3, or a text: --set 'goal=\"login\"'"
+            raise UsageError(f"{word!r} is not KEY=JSON: {error}", hint=hint) from None
     return values

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,15 +34,15 @@ def verify(
     the contents of files. Of named checkpoints, the history before their commits is not checked.
     Exits with 1 if something is wrong and was not repaired.
     """
-    if ids and contents:
-        raise UsageError(
-            "--contents reads all that the repository has", hint="leave it out, or the ids"
-        )
-    with open_store() as store, terminal.Waiting("looking at checkpoints, and what they need"):
+    whole = "--contents reads the whole repository"
+    options.refuse(ids and contents, whole, "leave it out, or the ids")
+    with open_store() as store, terminal.waiting("looking at checkpoints, and what they need"):
         only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
         report = store.verify(repair=repair, contents=contents, only=only, progress=_show)
     if as_json:
-        _print_json(report)
+        keys = "code object sentence cure repaired"
+        findings = [terminal.attributes(finding, keys) for finding in report.findings]
+        terminal.out_json({"checked": dict(report.checked), "findings": findings})
     else:
         _print(report.findings)
         terminal.remark(_summary(report))
@@ -56,36 +55,22 @@ def _show(count: int, of: int) -> None:
     terminal.progress(f"reading objects: {100 * count // of}% ({count}/{of})")
 
 
-def _print_json(report: Report) -> None:
-    keys = "code object sentence cure repaired"
-    findings = [terminal.attributes(finding, keys) for finding in report.findings]
-    terminal.out_json({"checked": dict(report.checked), "findings": findings})
-
-
 def _print(findings: Sequence[Finding]) -> None:
     counts: dict[str, int] = {}
     for finding in findings:
         counts[finding.code] = counts.get(finding.code, 0) + 1
-        if counts[finding.code] > _SHOWN:
-            continue
-        terminal.out(terminal.heading(finding.code), f": {finding.object}: {finding.sentence}")
-        if finding.repaired:
-            terminal.out("    repaired")
-        elif finding.cure:
-            terminal.out(f"    cure: {finding.cure}")
+        if counts[finding.code] <= _SHOWN:
+            terminal.out_finding(finding)
     for code, count in counts.items():
         if count > _SHOWN:
-            terminal.out(
-                terminal.heading(code),
-                f": {count - _SHOWN} more; all of them: git ckpt verify --json",
-            )
+            more = f": {count - _SHOWN} more; all of them: git ckpt verify --json"
+            terminal.out(terminal.heading(code), more)
 
 
 def _summary(report: Report) -> str:
-    checkpoints = report.checked["checkpoints"]
-    looked = f"looked at {checkpoints} checkpoint{'' if checkpoints == 1 else 's'}"
+    looked = f"looked at {terminal.count(report.checked['checkpoints'], 'checkpoint')}"
     if not report.findings:
         return f"{looked}: nothing is wrong"
     mended = sum(finding.repaired for finding in report.findings)
-    count = f"{len(report.findings)} finding{'' if len(report.findings) == 1 else 's'}"
+    count = terminal.count(len(report.findings), "finding")
     return f"{looked}: {count}, {mended} repaired" if mended else f"{looked}: {count}"

@@ -18,6 +18,7 @@ from gitckpt.model.arguments import closest, shell_word
 from gitckpt.model.errors import UsageError
 
 Function = Callable[..., int | None]
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 # Help and usage errors.
 
@@ -38,10 +39,8 @@ class PlainCommand(TyperCommand):
     """A command whose arguments are shown by their metavars, verbatim: `[ID]`, `ID…`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [
-            "[OPTIONS]",
-            *(_metavar(parameter) for parameter in self.get_params(ctx) if _is_argument(parameter)),
-        ]
+        arguments = filter(_is_argument, self.get_params(ctx))
+        return ["[OPTIONS]", *map(_metavar, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         arguments, options = [], []
@@ -67,9 +66,7 @@ def require_command(words: Sequence[str]) -> None:
 
 
 def wrong_usage(error: Any, words: Sequence[str]) -> UsageError:
-    index = quick.command_of(words)
-    command = words[index] if index < len(words) else ""
-    parameters = options.PARAMETERS.get(COMMANDS[command](), []) if command else []
+    command, parameters = _parameters(words)
     see = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")
@@ -85,6 +82,12 @@ def wrong_usage(error: Any, words: Sequence[str]) -> UsageError:
             see = f"a message is given by -m: git ckpt save -m {shell_word(extra)}"
         return UsageError(f"too many arguments: {extra}", hint=see)
     return UsageError(message[:1].lower() + message[1:], hint=see)
+
+
+def _parameters(words: Sequence[str]) -> tuple[str, Sequence[options.Parameter]]:
+    """Return the command of a call and its parameters."""
+    name = next(iter(words[quick.command_of(words) :]), "")
+    return name, options.PARAMETERS.get(COMMANDS[name](), []) if name in COMMANDS else []
 
 
 def _unknown_option(
@@ -132,8 +135,7 @@ def perform(words: Sequence[str]) -> int:
 def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
     """Return the Typer application with some or all commands; others are not imported.
 
-    Args:
-        paths: words behind two dashes, which Typer would take for arguments.
+    `paths` are words behind two dashes, which Typer would take for arguments.
     """
     app = typer.Typer(
         name="git ckpt",
@@ -150,11 +152,7 @@ def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
     for name in names:
         function = COMMANDS[name]()
         summary = str(function.__doc__).partition("\n")[0]  # Typer's may end within a sentence
-        app.command(
-            name,
-            cls=PlainCommand,
-            short_help=summary,
-        )(_typed(function, paths))
+        app.command(name, cls=PlainCommand, short_help=summary)(_typed(function, paths))
     return typer.main.get_command(app)
 
 
@@ -175,43 +173,29 @@ def _typed(function: Function, paths: Sequence[str] = (), **more: Any) -> Functi
 
     parameters = options.PARAMETERS.get(function, [])
     kinds = {parameter.name: _kind(parameter) for parameter in parameters} | more
-    required = {parameter.name for parameter in parameters if parameter.is_required}
+    signature = []
+    for name, kind in kinds.items():
+        default = False if get_args(kind)[0] is bool else None
+        signature.append(inspect.Parameter(name, _BY_NAME, annotation=kind, default=default))
+    for index, parameter in enumerate(parameters):
+        if parameter.is_required:
+            signature[index] = signature[index].replace(default=inspect.Parameter.empty)
     call.__annotations__ = kinds
     call.__doc__ = function.__doc__
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                annotation=kind,
-                default=inspect.Parameter.empty
-                if name in required
-                else False
-                if get_args(kind)[0] is bool
-                else None,
-            )
-            for name, kind in kinds.items()
-        ]
-    )
+    call.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
     return call
 
 
 def _kind(parameter: options.Parameter) -> Any:
+    kind: Any = list[str] | None if parameter.is_list else str | None
+    texts: dict[str, Any] = {"metavar": parameter.metavar, "help": parameter.help}
     if not parameter.spellings:
-        kind: Any = list[str] | None if parameter.is_list else str | None
-        argument = typer.Argument(metavar=parameter.metavar, help=parameter.help)
-        return Annotated[kind, argument]
-    option = typer.Option(
-        *parameter.spellings,
-        metavar=parameter.metavar,
-        help=parameter.help,
-        parser=options.count if parameter.is_number else None,
-    )
-    if parameter.is_flag:
-        return Annotated[bool, option]
+        return Annotated[kind, typer.Argument(**texts)]
     if parameter.is_number:
-        return Annotated[int | None, option]
-    return Annotated[list[str] | None if parameter.is_list else str | None, option]
+        texts["parser"] = options.count
+        kind = int | None
+    option = typer.Option(*parameter.spellings, **texts)
+    return Annotated[bool, option] if parameter.is_flag else Annotated[kind, option]
 
 
 def _needed(words: Sequence[str]) -> Iterable[str]:
@@ -224,9 +208,7 @@ def _needed(words: Sequence[str]) -> Iterable[str]:
 
 def _split_paths(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     index = quick.command_of(words)
-    name = next(iter(words[index:]), "")
-    parameters = options.PARAMETERS.get(COMMANDS[name](), []) if name in COMMANDS else []
-    takes_paths = any(parameter.takes_paths for parameter in parameters)
+    takes_paths = any(parameter.takes_paths for parameter in _parameters(words)[1])
     if not takes_paths or "--" not in words[index:]:
         return words, []
     dashes = words.index("--", index)  # the parser would drop the dashes, and their meaning

@@ -28,7 +28,7 @@ def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
     if list(words) == [options.VERSION]:
         return options.print_version
     index = command_of(words)
-    name = words[index] if index < len(words) else ""
+    name = next(iter(words[index:]), "")
     before, after = parse(options.apply, words[:index]), words[index + 1 :]
     if name == "complete":  # what completion scripts call
         from gitckpt.cli.parser import candidates

@@ -6,6 +6,7 @@ Values that a state cannot hold are replaced and reported; the original bytes ar
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
 import math
 import re
@@ -107,8 +108,9 @@ class Remarks:
     @property
     def said(self) -> tuple[str, ...]:
         clauses = list(self._clauses)
-        more = len(clauses) - _MOST_REMARKS
-        return (*clauses[:_MOST_REMARKS], *([f"and {more:,} more such things"] if more > 0 else []))
+        excess = len(clauses) - _MOST_REMARKS
+        clauses[_MOST_REMARKS:] = [f"and {excess:,} more such things"] if excess > 0 else []
+        return tuple(clauses)
 
 
 def text_of(source: Source, remarks: Remarks) -> str:
@@ -175,9 +177,9 @@ def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
         raise Unreadable(f"it is no TOML: {error}") from None
 
 
-def table(found: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
+def table(values: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
     """Return a table as a state can hold it; `Unreadable` if it has too many values."""
-    storable: dict[str, Any] = _storable(found, remarks, 0, [0])
+    storable: dict[str, Any] = _storable(values, remarks, 0, [0])
     return storable
 
 
@@ -204,14 +206,10 @@ def _storable(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any
     if isinstance(value, (dict, list)) and depth >= _DEEPEST:
         remarks.add(f"has values more than {_DEEPEST} levels deep: the original alone has them")
         return "…"
+    inner = functools.partial(_storable, remarks=remarks, depth=depth + 1, count=count)
     if isinstance(value, dict):
-        return {
-            _text(key, remarks): _storable(item, remarks, depth + 1, count)
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_storable(item, remarks, depth + 1, count) for item in value]
-    return value
+        return {_text(key, remarks): inner(item) for key, item in value.items()}
+    return [inner(item) for item in value] if isinstance(value, list) else value
 
 
 def _text(text: str, remarks: Remarks) -> str:

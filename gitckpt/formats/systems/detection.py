@@ -7,18 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers, yaml_text
-from gitckpt.formats.systems.content import (
-    FORGE,
-    FORMATS,
-    NEBULA,
-    QUASAR,
-    RLM_ACT,
-    SUPERPOWERS,
-    WORKFLOW,
-    Remarks,
-    Source,
-    Unreadable,
-)
+from gitckpt.formats.systems.content import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW
 
 # Names of files that are examined when a directory is searched.
 SUFFIXES = (".json", ".yaml", ".yml", ".toml")
@@ -32,7 +21,7 @@ _HOMES = {
 }
 
 # Values of `--format`. The content tells a nebula's state from quasar's checkpoint.
-NAMES = {name: name for name in FORMATS if name != NEBULA}
+NAMES = {name: name for name in content.FORMATS if name != NEBULA}
 
 _JSON: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     RLM_ACT: rlm_act.is_one,
@@ -43,69 +32,63 @@ _TOML: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     NEBULA: quasar.is_nebula,
     QUASAR: quasar.is_one,
 }
-_WHOLE: Mapping[str, Callable[[Source], object]] = {
-    ".json": lambda source: content.json_as_it_is(source, Remarks()),
-    ".toml": lambda source: content.toml_of(source, Remarks()),
-    ".yaml": lambda source: yaml_text.read(content.text_of(source, Remarks()), Remarks()),
-    ".yml": lambda source: yaml_text.read(content.text_of(source, Remarks()), Remarks()),
-}
 _BEGINNING = 4096
 _JSON_WORDS = (b'"phase"', b'"loop_state"', b'"track_id"')
 
 
-def format_of(source: Source) -> str | None:
+def format_of(source: content.Source) -> str | None:
     """Return the format of a file, or None; `Unreadable` if it is damaged."""
     start = source.data[:_BEGINNING].removeprefix(codecs.BOM_UTF8).lstrip()
     if start.startswith(b"{"):
         if not any(word in source.data for word in _JSON_WORDS):  # avoids parsing most files
             return None
-        document = content.json_as_it_is(source, Remarks())
+        document = content.json_as_it_is(source, content.Remarks())
         return next((name for name, is_one in _JSON.items() if is_one(document)), None)
     if b"=" in source.data and (b"nebula_name" in source.data or b"max_cycles" in source.data):
-        table = content.toml_of(source, Remarks())
+        table = content.toml_of(source, content.Remarks())
         return next((name for name, is_one in _TOML.items() if is_one(table)), None)
-    if source.path.endswith((".yaml", ".yml")) and all(
-        word in source.data for word in (b"steps:", b"id:", b"created_at:")
-    ):
-        remarks = Remarks()
-        return (
-            FORGE
-            if forge.is_one(yaml_text.read(content.text_of(source, remarks), remarks))
-            else None
-        )
+    has_words = all(word in source.data for word in (b"steps:", b"id:", b"created_at:"))
+    if has_words and source.path.endswith((".yaml", ".yml")) and forge.is_one(_yaml(source)):
+        return FORGE
     return None
 
 
-def require_whole(source: Source) -> None:
+def _yaml(source: content.Source) -> dict[str, Any]:
+    return yaml_text.read(content.text_of(source, content.Remarks()), content.Remarks())
+
+
+def require_whole(source: content.Source) -> None:
     """Raise `Unreadable` if a file of unknown format does not match its suffix."""
     # A file that was torn while it was written can lack the keys that identify its format.
-    read = next((read for suffix, read in _WHOLE.items() if source.path.endswith(suffix)), None)
-    if read is not None:
-        read(source)
+    if source.path.endswith(".json"):
+        content.json_as_it_is(source, content.Remarks())
+    elif source.path.endswith(".toml"):
+        content.toml_of(source, content.Remarks())
+    elif source.path.endswith((".yaml", ".yml")):
+        _yaml(source)
 
 
 def format_by_place(path: str) -> str | None:
     where, _, name = path.rpartition("/")
-    format_of_home = next(
-        (format_ for home, format_ in _HOMES.items() if f"/{home}/" in f"/{where}/"), None
-    )
-    if format_of_home is not None:
-        is_its_name = name.endswith(SUFFIXES) and (
-            format_of_home != SUPERPOWERS or name == "metadata.json"
-        )
-        return format_of_home if is_its_name else None
+    formats = [format_ for home, format_ in _HOMES.items() if f"/{home}/" in f"/{where}/"]
+    if formats:
+        is_track = formats[0] == SUPERPOWERS
+        is_usual = name == "metadata.json" if is_track else name.endswith(SUFFIXES)
+        return formats[0] if is_usual else None
     if name == "nebula.state.toml" or name.endswith(".nebula.state.toml"):
         return NEBULA
     return QUASAR if name.startswith("checkpoint") and name.endswith(".toml") else None
 
 
-def may_be_anybodys(source: Source, place_format: str) -> bool:
+def may_be_anybodys(source: content.Source, place_format: str) -> bool:
     """Return whether a file may belong to no tool: others use `checkpoint.toml`, too."""
-    return place_format == QUASAR and not quasar.has_signs(content.toml_of(source, Remarks()))
+    if place_format != QUASAR:
+        return False
+    return not quasar.has_signs(content.toml_of(source, content.Remarks()))
 
 
-def is_state_of_nebula(source: Source) -> bool:
+def is_state_of_nebula(source: content.Source) -> bool:
     try:
-        return quasar.is_nebula(content.toml_of(source, Remarks()))
-    except Unreadable:
+        return quasar.is_nebula(content.toml_of(source, content.Remarks()))
+    except content.Unreadable:
         return False

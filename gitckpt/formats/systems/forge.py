@@ -20,12 +20,8 @@ from gitckpt.model.phase import NOT_PHASES
 
 # Steps of the preset plan-to-pr, by forge's names. Later versions of forge have more.
 STEPS = (
-    "read plan",
-    "generate branch",
-    "create worktree",
-    "run agent",
-    "commit and push",
-    "create pr",
+    *("read plan", "generate branch", "create worktree"),
+    *("run agent", "commit and push", "create pr"),
 )
 
 NUMBERS = ("pr_number", "cr_retry_count")
@@ -68,14 +64,13 @@ def read(source: Source) -> Record:
     own_id, steps = table["id"], content.mappings(table["steps"])
     names = [content.text(step, "name") for step in steps]
     statuses = list(zip(names, (step.get("status") for step in steps), strict=True))
-    done = set(names) - {name for name, status in statuses if status != "completed"}
+    completed_names = set(names) - {name for name, status in statuses if status != "completed"}
     for name in sorted({name for name in names if names.count(name) > 1}):
         remarks.add(f"has the step {name!r:.60} twice: it is complete if all of them are")
-    others = [f"{name:.60}" for name in names if name not in STEPS]
-    if others:
-        remarks.add(
-            f"has the steps {first_of(others, 20)}, which plan-to-pr lacks: they stay in the state"
-        )
+    unknown = [f"{name:.60}" for name in names if name not in STEPS]
+    if unknown:
+        names_text = first_of(unknown, 20)
+        remarks.add(f"has the steps {names_text}, which plan-to-pr lacks: they stay in the state")
     updated = content.text(table, "updated_at", "created_at")
     if any(_NANOSECONDS.search(content.text(table, key)) for key in TIMES):
         remarks.add("has times to the nanosecond: they are kept to the microsecond")
@@ -84,8 +79,12 @@ def read(source: Source) -> Record:
     phase = _label(table["status"], statuses)
     has_title = bool(content.text(table, "plan_title"))
     if plan and not has_title and phase != "run-complete" and table.get("mode") != "push":
-        done.discard("read plan")  # forge reads it again when it resumes, to get the title
+        # forge reads it again when it resumes, to get the title.
+        completed_names.discard("read plan")
     beside = source.beside.get(f"{os.path.basename(own_id)}-plan.md")
+    completed = tuple(name for name in STEPS if name in completed_names)
+    inputs = {"plan": plan} if plan else {}
+    contents = {"plan": beside} if beside is not None else {}
     return Record(
         FORGE,
         identity=json.dumps([own_id, content.string(table["created_at"])]),
@@ -98,51 +97,45 @@ def read(source: Source) -> Record:
         is_local=is_naive,
         errors=tuple(filter(None, (content.text(step, "error") for step in steps))),
         run=own_id if ids.is_run_id(own_id) else None,
-        drive=Drive(
-            "plan-to-pr",
-            tuple(name for name in STEPS if name in done),
-            {"plan": plan} if plan else {},
-            {"plan": plan} if plan else {},
-            {"plan": beside} if beside is not None else {},
-        ),
+        drive=Drive("plan-to-pr", completed, inputs, inputs, contents),
         worktree=content.text(table, "worktree_path") or None,
         branch=content.text(table, "branch") or None,
-        remarks=tuple(remarks.said),
+        remarks=remarks.said,
     )
 
 
 def _label(status: object, statuses: list[tuple[str, Any]]) -> str:
     if status == "completed":
         return "run-complete"
-    for wanted, how in (("failed", "failed"), ("running", "started")):
-        names = [name for name, step_status in statuses if step_status == wanted]
+    for status_of_step, how in (("failed", "failed"), ("running", "started")):
+        names = [name for name, step_status in statuses if step_status == status_of_step]
         if names and (status == "failed" or how == "started"):
             return f"{names[-1]}-{how}"
-    done = [name for name, step_status in statuses if step_status == "completed"]
+    completed = [name for name, step_status in statuses if step_status == "completed"]
     if status == "failed":
-        return f"{done[-1] if done else statuses[0][0] if statuses else 'run'}-failed"
-    return f"{done[-1]}-complete" if done else "run-started"
+        return f"{completed[-1] if completed else statuses[0][0] if statuses else 'run'}-failed"
+    return f"{completed[-1]}-complete" if completed else "run-started"
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if checkpoint.run is None:
         raise Unreadable("forge cannot read a checkpoint outside of a run: it has no steps")
     state = jsonable.state(checkpoint)
-    own = content.mapping(state.pop(KEY, None))
-    is_forge = content.text(own, "format") == FORGE
+    imported = content.mapping(state.pop(KEY, None))
+    is_forge = content.text(imported, "format") == FORGE
     pipeline = checkpoint.pipeline
     completed = set(pipeline.completed) if pipeline is not None else set()
     stored = content.mappings(state.get("steps")) if is_forge else []
-    known = {content.text(step, "name"): content.text(step, "status") for step in stored}
+    statuses = {content.text(step, "name"): content.text(step, "status") for step in stored}
     # Without a pipeline, only the current step is known.
     own_step = [checkpoint.phase_name] if checkpoint.phase_name not in NOT_PHASES else []
-    phases = list(known) or (list(pipeline.phases) if pipeline is not None else []) or own_step
+    phases = list(statuses) or (list(pipeline.phases) if pipeline is not None else []) or own_step
     is_over = checkpoint.label == "run-complete"
     has_failed = checkpoint.status in ("failed", "blocked")
     steps = []
     for name in phases:
         step: dict[str, Any] = {"name": name, "status": "pending"}
-        is_kept = name not in STEPS and known.get(name) == "completed"
+        is_kept = name not in STEPS and statuses.get(name) == "completed"
         if is_over or name in completed or is_kept:
             step["status"] = "completed"
         elif name == checkpoint.phase_name:
@@ -172,19 +165,12 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         values[key] = int(number) if isinstance(number, str) and number.isdecimal() else number
     others = {key: value for key, value in state.items() if key not in ORDER}
     others.pop("plan_hash", None)
-    extra = {
-        key: value
-        for key, value in others.items()
-        if is_forge and isinstance(value, (str, int, bool))
-    }
+    items = others.items() if is_forge else ()
+    extra = {key: value for key, value in items if isinstance(value, (str, int, bool))}
     losses += [f"the value {key} of the state" for key in others if key not in extra]
-    table = {
-        key: values[key]
-        for key in ORDER
-        if key in _ALWAYS or values.get(key) not in (None, "", 0, [], {})
-    }
-    steps_last = table.pop("steps")
-    return yaml_text.write({**table, **extra, "steps": steps_last}, TIMES)
+    keys = [key for key in ORDER if key in _ALWAYS or values[key] not in (None, "", 0, [], {})]
+    table = {key: values[key] for key in keys if key != "steps"}
+    return yaml_text.write({**table, **extra, "steps": steps}, TIMES)
 
 
 def _started(run: str) -> str:

@@ -15,16 +15,7 @@ from typing import Any
 from gitckpt.durable.phases.review import state as cycle
 from gitckpt.durable.phases.review.state import CycleState
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import (
-    KEY,
-    NEBULA,
-    QUASAR,
-    Drive,
-    Record,
-    Remarks,
-    Source,
-    Unreadable,
-)
+from gitckpt.formats.systems.content import KEY, QUASAR, Drive, Record, Remarks, Source, Unreadable
 from gitckpt.model import jsonable, times, toml
 from gitckpt.model.arguments import first_of
 from gitckpt.model.checkpoint import Checkpoint
@@ -65,11 +56,10 @@ def read(source: Source, phases: str = "") -> Record:
     try:
         state = cycle_of(content.text_of(source, remarks), source.path, TABLES[phases])
     except InvalidCheckpoint as error:
-        raise Unreadable(
-            f"{error.field}: {error.problem}" if error.field else error.problem
-        ) from None
-    known = {*CycleState().head(), "findings", "all_findings", cycle.MORE}
-    unknown = {key: value for key, value in table.items() if key not in known}
+        where = f"{error.field}: " if error.field else ""
+        raise Unreadable(f"{where}{error.problem}") from None
+    known_keys = {*CycleState().head(), "findings", "all_findings", cycle.MORE}
+    unknown = {key: value for key, value in table.items() if key not in known_keys}
     for key in unknown:
         remarks.add(f"has a key {key!r:.60}, which is kept")
     findings = content.mappings(table.get("findings"))
@@ -77,29 +67,27 @@ def read(source: Source, phases: str = "") -> Record:
     keys = {key for finding in findings for key in finding}
     for key in sorted(keys - {"severity", "description", "cycle"}):
         remarks.add(f"has findings with a key {key!r:.60}: the original alone has it")
-    lacking = known - table.keys() - {cycle.MORE}
+    lacking = known_keys - table.keys() - {cycle.MORE}
     if lacking:
         names = first_of(sorted(lacking), 20)
         remarks.add(f"lacks {names}, which quasar always writes: it may be torn")
     is_naive = content.note_times((table.get("created_at"),), remarks)
     if cycle.MORE not in table:
-        named = f"before {phases}" if phases else "since filtering"
-        remarks.add(
-            f"has the phase {table['phase']}, which is {state.phase} by the numbers {named}"
-        )
+        numbers = f"by the numbers {f'before {phases}' if phases else 'since filtering'}"
+        remarks.add(f"has the phase {table['phase']}, which is {state.phase} {numbers}")
     if state.all_findings and cycle.MORE not in table:
         remarks.add("does not say what became of its findings: all count as open")
     is_named = bool(state.phase_id or state.task_bead_id)
+    inputs = {"task": state.task_bead_id, "title": state.task_title}
+    inputs |= {"max_cycles": str(state.max_cycles), "max_budget": f"{state.max_budget_usd:g}"}
+    imported = {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown}
     return Record(
         QUASAR,
         identity=json.dumps([state.phase_id, state.task_bead_id] if is_named else [source.path]),
         by_path=not is_named,
         name=state.phase_id or state.task_bead_id or "review",
         phase=_label(state),
-        state={
-            cycle.KEY: state.to_state(),
-            KEY: {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown},
-        },
+        state={cycle.KEY: state.to_state(), KEY: imported},
         said=state.created_at,
         time=content.instant(state.created_at),
         started=content.instant(state.created_at),
@@ -107,29 +95,16 @@ def read(source: Source, phases: str = "") -> Record:
         commit=state.git_sha,
         errors=(state.problem,) if state.problem else (),
         place=state.cycle,
-        drive=Drive(
-            "review",
-            ("review",) if state.phase == cycle.APPROVED else (),
-            {
-                "task": state.task_bead_id,
-                "title": state.task_title,
-                "max_cycles": str(state.max_cycles),
-                "max_budget": f"{state.max_budget_usd:g}",
-            },
-        ),
-        remarks=tuple(remarks.said),
+        drive=Drive("review", ("review",) if state.phase == cycle.APPROVED else (), inputs),
+        remarks=remarks.said,
     )
 
 
 def cycle_of(data: bytes | str, source: str, numbers: tuple[str, ...] = cycle.PHASES) -> CycleState:
     """Return the review state in a file, its time in UTC with microseconds.
 
-    Args:
-        source: the name of the file, for errors.
-        numbers: phases by number, for a file without the phase's name.
-
-    Raises:
-        InvalidCheckpoint: the file is damaged or invalid; `NewerCheckpoint`: a later version.
+    `source` names the file in errors; `numbers` are the phases of a file without their names.
+    Raises `InvalidCheckpoint`, and `NewerCheckpoint` for a later version.
     """
     table = _table(data, source)
     created = table.pop("created_at", _NEVER)
@@ -143,12 +118,9 @@ def _table(data: bytes | str, source: str) -> dict[str, Any]:
         return toml.loads(data if isinstance(data, str) else data.decode("utf-8"))
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise InvalidCheckpoint(
-            source,
-            "",
-            f"is not UTF-8 in line {line}: a character was cut in the middle",
-            hint="remove that text; quasar writes such files where it shortens a text",
-        ) from None
+        problem = f"is not UTF-8 in line {line}: a character was cut in the middle"
+        hint = "remove that text; quasar writes such files where it shortens a text"
+        raise InvalidCheckpoint(source, "", problem, hint=hint) from None
     except ValueError as error:
         raise InvalidCheckpoint(source, "", f"is not TOML: {error}") from None
 
@@ -175,35 +147,33 @@ def read_nebula(source: Source) -> Record:
     tables = content.child(table, "phases") | content.child(table, "tasks")
     phases = {name: content.mapping(phase) for name, phase in tables.items()}
     created = [phase.get("created_at") for phase in phases.values()]
-    seen = [*created, *(phase.get("updated_at") for phase in phases.values())]
-    is_naive = content.note_times(seen, remarks)
-    instants, begun = (
-        [instant for value in values if (instant := content.instant(value)) is not None]
-        for values in (seen, created)
-    )
+    times_of_phases = [*created, *(phase.get("updated_at") for phase in phases.values())]
+    is_naive = content.note_times(times_of_phases, remarks)
+    instants = [each for each in map(content.instant, times_of_phases) if each is not None]
+    begun = [each for each in map(content.instant, created) if each is not None]
     name = content.text(table, "nebula_name")
     return Record(
-        NEBULA,
+        content.NEBULA,
         identity=name or source.path,
         by_path=not name,
         name=name or "nebula",
         phase=_label_of_nebula({key: content.text(phases[key], "status") for key in phases}),
-        state={**table, KEY: {"format": NEBULA}},
+        state={**table, KEY: {"format": content.NEBULA}},
         said=times.to_text(max(instants)) if instants else "",
         time=max(instants, default=None),
         started=min(begun, default=None),
         is_local=is_naive,
-        remarks=tuple(remarks.said),
+        remarks=remarks.said,
     )
 
 
 def _label_of_nebula(statuses: Mapping[str, str]) -> str:
     if statuses and all(status in _DONE for status in statuses.values()):
         return "run-complete"
-    for wanted in ("failed", "in_progress"):
-        at = [name for name, status in statuses.items() if status == wanted]
-        if at:
-            return f"{at[-1]}-{_ENDED[wanted]}"
+    for searched in ("failed", "in_progress"):
+        names = [name for name, status in statuses.items() if status == searched]
+        if names:
+            return f"{names[-1]}-{_ENDED[searched]}"
     return "run-started"
 
 
@@ -227,10 +197,11 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     statuses = {finding_.status for finding_ in state.all_findings} - {"found"}
     if statuses:
         losses.append(f"that findings are {', '.join(sorted(statuses))}")
-    losses += [
-        f"the value {key} of the state" for key in checkpoint.state if key not in (cycle.KEY, KEY)
-    ]
-    losses += [f"the key {key}, which quasar does not have" for key in _unknown(checkpoint)]
+    keys = [key for key in checkpoint.state if key not in (cycle.KEY, KEY)]
+    losses += [f"the value {key} of the state" for key in keys]
+    imported = content.child(jsonable.state(checkpoint), KEY)
+    unknown = [key for key in imported if key not in ("format", "phases", "git_commit")]
+    losses += [f"the key {key}, which quasar does not have" for key in unknown]
     head = state.head()
     head["created_at"] = _Plain(_time(state.created_at))
     lists = {"findings": state.findings, "all_findings": state.all_findings}
@@ -242,11 +213,6 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
             names = ("severity", "description", "cycle")
             lines += [f"{name} = {_value(getattr(finding, name))}" for name in names]
     return ("\n".join(lines) + "\n").encode()
-
-
-def _unknown(checkpoint: Checkpoint) -> list[str]:
-    own = content.child(jsonable.state(checkpoint), KEY)
-    return [key for key in own if key not in ("format", "phases", "git_commit")]
 
 
 def _time(text: str) -> str:
@@ -274,7 +240,7 @@ def _value(value: object) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"[{', '.join(_value(each) for each in value)}]"
+        return f"[{', '.join(_value(item) for item in value)}]"
     text = str(value)
     if "'" not in text and all(character >= " " and character != "\x7f" for character in text):
         return f"'{text}'"

@@ -12,27 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitckpt.formats.systems import content
-from gitckpt.formats.systems.content import (
-    KEY,
-    RLM_ACT,
-    WORKFLOW,
-    Drive,
-    Record,
-    Remarks,
-    Source,
-    Unreadable,
-)
+from gitckpt.formats.systems.content import KEY, RLM_ACT, Drive, Record, Remarks, Source, Unreadable
 from gitckpt.model import ids, jsonable, times
 from gitckpt.model.checkpoint import Checkpoint
 
 PHASES = ("research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation")
 
 # Names in its requirements → names in its code.
-_ALSO = {
-    "planning": "tdd_planning",
-    "phase_decomposition": "multi_doc",
-    "beads_integration": "beads_sync",
-}
+_ALSO = {"planning": "tdd_planning", "phase_decomposition": "multi_doc"}
+_ALSO |= {"beads_integration": "beads_sync"}
 
 _STATUSES = ("complete", "failed", "skipped")
 # Written for a plan in Markdown: the first four phases count as complete.
@@ -63,10 +51,8 @@ def read(source: Source) -> Record:
     if not is_one(document):
         raise Unreadable(f"it lacks one of {', '.join(_KEYS[:4])}")
     state = content.child(document, "state")
-    results = {
-        _phase(name): content.mapping(result)
-        for name, result in content.child(state, "phase_results").items()
-    }
+    phase_results = content.child(state, "phase_results").items()
+    results = {_phase(name): content.mapping(result) for name, result in phase_results}
     own_id, timestamp = content.text(document, "id"), content.text(document, "timestamp")
     started = content.text(state, "started_at")
     errors = content.errors_of(document.get("errors"), remarks)
@@ -74,11 +60,10 @@ def read(source: Source) -> Record:
     for name in sorted(document.keys() - set(_KEYS)):
         remarks.add(f"has a key {name!r:.60}, which is kept")
     beside = {name: document[name] for name in document if name not in ("state", "errors")}
+    identity = [content.text(state, "project_path"), started]
     return Record(
         RLM_ACT,
-        identity=json.dumps(
-            [content.text(state, "project_path"), started] if started else [own_id, source.path]
-        ),
+        identity=json.dumps(identity if started else [own_id, source.path]),
         name="rlm-act",
         phase=_label(content.text(document, "phase"), remarks),
         state={**state, KEY: {"format": RLM_ACT, **beside}},
@@ -91,7 +76,7 @@ def read(source: Source) -> Record:
         id=own_id if ids.is_id(own_id) else None,
         place=len(results),
         drive=_drive(state, results, remarks),
-        remarks=tuple(remarks.said),
+        remarks=remarks.said,
     )
 
 
@@ -109,44 +94,37 @@ def read_workflow(source: Source) -> Record:
     documents = content.strings(state.get("artifacts"))
     is_planning = phase == "tdd_planning" and bool(documents)
     return Record(
-        WORKFLOW,
+        content.WORKFLOW,
         identity=own_id or source.path,
         name="rlm-act",
         phase=_label(content.text(document, "phase"), remarks),
-        state={**state, KEY: {"format": WORKFLOW, **beside}},
+        state={**state, KEY: {"format": content.WORKFLOW, **beside}},
         said=timestamp,
         time=content.instant(timestamp),
         is_local=True,
         commit=content.text(document, "git_commit"),
-        errors=tuple(each for each in errors if each),
+        errors=tuple(error for error in errors if error),
         id=own_id if ids.is_id(own_id) else None,
         # Planning starts from finished research; no other phase is known to be complete.
-        drive=Drive(
-            "rlm-act",
-            ("research",) if is_planning else (),
-            {},
-            {"research_path": documents[0]} if is_planning else {},
-        ),
-        remarks=tuple(remarks.said),
+        drive=Drive("rlm-act", ("research",), {}, {"research_path": documents[0]})
+        if is_planning
+        else Drive("rlm-act"),
+        remarks=remarks.said,
     )
 
 
 def _drive(
     state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], remarks: Remarks
 ) -> Drive:
-    done = [name for name in PHASES if content.text(results.get(name, {}), "status") in _DONE]
+    completed = [name for name in PHASES if content.text(results.get(name, {}), "status") in _DONE]
     metadata = {phase: content.child(results.get(phase, {}), "metadata") for phase in PHASES}
-    researched = content.strings(results.get("research", {}).get("artifacts"))
-    places = (
-        ("research_path", "research", researched[0] if researched else ""),
-        *(
-            (key, phase, content.text(metadata[phase], key))
-            for key, phase in (("hierarchy_path", "decomposition"), ("plan_path", "tdd_planning"))
-        ),
-    )
-    files = {name: path for name, phase, path in places if phase in done and path}
-    named = content.child(state, "metadata")
-    plan_name = content.text(named, "plan_name") or content.text(state, "plan_name")
+    researched = content.strings(results.get("research", {}).get("artifacts")) or [""]
+    places = {"research": ("research_path", researched[0])}
+    for key, phase in (("hierarchy_path", "decomposition"), ("plan_path", "tdd_planning")):
+        places[phase] = (key, content.text(metadata[phase], key))
+    files = dict(place for phase, place in places.items() if phase in completed and place[1])
+    details = content.child(state, "metadata")
+    plan_name = content.text(details, "plan_name") or content.text(state, "plan_name")
     synced = metadata["beads_sync"]
     epic = content.text(synced, "epic_id") or content.text(state, "beads_epic_id")
 
@@ -159,12 +137,12 @@ def _drive(
     inputs = {
         "issues": words("issues", content.strings(synced.get("phase_issue_ids")), _ISSUE),
         "epic": words("epic", [epic], _ISSUE),
-        "question": content.text(named, "research_question")
+        "question": content.text(details, "research_question")
         or content.text(state, "research_question"),
         "plan_name": words("plan_name", [plan_name], _PLAN),
     }
     given = {name: value for name, value in inputs.items() if value}
-    return Drive("rlm-act", tuple(done), given, files)
+    return Drive("rlm-act", tuple(completed), given, files)
 
 
 def _phase(name: str) -> str:
@@ -186,24 +164,22 @@ def _label(text: str, remarks: Remarks) -> str:
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     """Return a checkpoint as rlm-act writes it: indented by 2, no final line break."""
     state = jsonable.state(checkpoint)
-    own = content.mapping(state.pop(KEY, None))
-    known = content.text(own, "format") == RLM_ACT
-    is_untouched = known and checkpoint.imported is not None
+    imported = content.mapping(state.pop(KEY, None))
+    is_rlm_act = content.text(imported, "format") == RLM_ACT
+    is_untouched = is_rlm_act and checkpoint.imported is not None
     if not is_untouched:
         # A state with rlm-act's own keys is taken as rlm-act's.
-        is_its_own = known or (
-            isinstance(state.get("phase_results"), dict)
-            and bool(content.text(state, "project_path"))
-        )
+        has_results = isinstance(state.get("phase_results"), dict)
+        is_its_own = is_rlm_act or (has_results and bool(content.text(state, "project_path")))
         state = _pipeline_state(checkpoint, state if is_its_own else {}, state, losses)
     document = {
         "id": checkpoint.id,
-        "phase": content.text(own, "phase") if is_untouched else _strict(checkpoint, losses),
+        "phase": content.text(imported, "phase") if is_untouched else _strict(checkpoint, losses),
         "timestamp": checkpoint.timestamp,
         "state": state,
         "errors": list(checkpoint.errors),
-        "git_commit": checkpoint.git_sha or content.text(own, "git_commit"),
-        **{key: own[key] for key in own if known and key not in (*_KEYS, "format")},
+        "git_commit": checkpoint.git_sha or content.text(imported, "git_commit"),
+        **{key: imported[key] for key in imported if is_rlm_act and key not in (*_KEYS, "format")},
     }
     return json.dumps(document, indent=2, ensure_ascii=True).encode("ascii")
 
@@ -228,10 +204,8 @@ def _pipeline_state(
     done = dict(pipeline.completed) if pipeline is not None else {}
     name, status = checkpoint.phase_name, checkpoint.status
     at = times.to_text(checkpoint.time).removesuffix("Z")
-    results: dict[str, Any] = {
-        phase: dict(content.mapping(each))
-        for phase, each in content.child(before, "phase_results").items()
-    }
+    earlier = content.child(before, "phase_results").items()
+    results: dict[str, Any] = {phase: dict(content.mapping(each)) for phase, each in earlier}
 
     def note(phase: str, how: str) -> None:
         fresh: dict[str, Any] = {"phase_type": phase, "status": how, "artifacts": [], "errors": []}
@@ -248,30 +222,24 @@ def _pipeline_state(
     if name in PHASES and name not in done:
         ends = {"complete": "complete", "skipped": "complete", "failed": "failed"}
         note(name, ends.get(status, "in_progress"))
-    losses += [
-        f"the phase {phase}, which rlm-act does not have" for phase in done if phase not in PHASES
-    ]
+    others = [phase for phase in done if phase not in PHASES]
+    losses += [f"the phase {phase}, which rlm-act does not have" for phase in others]
     known = dict(before)
     rest = {key: value for key, value in state.items() if key not in before}
     modes = ("checkpoint", "batch", "fully_autonomous")
-    told = content.text(known, "autonomy_mode")
-    mode = told or (
-        pipeline.autonomy if pipeline is not None and pipeline.autonomy in modes else "checkpoint"
-    )
+    autonomy = pipeline.autonomy if pipeline is not None else None
+    mode = autonomy if autonomy in modes else "checkpoint"
+    epic = content.text(known, "beads_epic_id") or content.text(state, "epic") or None
     return {
         **known,
         "project_path": content.text(known, "project_path") or ".",
-        "autonomy_mode": mode,
+        "autonomy_mode": content.text(known, "autonomy_mode") or mode,
         "current_phase": name if name in PHASES else None,
-        "phase_results": {
-            phase: results[phase] for phase in (*PHASES, *results) if phase in results
-        },
+        "phase_results": {name: results[name] for name in (*PHASES, *results) if name in results},
         "context_entry_ids": content.child(known, "context_entry_ids"),
         "started_at": content.text(known, "started_at") or None,
         "checkpoint_id": known.get("checkpoint_id"),
-        "beads_epic_id": content.text(known, "beads_epic_id")
-        or content.text(state, "epic")
-        or None,
+        "beads_epic_id": epic,
         "metadata": {**content.child(known, "metadata"), **rest},
     }
 

@@ -19,23 +19,17 @@ from gitckpt.model import jsonable, times
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import UsageError
 
-_LABELS = {
-    report.NOT_STARTED: "progress",
-    report.IN_PROGRESS: "progress",
-    report.PASSED: "complete",
-    report.FAILED: "failed",
-    report.BLOCKED: "blocked",
-    report.SKIPPED: "skipped",
-}
+_LABELS = {report.NOT_STARTED: "progress", report.IN_PROGRESS: "progress"}
+_LABELS |= {report.PASSED: "complete", report.FAILED: "failed"}
+_LABELS |= {report.BLOCKED: "blocked", report.SKIPPED: "skipped"}
 _REQUIRED = ("status", "started_at", "agent", "last_updated")
 _OPEN = ("- [ ]", "* [ ]")
 _TICKED = ("- [x]", "* [x]", "- [X]", "* [X]")
 
 
 def is_one(table: Mapping[str, Any]) -> bool:
-    return isinstance(table.get("loop_state"), dict) or (
-        "track_id" in table and ("status" in table or "type" in table)
-    )
+    is_track = "track_id" in table and ("status" in table or "type" in table)
+    return is_track or isinstance(table.get("loop_state"), dict)
 
 
 def read(source: Source, graph: Graph) -> Record:
@@ -70,21 +64,20 @@ def read(source: Source, graph: Graph) -> Record:
     newest = max(instants, default=created)
     notes = content.string(content.mapping(checkpoints.get(position.step)).get("notes"))
     has_failed = position.status in (report.FAILED, report.BLOCKED)
+    label = f"{position.step}-{_LABELS[position.status]}"
     return Record(
         SUPERPOWERS,
         identity=json.dumps([track, source.path]),
         by_path=True,
         name=track,
-        phase="run-complete"
-        if position.step == COMPLETE
-        else f"{position.step}-{_LABELS[position.status]}",
+        phase="run-complete" if position.step == COMPLETE else label,
         state=state,
         said=times.to_text(newest) if newest is not None else "",
         time=newest,
         started=created if created is not None else newest,
         is_local=is_naive,
         errors=tuple(value for value in (*position.reasons, notes) if value) if has_failed else (),
-        remarks=tuple(remarks.said),
+        remarks=remarks.said,
     )
 
 
@@ -100,15 +93,10 @@ def _inferred(source: Source) -> str:
 def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
     loop = content.mapping(state["loop_state"])
     current = loop.get("current_step")
-    if graph.find(current) is None and not (
-        current is None or report.status_of(current) is not None
-    ):
+    step = graph.find(current)
+    if step is None and current is not None and report.status_of(current) is None:
         remarks.add(f"is at the step {str(current)!r:.60}, which is not in the protocol")
-    elif (
-        isinstance(current, str)
-        and (step := graph.find(current)) is not None
-        and step.name != current
-    ):
+    elif step is not None and isinstance(current, str) and step.name != current:
         remarks.add(f"calls the step {step.name} {current!r:.60}")
     for name, record in content.mapping(loop.get("checkpoints")).items():
         if graph.find(name) is None:

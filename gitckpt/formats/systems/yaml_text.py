@@ -99,10 +99,8 @@ def _value(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, de
 def write(table: Mapping[str, Any], plain: frozenset[str]) -> bytes:
     """Return a table as Go's yaml.v3 writes it, indented by 4.
 
-    Source of the rules: `encode.go` and `emitterc.go` of that library.
-
-    Args:
-        plain: keys whose strings forge does not quote, such as times.
+    Strings of `plain` keys, such as times, are not quoted. Source of the rules: `encode.go` and
+    `emitterc.go` of that library.
     """
     return "".join(_lines(table, plain, "", "")).encode()
 
@@ -149,9 +147,8 @@ def _key(key: str) -> str:
 def _text(text: str, indent: str) -> str:
     """Return a string in the style that yaml.v3 chooses; `indent` is the table's."""
     # yaml.v3 does not quote a block because of a tab; tabs in one line are handled below.
-    may = yaml.emitter.Emitter(io.StringIO(), allow_unicode=True).analyze_scalar(
-        text.replace("\t", "x")
-    )
+    emitter = yaml.emitter.Emitter(io.StringIO(), allow_unicode=True)
+    may = emitter.analyze_scalar(text.replace("\t", "x"))
     if "\n" in text:
         return _literal(text, indent) if may.allow_block and _is_printable(text) else _quoted(text)
     if text.lower() in _WORDS or not text or _NUMBER.fullmatch(text) or _DATE.fullmatch(text):
