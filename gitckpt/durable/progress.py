@@ -31,23 +31,22 @@ class Gauge:
     @property
     def share(self) -> float | None:
         """Return done / total, from 0 to 1; None without amounts."""
-        return (
-            min(max(self.done / self.total, 0.0), 1.0)
-            if self.done is not None and self.total
-            else None
-        )
+        if self.done is None or not self.total:
+            return None
+        return min(max(self.done / self.total, 0.0), 1.0)
 
 
 def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[Gauge]:
     """Return the progress values in the state and the progress of a checkpoint."""
     require("state", state, Mapping, "a map of names to values")
     require("progress", progress, (Progress, NoneType), "a Progress")
-    shown = [
-        *_loop(_table(state, "loop")),
-        *_review(_table(state, "review")),
-        *_steps(_table(state, "loop_state")),
-        *_blockers(state),
-    ]
+    shown = [*_loop(_table(state, "loop")), *_review(_table(state, "review"))]
+    shown += _steps(_table(state, "loop_state"))
+    blockers = [item for item in _listed(state, "blockers") if isinstance(item, Mapping)]
+    active = [item for item in blockers if str(item.get("status", "")).upper() == "ACTIVE"]
+    for item in active[:_MOST]:
+        description = _word(item.get("description", ""))
+        shown.append(Gauge("blocker", f"{_word(item.get('id', '?'))}: {description}"))
     total = progress.tasks_total if progress is not None else None
     if progress is not None and total and not any(gauge.name == "issues" for gauge in shown):
         done = progress.tasks_completed or 0
@@ -110,15 +109,6 @@ def _steps(loop: Mapping[str, Any]) -> list[Gauge]:
     if fixes:
         shown.append(Gauge("fixes", f"{fixes} of {limit} cycles", fixes, limit))
     return shown
-
-
-def _blockers(state: Mapping[str, Any]) -> list[Gauge]:
-    blockers = [item for item in _listed(state, "blockers") if isinstance(item, Mapping)]
-    active = [item for item in blockers if str(item.get("status", "")).upper() == "ACTIVE"]
-    return [
-        Gauge("blocker", f"{_word(item.get('id', '?'))}: {_word(item.get('description', ''))}")
-        for item in active[:_MOST]
-    ]
 
 
 def _table(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -6,23 +6,13 @@ import functools
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from gitckpt.durable.agent import clients
-from gitckpt.durable.agent.clients import (
-    DIALECTS,
-    ERROR,
-    KEPT,
-    Client,
-    Dialect,
-    PlainText,
-    one_line,
-    session_id,
-    uncolored,
-    words,
-)
+from gitckpt.durable.agent.clients import DIALECTS, ERROR, KEPT, Client, Dialect, session_id
 from gitckpt.durable.command import execution
-from gitckpt.durable.command.execution import Tail, Timeouts
+from gitckpt.durable.command.execution import Output, Tail, Tick, Timeouts
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.model import times
 from gitckpt.model.errors import CkptError, UsageError
@@ -66,7 +56,7 @@ class TextReader:
     def __init__(self) -> None:
         self.rest = ""  # text to show after `close`, in addition to that of `feed`
         self.retries = False  # the last message only announces a retry of the client
-        self._text = PlainText()
+        self._text = clients.PlainText()
 
     def feed(self, chunk: bytes) -> str:
         return self._text.feed(chunk)
@@ -81,7 +71,7 @@ class AiderReader(TextReader):
         report = super().close()
         tokens, cost = clients.usage(report.text)
         failure = clients.failure(report.text)
-        error = one_line(failure, ERROR) if failure else None
+        error = clients.one_line(failure, ERROR) if failure else None
         report = replace(report, is_error=failure is not None, error=error)
         return replace(report, tokens=tokens, cost_usd=cost, worked=bool(tokens))
 
@@ -193,6 +183,9 @@ LAST = 15 << 20  # bytes kept of the end of a longer output
 MOST, MOST_BYTES = 100, 64 << 20  # number and total bytes of earlier transcripts to keep
 
 
+_OUTPUT = "the output of the agent"
+
+
 def set_aside(path: str) -> None:
     """Rename the last transcript to `agent-N.log`; remove the oldest surplus ones."""
     directory, (stem, ending) = os.path.dirname(path), os.path.splitext(os.path.basename(path))
@@ -211,11 +204,11 @@ def set_aside(path: str) -> None:
             if count >= MOST or (count and space < 0):
                 os.unlink(transcript)
     except OSError as error:
-        raise _cannot_keep(directory, error) from None
+        raise _cannot_keep(_OUTPUT, directory, error) from None
 
 
-def _cannot_keep(path: str, error: OSError) -> CkptError:
-    problem = f"cannot keep the output of the agent in {path}: {error.strerror}"
+def _cannot_keep(what: str, path: str, error: OSError) -> CkptError:
+    problem = f"cannot keep {what} in {path}: {error.strerror}"
     return CkptError(problem, hint="free disk space: df")
 
 
@@ -230,7 +223,7 @@ class Transcript:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._file = open(path, "w+b", buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise _cannot_keep(self.path, error) from None
+            raise _cannot_keep(_OUTPUT, self.path, error) from None
 
     def add(self, chunk: bytes) -> None:
         try:
@@ -241,7 +234,7 @@ class Transcript:
             if self._size > FIRST + 2 * LAST:
                 self._replace(self._shortened())
         except OSError as error:
-            raise _cannot_keep(self.path, error) from None
+            raise _cannot_keep(_OUTPUT, self.path, error) from None
 
     def close(self) -> None:
         """Shorten and mask the file, and close it."""
@@ -251,7 +244,7 @@ class Transcript:
             if self._dropped or masked != data:
                 self._replace(masked)
         except OSError as error:
-            raise _cannot_keep(self.path, error) from None
+            raise _cannot_keep(_OUTPUT, self.path, error) from None
         finally:
             self._file.close()
 
@@ -299,7 +292,7 @@ class Answer:
 
     @property
     def said(self) -> str:
-        return uncolored(self.tail)
+        return clients.uncolored(self.tail)
 
     @property
     def ok(self) -> bool:
@@ -310,20 +303,22 @@ class Answer:
         """Return the failure as a sentence; "" without one."""
         if self.ended_by == execution.DEADLINE:
             return f"{self.client} was ended: the run took longer than it may"
-        if self.ended_by == execution.TIMEOUT:
-            limit = _format_length(self.patience.timeout)
-            return f"{self.client} was ended: it took more than {limit}"
-        if self.ended_by == execution.IDLE_TIMEOUT:
-            limit = _format_length(self.patience.idle_timeout)
-            return f"{self.client} was ended: it printed nothing for more than {limit}"
+        if self.ended_by != execution.EXIT:
+            is_timeout = self.ended_by == execution.TIMEOUT
+            limit = self.patience.timeout if is_timeout else self.patience.idle_timeout
+            reason = "it took" if is_timeout else "it printed nothing for"
+            length = f"{limit or 0:g}s"
+            if limit and limit >= 1:
+                length = times.length_text(round(limit * times.MICRO))
+            return f"{self.client} was ended: {reason} more than {length}"
+        cause = ""
         if self.report.is_error:
-            return f"{self.client} failed: {self.report.error or 'it does not say why'}"
-        if self.code:
-            cause = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
-            return f"{self.client} failed: {cause}{execution.last_line(self.said)}"
-        if self.report.structured and not self.report.complete:
-            return f"{self.client} failed: its output ends in the middle"
-        return ""
+            cause = self.report.error or "it does not say why"
+        elif self.code:
+            cause = f"{execution.cause_of(self.code)}{execution.last_line(self.said)}"
+        elif self.report.structured and not self.report.complete:
+            cause = "its output ends in the middle"
+        return f"{self.client} failed: {cause}" if cause else ""
 
 
 class Agent:
@@ -332,20 +327,17 @@ class Agent:
     def __init__(
         self, client: Client, directory: str, env: Mapping[str, str], watchdog: Watchdog, files: str
     ) -> None:
-        self.client = client
-        self._directory = directory
-        self._env = env
-        self._watchdog = watchdog
-        self._files = os.path.abspath(files)
+        self.client, self._directory, self._env = client, directory, env
+        self._watchdog, self._files = watchdog, os.path.abspath(files)
 
     def ask(
         self,
         prompt: str,
+        output: Output,
+        tick: Tick = None,
         *,
-        session: str | None = None,
         patience: Timeouts,
-        output: Callable[[bytes], None],
-        tick: Callable[[float], None] | None = None,
+        session: str | None = None,
         log: str = LOG,
         budget: float | None = None,
     ) -> Answer:
@@ -380,8 +372,8 @@ class Agent:
     def _call(
         self,
         transcript: Transcript,
-        output: Callable[[bytes], None],
-        tick: Callable[[float], None] | None,
+        output: Output,
+        tick: Tick,
         line: str,
         patience: Timeouts,
     ) -> Answer:
@@ -390,7 +382,7 @@ class Agent:
 
         def show(text: str) -> None:
             if text:
-                shown = words(text).encode("utf-8", "replace")
+                shown = clients.words(text).encode("utf-8", "replace")
                 tail.add(shown)
                 output(shown)
 
@@ -398,31 +390,20 @@ class Agent:
             transcript.add(chunk)
             show(reader.feed(chunk))
 
-        outcome = execution.run_command(
-            line,
-            directory=self._directory,
-            env=self._env,
-            watchdog=self._watchdog,
-            patience=patience,
-            output=receive,
-            tick=tick,
-            idles=lambda: reader.retries,
-        )
+        how: Any = {"directory": self._directory, "env": self._env, "watchdog": self._watchdog}
+        how |= {"output": receive, "tick": tick, "idles": lambda: reader.retries}
+        outcome = execution.run_command(line, patience=patience, **how)
         report = reader.close()
         show(reader.rest)
         price = self.client.price
         if price is not None and report.tokens and not report.cost_usd:  # a client may report 0
             report = replace(report, cost_usd=price.of(report.tokens))
+        error = secrets.masked(report.error) if report.error else None
+        denied = tuple(secrets.masked(action) for action in report.denied)
+        report = replace(report, text=secrets.masked(report.text), error=error, denied=denied)
         return Answer(
-            report=_mask(report),
-            code=outcome.code,
-            ended_by=outcome.ended_by,
-            tail=secrets.masked(tail.text()),
-            seconds=outcome.seconds,
-            log=transcript.path,
-            resumed=False,
-            client=self.client.name,
-            patience=patience,
+            *(report, outcome.code, outcome.ended_by, secrets.masked(tail.text()), outcome.seconds),
+            *(transcript.path, False, self.client.name, patience),
         )
 
     def _has_lost_session(self, answer: Answer) -> bool:
@@ -450,20 +431,8 @@ class Agent:
             with open(path, "wb") as file:
                 file.write(data)
         except OSError as error:
-            problem = f"cannot write the prompt to {path}: {error.strerror}"
-            raise CkptError(problem, hint="free disk space: df") from None
+            raise _cannot_keep("the prompt of the agent", path, error) from None
         return path
-
-
-def _format_length(seconds: float | None) -> str:
-    seconds = seconds or 0
-    return times.length_text(round(seconds * times.MICRO)) if seconds >= 1 else f"{seconds:g}s"
-
-
-def _mask(report: AgentReport) -> AgentReport:
-    error = secrets.masked(report.error) if report.error else None
-    denied = tuple(secrets.masked(action) for action in report.denied)
-    return replace(report, text=secrets.masked(report.text), error=error, denied=denied)
 
 
 # Kinds of failures, by the output of clients, which is not a stable interface.
@@ -535,13 +504,15 @@ def classify(answer: Answer, now: float) -> Failure | None:
     if not answer.problem:
         return None
     worked = answer.report.worked
-    output = f"{answer.report.error or ''}\n{answer.said}"
-    if worked:
-        # Most output is about the agent's work, which may mention limits: use the error or the end.
-        output = answer.report.error or execution.last_line(answer.said)
+    error = answer.report.error or execution.last_line(answer.said)
+    # Most output is about the agent's work, which may mention limits: use the error or the end.
+    output = error if worked else f"{answer.report.error or ''}\n{answer.said}"
     if answer.code in _NOT_THERE and not worked:
         return Failure(FATAL)
-    status = _find_status(answer, output)
+    # The last HTTP status that the client reports as its error. Other lines may be about the
+    # agent's work, such as a 404 of a server that it tests.
+    others = [status for status in _STATUS.findall(output) if status in ("401", "429", "529")]
+    status = next(reversed(_STATUS.findall(error) or others), None)
     if status not in _REFUSED and _LIMITED.search(output):
         return Failure(LIMITED, _find_wait(output, now))
     if worked:
@@ -549,14 +520,6 @@ def classify(answer: Answer, now: float) -> Failure | None:
     if status in (*_REFUSED, *_CANNOT_PAY) or _FATAL.search(output):
         return Failure(FATAL)
     return Failure(TRANSIENT if _TRANSIENT.search(output) else OTHER)
-
-
-def _find_status(answer: Answer, output: str) -> str | None:
-    # Returns the last HTTP status that the client reports as its error. Other lines may be about
-    # the agent's work, such as a 404 of a server that it tests.
-    statuses = _STATUS.findall(answer.report.error or execution.last_line(answer.said))
-    others = [status for status in _STATUS.findall(output) if status in ("401", "429", "529")]
-    return next(reversed(statuses or others), None)
 
 
 def _find_wait(output: str, now: float) -> float | None:

@@ -9,18 +9,16 @@ import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config.file import Table, read_file
 from gitckpt.store.config.settings import AGENTS, FILE
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import ClassVar
-
-
 # Common parts.
+
+Message = Mapping[str, object]  # of a client, or a table in one
 
 KEPT = 1 << 20  # characters kept of a text: the last ones
 ERROR = 500  # characters shown of an error
@@ -79,7 +77,7 @@ class Dialect(ABC):
         self.denied: list[str] = []
         self.retries = False  # the last message only announces a retry of the client
 
-    def count(self, usage: Mapping[str, object], kinds: Mapping[str, str]) -> None:
+    def count(self, usage: Message, kinds: Mapping[str, str]) -> None:
         """Add token counts; `kinds` maps the client's words to those of `tokens`."""
         for word, kind in kinds.items():
             number = usage.get(word)
@@ -94,7 +92,7 @@ class Dialect(ABC):
         return bool(formats) and formats[-1] in _STRUCTURED
 
     @abstractmethod
-    def take(self, message: Mapping[str, object]) -> str | None:
+    def take(self, message: Message) -> str | None:
         """Process a message; return the text to show, None if it is not this client's."""
 
 
@@ -123,11 +121,11 @@ def clean_text(value: object) -> str:
     return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
-def text_of(message: Mapping[str, object], key: str) -> str:
+def text_of(message: Message, key: str) -> str:
     return clean_text(message.get(key))
 
 
-def table_of(message: Mapping[str, object], key: str) -> Mapping[str, object]:
+def table_of(message: Message, key: str) -> Message:
     return as_table(message.get(key))
 
 
@@ -140,8 +138,12 @@ def one_line(text: str, limit: int = _SHOWN) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def as_table(value: object) -> Mapping[str, object]:
+def as_table(value: object) -> Message:
     return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
 
 
 def end_line(text: str) -> str:
@@ -168,9 +170,8 @@ def describe_inputs(inputs: object) -> str:
 
 NAME = "aider"
 # The prompt is the argument of `--message`.
-COMMAND = (
-    "aider --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes --message"
-)
+COMMAND = "aider --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes"
+COMMAND += " --message"
 
 _MESSAGE = ("--message", "--msg", "-m")
 _USAGE = re.compile(
@@ -215,13 +216,7 @@ _ERRORS = {
     "error_during_execution": "an error during execution",
 }
 _INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-
-_TOKENS = {
-    "input_tokens": "input",
-    "cache_creation_input_tokens": "input",
-    "cache_read_input_tokens": "input",
-    "output_tokens": "output",
-}
+_TOKENS = {**dict.fromkeys(_INPUTS, "input"), "output_tokens": "output"}
 _MOST = 20
 _SYNTHETIC = "<synthetic>"
 
@@ -234,7 +229,7 @@ class Claude(Dialect):
     tells_cost = True
     conversations = ("conversation", "session")  # No conversation found with session ID: …
 
-    def take(self, message: Mapping[str, object]) -> str | None:
+    def take(self, message: Message) -> str | None:
         kind = message.get("type")
         if kind not in _KINDS and "session_id" not in message:
             return None
@@ -246,7 +241,7 @@ class Claude(Dialect):
             return _retry(message)
         return self._result(message) if kind == "result" else ""
 
-    def _assistant(self, message: Mapping[str, object]) -> str:
+    def _assistant(self, message: Message) -> str:
         # The client also writes messages of its own, such as about a failed call of its model.
         inner = table_of(message, "message")
         is_client = inner.get("model") == _SYNTHETIC or bool(message.get("error"))
@@ -261,7 +256,7 @@ class Claude(Dialect):
             self.text = text
         return "".join(_block(block) for block in blocks)
 
-    def _result(self, message: Mapping[str, object]) -> str:
+    def _result(self, message: Message) -> str:
         subtype, before = text_of(message, "subtype"), self.text
         self.complete = True
         self.is_error = message.get("is_error") is True or subtype.startswith("error")
@@ -273,25 +268,23 @@ class Claude(Dialect):
         self.count(usage, {"cache_read_input_tokens": "cached"})
         denials = message.get("permission_denials")
         if isinstance(denials, list):
-            self.denied = [_denial(as_table(denial)) for denial in denials[:_MOST]]
+            self.denied = []
+            for denial in map(as_table, denials[:_MOST]):
+                parts = (text_of(denial, "tool_name"), describe_inputs(denial.get("tool_input")))
+                self.denied.append(one_line(": ".join(filter(None, parts)) or "a tool"))
         turns = message.get("num_turns")
-        if type(turns) is int:
-            self.worked = self.worked or turns > self.is_error  # a failed call counts as a turn
-        else:
-            self.worked = self.worked or not self.is_error
+        turns = turns if type(turns) is int else 1
+        self.worked = self.worked or turns > self.is_error  # a failed call counts as a turn
         self.text = text_of(message, "result") or self.text
         if self.is_error:
-            errors = message.get("errors")
-            listed = (
-                "; ".join(filter(None, map(clean_text, errors))) if isinstance(errors, list) else ""
-            )
+            listed = "; ".join(filter(None, map(clean_text, as_list(message.get("errors")))))
             named = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
             self.error = one_line(listed or text_of(message, "result") or named, ERROR) or None
         denied = "".join(f"not allowed: {action}\n" for action in self.denied)
         return (end_line(self.text) if self.text != before else "") + denied
 
 
-def _retry(message: Mapping[str, object]) -> str:
+def _retry(message: Message) -> str:
     attempt, most = message.get("attempt"), message.get("max_retries")
     number = f", attempt {attempt}" if type(attempt) is int else ""
     number += f" of {most}" if number and type(most) is int else ""
@@ -300,12 +293,7 @@ def _retry(message: Mapping[str, object]) -> str:
     return f"the model is called again{number}{': ' if cause else ''}{cause}\n"
 
 
-def _denial(denial: Mapping[str, object]) -> str:
-    parts = (text_of(denial, "tool_name"), describe_inputs(denial.get("tool_input")))
-    return one_line(": ".join(filter(None, parts)) or "a tool")
-
-
-def _block(block: Mapping[str, object]) -> str:
+def _block(block: Message) -> str:
     if block.get("type") == "tool_use":
         return tool_line(text_of(block, "name"), describe_inputs(block.get("input")))
     return end_line(text_of(block, "text")) if block.get("type") == "text" else ""
@@ -314,11 +302,8 @@ def _block(block: Mapping[str, object]) -> str:
 # Codex: `codex exec --json`.
 
 _CODEX_KINDS = ("thread.", "turn.", "item.")
-_CODEX_TOKENS = {
-    "input_tokens": "input",
-    "output_tokens": "output",
-    "cached_input_tokens": "cached",
-}
+_CODEX_TOKENS = {"input_tokens": "input", "output_tokens": "output"}
+_CODEX_TOKENS |= {"cached_input_tokens": "cached"}
 _JSON = ("--json", "--experimental-json")
 
 
@@ -333,7 +318,7 @@ class Codex(Dialect):
     def asks_for_messages(options: Sequence[str]) -> bool:
         return any(option in _JSON for option in options)
 
-    def take(self, message: Mapping[str, object]) -> str | None:
+    def take(self, message: Message) -> str | None:
         kind = message.get("type")
         if not isinstance(kind, str) or not (kind == "error" or kind.startswith(_CODEX_KINDS)):
             return None
@@ -357,7 +342,7 @@ class Codex(Dialect):
             self.is_error, self.error = True, problem or self.error
         return f"error: {problem}\n" if problem else ""
 
-    def _item(self, kind: str, item: Mapping[str, object]) -> str:
+    def _item(self, kind: str, item: Message) -> str:
         # Neither the start of a turn nor an error item of the client is work.
         what = item.get("type")
         self.worked = self.worked or what != "error"
@@ -373,16 +358,15 @@ class Codex(Dialect):
             self.text = text_of(item, "text") or self.text
             return end_line(text_of(item, "text"))
         if what == "file_change":
-            changes = item.get("changes")
-            listed = changes if isinstance(changes, list) else []
-            paths = [text_of(as_table(change), "path") for change in listed]
+            changes = map(as_table, as_list(item.get("changes")))
+            paths = [text_of(change, "path") for change in changes]
             return tool_line("files", ", ".join(filter(None, paths)))
         if what == "web_search":
             return tool_line("search", text_of(item, "query"))
         return _error_line(item) if what == "error" else ""
 
 
-def _error_line(message: Mapping[str, object]) -> str:
+def _error_line(message: Message) -> str:
     return end_line(f"error: {one_line(clean_text(message.get('message')), ERROR)}")
 
 
@@ -405,11 +389,10 @@ class Gemini(Dialect):
         self._answer = TextTail()
         self._line_is_open = False
 
-    def take(self, message: Mapping[str, object]) -> str | None:
+    def take(self, message: Message) -> str | None:
         kind = message.get("type")
-        is_whole = kind is None and (
-            isinstance(message.get("response"), str) or isinstance(message.get("error"), dict)
-        )
+        has_answer = isinstance(message.get("response"), str)
+        is_whole = kind is None and (has_answer or isinstance(message.get("error"), dict))
         if not is_whole and kind not in _GEMINI_KINDS:
             return None
         self.session = session_id(message.get("session_id")) or self.session
@@ -422,7 +405,7 @@ class Gemini(Dialect):
             shown, self._line_is_open = "\n" + shown, False
         return shown
 
-    def _whole(self, message: Mapping[str, object]) -> str:
+    def _whole(self, message: Message) -> str:
         self.complete = True
         for model in table_of(table_of(message, "stats"), "models").values():
             self.count(table_of(as_table(model), "tokens"), _GEMINI_TOKENS)
@@ -431,7 +414,7 @@ class Gemini(Dialect):
         self._fail(message.get("error"), failed=isinstance(message.get("error"), dict))
         return end_line(self.text)
 
-    def _message(self, message: Mapping[str, object]) -> str:
+    def _message(self, message: Message) -> str:
         if message.get("role") != "assistant":
             return ""
         self.worked = True
@@ -444,13 +427,12 @@ class Gemini(Dialect):
         self._line_is_open = not content.endswith("\n") if content else self._line_is_open
         return content
 
-    def _other(self, kind: str, message: Mapping[str, object]) -> str:
+    def _other(self, kind: str, message: Message) -> str:
         if kind == "tool_use":
             self.worked = True
             self._answer.clear()
-            return tool_line(
-                text_of(message, "tool_name"), describe_inputs(message.get("parameters"))
-            )
+            inputs = describe_inputs(message.get("parameters"))
+            return tool_line(text_of(message, "tool_name"), inputs)
         if kind == "error":
             return _error_line(message)
         if kind == "result":
@@ -461,9 +443,8 @@ class Gemini(Dialect):
 
     def _fail(self, error: object, *, failed: bool) -> None:
         self.is_error = failed
-        self.error = (
-            one_line(text_of(as_table(error), "message"), ERROR) or None if failed else None
-        )
+        text = one_line(text_of(as_table(error), "message"), ERROR) if failed else ""
+        self.error = text or None
 
 
 # opencode: `run --format json`.
@@ -483,7 +464,7 @@ class OpenCode(Dialect):
     def asks_for_messages(options: Sequence[str]) -> bool:
         return "--format json" in " ".join(options).replace("--format=", "--format ")
 
-    def take(self, message: Mapping[str, object]) -> str | None:
+    def take(self, message: Message) -> str | None:
         kind = message.get("type")
         if kind not in _OPENCODE_KINDS:
             return None
@@ -498,13 +479,11 @@ class OpenCode(Dialect):
             self.text = text_of(part, "text")[-KEPT:]
             return end_line(self.text)
         if kind in ("tool_use", "tool"):
-            return tool_line(
-                text_of(part, "tool"),
-                describe_inputs(table_of(part, "state").get("input")),
-            )
+            inputs = describe_inputs(table_of(part, "state").get("input"))
+            return tool_line(text_of(part, "tool"), inputs)
         return ""
 
-    def _finished(self, part: Mapping[str, object]) -> str:
+    def _finished(self, part: Message) -> str:
         # A step is the last one unless it waits for a tool.
         price = cost(part.get("cost"))
         if price is not None:
@@ -517,12 +496,10 @@ class OpenCode(Dialect):
         self.complete = part.get("reason") != "tool-calls"
         return ""
 
-    def _error(self, error: Mapping[str, object]) -> str:
+    def _error(self, error: Message) -> str:
         data = table_of(error, "data")
-        status, wait = (
-            data.get("statusCode"),
-            text_of(table_of(data, "responseHeaders"), "retry-after"),
-        )
+        wait = text_of(table_of(data, "responseHeaders"), "retry-after")
+        status = data.get("statusCode")
         text = text_of(data, "message") or text_of(error, "message") or text_of(error, "name")
         if type(status) is int and text:
             text = f"HTTP {status}: {text}"
@@ -559,14 +536,11 @@ class PlainText:
 
 # Clients: command, prompt, output format and resumption.
 
-STDIN, ARGUMENT = "stdin", "argument"
-PROMPTS = (STDIN, ARGUMENT)  # standard input, or the last argument
+PROMPTS = STDIN, ARGUMENT = ("stdin", "argument")  # standard input, or the last argument
 
 # Clients that print messages, by name.
-DIALECTS: Mapping[str, type[Dialect]] = {
-    kind.name: kind for kind in (Claude, Codex, Gemini, OpenCode)
-}
-
+DIALECTS: Mapping[str, type[Dialect]]
+DIALECTS = {kind.name: kind for kind in (Claude, Codex, Gemini, OpenCode)}
 FORMATS = (*DIALECTS, NAME, TEXT)
 PRICE = "price"
 _PRICES = ("input", "output", "cached_input")
@@ -589,8 +563,8 @@ class Price:
     cached_input: float | None = None  # None: the same as `input`
 
     def of(self, tokens: Mapping[str, int]) -> float:
-        fresh, cached = tokens.get("input", 0), tokens.get("cached", 0)
-        cached = min(cached, fresh)
+        fresh = tokens.get("input", 0)
+        cached = min(tokens.get("cached", 0), fresh)
         cached_price = self.input if self.cached_input is None else self.cached_input
         dollars = (fresh - cached) * self.input + cached * cached_price
         return (dollars + tokens.get("output", 0) * self.output) / _MILLION
@@ -656,7 +630,10 @@ BUILT_IN = {
 BUILT_IN[NAME] = Client(NAME, COMMAND, ARGUMENT, NAME)
 
 
-def client_of(text: str, configured: Mapping[str, Client]) -> Client:
+Clients = Mapping[str, Client]
+
+
+def client_of(text: str, configured: Clients) -> Client:
     """Return the client with a name, or one for a shell command.
 
     A command that makes a known program print JSON messages gets that program's format and resume
@@ -675,7 +652,7 @@ def client_of(text: str, configured: Mapping[str, Client]) -> Client:
     return client
 
 
-def redefinition(name: str, configured: Mapping[str, Client]) -> str | None:
+def redefinition(name: str, configured: Clients) -> str | None:
     """Return a line that says how `gitckpt.toml` redefines a known agent, or None."""
     client = configured.get(name.strip())
     if client is None or replace(client, price=None) == BUILT_IN.get(client.name):

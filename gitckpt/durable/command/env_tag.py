@@ -40,11 +40,8 @@ class EnvTag:
 
     @property
     def variables(self) -> dict[str, str]:
-        return {
-            RUN_VARIABLE: self.run,
-            FENCE_VARIABLE: str(self.token),
-            REPOSITORY_VARIABLE: self.repository,
-        }
+        lease = {RUN_VARIABLE: self.run, FENCE_VARIABLE: str(self.token)}
+        return {**lease, REPOSITORY_VARIABLE: self.repository}
 
     @property
     def repository(self) -> str:
@@ -59,16 +56,10 @@ class _Leftovers(NamedTuple):
 
 
 def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
-    """End the leftover processes of a run: SIGTERM, then SIGKILL after 2 s.
+    """End the leftover processes of a run and return descriptions of them.
 
-    Spares this process, its ancestors and supervisors. A supervisor ends itself after its driver.
-
-    Args:
-        tag: with the token of the present lease.
-        older: end processes of earlier leases; otherwise those of this one.
-
-    Returns:
-        Descriptions of the ended processes.
+    Sends SIGTERM, and SIGKILL after 2 s. Spares this process, its ancestors and supervisors, which
+    end themselves. `tag` has the token of the present lease; `older` means those of earlier leases.
     """
     scanner = _Scanner(tag, older=older)
     leftovers = scanner.scan()
@@ -96,16 +87,14 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
 def cannot_end(processes: Sequence[Process]) -> BusyError:
     names = first_of([process_tree.describe(process) for process in processes], _SHOWN)
     numbers = " ".join(str(process.pid) for process in processes[:_SHOWN])
-    return BusyError(
-        f"cannot end what an earlier attempt started, and it may still write files: {names}",
-        hint=f"end it as its user: sudo kill -9 {numbers}; then: git ckpt resume",
-    )
+    message = f"cannot end what an earlier attempt started, and it may still write files: {names}"
+    hint = f"end it as its user: sudo kill -9 {numbers}; then: git ckpt resume"
+    return BusyError(message, hint=hint)
 
 
 class _Scanner:
     def __init__(self, tag: EnvTag, *, older: bool) -> None:
-        self._tag = tag
-        self._older = older
+        self._tag, self._older = tag, older
         # Pid and start of tools: an untagged process may lose the parent by which it was found.
         self._seen: dict[int, str] = {}
 
@@ -135,15 +124,13 @@ class _Scanner:
         tools |= {process.pid for process in children}
         tools -= drivers.keys() | process_tree.ancestors(os.getpid(), processes)
         self._seen.update((pid, processes[pid].start) for pid in tools)
-        orphans = {
-            pid for pid, name in drivers.items() if not process_tree.is_running(name, processes)
-        }
+        is_running = process_tree.is_running
+        orphans = {pid for pid, name in drivers.items() if not is_running(name, processes)}
         return _Leftovers(*([processes[pid] for pid in sorted(pids)] for pids in (tools, orphans)))
 
     def _is_meant(self, variables: Mapping[str, str]) -> bool:
         token = variables.get(FENCE_VARIABLE, "")
-        if variables.get(RUN_VARIABLE) != self._tag.run or not (
-            token.isascii() and token.isdigit()
-        ):
+        is_number = token.isascii() and token.isdigit()
+        if variables.get(RUN_VARIABLE) != self._tag.run or not is_number:
             return False
         return int(token) < self._tag.token if self._older else int(token) == self._tag.token

@@ -18,10 +18,7 @@ from gitckpt.durable.command.watchdog import SupervisorEnded, Watchdog, drain
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass
 
-EXIT = "exit"
-TIMEOUT = "timeout"
-IDLE_TIMEOUT = "idle timeout"
-DEADLINE = "deadline"
+EXIT, TIMEOUT, IDLE_TIMEOUT, DEADLINE = "exit", "timeout", "idle timeout", "deadline"
 TAIL_BYTES = 16 * 1024
 _SHOWN = 200
 _LAST_LINES = 8
@@ -33,6 +30,12 @@ _LONG_IDLE = 2.0
 _LINGER = 0.1
 _LEFTOVER_GRACE = 0.5
 _DYING = 3.0
+
+
+# Receives output; receives seconds; returns whether the last output counts as silence.
+Output = Callable[[bytes], None]
+Tick = Callable[[float], None] | None
+Idles = Callable[[], bool] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,11 @@ def last_line(tail: str) -> str:
     return f": {line[:_SHOWN]}" if line else ""
 
 
+def cause_of(code: int) -> str:
+    """Name the exit code or signal that ended a command."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Time limits, in seconds; None is unlimited."""
@@ -71,9 +79,9 @@ def run_command(
     env: Mapping[str, str],
     watchdog: Watchdog,
     patience: Timeouts,
-    output: Callable[[bytes], None],
-    tick: Callable[[float], None] | None = None,
-    idles: Callable[[], bool] | None = None,
+    output: Output,
+    tick: Tick = None,
+    idles: Idles = None,
 ) -> Ending:
     """Run a shell command to its end, and end its remaining descendants.
 
@@ -135,22 +143,14 @@ class Tail:
 
 class _RunningCommand:
     def __init__(
-        self,
-        watchdog: Watchdog,
-        output: Callable[[bytes], None],
-        tick: Callable[[float], None] | None,
-        idles: Callable[[], bool] | None,
-        began: float,
+        self, watchdog: Watchdog, output: Output, tick: Tick, idles: Idles, began: float
     ) -> None:
         self.tail = Tail()
         self.seconds = 0.0
-        self._watchdog = watchdog
-        self._output: Callable[[bytes], None] | None = output
-        self._tick = tick
-        self._idles = idles
+        self._watchdog, self._tick, self._idles = watchdog, tick, idles
+        self._output: Output | None = output
         self._code: int | None = None
-        self._is_alone = False
-        self._is_given_up = False
+        self._is_alone = self._is_given_up = False
         self._kill_at: float | None = None
         self._started, self._last_output = began, time.monotonic()
         self._next_tick = self._started + _TICK

@@ -216,11 +216,8 @@ class ProcessTree:
     """
 
     def __init__(self, *, adopts: bool, tag: Mapping[str, str]) -> None:
-        self._adopts = adopts
-        self._tag = dict(tag)
-        self._leader = 0
-        self._has_leader = False
-        self._has_children = True
+        self._adopts, self._tag = adopts, dict(tag)
+        self._leader, self._has_leader, self._has_children = 0, False, True
         self._known: dict[int, str] = {}
         self.wakeup, wake = os.pipe()  # readable when a child may have ended
         for fd in (self.wakeup, wake):

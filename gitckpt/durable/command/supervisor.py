@@ -67,12 +67,8 @@ def main(words: list[str]) -> NoReturn:
 
 class Supervisor:
     def __init__(self, tree: ProcessTree) -> None:
-        self._tree = tree
-        self._orders = b""
-        self._shell = 0
-        self._is_running = False
-        self._has_signaled = False
-        self._is_driver_dead = False
+        self._tree, self._orders, self._shell = tree, b"", 0
+        self._is_running = self._has_signaled = self._is_driver_dead = False
         self._kill_at: float | None = None
         self._pause = _PAUSE
         os.set_blocking(ORDERS, False)

@@ -13,15 +13,12 @@ import os
 import select
 import signal
 import time
+from collections.abc import Mapping
+from typing import Any, Self
 
 from gitckpt.durable.command import process_tree, supervisor
 from gitckpt.durable.command.env_tag import WATCHDOG_VARIABLE, EnvTag
 from gitckpt.model.errors import CkptError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Self
 
 _CHUNK = 65536
 _FIRST_FREE = 5
@@ -167,9 +164,8 @@ class Watchdog:
         except OSError as error:
             for fd in (orders, output, reports):
                 os.close(fd)
-            problem = (
-                f"cannot start the watchdog of a command, {argv[0] or 'Python'}: {error.strerror}"
-            )
+            program = argv[0] or "Python"
+            problem = f"cannot start the watchdog of a command, {program}: {error.strerror}"
             raise CkptError(problem, hint="look for too many processes: ps") from None
         finally:
             for fd in (child_orders, child_output, child_reports):

@@ -2,55 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import NoneType
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from gitckpt.durable.agent.clients import PRICE, Client, client_of
+from gitckpt.durable.agent.clients import PRICE, Client, Clients, client_of
 from gitckpt.durable.command.env_tag import EnvTag
 from gitckpt.durable.command.watchdog import Watchdog
-from gitckpt.durable.phases.command import CommandPhase
+from gitckpt.durable.phases import command
 from gitckpt.durable.phases.options import PLAN, generate_branch, read_plan
+from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import file, launch
-from gitckpt.durable.pipeline.definition import (
-    BATCH,
-    CHECKPOINT,
-    PhaseDefinition,
-    PipelineDefinition,
-)
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Texts
 from gitckpt.durable.pipeline.file import PRESET
 from gitckpt.durable.pipeline.launch import Context, Given, filled, plain
 from gitckpt.durable.run import attempts
-from gitckpt.durable.run.attempts import (
-    AgentUnusable,
-    Cancelled,
-    Changed,
-    DeadlineReached,
-    Ended,
-    PhaseBlocked,
-    PhaseDeferred,
-    PhaseFailed,
-    PhaseOptions,
-)
+from gitckpt.durable.run.attempts import Ended, PhaseBlocked, PhaseFailed
 from gitckpt.durable.run.run import Run, session_of
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model.arguments import first_of, require, require_callable, shell_word
 from gitckpt.model.checkpoint import Attempt, Checkpoint
 from gitckpt.model.document import message_of
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
-from gitckpt.store.runs import trust
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from gitckpt.store.checkpoints import Checkpoints
 
 
 class Wishes(TypedDict, total=False):
@@ -70,7 +49,7 @@ class Resumption(Wishes, total=False):
     rewind: Checkpoint | None  # return to this checkpoint first; newer content is saved
     accept_changes: bool  # of the pipeline or its inputs
     trust: bool  # adopt a run that was not written here
-    inputs: Mapping[str, str]  # changed ones
+    inputs: Texts  # changed ones
 
 
 def _run_loop(context: Context) -> Ended:
@@ -93,9 +72,8 @@ def _ask_agent(context: Context) -> Ended:
 
 def _require_plan(given: Given, _: Callable[[str], str]) -> None:
     if not given.inputs.get(PLAN):
-        raise UsageError(
-            "there is no plan", hint="name it: git ckpt run PLAN.md, or -i plan=PLAN.md"
-        )
+        hint = "name it: git ckpt run PLAN.md, or -i plan=PLAN.md"
+        raise UsageError("there is no plan", hint=hint)
 
 
 def _require_loop(given: Given, option: Callable[[str], str]) -> None:
@@ -126,14 +104,10 @@ class Step:
     needs: str = ""  # the required option, which an earlier phase may determine
 
 
-_LOOP_OPTIONS = (
-    "plan issues epic agent prompt conversation tests done until_tests_pass max_iterations "
-    "max_budget pause agent_timeout idle_timeout test_timeout"
-)
-_REVIEW_OPTIONS = (
-    "task title coder reviewer lint lint_retries filters epic max_cycles max_budget "
-    "agent_timeout force"
-)
+_LOOP_OPTIONS = "plan issues epic agent prompt conversation tests done until_tests_pass "
+_LOOP_OPTIONS += "max_iterations max_budget pause agent_timeout idle_timeout test_timeout"
+_REVIEW_OPTIONS = "task title coder reviewer lint lint_retries filters epic max_cycles max_budget "
+_REVIEW_OPTIONS += "agent_timeout force"
 
 STEPS = {
     "read plan": Step(read_plan, require=_require_plan),
@@ -164,14 +138,13 @@ def require_sense(definition: PipelineDefinition, given: Given) -> None:
         if step.require is not None:
             step.require(given, lambda name, values=values: values.get(name, ""))  # type: ignore[misc]
         if position == 0 and step.needs and not values.get(step.needs):
-            raise UsageError(
-                f"phase {phase.name!r} needs the input {step.needs}",
-                hint=f"name it: -i {step.needs}=PATH",
-            )
+            hint = f"name it: -i {step.needs}=PATH"
+            raise UsageError(f"phase {phase.name!r} needs the input {step.needs}", hint=hint)
 
 
 _RLM = "rlm-act"
 _PLAN, _HIERARCHY = "plan_path", "hierarchy_path"
+_CHILDREN = ("children", "requirements")
 _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
@@ -183,22 +156,18 @@ def skipped(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     """
     skips = {}
     for phase in definition.phases:
-        reason = next((name for name in phase.skip_with if given.inputs.get(name)), None)
-        if reason is not None:
-            skips[phase.name] = f"{reason} is given: {given.inputs[reason]}"
+        for name in reversed(phase.skip_with):
+            if given.inputs.get(name):
+                skips[phase.name] = f"{name} is given: {given.inputs[name]}"
     return skips | _skipped_in_rlm(definition, given) if definition.name == _RLM else skips
 
 
-def require_question(
-    definition: PipelineDefinition, given: Given, skips: Mapping[str, str]
-) -> None:
+def require_question(definition: PipelineDefinition, given: Given, skips: Texts) -> None:
     """Raise UsageError if the research phase of rlm-act has no question."""
     is_asked = definition.name == _RLM and definition.source == PRESET and "research" not in skips
     if is_asked and not given.inputs.get("question"):
-        raise UsageError(
-            "phase 'research' needs the input question",
-            hint='ask it: -i question="how does it work?"',
-        )
+        hint = 'ask it: -i question="how does it work?"'
+        raise UsageError("phase 'research' needs the input question", hint=hint)
 
 
 def _skipped_in_rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
@@ -212,10 +181,8 @@ def _skipped_in_rlm(definition: PipelineDefinition, given: Given) -> dict[str, s
     try:
         is_complete = _has_criteria(json.loads(given.contents[name]), is_child=False)
     except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"the input {name} is not JSON: {given.inputs[name]}: {error}",
-            hint="correct it, then start again",
-        ) from None
+        message = f"the input {name} is not JSON: {given.inputs[name]}: {error}"
+        raise UsageError(message, hint="correct it, then start again") from None
     reason = "requirements with acceptance criteria are given"
     return dict.fromkeys(names[:2], reason) if is_complete else {}
 
@@ -227,10 +194,8 @@ def _has_criteria(node: Any, *, is_child: bool) -> bool:
         return False
     if is_child and any(node.get(key) for key in _CRITERIA):
         return True
-    return any(
-        _has_criteria(inner, is_child=is_child or key in ("children", "requirements"))
-        for key, inner in node.items()
-    )
+    inner = [(child, is_child or key in _CHILDREN) for key, child in node.items()]
+    return any(_has_criteria(child, is_child=is_child) for child, is_child in inner)
 
 
 # Trust: a run that was not written here needs approval before it continues.
@@ -239,46 +204,18 @@ _MAX_COMMAND = 100  # characters of a command
 _CUT = ", cut)"
 
 
-def require_trust(
-    store: Checkpoints,
-    wanted: Sequence[Checkpoint],
-    *,
-    trusted: bool = False,
-    show: Callable[[str, Sequence[str]], None] = lambda *_: None,
-    adopts: bool = True,
-) -> None:
-    """Adopt the run of checkpoints that were not written here, if trusted.
-
-    `wanted` are all of one run, or one of none. `show` gets the id and the facts before anything is
-    done.
-    """
-    for checkpoint in wanted:
-        if trust.is_ours(store, checkpoint):
-            continue
-        head = store.heads.head(checkpoint.run)[0] if checkpoint.run is not None else ""
-        account = trust.account(store, checkpoint, _commands(store, checkpoint))
-        if not trusted:
-            raise trust.refusal(store, checkpoint, account)
-        show(checkpoint.run or checkpoint.id, account)
-        if adopts and checkpoint.run is not None:
-            trust.adopt(store, checkpoint.run, head)
-
-
-def _commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    # By the pipeline of that name in this repository.
+def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
+    """Return the commands that remain, by the pipeline of the same name here."""
     pipeline = checkpoint.pipeline
     if pipeline is None or pipeline.name is None:
         return []
-    top = store.repository.worktree or main_worktree(store.repository) or ""
     try:
-        definition = file.read(os.path.join(top, settings.FILE), pipeline.name, OPTIONS)
+        definition = file.read(file.path_in(store.repository), pipeline.name, OPTIONS)
     except CkptError as error:
         return [f"unknown: {error.message}"]
-    commands = [
-        f"{phase.name}: {_shorten(phase.run if phase.run is not None else str(phase.use))}"
-        for phase in definition.phases
-        if phase.name not in pipeline.completed
-    ]
+    left = [phase for phase in definition.phases if phase.name not in pipeline.completed]
+    texts = [phase.run if phase.run is not None else str(phase.use) for phase in left]
+    commands = [f"{phase.name}: {_shorten(text)}" for phase, text in zip(left, texts, strict=True)]
     if any(command.endswith(_CUT) for command in commands):
         is_preset = definition.source == file.PRESET
         show = f"git ckpt run --print {definition.name}" if is_preset else definition.source
@@ -286,11 +223,11 @@ def _commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     return commands
 
 
-def _shorten(command: str) -> str:
-    line = " ".join(command.split())
+def _shorten(text: str) -> str:
+    line, lines = " ".join(text.split()), len(text.strip().splitlines())
     if len(line) <= _MAX_COMMAND:
         return line
-    return f"{line[:_MAX_COMMAND].rstrip()}… ({len(command.strip().splitlines())} lines{_CUT}"
+    return f"{line[:_MAX_COMMAND].rstrip()}… ({lines} lines{_CUT}"
 
 
 # Agents of `gitckpt.toml`: a run only calls those it was started with, so that no branch can
@@ -300,9 +237,7 @@ _ROLES = ("agent", "coder", "reviewer")
 _STEPS = ("agent", "loop", "review")  # those that call an agent
 
 
-def known_to(
-    newest: Checkpoint, definition: PipelineDefinition, inputs: Mapping[str, str]
-) -> dict[str, str]:
+def known_to(newest: Checkpoint, definition: PipelineDefinition, inputs: Texts) -> dict[str, str]:
     """Return the values for placeholders in options: state and inputs of a run."""
     given = newest.pipeline.inputs if newest.pipeline is not None else {}
     return {**plain(newest.state), **definition.inputs, **given, **inputs}
@@ -319,14 +254,15 @@ def require_noted(repository: Repository, run: str, called: Iterable[Client]) ->
     approved = settings.approved(repository)
     new = [client for client in dict.fromkeys(called) if _digest(client) not in approved]
     if new:
-        raise Changed(run, [f"the agent {client.name} is {client.command}" for client in new])
+        changes = [f"the agent {client.name} is {client.command}" for client in new]
+        raise attempts.Changed(run, changes)
 
 
 def require_installed(
     definition: PipelineDefinition,
     skipped: Collection[str],
-    known: Mapping[str, str],
-    clients: Mapping[str, Client],
+    known: Texts,
+    clients: Clients,
 ) -> None:
     """Raise AgentUnusable before the start if the program of an agent is missing.
 
@@ -346,15 +282,13 @@ def require_installed(
             except (KeyError, UsageError):
                 continue  # the state is known when the phase begins; the phase reports bad commands
             if missing is not None and (os.sep not in missing or os.path.isabs(missing)):
-                raise AgentUnusable(
-                    f"the {role} is not installed: {missing}",
-                    hint=f"install it, or name another one: --{role} CLIENT of git ckpt loop and "
-                    f"review, -i {role}=CLIENT of git ckpt run",
-                )
+                hint = f"install it, or name another one: --{role} CLIENT of git ckpt loop and "
+                hint += f"review, -i {role}=CLIENT of git ckpt run"
+                raise attempts.AgentUnusable(f"the {role} is not installed: {missing}", hint=hint)
 
 
 def called_clients(
-    definition: PipelineDefinition, known: Mapping[str, str], clients: Mapping[str, Client]
+    definition: PipelineDefinition, known: Texts, clients: Clients
 ) -> Iterator[Client]:
     """Yield the agents of `gitckpt.toml` that the phases call."""
     for phase in definition.phases:
@@ -365,7 +299,7 @@ def called_clients(
 
 
 def called_agents(
-    definition: PipelineDefinition, completed: Collection[str], known: Mapping[str, str]
+    definition: PipelineDefinition, completed: Collection[str], known: Texts
 ) -> list[str]:
     """Return the agents, or else the steps, that the remaining phases call."""
     called: dict[str, None] = {}
@@ -377,7 +311,7 @@ def called_agents(
     return list(called)
 
 
-def _filled(text: str, known: Mapping[str, str]) -> str:
+def _filled(text: str, known: Texts) -> str:
     try:
         return filled(text, known)
     except KeyError:
@@ -427,11 +361,11 @@ class Observer:
 
 def advice(error: PhaseFailed, run: Run) -> str:
     resume = f"git ckpt resume {run.id}"
-    if isinstance(error, DeadlineReached):
+    if isinstance(error, attempts.DeadlineReached):
         return f"to give it more time: {resume} --timeout 1h"
     if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
         return f"solve that, then: {resume} --from {shell_word(run.last_attempt.phase)}"
-    if isinstance(error, Cancelled):
+    if isinstance(error, attempts.Cancelled):
         return f"to continue: {resume}"
     return f"see more: git ckpt status {run.id}; to continue: {resume}"
 
@@ -459,27 +393,22 @@ class Driver:
         run: Run,
         definition: PipelineDefinition,
         observer: Observer,
-        skipped: Mapping[str, str] | None = None,
-        agents: Mapping[str, Client] | None = None,
+        skipped: Texts | None = None,
+        agents: Clients | None = None,
     ) -> None:
-        self._run = run
-        self._session = session_of(run)
-        self._definition = definition
-        self._observer = observer
-        self._skipped = skipped or {}
-        self._agents = agents or {}
+        self._run, self._session = run, session_of(run)
+        self._definition, self._observer = definition, observer
+        self._skipped, self._agents = skipped or {}, agents or {}
         # The last phase that ended, with status and seconds, until the observer gets it.
         self._unreported: tuple[str, str, float | None] | None = None
-        self._announced: set[str] = set()
+        self._announce = functools.cache(observer.warn)  # each sentence once
         self._reported_suspects: set[str] = set()
 
     def drive(self) -> Result:
         session = self._session
-        repository = session.store.repository
+        tag = EnvTag(session.id, session.hold.lease.token, session.store.repository.common_dir)
         try:
-            with Watchdog(
-                EnvTag(session.id, session.hold.lease.token, repository.common_dir)
-            ) as watchdog:
+            with Watchdog(tag) as watchdog:
                 return self._drive(watchdog)
         finally:
             self._report_end()
@@ -506,15 +435,10 @@ class Driver:
                     self._repeat(phase, answer, revision)
         return Result(is_complete=True)
 
-    def _is_followed(self, phase: PhaseDefinition, position: int) -> bool:
-        following = self._definition.phases[position + 1 : position + 2]
-        done = {*self._run.completed, *self._skipped}
-        return bool(following) and not self._pauses_after(phase) and following[0].name not in done
-
     def _pauses_after(self, phase: PhaseDefinition) -> bool:
         autonomy = self._session.pipeline.autonomy or self._definition.autonomy
-        ends_group = autonomy == BATCH and self._definition.ends_group(phase.name)
-        return autonomy == CHECKPOINT or ends_group
+        ends_group = autonomy == pipelines.BATCH and self._definition.ends_group(phase.name)
+        return autonomy == pipelines.CHECKPOINT or ends_group
 
     def _repeat(self, phase: PhaseDefinition, answer: str, revision: str) -> None:
         run, name = self._run, phase.name
@@ -528,36 +452,32 @@ class Driver:
 
     def _perform(self, phase: PhaseDefinition, position: int, watchdog: Watchdog) -> bool:
         # Returns False if the phase asks to be retried later.
-        conduct = PhaseOptions(
-            phase.retries, (PhaseFailed,), phase.autosave, phase.max_recoveries, phase.on_resume
-        )
+        limits = (phase.autosave, phase.max_recoveries, phase.on_resume)
+        conduct = attempts.PhaseOptions(phase.retries, (PhaseFailed,), *limits)
         session, observer = self._session, self._observer
 
         def action(attempt: Attempt) -> Ended:
             self._report_end()
             launch.require_copies(session, self._definition)
             observer.begins(phase.name, attempt.number, position + 1, len(self._definition.phases))
-            context = Context(
-                session,
-                self._definition,
-                phase,
-                attempt,
-                watchdog,
-                observer.output,
-                observer.tick,
-                self._agents,
-                self._announce,
-            )
-            if phase.use is not None:
-                return STEPS[phase.use].action(context)
-            return CommandPhase(context).perform()
+            shown = (observer.output, observer.tick, self._agents, self._announce)
+            context = Context(session, self._definition, phase, attempt, watchdog, *shown)
+            perform = STEPS[phase.use].action if phase.use is not None else command.perform
+            return perform(context)
 
-        self._require_not_blocked(phase)
+        last = session.last_attempt
+        if last is not None and last.phase == phase.name and last.ended == attempts.BLOCKED:
+            again = f"git ckpt resume {session.id} --from {shell_word(phase.name)}"
+            hint = f"see why: git ckpt status {session.id}; then: {again}"
+            raise PhaseBlocked(f"phase {phase.name!r} of run {session.id} is blocked", hint=hint)
         watchdog.prepare()  # ready when the start of the phase is recorded
-        followed = self._is_followed(phase, position)
+        following = self._definition.phases[position + 1 :]
+        done = {*self._run.completed, *self._skipped}
+        followed = bool(following) and following[0].name not in done
+        followed = followed and not self._pauses_after(phase)
         try:
             session.perform(phase.name, action, inputs={}, conduct=conduct, followed=followed)
-        except PhaseDeferred:
+        except attempts.PhaseDeferred:
             return False
         finally:
             last = session.last_attempt
@@ -567,11 +487,6 @@ class Driver:
             if not followed or last is None or last.ended != attempts.COMPLETE:
                 self._report_end()
         return True
-
-    def _announce(self, sentence: str) -> None:
-        if sentence not in self._announced:
-            self._announced.add(sentence)
-            self._observer.warn(sentence)
 
     def _report_end(self) -> None:
         # Report the end of a phase only after it is recorded.
@@ -591,15 +506,6 @@ class Driver:
             places = first_of([f"{each.path}:{each.line} ({each.rule})" for each in new], 3)
             advice = f"if it is not one: git ckpt allow --secret {new[0].digest}"
             self._observer.warn(f"captured what looks like a secret: {places}; {advice}")
-
-    def _require_not_blocked(self, phase: PhaseDefinition) -> None:
-        run, last = self._run.id, self._run.last_attempt
-        if last is not None and last.phase == phase.name and last.ended == attempts.BLOCKED:
-            again = f"git ckpt resume {run} --from {shell_word(phase.name)}"
-            raise PhaseBlocked(
-                f"phase {phase.name!r} of run {run} is blocked",
-                hint=f"see why: git ckpt status {run}; then: {again}",
-            )
 
 
 def redo(run: Run, name: str, forget: Iterable[str]) -> None:

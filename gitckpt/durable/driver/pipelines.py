@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Unpack
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
 
 from gitckpt.durable.agent.clients import Client, read_clients
 from gitckpt.durable.driver import driver
-from gitckpt.durable.driver.driver import (
-    OPTIONS,
-    Driver,
-    Observer,
-    Resumption,
-    Wishes,
-    advice,
-    memory_of,
-    redo,
-    require_observer,
-    require_question,
-    require_sense,
-    skipped,
-)
+from gitckpt.durable.driver.driver import OPTIONS, Driver, Observer, Resumption, Wishes
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import file, launch
-from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition
+from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition, Texts
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseFailed, Session
-from gitckpt.durable.run.opener import release_completed, reopen
+from gitckpt.durable.run.opener import OpenOptions, release_completed, reopen
 from gitckpt.durable.run.run import Run, incomplete_record, session_of
-from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import ids, runstate, times
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import Checkpoint
@@ -38,6 +23,7 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import settings
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import run_files, summary
+from gitckpt.store.runs import trust as trusting
 from gitckpt.store.store import Store, inside
 
 COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
@@ -49,7 +35,7 @@ class Preview:
 
     definition: PipelineDefinition  # has `phases`, `autonomy` and `source`, the defining file
     given: launch.Given  # has `inputs` by name, and the `contents` of those that are files
-    skipped: Mapping[str, str]  # phase → reason
+    skipped: Texts  # phase → reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +60,7 @@ class Pipelines:
 
     def __init__(self, store: Store, observer: Observer | None = None) -> None:
         self._store = inside(store)
-        self._observer = require_observer(observer)
+        self._observer = driver.require_observer(observer)
 
     def names(self) -> list[str]:
         """Return the names of the pipelines, presets last."""
@@ -86,7 +72,7 @@ class Pipelines:
         """Return the TOML of a preset, as `git ckpt run --print`."""
         return file.preset_text(name)
 
-    def preview(self, name: str, inputs: Mapping[str, str] | None = None) -> Preview:
+    def preview(self, name: str, inputs: Texts | None = None) -> Preview:
         """Return what a run would do, without changing anything.
 
         Args:
@@ -99,15 +85,15 @@ class Pipelines:
         """
         definition = self._definition(name)
         given = launch.read_inputs(self._store, definition, inputs or {})
-        require_sense(definition, given)
-        skips = skipped(definition, given)
-        require_question(definition, given, skips)
+        driver.require_sense(definition, given)
+        skips = driver.skipped(definition, given)
+        driver.require_question(definition, given, skips)
         return Preview(definition, given, skips)
 
     def run(
         self,
         name: str,
-        inputs: Mapping[str, str] | None = None,
+        inputs: Texts | None = None,
         *,
         about: str | None = None,
         base: str = "HEAD",
@@ -139,38 +125,29 @@ class Pipelines:
         # Do not execute commands from a file with mistakes.
         settings.read(self._store.repository).require_correct()
         plan = self.preview(name, inputs)
+        definition = plan.definition
         try:
             if key is not None:
                 self._store.claim(key).require_free()
             # Note the agents before the run exists: after a kill, it continues with them.
-            known = {**plan.definition.inputs, **plan.given.inputs}
-            clients = self._clients(plan.definition)
-            driver.require_installed(plan.definition, plan.skipped, known, clients)
-            called = driver.called_clients(plan.definition, known, clients)
-            driver.note(self._store.repository, called)
-            first = launch.start(
-                self._store,
-                plan.definition,
-                plan.given,
-                name=about or name,
-                base=base,
-                autonomy=mode,
-                timeout=wishes.get("timeout"),
-                key=key,
-            )
+            known = {**definition.inputs, **plan.given.inputs}
+            clients = self._clients(definition)
+            driver.require_installed(definition, plan.skipped, known, clients)
+            driver.note(self._store.repository, driver.called_clients(definition, known, clients))
+            how: Any = {"base": base, "key": key, "timeout": wishes.get("timeout")}
+            subject = about or name
+            first = launch.start(self._store, definition, plan.given, subject, autonomy=mode, **how)
         except RunExists as error:
             newest = self._store.heads.catch_up(error.run)
-            driver.require_trust(self._store, [newest])  # the key may have been fetched
-            launch.require_same_start(newest, plan.definition, plan.given)
+            self.require_ours([newest])  # the key may have been fetched
+            launch.require_same_start(newest, definition, plan.given)
             if newest.label == ref_names.RUN_COMPLETE:
                 release_completed(self._store, error.run)
-                return self._was_complete(error.run, plan.definition)
+                return self._was_complete(error.run, definition)
             return self.resume(error.run, **wishes)
         plan.given.warn_of_secrets(self._store, self._observer.warn)
-        holder = wishes.get("holder", "a program")
-        opening = reopen(self._store, str(first.run), adapter="plumbing", holder=holder)
-        run = Run(Session(opening), opening.remarks)
-        return self._drive(run, plan.definition, plan.skipped)
+        run = self._open(str(first.run), wishes, {})
+        return self._drive(run, definition, plan.skipped)
 
     def resume(self, run: str, **how: Unpack[Resumption]) -> Outcome:
         """Continue a run of a pipeline at its first incomplete phase.
@@ -188,16 +165,14 @@ class Pipelines:
         mode = _autonomy(how, Resumption)
         newest = self._store.heads.catch_up(run)
         if newest.pipeline is None or newest.pipeline.name is None:
-            raise UsageError(
-                f"run {run} has no pipeline",
-                hint=f"open its worktree: git ckpt resume --no-run {run}",
-            )
+            hint = f"open its worktree: git ckpt resume --no-run {run}"
+            raise UsageError(f"run {run} has no pipeline", hint=hint)
         definition = file.read_of_run(self._file(), newest.pipeline.name, OPTIONS, run)
         phase, target = how.get("phase"), how.get("rewind")
         first = definition.phase(phase) if phase is not None else None
         trusted, accepts = how.get("trust", False), how.get("accept_changes", False)
         checkpoints = [newest, *([target] if target is not None else [])]
-        driver.require_trust(self._store, checkpoints, trusted=trusted)
+        self.require_ours(checkpoints, trust=trusted)
         goes_back = first is not None or target is not None
         if not goes_back and release_completed(self._store, run):
             return self._was_complete(run, definition)
@@ -206,31 +181,23 @@ class Pipelines:
             known = driver.known_to(newest, definition, how.get("inputs", {}))
             called = driver.called_clients(definition, known, self._clients(definition))
             driver.require_noted(self._store.repository, run, called)
-        opening = reopen(
-            self._store,
-            run,
-            accept_changes=accepts,
-            adapter="plumbing",
-            holder=how.get("holder", "a program"),
-            again=goes_back,
-            directory=how.get("directory"),
-            take_over=how.get("take_over", False),
-        )
-        opened = Run(Session(opening), opening.remarks)
+        options: OpenOptions = {"accept_changes": accepts, "again": goes_back}
+        options |= {"take_over": how.get("take_over", False), "directory": how.get("directory")}
+        opened = self._open(run, how, options)
         try:
             if target is not None:
                 opened.rewind(target)
             elif (interrupted := runstate.rewinding_to(newest)) is not None:
-                self._observer.warn(
-                    f"an interrupted rewind to {interrupted[: ids.SHORT]} was undone; "
-                    f"to repeat it: git ckpt resume {interrupted} --rewind"
-                )
+                undone = f"an interrupted rewind to {interrupted[: ids.SHORT]} was undone"
+                again = f"git ckpt resume {interrupted} --rewind"
+                self._observer.warn(f"{undone}; to repeat it: {again}")
             session = session_of(opened)
             self._update_pipeline(session, definition, how, mode)
             if first is not None:
                 later = definition.phases[definition.phases.index(first) :]
-                redo(opened, first.name, {key for other in later for key in memory_of(other)})
-            skips = skipped(definition, launch.given_to(session, definition))
+                memory = {key for other in later for key in driver.memory_of(other)}
+                driver.redo(opened, first.name, memory)
+            skips = driver.skipped(definition, launch.given_to(session, definition))
         except BaseException:
             opened.close()
             raise
@@ -256,7 +223,18 @@ class Pipelines:
             Untrusted: a checkpoint was not written here and is not trusted; see `candidates`.
             CkptError: the adoption cannot be recorded.
         """
-        driver.require_trust(self._store, checkpoints, trusted=trust, show=show, adopts=adopt)
+        store = self._store
+        for checkpoint in checkpoints:
+            if trusting.is_ours(store, checkpoint):
+                continue
+            head = store.heads.head(checkpoint.run)[0] if checkpoint.run is not None else ""
+            commands = driver.list_commands(store, checkpoint)
+            account = trusting.account(store, checkpoint, commands)
+            if not trust:
+                raise trusting.refusal(store, checkpoint, account)
+            show(checkpoint.run or checkpoint.id, account)
+            if adopt and checkpoint.run is not None:
+                trusting.adopt(store, checkpoint.run, head)
 
     def refactor(self, run: str, task: str) -> None:
         """Change the task of a running "review"; the coder gets it in the next cycle.
@@ -273,19 +251,14 @@ class Pipelines:
             raise UsageError("the new task is empty", hint="describe the changed task")
         status = summary.summary_of(self._store, run).status
         newest = self._store.heads.read(run)
-        if (
-            status == runstate.COMPLETE
-            or newest.pipeline is None
-            or newest.pipeline.name != "review"
-        ):
-            raise UsageError(
-                f"run {run} is not an open review", hint="list the runs: git ckpt runs"
-            )
+        name = newest.pipeline.name if newest.pipeline is not None else None
+        if status == runstate.COMPLETE or name != "review":
+            hint = "list the runs: git ckpt runs"
+            raise UsageError(f"run {run} is not an open review", hint=hint)
         review.refactor(run_files.of_run(self._store.repository, run).path, task)
 
     def _file(self) -> str:
-        repository = self._store.repository
-        return os.path.join(repository.worktree or main_worktree(repository) or "", settings.FILE)
+        return file.path_in(self._store.repository)
 
     def _clients(self, definition: PipelineDefinition) -> dict[str, Client]:
         return read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
@@ -294,6 +267,11 @@ class Pipelines:
         # Checks the whole file: finds [pipeline.NAME], a likely typo.
         settings.read(self._store.repository)
         return file.read(self._file(), name, OPTIONS)
+
+    def _open(self, run: str, wishes: Wishes, options: OpenOptions) -> Run:
+        options |= {"adapter": "plumbing", "holder": wishes.get("holder", "a program")}
+        opening = reopen(self._store, run, **options)
+        return Run(Session(opening), opening.remarks)
 
     def _update_pipeline(
         self, run: Session, definition: PipelineDefinition, how: Resumption, mode: str | None
@@ -309,22 +287,20 @@ class Pipelines:
             pipeline = replace(pipeline, deadline=times.to_text(self._store.clock() + timeout))
         run.writer.pipeline = pipeline
 
-    def _drive(self, run: Run, definition: PipelineDefinition, skips: Mapping[str, str]) -> Outcome:
+    def _drive(self, run: Run, definition: PipelineDefinition, skips: Texts) -> Outcome:
         try:
             self._observer.started(run.id)
             redefined = file.redefinition(definition)
             for remark in (*run.remarks, *([redefined] if redefined is not None else [])):
                 self._observer.warn(remark)
-            clients = self._clients(definition)
-            known = driver.known_to(run.newest, definition, {})
-            called = driver.called_clients(definition, known, clients)
-            driver.note(self._store.repository, called)
+            clients, known = self._clients(definition), driver.known_to(run.newest, definition, {})
+            driver.note(self._store.repository, driver.called_clients(definition, known, clients))
             result = Driver(run, definition, self._observer, skips, clients).drive()
             if result.is_complete:
                 run.finish()
         except PhaseFailed as error:
             if error.hint is None:
-                raise error.but(hint=advice(error, run)) from None
+                raise error.but(hint=driver.advice(error, run)) from None
             raise
         finally:
             self._close(run)
@@ -345,12 +321,8 @@ class Pipelines:
 
         files = self._store.heads.read(run).worktree
         is_clean = files is not None and not files.dirty  # uncommitted files were not pushed
-        if (
-            path is None
-            or definition.worktree != REMOVE_WHEN_PUSHED
-            or not is_clean
-            or not worktree.is_pushed(self._store, run)
-        ):
+        stays_by_design = path is None or definition.worktree != REMOVE_WHEN_PUSHED
+        if stays_by_design or not is_clean or not worktree.is_pushed(self._store, run):
             return Outcome(run, COMPLETE, path)
         stays = worktree.remove_worktree(self._store, run)
         return Outcome(run, COMPLETE, path if stays else None, removed=not stays, stays=stays)
@@ -391,12 +363,11 @@ def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
 
     Both are empty if the pipeline cannot be read; `Pipelines.resume` reports the reason.
     """
-    pipeline, repository = newest.pipeline, inside(store).repository
-    top = repository.worktree or main_worktree(repository) or ""
+    pipeline = newest.pipeline
     if pipeline is None or pipeline.name is None:
         return "", []
     try:
-        definition = file.read(os.path.join(top, settings.FILE), pipeline.name, OPTIONS)
+        definition = file.read(file.path_in(inside(store).repository), pipeline.name, OPTIONS)
     except CkptError:
         return "", []
     completed = pipeline.completed

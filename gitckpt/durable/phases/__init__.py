@@ -1,7 +1,7 @@
 """The phases of a pipeline: shell commands, and work that gitckpt does itself.
 
 Doors:
-    command: `CommandPhase`, a shell command.
+    command: `perform`, a shell command.
     agent: one call of an agent; how its failures affect a run.
     options: phase options, and the phases that read a plan and name a branch.
     loop: a room; an agent works repeatedly until everything is done.

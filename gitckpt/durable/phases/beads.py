@@ -9,13 +9,10 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from gitckpt.durable.command.execution import EXIT, Ending, last_line
 from gitckpt.durable.phases import options
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 BD = "bd"
 _LONGEST_TITLE = 72
@@ -36,19 +33,15 @@ class Beads:
     """The child issues of an issue that have a label. Methods raise `TrackerFailed`."""
 
     def __init__(self, parent: str, label: str, call: AskBeads) -> None:
-        self._parent = parent
-        self._label = label
-        self._call = call
+        self._parent, self._label, self._call = parent, label, call
 
     def existing(self) -> Mapping[str, str]:
         """Return the ids of existing issues by the first word of their title."""
         answer = self._ask(f"list --label {shlex.quote(self._label)}")
         issues: list[Any] = answer if isinstance(answer, list) else []
         existing = {}
-        for issue in issues:
-            title, bead = (
-                issue.get(key) if isinstance(issue, dict) else None for key in ("title", "id")
-            )
+        for issue in filter(lambda issue: isinstance(issue, dict), issues):
+            title, bead = issue.get("title"), issue.get("id")
             if isinstance(title, str) and isinstance(bead, str) and options.is_issue(bead):
                 existing[title.partition(":")[0]] = bead
         return existing

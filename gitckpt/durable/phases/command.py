@@ -7,29 +7,20 @@ import json
 import os
 import re
 import shlex
+from typing import Any
 
+from gitckpt.durable.agent.call import Answer
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, Ending, Timeouts
-from gitckpt.durable.pipeline.definition import PhaseDefinition
+from gitckpt.durable.pipeline.definition import PhaseDefinition, Texts
 from gitckpt.durable.pipeline.launch import Context
-from gitckpt.durable.run.attempts import (
-    DeadlineReached,
-    Ended,
-    PhaseBlocked,
-    PhaseDeferred,
-    PhaseFailed,
-    Session,
-)
+from gitckpt.durable.run import attempts
+from gitckpt.durable.run.attempts import DeadlineReached, Ended, PhaseFailed, Session
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import ids, jsonable, times
+from gitckpt.model.checkpoint import Attempt
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.store.runs import run_files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from gitckpt.durable.agent.call import Answer
 
 _SET = re.compile(r"([^=<]*?)(:=|=|<)(.*)")
 _LARGEST = 1024 * 1024
@@ -39,57 +30,50 @@ _LARGEST_STATE = 64 * 1024 * 1024  # bytes; a state has at most half of that
 RETRY_LATER, BLOCKED = 75, 4
 
 
-class CommandPhase:
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._run = context.run
-
-    def perform(self) -> Ended:
-        phase = self._context.phase
-        files = _Exchange(self._run, phase)
-        files.prepare()
-        try:
-            outcome = execution.run_command(
-                phase.run or "",
-                directory=self._run.path,
-                env=self._context.environment() | files.variables,
-                watchdog=self._context.watchdog,
-                patience=self._patience(phase),
-                output=self._context.output,
-                tick=self._context.look,
-            )
-            if outcome.ended_by != execution.EXIT or outcome.code:
-                raise _failure(phase, outcome)
-            if phase.must_change and not self._run.has_changed_files(self._context.attempt):
-                message = f"phase {phase.name!r} produced no file changes"
-                raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
-            self._run.state = files.state(outcome)
-        finally:
-            files.clear()
-        return Ended(code=outcome.code, output=outcome.tail)
-
-    def _patience(self, phase: PhaseDefinition) -> Timeouts:
-        def seconds(length: int | None) -> float | None:
-            return None if length is None else length / times.MICRO
-
-        return Timeouts(
-            seconds(phase.timeout), seconds(phase.idle_timeout), self._run.seconds_left()
-        )
+def perform(context: Context) -> Ended:
+    """Run the command of a phase and store the values that it sets."""
+    phase, run = context.phase, context.run
+    timeout, idle_timeout = map(in_seconds, (phase.timeout, phase.idle_timeout))
+    files = _Exchange(run, phase)
+    files.prepare()
+    try:
+        limits = Timeouts(timeout, idle_timeout, run.seconds_left())
+        outcome = _call(context, phase.run or "", limits, files.variables)
+        if outcome.ended_by in (execution.TIMEOUT, execution.IDLE_TIMEOUT):
+            is_timeout = outcome.ended_by == execution.TIMEOUT
+            limit = phase.timeout if is_timeout else phase.idle_timeout
+            reason = "it took" if is_timeout else "it printed nothing for"
+            reason += f" more than {times.length_text(limit or 0)}"
+            message = f"phase {phase.name!r} was ended: {reason}"
+            raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
+        if outcome.ended_by == DEADLINE or outcome.code:
+            cause = execution.cause_of(outcome.code) + execution.last_line(outcome.tail)
+            raise failure_of(phase.name, outcome, cause)
+        require_changes(context, context.attempt, outcome)
+        run.state = files.state(outcome)
+    finally:
+        files.clear()
+    return Ended(code=outcome.code, output=outcome.tail)
 
 
-def _failure(phase: PhaseDefinition, outcome: Ending) -> PhaseFailed:
-    if outcome.ended_by in (execution.TIMEOUT, execution.IDLE_TIMEOUT):
-        is_timeout = outcome.ended_by == execution.TIMEOUT
-        limit = phase.timeout if is_timeout else phase.idle_timeout
-        reason = "it took" if is_timeout else "it printed nothing for"
-        return PhaseFailed(
-            f"phase {phase.name!r} was ended: {reason} more than {times.length_text(limit or 0)}",
-            code=outcome.code,
-            output=outcome.tail,
-        )
-    code = outcome.code
-    cause = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return failure_of(phase.name, outcome, cause + execution.last_line(outcome.tail))
+def _call(
+    context: Context, line: str, limits: Timeouts, env: Texts, *, show: bool = True
+) -> Ending:
+    how: Any = {"directory": context.run.path, "env": {**context.environment(), **env}}
+    how |= {"watchdog": context.watchdog, "tick": context.look, "patience": limits}
+    return execution.run_command(line, output=context.output if show else lambda _: None, **how)
+
+
+def in_seconds(length: int | None) -> float | None:
+    return None if length is None else length / times.MICRO
+
+
+def require_changes(context: Context, attempt: Attempt, outcome: Ending | Answer) -> None:
+    """Raise PhaseFailed if a phase must change files and an attempt did not."""
+    phase = context.phase
+    if phase.must_change and not context.run.has_changed_files(attempt):
+        message = f"phase {phase.name!r} produced no file changes"
+        raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
 
 
 def failure_of(phase: str, outcome: Ending | Answer, cause: str) -> PhaseFailed:
@@ -98,10 +82,9 @@ def failure_of(phase: str, outcome: Ending | Answer, cause: str) -> PhaseFailed:
     if outcome.ended_by == DEADLINE:
         message = f"phase {phase!r} was ended: the run reached its deadline"
         return DeadlineReached(message, code=code, output=output)
-    error, verb = {
-        BLOCKED: (PhaseBlocked, "is blocked"),
-        RETRY_LATER: (PhaseDeferred, "asks to be retried later"),
-    }.get(code, (PhaseFailed, "failed"))
+    blocked, deferred = attempts.PhaseBlocked, attempts.PhaseDeferred
+    kinds = {BLOCKED: (blocked, "is blocked"), RETRY_LATER: (deferred, "asks to be retried later")}
+    error, verb = kinds.get(code, (PhaseFailed, "failed"))
     return error(f"phase {phase!r} {verb}: {cause}", code=code, output=output)
 
 
@@ -109,20 +92,13 @@ class _Exchange:
     """The files through which a command and its run exchange values."""
 
     def __init__(self, run: Session, phase: PhaseDefinition) -> None:
-        self._run = run
-        self._phase = phase
+        self._run, self._phase = run, phase
         self.state_path = os.path.join(run.files.path, "state.json")
         self.set_path = os.path.join(run.files.path, "set")
         self.output_path = os.path.join(run.files.path, run_files.OUTPUT, ids.slug(phase.name))
+        self.variables = {"CKPT_STATE": self.state_path, "CKPT_SET": self.set_path}
+        self.variables["CKPT_OUTPUT"] = self.output_path
         self._before = b""
-
-    @property
-    def variables(self) -> dict[str, str]:
-        return {
-            "CKPT_STATE": self.state_path,
-            "CKPT_SET": self.set_path,
-            "CKPT_OUTPUT": self.output_path,
-        }
 
     def prepare(self) -> None:
         run_files.make_directory(self.output_path)
@@ -196,9 +172,8 @@ class _Exchange:
             os.rmdir(self.output_path)
 
     def _failed(self, problem: str, outcome: Ending) -> PhaseFailed:
-        return PhaseFailed(
-            f"phase {self._phase.name!r} failed: {problem}", code=outcome.code, output=outcome.tail
-        )
+        message = f"phase {self._phase.name!r} failed: {problem}"
+        return PhaseFailed(message, code=outcome.code, output=outcome.tail)
 
 
 # Other commands of a phase: tests, linters, filters and trackers, each with a timeout.
@@ -208,19 +183,11 @@ def run(
     context: Context, line: str, seconds: float, *, show: bool = False, name: str = ""
 ) -> Ending:
     """Run a command in the worktree of a run; `seconds` is its timeout."""
-    outcome = execution.run_command(
-        line,
-        directory=context.run.path,
-        env=context.environment(),
-        watchdog=context.watchdog,
-        patience=Timeouts(seconds, None, context.run.seconds_left()),
-        output=context.output if show else lambda _: None,
-        tick=context.look,
-    )
+    patience = Timeouts(seconds, None, context.run.seconds_left())
+    outcome = _call(context, line, patience, {}, show=show)
     if outcome.ended_by == DEADLINE:
-        raise DeadlineReached(
-            f"{name or line} was ended: the run reached its deadline", output=outcome.tail
-        )
+        message = f"{name or line} was ended: the run reached its deadline"
+        raise DeadlineReached(message, output=outcome.tail)
     return outcome
 
 

@@ -36,9 +36,8 @@ def count(name: str, text: str, default: int) -> int:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
         wrong = "must be 0 or more, not" if text.startswith("-") else "is"
-        raise UsageError(
-            f"{name} {wrong} {text!r:.60}", hint=f"write a whole number, such as {default}"
-        )
+        hint = f"write a whole number, such as {default}"
+        raise UsageError(f"{name} {wrong} {text!r:.60}", hint=hint)
     return int(text)
 
 
@@ -66,9 +65,8 @@ def limit(name: str, text: str, default: float) -> float:
     """Return a timeout in seconds, as `pause` does; it must not be 0."""
     seconds = pause(name, text, default)
     if not seconds:
-        raise UsageError(
-            f"{name} must be more than 0, not {text!r:.60}", hint="write a duration such as 30m"
-        )
+        hint = "write a duration such as 30m"
+        raise UsageError(f"{name} must be more than 0, not {text!r:.60}", hint=hint)
     return seconds
 
 
@@ -88,11 +86,8 @@ def read_plan(context: Context) -> Ended:
         raise PhaseFailed("the run has no plan", hint="start another run: git ckpt run PLAN.md")
     data = context.content(path, "the plan")
     title = title_of(data.decode("utf-8", "replace"), path)
-    run.state |= {
-        "plan_path": path,
-        "plan_title": title,
-        "plan_hash": hashlib.sha256(data).hexdigest(),
-    }
+    digest = hashlib.sha256(data).hexdigest()
+    run.state |= {"plan_path": path, "plan_title": title, "plan_hash": digest}
     return Ended(result=title, output=f"{title}\n")
 
 
@@ -105,9 +100,12 @@ def generate_branch(context: Context) -> Ended:
 
 def slug(path: str) -> str:
     """Return the file stem of a plan in lower case, with hyphens for other characters."""
+    return _NOT_IN_SLUG.sub("-", _stem(path).lower()).strip("-") or "unnamed"
+
+
+def _stem(path: str) -> str:
     name = os.path.basename(path)
-    stem = name[: name.rindex(".")] if "." in name else name
-    return _NOT_IN_SLUG.sub("-", stem.lower()).strip("-") or "unnamed"
+    return name[: name.rindex(".")] if "." in name else name
 
 
 def title_of(text: str, path: str) -> str:
@@ -115,14 +113,11 @@ def title_of(text: str, path: str) -> str:
     if text.startswith("---\n"):
         head, end, _ = text[4:].partition("\n---")
         if not end and not text[4:].startswith("---"):
-            raise PhaseFailed(
-                f"the front matter of {path} has no end",
-                hint="close it with a line ---, then start another run",
-            )
+            hint = "close it with a line ---, then start another run"
+            raise PhaseFailed(f"the front matter of {path} has no end", hint=hint)
         for line in head.split("\n"):
             key, colon, value = line.partition(":")
             if colon and key.strip() == "title" and value.strip():
                 return " ".join(value.strip().strip("\"'").split())
-    name = os.path.basename(path)
-    stem = name[: name.rindex(".")] if "." in name else name
-    return " ".join(word.capitalize() for word in _WORD_ENDS.split(stem) if word) or "Unnamed"
+    words = filter(None, _WORD_ENDS.split(_stem(path)))
+    return " ".join(word.capitalize() for word in words) or "Unnamed"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import Retries
 from gitckpt.model.arguments import closest, folded, require_text
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field
+
+Texts = Mapping[str, str]  # values by name
 
 CHECKPOINT, BATCH, FULLY_AUTONOMOUS = "checkpoint", "batch", "fully_autonomous"
 # Pause after each phase, at the end of a group, or never.
@@ -37,7 +43,7 @@ class PhaseDefinition:
     name: str
     run: str | None = None  # shell command; None if `use` names a step
     use: str | None = None  # name of a built-in step
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Texts = field(default_factory=dict)
     timeout: int | None = None  # of one attempt
     idle_timeout: int | None = None  # limit of the time without output
     retries: Retries = field(default_factory=Retries)
@@ -45,13 +51,11 @@ class PhaseDefinition:
     max_recoveries: int = attempts.MAX_RECOVERIES  # more crashes within the phase block the run
     group: str | None = None
     needs: tuple[str, ...] = ()  # phases that must come before this one
-    on_resume: str = (
-        attempts.KEEP
-    )  # files of an unfinished attempt: `keep`, or `reset` to the start
+    on_resume: str = attempts.KEEP  # files of an unfinished attempt: `keep`, or `reset`
     must_change: bool = False  # an attempt that changes no file fails
     aliases: tuple[str, ...] = ()
     skip_with: tuple[str, ...] = ()  # skip the phase if any of these inputs is given
-    options: Mapping[str, str] = field(default_factory=dict)  # of the step in `use`
+    options: Texts = field(default_factory=dict)  # of the step in `use`
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,10 @@ class PipelineDefinition:
     description: str = ""
     autonomy: str = FULLY_AUTONOMOUS
     timeout: int | None = None  # of the whole run
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Texts = field(default_factory=dict)
     worktree: str = KEEP  # of a complete run: `keep` or `remove_when_pushed`
     retention: int | None = None  # age at which complete runs expire
-    inputs: Mapping[str, str] = field(default_factory=dict)  # name → default
+    inputs: Texts = field(default_factory=dict)  # name → default
     files: tuple[str, ...] = ()  # inputs that are file paths; their content belongs to the run
     source: str = ""  # path of the defining file, or `preset`
 
@@ -82,9 +86,8 @@ class PipelineDefinition:
         for phase in self.phases:
             if phase.name == text:
                 return phase
-        known = {
-            folded(name): phase for phase in self.phases for name in (phase.name, *phase.aliases)
-        }
+        names = [(name, phase) for phase in self.phases for name in (phase.name, *phase.aliases)]
+        known = {folded(name): phase for name, phase in names}
         if folded(text) in known:
             return known[folded(text)]
         hint = f"its phases: {', '.join(phase.name for phase in self.phases)}"
@@ -110,15 +113,15 @@ class PipelineDefinition:
         for phase in self.phases:
             for key, value in _set_values(phase, PhaseDefinition(""), FREE_IN_PHASES).items():
                 values[f"{phase.name}.{key}"] = value
-        return {key: _hash(value) for key, value in values.items()}
+        dump = functools.partial(json.dumps, sort_keys=True, separators=(",", ":"))
+        texts = {key: dump(value).encode() for key, value in values.items()}
+        return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in texts.items()}
 
 
-def _set_values(
-    definition: PipelineDefinition | PhaseDefinition, default: object, free: Collection[str]
-) -> dict[str, object]:
+def _set_values(record: Any, default: object, free: Collection[str]) -> dict[str, object]:
     values: dict[str, object] = {}
-    for key in definition.__match_args__:
-        value = getattr(definition, key)
+    for key in record.__match_args__:
+        value = getattr(record, key)
         if key not in free and value != getattr(default, key):
             value = sorted(value) if key in _UNORDERED else value
             value = dict(value) if isinstance(value, Mapping) else value
@@ -126,15 +129,7 @@ def _set_values(
     return values
 
 
-def _hash(value: object) -> str:
-    import hashlib
-    import json
-
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+def changes(old: Texts, new: Texts) -> list[str]:
     """Return the differences of two digests, for people."""
     before, after = _phases(old), _phases(new)
     differing = [key for key in {**new, **old} if old.get(key) != new.get(key)]
@@ -153,7 +148,7 @@ def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     return changed + [f"phase {name!r} is gone" for name in before if name not in after]
 
 
-def _phases(digest: Mapping[str, str]) -> dict[str, None]:
+def _phases(digest: Texts) -> dict[str, None]:
     return dict.fromkeys(key.rpartition(".")[0] for key in digest if "." in key)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
 from gitckpt.durable.run.attempts import ON_RESUME, Retries
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import phase
 from gitckpt.model.arguments import closest, folded, require_text
 from gitckpt.model.errors import NotFoundError, UsageError
@@ -16,56 +18,39 @@ from gitckpt.store.config.settings import FILE, PIPELINES
 
 # Parsing. All mistakes are reported before any definition is returned.
 
-_PIPELINE_KEYS = (
-    *(
-        name
-        for name in PipelineDefinition.__match_args__
-        if name not in ("name", "phases", "source")
-    ),
-    "phases",
-)
-_PHASE_KEYS = tuple(
-    "with" if name == "options" else name for name in PhaseDefinition.__match_args__
-)
+KnownSteps = Mapping[str, Collection[str]]  # the steps that `use` may name, with their options
+
+ParsedPhase = tuple[Table, PhaseDefinition]
+_FIELDS = PipelineDefinition.__match_args__
+_PIPELINE_KEYS = tuple(name for name in _FIELDS if name not in ("name", "phases", "source"))
+_PIPELINE_KEYS += ("phases",)
+_PHASE_KEYS = tuple("with" if key == "options" else key for key in PhaseDefinition.__match_args__)
 _RETRIES_KEYS = Retries.__match_args__
-_DEFAULT, _DEFAULT_PHASE, _DEFAULT_RETRIES = (
-    PipelineDefinition("", ()),
-    PhaseDefinition(""),
-    Retries(),
-)
+_DEFAULT, _DEFAULT_PHASE = PipelineDefinition("", ()), PhaseDefinition("")
+_DEFAULT_RETRIES = Retries()
 
 
 def parse(
-    text: str, path: str, known_steps: Mapping[str, Collection[str]], *, source: str | None = None
+    text: str, path: str, known_steps: KnownSteps, *, source: str = ""
 ) -> dict[str, PipelineDefinition]:
-    """Return the pipelines in a text by name, in order.
+    """Return the pipelines in a text by name; raise ConfigError for mistakes."""
 
-    Args:
-        known_steps: the steps that `use` may name, with their options.
+    def parse_one(name: str, table: Table) -> PipelineDefinition:
+        return _parse_pipeline(name, table, known_steps, source or path)
 
-    Raises:
-        ConfigError: the text has mistakes.
-    """
-    return ConfigFile(text, path).each(
-        PIPELINES,
-        "pipeline",
-        lambda name, table: _parse_pipeline(name, table, known_steps, source or path),
-    )
+    return ConfigFile(text, path).each(PIPELINES, "pipeline", parse_one)
 
 
 def _parse_pipeline(
-    name: str, table: Table, known_steps: Mapping[str, Collection[str]], source: str
+    name: str, table: Table, known_steps: KnownSteps, source: str
 ) -> PipelineDefinition:
     table.only(_PIPELINE_KEYS)
     inputs = table.inputs("inputs")
-    phases = [
-        (each, _parse_phase(each, known_steps, inputs)) for each in table.tables("phases", "phase")
-    ]
+    tables = table.tables("phases", "phase")
+    phases = [(inner, _parse_phase(inner, known_steps, inputs)) for inner in tables]
     if table.values.get("phases", []) == []:
-        table.complain(
-            f"{table.label} has no phases",
-            hint=f"add [[pipelines.{name}.phases]] with name and run",
-        )
+        hint = f"add [[pipelines.{name}.phases]] with name and run"
+        table.complain(f"{table.label} has no phases", hint=hint)
     _require_distinct_names(phases)
     return PipelineDefinition(
         name=name,
@@ -91,9 +76,7 @@ def _autonomy(table: Table) -> str:
         return _DEFAULT.autonomy
 
 
-def _parse_phase(
-    table: Table, known_steps: Mapping[str, Collection[str]], inputs: Collection[str]
-) -> PhaseDefinition:
+def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str]) -> PhaseDefinition:
     table.only(_PHASE_KEYS)
     run, use = _command(table, known_steps)
     return PhaseDefinition(
@@ -116,9 +99,7 @@ def _parse_phase(
     )
 
 
-def _command(
-    table: Table, known_steps: Mapping[str, Collection[str]]
-) -> tuple[str | None, str | None]:
+def _command(table: Table, known_steps: KnownSteps) -> tuple[str | None, str | None]:
     if "run" in table.values and "use" in table.values:
         table.complain(f"{table.label} has both run and use", "use", hint="keep one of them")
     elif "run" not in table.values and "use" not in table.values:
@@ -131,17 +112,12 @@ def _command(
     return run, use
 
 
-def _options(
-    table: Table, use: str | None, known_steps: Mapping[str, Collection[str]]
-) -> dict[str, str]:
+def _options(table: Table, use: str | None, known_steps: KnownSteps) -> dict[str, str]:
     if "with" not in table.values:
         return {}
     if use is None:
-        table.complain(
-            f"{table.label} has with, but no use",
-            "with",
-            hint="only built-in steps have options",
-        )
+        hint = "only built-in steps have options"
+        table.complain(f"{table.label} has with, but no use", "with", hint=hint)
         return {}
     inner = table.inner("with", f"with of {table.label}")
     if inner is not None and use in known_steps:
@@ -169,12 +145,11 @@ def _parse_retries(table: Table) -> Retries:
     )
 
 
-def _require_distinct_names(phases: list[tuple[Table, PhaseDefinition]]) -> None:
-    taken: dict[str, tuple[str, Table, tuple[str | int, ...]]] = {}
+def _require_distinct_names(phases: list[ParsedPhase]) -> None:
+    taken: dict[str, tuple[str, Table, Sequence[str | int]]] = {}
     # All names first: they have precedence over aliases.
-    names: list[tuple[Table, str, str, tuple[str | int, ...]]] = [
-        (table, definition.name, "phase name", ("name",)) for table, definition in phases
-    ]
+    names: list[tuple[Table, str, str, Sequence[str | int]]]
+    names = [(table, definition.name, "phase name", ("name",)) for table, definition in phases]
     for table, definition in phases:
         aliases = enumerate(definition.aliases)
         names += [(table, alias, "alias", ("aliases", i)) for i, alias in aliases]
@@ -186,16 +161,12 @@ def _require_distinct_names(phases: list[tuple[Table, PhaseDefinition]]) -> None
             continue
         other, other_table, other_path = taken[folded(name)]
         relation = "is that" if other == name else f"is too similar to {other!r}"
-        table.complain(
-            f"the {what} {name!r} {relation} of line {other_table.line(*other_path)}",
-            *path,
-            hint="names must differ by more than case, hyphens and underscores",
-        )
+        message = f"the {what} {name!r} {relation} of line {other_table.line(*other_path)}"
+        hint = "names must differ by more than case, hyphens and underscores"
+        table.complain(message, *path, hint=hint)
 
 
-def _in_order(
-    label: str, phases: list[tuple[Table, PhaseDefinition]]
-) -> tuple[PhaseDefinition, ...]:
+def _in_order(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition, ...]:
     # Keeps the order of the file, but moves each phase behind those it needs.
     names = [definition.name for _, definition in phases]
     for table, definition in phases:
@@ -214,7 +185,7 @@ def _in_order(
     return tuple(ordered)
 
 
-def _report_cycle(waiting: list[tuple[Table, PhaseDefinition]]) -> list[str]:
+def _report_cycle(waiting: list[ParsedPhase]) -> list[str]:
     by_name = {definition.name: (table, definition) for table, definition in waiting}
     walked: list[str] = []
     name = waiting[0][1].name
@@ -224,9 +195,8 @@ def _report_cycle(waiting: list[tuple[Table, PhaseDefinition]]) -> list[str]:
     cycle = walked[walked.index(name) :]
     first = min(range(len(cycle)), key=lambda i: by_name[cycle[i]][0].line())
     cycle = cycle[first:] + cycle[:first]
-    by_name[cycle[0]][0].complain(
-        f"phases need each other: {' → '.join([*cycle, cycle[0]])}", "needs"
-    )
+    message = f"phases need each other: {' → '.join([*cycle, cycle[0]])}"
+    by_name[cycle[0]][0].complain(message, "needs")
     return cycle
 
 
@@ -238,7 +208,12 @@ PRESET = "preset"  # source of a preset
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "presets")
 
 
-def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
+def path_in(repository: Repository) -> str:
+    """Return the path of the settings file in the worktree, or else in the main one."""
+    return os.path.join(repository.worktree or main_worktree(repository) or "", FILE)
+
+
+def read(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
     """Return a pipeline from a file, or the preset of that name.
 
     A missing file has no pipelines. A mistake in any pipeline raises ConfigError.
@@ -257,18 +232,15 @@ def read(path: str, name: str, known_steps: Mapping[str, Collection[str]]) -> Pi
     raise NotFoundError(f"there is no pipeline {name!r}", hint=hint)
 
 
-def read_of_run(
-    path: str, name: str, known_steps: Mapping[str, Collection[str]], run: str
-) -> PipelineDefinition:
+def read_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> PipelineDefinition:
     """Return the pipeline of a run; if it is gone, the hint names the ways out."""
     try:
         return read(path, name, known_steps)
     except NotFoundError:  # the caller named the run, not the pipeline
-        raise NotFoundError(
-            f"the pipeline {name!r} of run {run} is not in {path}",
-            hint=f"restore it, then: git ckpt resume {run}; or end the run: "
-            f"git ckpt finish --force {run}; or remove it: git ckpt remove {run}",
-        ) from None
+        ways = f"end the run: git ckpt finish --force {run}; or remove it: git ckpt remove {run}"
+        hint = f"restore it, then: git ckpt resume {run}; or {ways}"
+        message = f"the pipeline {name!r} of run {run} is not in {path}"
+        raise NotFoundError(message, hint=hint) from None
 
 
 def redefinition(definition: PipelineDefinition) -> str | None:
@@ -286,7 +258,7 @@ def names(path: str) -> list[str]:
     return list(table.values)
 
 
-def preset(name: str, known_steps: Mapping[str, Collection[str]]) -> PipelineDefinition:
+def preset(name: str, known_steps: KnownSteps) -> PipelineDefinition:
     return parse(preset_text(name), f"preset {name}", known_steps, source=PRESET)[name]
 
 

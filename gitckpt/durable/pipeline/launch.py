@@ -9,12 +9,14 @@ from collections.abc import Callable, Collection, Mapping
 from types import NoneType
 from typing import Any
 
+from gitckpt.durable.agent import clients
+from gitckpt.durable.agent.clients import Client
 from gitckpt.durable.command.watchdog import Watchdog
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
+from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Texts
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import Changed, PhaseFailed, Session
-from gitckpt.durable.run.opener import begin
+from gitckpt.durable.run.opener import begin, require_known
 from gitckpt.git.files import regular
 from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.git.repository import Repository
@@ -28,11 +30,6 @@ from gitckpt.store import secrets
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases import leases
 from gitckpt.store.runs import run_files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gitckpt.durable.agent.clients import Client
-
 
 # Environment variable: "1" in a repeated phase, else unset.
 RESUMED = "CKPT_RESUMED"
@@ -59,9 +56,8 @@ class Context:
     def inputs(self) -> dict[str, str]:
         """Return the inputs of the run; for files, the paths of their copies."""
         contents = self.run.pipeline.contents
-        copies = {
-            name: self.copy_of(name) if name in contents else "" for name in self.definition.files
-        }
+        files = self.definition.files
+        copies = {name: self.copy_of(name) if name in contents else "" for name in files}
         return {**self.definition.inputs, **self.run.pipeline.inputs, **copies}
 
     def copy_of(self, name: str) -> str:
@@ -88,10 +84,9 @@ class Context:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                raise PhaseFailed(
-                    f"cannot read {what}: {place}: {error.strerror}",
-                    hint=f"replace it by a readable file, then: {resume}",
-                ) from None
+                message = f"cannot read {what}: {place}: {error.strerror}"
+                hint = f"replace it by a readable file, then: {resume}"
+                raise PhaseFailed(message, hint=hint) from None
         hint = f"create it, then: {resume} --accept-changes"
         raise PhaseFailed(f"{what} does not exist: {path}", hint=hint)
 
@@ -108,16 +103,11 @@ class Context:
             values = {**given, **plain(self.run.state), **set_inputs}
             return filled(self.phase.options.get(name, ""), values)
         except KeyError as error:
-            raise PhaseFailed(
-                f"{name} of phase {self.phase.name!r}: no input or state is named "
-                f"{{{error.args[0]}}}"
-            ) from None
+            problem = f"no input or state is named {{{error.args[0]}}}"
+            raise PhaseFailed(f"{name} of phase {self.phase.name!r}: {problem}") from None
 
     def client(self, role: str) -> Client:
         """Return the agent that an option names, or raise UsageError."""
-        # Not loaded for commands, which most phases are.
-        from gitckpt.durable.agent import clients
-
         name = self.option(role)
         redefined = clients.redefinition(name, self.agents)
         if redefined is not None:
@@ -128,11 +118,9 @@ class Context:
         run = self.run
         revisions = run.state.get("revisions")
         revision = revisions.get(self.phase.name) if isinstance(revisions, dict) else None
-        env = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in LOCAL_VARIABLES and not name.startswith("CKPT_")
-        }
+        env = {name: os.environ[name] for name in os.environ if not name.startswith("CKPT_")}
+        for name in LOCAL_VARIABLES:
+            env.pop(name, None)
         env |= {**self.definition.env, **self.phase.env}
         env |= {f"CKPT_STATE_{key.upper()}": value for key, value in plain(run.state).items()}
         for name, value in self.inputs().items():
@@ -140,13 +128,10 @@ class Context:
                 env[f"CKPT_INPUT_{name.upper()}"] = value
         if self.attempt.number > 1:
             env[RESUMED] = "1"
-        return env | {
-            leases.RUN_VARIABLE: run.id,
-            leases.FENCE_VARIABLE: str(run.hold.lease.token),
-            "CKPT_REVISION": revision if isinstance(revision, str) and "\0" not in revision else "",
-            "CKPT_PHASE": self.phase.name,
-            "CKPT_ATTEMPT": str(self.attempt.number),
-        }
+        is_text = isinstance(revision, str) and "\0" not in revision
+        env |= {leases.RUN_VARIABLE: run.id, leases.FENCE_VARIABLE: str(run.hold.lease.token)}
+        env |= {"CKPT_PHASE": self.phase.name, "CKPT_ATTEMPT": str(self.attempt.number)}
+        return env | {"CKPT_REVISION": str(revision) if is_text else ""}
 
     def look(self, seconds: float) -> None:
         """Raise if the run must stop; called about once a second in long actions."""
@@ -166,14 +151,13 @@ def plain(state: Mapping[str, Any]) -> dict[str, str]:
     return texts
 
 
-def filled(text: str, known: Mapping[str, str]) -> str:
+def filled(text: str, known: Texts) -> str:
     """Return an option with `{name}` replaced by values, and `{{` and `}}` by braces.
 
     Raises KeyError for an unknown name.
     """
-    return _PLACEHOLDER.sub(
-        lambda match: match[0][0] if match[1] is None else known[match[1]], text
-    ).strip()
+    filling = _PLACEHOLDER.sub(lambda match: known[match[1]] if match[1] else match[0][0], text)
+    return filling.strip()
 
 
 # Inputs, start and comparison.
@@ -183,7 +167,7 @@ def filled(text: str, known: Mapping[str, str]) -> str:
 class Given:
     """The inputs of a run."""
 
-    inputs: Mapping[str, str]  # paths inside the worktree are relative to its top
+    inputs: Texts  # paths inside the worktree are relative to its top
     contents: Mapping[str, bytes]  # of file inputs, by name
 
     @property
@@ -196,16 +180,12 @@ class Given:
             hits = secrets.unsettled(store.repository, data)
             for hit, line, digest in hits[:1]:
                 more = f" and {len(hits) - 1} more" if len(hits) > 1 else ""
-                warn(
-                    f"masked what looks like a secret in the stored copy of {self.inputs[name]}, "
-                    f"line {line} ({hit.rule}){more}; if it is not one: "
-                    f"git ckpt allow --secret {digest}"
-                )
+                place = f"the stored copy of {self.inputs[name]}, line {line} ({hit.rule}){more}"
+                allow = f"git ckpt allow --secret {digest}"
+                warn(f"masked what looks like a secret in {place}; if it is not one: {allow}")
 
 
-def read_inputs(
-    store: Checkpoints, definition: PipelineDefinition, given: Mapping[str, str]
-) -> Given:
+def read_inputs(store: Checkpoints, definition: PipelineDefinition, given: Texts) -> Given:
     """Return the inputs of a new run.
 
     Files in `given` are relative to the current directory. Secrets in texts are masked from the
@@ -220,7 +200,10 @@ def read_inputs(
             path = os.path.join(start, inputs[name])
             path = os.path.abspath(path) if name in given else path
             contents[name] = _content(path, name, top)
-            inputs[name] = _relative(path, top)
+            # A project may be moved: store paths below the worktree relative to its top.
+            real, root = os.path.realpath(path), os.path.realpath(top or "")
+            is_below = top is not None and real.startswith(root + os.sep)
+            inputs[name] = os.path.relpath(real, root) if is_below else path
     return Given(inputs, contents)
 
 
@@ -238,10 +221,8 @@ def require_copies(run: Session, definition: PipelineDefinition) -> None:
     digests = Given({}, copies).digests
     wrong = [name for name in digests if digests[name] != run.pipeline.contents[name]]
     masked = [name for name in wrong if secrets.has_masks(copies[name])]
-    changes = [
-        f"the run's copy of the input {name}{' has masked secrets' if name in masked else ''}"
-        for name in wrong
-    ]
+    notes = dict.fromkeys(masked, " has masked secrets")
+    changes = [f"the run's copy of the input {name}{notes.get(name, '')}" for name in wrong]
     if masked:
         paths = first_of([run.pipeline.inputs.get(name, name) for name in masked])
         accept = f"git ckpt resume {run.id} --accept-changes"
@@ -255,20 +236,16 @@ def start(
     store: Checkpoints,
     definition: PipelineDefinition,
     given: Given,
-    *,
     name: str,
+    *,
     base: str = "HEAD",
+    key: str | None = None,
     autonomy: str | None = None,
     timeout: int | None = None,
-    key: str | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run of a pipeline.
+    """Record the first checkpoint of a run; raise RunExists if the key is taken.
 
-    `name` becomes part of the run id. Autonomy and timeout (in microseconds) default to those of
-    the pipeline.
-
-    Raises:
-        RunExists: the key is taken.
+    `name` becomes part of the run id. `timeout` is in microseconds.
     """
     limit = timeout or definition.timeout
     record = Pipeline(
@@ -290,9 +267,8 @@ def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given
         changed = [f"its pipeline is {before.name or 'none'}, not {definition.name}"]
     else:
         changed = pipeline.changes(before.definition, definition.digest())
-        changed += attempts.differing_inputs(
-            {**before.inputs, **before.contents}, {**given.inputs, **given.digests}, "input"
-        )
+        old, new = {**before.inputs, **before.contents}, {**given.inputs, **given.digests}
+        changed += attempts.differing_inputs(old, new, "input")
     if changed:
         hint = f"use another key, or continue this run: git ckpt resume {newest.run}"
         raise Changed(str(newest.run), changed, hint=hint)
@@ -301,12 +277,9 @@ def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given
 def update_pipeline(
     store: Checkpoints, run: Session, definition: PipelineDefinition, *, accept: bool
 ) -> Pipeline:
-    """Compare a pipeline and its inputs with the start of a run.
+    """Return the pipeline record from now on; update the run's copies of input files.
 
-    Updates the run's copies of input files and returns the pipeline record from now on.
-
-    Raises:
-        Changed: they differ, and `accept` is false.
+    Raises `Changed` if pipeline or inputs differ from the start, unless `accept`.
     """
     newest = run.writer.newest
     before = newest.pipeline or Pipeline()
@@ -318,24 +291,18 @@ def update_pipeline(
     if accept:
         run.files.keep(contents)
         present = Given({}, _copies(run, {**recorded, **digests}, definition)).digests
-        return replace(
-            before,
-            phases=tuple(phase.name for phase in definition.phases),
-            definition=definition.digest(),
-            contents={**recorded, **digests, **present},
-        )
+        phases = tuple(phase.name for phase in definition.phases)
+        recorded = {**recorded, **digests, **present}
+        return replace(before, phases=phases, definition=definition.digest(), contents=recorded)
     if changed:
         raise Changed(run.id, changed)
     # Stored copies may be masked: replace those of the same file.
     stored = run.files.inputs()
-    run.files.keep(
-        {
-            name: data
-            for name, data in contents.items()
-            if digests[name] == recorded.get(name)
-            and stored.get(name) == secrets.masked_copies(store.repository, data)
-        }
-    )
+    for name, data in list(contents.items()):
+        is_same = digests[name] == recorded.get(name)
+        if not is_same or stored.get(name) != secrets.masked_copies(store.repository, data):
+            del contents[name]
+    run.files.keep(contents)
     return before
 
 
@@ -355,10 +322,8 @@ def _present_contents(
         if name in before.contents or (reason := _exclusion(store, existing)) is None:
             contents[name] = _content(existing, name, *tops)
         elif accept:
-            raise UsageError(
-                f"cannot read {path}, the input {name} of {newest.run}: {reason}",
-                hint="start a new run: git ckpt run",
-            )
+            message = f"cannot read {path}, the input {name} of {newest.run}: {reason}"
+            raise UsageError(message, hint="start a new run: git ckpt run")
     return contents
 
 
@@ -374,9 +339,7 @@ def _exclusion(store: Checkpoints, path: str) -> str | None:
     return limits.reason_to_leave(repository, store.rules.limits(), path)
 
 
-def changed_inputs(
-    newest: Pipeline, definition: PipelineDefinition, given: Mapping[str, str]
-) -> Pipeline:
+def changed_inputs(newest: Pipeline, definition: PipelineDefinition, given: Texts) -> Pipeline:
     """Return the pipeline record with changed inputs, which cannot be files."""
     _require_inputs(definition, given)
     for name in given:
@@ -386,31 +349,23 @@ def changed_inputs(
     return replace(newest, inputs={**newest.inputs, **_masked(definition, given)})
 
 
-def _masked(definition: PipelineDefinition, given: Mapping[str, str]) -> dict[str, str]:
+def _masked(definition: PipelineDefinition, given: Texts) -> dict[str, str]:
     # Paths are not masked.
-    return {
-        name: value if name in definition.files else secrets.masked(value)
-        for name, value in given.items()
-    }
+    files = definition.files
+    return {name: text if name in files else secrets.masked(text) for name, text in given.items()}
 
 
 def _copies(
     run: Session, recorded: Collection[str], definition: PipelineDefinition
 ) -> dict[str, bytes]:
+    place = os.path.join(run.files.path, run_files.INPUT)
     names = [name for name in definition.files if name in recorded]
-    return {
-        name: _content(os.path.join(run.files.path, run_files.INPUT, name), name) for name in names
-    }
+    return {name: _content(os.path.join(place, name), name) for name in names}
 
 
 def require_options(given: Mapping[str, object], known: Collection[str]) -> None:
     """Raise UsageError for unknown or mistyped options of a run."""
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise UsageError(
-            f"there is no argument {unknown[0]!r}",
-            hint=f"the arguments are: {', '.join(sorted(known))}",
-        )
+    require_known(given, known)
     require_text("holder", given.get("holder", ""))
     for name in ("autonomy", "phase"):
         require_text(name, given.get(name), may_be_none=True)
@@ -421,14 +376,13 @@ def require_options(given: Mapping[str, object], known: Collection[str]) -> None
     require("inputs", given.get("inputs", {}), Mapping, "a map of names to values")
 
 
-def _require_inputs(definition: PipelineDefinition, given: Mapping[str, str]) -> None:
+def _require_inputs(definition: PipelineDefinition, given: Texts) -> None:
     for name, text in mapping("inputs", given).items():
         require_text(f"inputs[{name!r}]", text)
         if name not in definition.inputs:
             known = ", ".join(definition.inputs) or "none"
-            raise UsageError(
-                f"the pipeline {definition.name} has no input {name!r}", hint=f"its inputs: {known}"
-            )
+            hint = f"its inputs: {known}"
+            raise UsageError(f"the pipeline {definition.name} has no input {name!r}", hint=hint)
 
 
 def _content(path: str, name: str, *tops: str | None) -> bytes:
@@ -437,12 +391,5 @@ def _content(path: str, name: str, *tops: str | None) -> bytes:
     try:
         return regular.content(path) if top is None else regular.content_below(top, path)
     except OSError as error:
-        raise UsageError(
-            f"cannot read {path}, the input {name}: {error.strerror}", hint="name a readable file"
-        ) from None
-
-
-def _relative(path: str, top: str | None) -> str:
-    # A project may be moved: store paths below the worktree relative to its top.
-    real, root = os.path.realpath(path), os.path.realpath(top) if top else ""
-    return os.path.relpath(real, root) if top and real.startswith(root + os.sep) else path
+        message = f"cannot read {path}, the input {name}: {error.strerror}"
+        raise UsageError(message, hint="name a readable file") from None

@@ -12,21 +12,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Unpack
 
 from gitckpt.durable.run.writer import Writer, append_log
 from gitckpt.git.repository import Repository
+from gitckpt.model import arguments, runstate, times
 from gitckpt.model import phase as phase_labels
-from gitckpt.model import runstate, times
-from gitckpt.model.arguments import (
-    closest,
-    folded,
-    instances,
-    refused,
-    require,
-    require_number,
-    shell_word,
-)
+from gitckpt.model.arguments import closest, folded, require, require_number, shell_word
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
@@ -40,8 +32,6 @@ from gitckpt.store.snapshot.limits import MORE_TIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from gitckpt.durable.run.opener import Opening
     from gitckpt.store.records.draft import Details
 
@@ -123,33 +113,26 @@ class Changed(UsageError):
 _STOP_POLL, _COMMIT_POLL = 0.5, 2.0
 
 
-class RepeatingThread:
-    """A thread that repeats an action until it returns False or is closed."""
+@contextlib.contextmanager
+def repeating(interval: float, action: Callable[[], bool]) -> Iterator[None]:
+    """Repeat an action in a thread, until it returns False or the block ends."""
+    closing = threading.Event()
 
-    def __init__(self, interval: float, action: Callable[[], bool]) -> None:
-        self._interval = interval
-        self._action = action
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._repeat, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._closing.set()
-        self._thread.join()
-
-    def _repeat(self) -> None:
-        while not self._closing.wait(self._interval) and self._action():
+    def repeat() -> None:
+        while not closing.wait(interval) and action():
             pass
 
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join()
 
-def lease_renewer(hold: Hold, repository: Repository) -> RepeatingThread:
-    """Return the thread that renews a lease; it stops when the lease is lost."""
+
+def renewing(hold: Hold, repository: Repository) -> contextlib.AbstractContextManager[None]:
+    """Renew a lease in a thread, until it is lost or the block ends."""
 
     def renew() -> bool:
         try:
@@ -160,24 +143,23 @@ def lease_renewer(hold: Hold, repository: Repository) -> RepeatingThread:
             append_log(repository, f"cannot renew the lease of {hold.lease.run}: {error.message}")
         return True
 
-    return RepeatingThread(RENEWAL, renew)
+    return repeating(RENEWAL, renew)
 
 
 class Autosaver:
     """Saves the files during a phase: after each commit, and at intervals if changed."""
 
     def __init__(self, session: Session, phase: str) -> None:
-        self._session = session
-        self._phase = phase
+        self._session, self._phase = session, phase
         self._saved = _content(session.writer.newest)
         self._store: Checkpoints | None = None
         self._saving = threading.Lock()
         self._has_warned = False
         self.failures: list[str] = []
 
-    def thread(self, interval: float) -> RepeatingThread:
-        step = min(interval, _COMMIT_POLL)
-        waited = 0.0
+    def saving(self, interval: float) -> contextlib.AbstractContextManager[None]:
+        """Save in a thread at an interval, until the block ends."""
+        step, waited = min(interval, _COMMIT_POLL), 0.0
 
         def save_if_due() -> bool:
             nonlocal waited
@@ -192,11 +174,11 @@ class Autosaver:
                 return False
             except CkptError as error:
                 self.failures.append(error.message)
-                run = self._session.id
-                append_log(self._session.store.repository, f"autosave of {run}: {error.message}")
+                sentence = f"autosave of {self._session.id}: {error.message}"
+                append_log(self._session.store.repository, sentence)
             return True
 
-        return RepeatingThread(step, save_if_due)
+        return repeating(step, save_if_due)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -231,9 +213,8 @@ class Autosaver:
         if (commit, files.tree) == self._saved and not files.degraded:
             return
         label = f"{self._phase}-progress"
-        checkpoint = store.record(
-            label, worktree=files, run=session.id, trigger=PHASE, guard=session.hold
-        )
+        details: Any = {"run": session.id, "trigger": PHASE, "guard": session.hold}
+        checkpoint = store.record(label, worktree=files, **details)
         failure = assurance.failure(store.repository, store.objects, checkpoint, store.announce)
         if failure is not None:
             store.remove([checkpoint.id])
@@ -260,14 +241,10 @@ class NextAttempt:
 def next_attempt(
     last: Attempt | None, phase: str, inputs: Mapping[str, str], number: int = 0
 ) -> NextAttempt:
-    """Return the next attempt at a phase.
+    """Return the next attempt at a phase, after the last one of the run at any phase.
 
     A crash uses up a recovery, not a retry. After a final failure, a block or a deferral all
-    retries are available again.
-
-    Args:
-        last: the last attempt of the run at any phase.
-        number: that of the last attempt at this phase, if `last` is at another one.
+    retries are available again. `number` is that of the last attempt at this phase.
     """
     is_same = last is not None and last.phase == phase
     if last is None or not is_same or last.ended == COMPLETE:
@@ -290,10 +267,8 @@ def require_name(name: str) -> None:
         or phase_labels.split(name)[1] in phase_labels.STATUSES
         or name in phase_labels.NOT_PHASES
     ):
-        raise UsageError(
-            f"{name!r} cannot be the name of a phase",
-            hint="choose a name that does not end in a status",
-        )
+        hint = "choose a name that does not end in a status"
+        raise UsageError(f"{name!r} cannot be the name of a phase", hint=hint)
 
 
 def find_phase(text: str, names: Sequence[str], run: str) -> str:
@@ -303,18 +278,14 @@ def find_phase(text: str, names: Sequence[str], run: str) -> str:
         return text if text in names else known[folded(text)]
     close = closest(folded(text), known)
     hint = f"its phases: {', '.join(names)}" if names else "it has none yet; leave out --from"
-    raise UsageError(
-        f"run {run} has no phase {text!r}",
-        hint=f"did you mean {known[close]}? I{hint[1:]}" if close else hint,
-    )
+    hint = f"did you mean {known[close]}? I{hint[1:]}" if close else hint
+    raise UsageError(f"run {run} has no phase {text!r}", hint=hint)
 
 
 def digest_inputs(values: Mapping[str, Any]) -> dict[str, str]:
     """Return a digest of each JSON value; raise StateError for other values."""
-    return {
-        name: hashlib.sha256(to_json(value, f"/{name}").encode()).hexdigest()[:16]
-        for name, value in values.items()
-    }
+    texts = {name: to_json(value, f"/{name}") for name, value in values.items()}
+    return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
 
 
 def to_json(value: Any, path: str = "") -> str:
@@ -329,9 +300,8 @@ def to_json(value: Any, path: str = "") -> str:
     try:
         return json.dumps(value, sort_keys=path != "")
     except ValueError as error:
-        raise StateError(
-            path, f"an integer is too long to be read again: {error}", hint="return it as a string"
-        ) from None
+        problem = f"an integer is too long to be read again: {error}"
+        raise StateError(path, problem, hint="return it as a string") from None
 
 
 def _require_json(value: Any, path: str) -> None:
@@ -390,18 +360,12 @@ class Retries:
         for name in ("attempts", "delay", "max_delay"):
             require_number(name, getattr(self, name))
         # Check now, as in `PhaseOptions`: a later error would hide the failure of the phase.
-        for name, most, what in (
-            ("backoff", math.inf, "a number from 0 on"),
-            ("jitter", 1, "a number from 0 to 1"),
-        ):
+        for name, most in (("backoff", math.inf), ("jitter", 1)):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= most:
-                raise refused(name, value, what)
-        object.__setattr__(self, "on", instances("on", self.on, int, "an exit code"))
-
-    @property
-    def longest_wait(self) -> int:
-        return round(min(self.max_delay, _MAX_WAIT) * (1 + self.jitter))
+                what = "a number from 0 " + ("on" if most > 1 else "to 1")
+                raise arguments.refused(name, value, what)
+        object.__setattr__(self, "on", arguments.instances("on", self.on, int, "an exit code"))
 
     def wait_before(self, attempt: int, random: float) -> int:
         """Return the wait before an attempt, in microseconds.
@@ -446,11 +410,11 @@ class PhaseOptions:
         require("retries", self.retries, Retries, "a Retries")
         for kind in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise refused("retry_on", self.retry_on, "a tuple of exceptions")
+                raise arguments.refused("retry_on", self.retry_on, "a tuple of exceptions")
         require_number("autosave", self.autosave)
         require_number("max_recoveries", self.max_recoveries)
         if self.on_resume not in ON_RESUME:
-            raise refused("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
+            raise arguments.refused("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
 
 
 USUAL = PhaseOptions()
@@ -461,29 +425,20 @@ def failed_attempt(
 ) -> Attempt:
     """Return the attempt as it is recorded after an error, with the time of a retry."""
     failure = error if isinstance(error, PhaseFailed) else PhaseFailed("")
-    code = failure.code
+    code, output, ended = failure.code, failure.output, failure.status
     if not isinstance(code, int) or code.bit_length() >= 64:
         code = None
-    failures = attempt.failures + 1
-    is_retried = (
-        isinstance(error, conduct.retry_on)
-        and not isinstance(error, PhaseBlocked | Cancelled | DeadlineReached | StateError)
-        and failures <= conduct.retries.attempts
-        and (conduct.retries.retries(code) or isinstance(error, PhaseDeferred))
-    )
-    retry_at = None
-    if is_retried:
+    failures, retries, retry_at = attempt.failures + 1, conduct.retries, None
+    is_final = isinstance(error, PhaseBlocked | Cancelled | DeadlineReached | StateError)
+    may_retry = retries.retries(code) or isinstance(error, PhaseDeferred)
+    may_retry = may_retry and isinstance(error, conduct.retry_on) and not is_final
+    if may_retry and failures <= retries.attempts:
         chance = int.from_bytes(os.urandom(4)) / 2**32
-        retry_at = times.to_text(now + conduct.retries.wait_before(failures + 1, chance))
-    output = failure.output
-    return replace(
-        attempt,
-        ended=FAILED if is_retried else failure.status,
-        failures=failures,
-        retry_at=retry_at,
-        exit_code=code,
-        output=_masked(_storable(output)[-_MAX_TEXT:]) if output is not None else None,
-    )
+        ended, retry_at = FAILED, times.to_text(now + retries.wait_before(failures + 1, chance))
+    if output is not None:
+        output = _masked(_storable(output)[-_MAX_TEXT:])
+    attempt = replace(attempt, ended=ended, failures=failures, retry_at=retry_at)
+    return replace(attempt, exit_code=code, output=output)
 
 
 def error_lines(error: BaseException) -> list[str]:
@@ -503,9 +458,8 @@ def error_lines(error: BaseException) -> list[str]:
 
 def _shorten(text: object) -> str:
     whole = _storable(text)
-    if len(whole) <= _MAX_TEXT:
-        return whole
-    return f"{whole[:_MAX_TEXT]}… ({len(whole):,} characters)"
+    cut = f"{whole[:_MAX_TEXT]}… ({len(whole):,} characters)"
+    return whole if len(whole) <= _MAX_TEXT else cut
 
 
 def _storable(text: object) -> str:
@@ -526,10 +480,8 @@ class CurrentAttempt:
 
     def __init__(self, session: Session, conduct: PhaseOptions, *, followed: bool) -> None:
         assert session.last_attempt is not None
-        self._session = session
-        self._conduct = conduct
-        self._followed = followed
-        self._attempt = session.last_attempt
+        self._session, self._attempt = session, session.last_attempt
+        self._conduct, self._followed = conduct, followed
         self._state_before = copy.deepcopy(session.state)
         self._started = time.monotonic()
         self._saver = Autosaver(session, self._attempt.phase)
@@ -541,11 +493,11 @@ class CurrentAttempt:
         """
         session, phase = self._session, self._attempt.phase
         try:
-            ended = self._run_action(action)
-            result = to_json(ended.result, f"/{phase}")
-            attempt = replace(
-                self._attempt, exit_code=ended.code, output=_masked(ended.output), ended=COMPLETE
-            )
+            interval = self._conduct.autosave / MICRO
+            with self._saver.saving(interval) if interval else contextlib.nullcontext():
+                ended = action(self._attempt)
+            result, output = to_json(ended.result, f"/{phase}"), _masked(ended.output)
+            attempt = replace(self._attempt, exit_code=ended.code, output=output, ended=COMPLETE)
             self._record(replace(attempt, result=_masked(result)), followed=self._followed)
         except LeaseLost:
             raise
@@ -571,12 +523,6 @@ class CurrentAttempt:
             self._attempt = session.last_attempt = attempt
             self._state_before = copy.deepcopy(session.state)
 
-    def _run_action(self, action: Callable[[Attempt], Ended]) -> Ended:
-        if not self._conduct.autosave:
-            return action(self._attempt)
-        with self._saver.thread(self._conduct.autosave / MICRO):
-            return action(self._attempt)
-
     def _fail(self, error: BaseException) -> None:
         now = self._session.store.clock()
         attempt = failed_attempt(self._attempt, error, self._conduct, now)
@@ -594,22 +540,17 @@ class Session:
     """A run as its driver holds it: lease, worktree, state, and attempts at phases."""
 
     def __init__(self, opening: Opening, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._opening = opening
-        self._sleep = sleep
-        self.id = opening.run
-        self.path = opening.path
-        self.store = opening.store
-        self.hold = opening.hold
-        self.files = opening.files
-        newest = opening.newest
+        self._opening, self._sleep = opening, sleep
+        self.id, self.path, self.store = opening.run, opening.path, opening.store
+        self.hold, self.files, newest = opening.hold, opening.files, opening.newest
         made_at = time.time() if opening.made else None
         self.attempts = Attempts(opening.store, self.id, is_new=(newest.sequence or 0) <= 1)
         self.writer = Writer(self.store, self.id, self.hold, self.files, newest, made_at=made_at)
         self.state: dict[str, Any] = dict(newest.state)  # a phase may change it
         self.last_attempt: Attempt | None = newest.attempt
         self._current: CurrentAttempt | None = None
-        self._renewer = lease_renewer(self.hold, self.store.repository)
-        self._renewer.__enter__()
+        self._renewer = contextlib.ExitStack()
+        self._renewer.enter_context(renewing(self.hold, self.store.repository))
         if runstate.rewinding_to(newest) is not None:  # the last driver was killed in a rewind
             self.writer.go_back(newest)
 
@@ -635,9 +576,8 @@ class Session:
         """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop."""
         self.hold.check()
         if self.hold.lease.cancelled:
-            raise Cancelled(
-                f"run {self.id} was cancelled", hint=f"to continue: git ckpt resume {self.id}"
-            )
+            hint = f"to continue: git ckpt resume {self.id}"
+            raise Cancelled(f"run {self.id} was cancelled", hint=hint)
         left = self.seconds_left()
         if left is not None and left <= 0:
             raise DeadlineReached(f"run {self.id} reached its deadline, {self.pipeline.deadline}")
@@ -711,10 +651,8 @@ class Session:
     def milestone(self, **details: Unpack[Details]) -> None:
         """Record files and state as `Run.milestone`."""
         if self._current is None:
-            raise UsageError(
-                "a milestone belongs to a phase, and no phase is in progress",
-                hint="call it from the work of a phase",
-            )
+            message = "a milestone belongs to a phase, and no phase is in progress"
+            raise UsageError(message, hint="call it from the work of a phase")
         details.setdefault("trigger", PHASE)
         self._current.milestone(**details)
         self.check()
@@ -734,31 +672,29 @@ class Session:
         if not coming.is_first:
             self.writer.flush()
             # Files that changed after an orderly end are the work of a person: keep them.
-            resets = conduct.on_resume != KEEP and (
-                coming.crashed
-                or not self.attempts.was_worked_on(attempt.phase, self.writer.newest.id)
-            )
+            keeps = conduct.on_resume == KEEP
+            if not keeps and not coming.crashed:
+                keeps = self.attempts.was_worked_on(attempt.phase, self.writer.newest.id)
             attempt = replace(attempt, began=attempt.began or self.attempts.began(attempt.phase))
             self.writer.remove_locks()
-            if resets and attempt.began is not None:
+            if not keeps and attempt.began is not None:
                 self.writer.go_back(trust.read(self.store, self.id, attempt.began))
         self.last_attempt = attempt
         self.attempts.count_attempt(attempt)
         self.record_attempt("started")
 
     def _block(self, attempt: Attempt, conduct: PhaseOptions) -> None:
-        message = (
-            f"phase {attempt.phase!r} crashed {attempt.recoveries} times for unknown reasons; "
-            f"the limit is {conduct.max_recoveries}"
-        )
+        phase, limit = attempt.phase, f"the limit is {conduct.max_recoveries}"
+        message = f"phase {phase!r} crashed {attempt.recoveries} times for unknown reasons; {limit}"
         self.last_attempt = replace(attempt, number=attempt.number - 1, ended=BLOCKED)
         self.record_attempt("blocked", capture=True, errors=[message])
-        again = f"git ckpt resume {self.id} --from {shell_word(attempt.phase)}"
+        again = f"git ckpt resume {self.id} --from {shell_word(phase)}"
         raise PhaseBlocked(message, hint=f"look for the cause, then: {again}")
 
     def _wait_for_retry(self, conduct: PhaseOptions) -> None:
         last = self.last_attempt
         if last is not None and last.retry_at is not None:
             # Bound the wait: the clock may have been ahead when `retry_at` was recorded.
-            wait = times.from_text(last.retry_at) - self.store.clock()
-            self.wait(min(wait, conduct.retries.longest_wait) / MICRO)
+            retries, wait = conduct.retries, times.from_text(last.retry_at) - self.store.clock()
+            longest = round(min(retries.max_delay, _MAX_WAIT) * (1 + retries.jitter))
+            self.wait(min(wait, longest) / MICRO)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
-from typing import Any, TypedDict
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict, Unpack
 
 from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
 from gitckpt.durable.run import rewind
@@ -25,11 +26,6 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.worktrees import opener, resumption
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import os
-    from typing import Unpack
 
 
 class OpenOptions(TypedDict, total=False):
@@ -95,16 +91,8 @@ def begin(
         worktree = replace(CLEAN, submodules=submodules.of_tree(store, commit))
     if files:
         worktree = run_files.with_inputs(store.repository, store.objects, worktree, commit, files)
-    first = store.record(
-        ref_names.RUN_STARTED,
-        state,
-        start=name,
-        key=key,
-        base=commit,
-        worktree=worktree,
-        trigger=PHASE,
-        pipeline=pipeline,
-    )
+    details: Any = {"worktree": worktree, "trigger": PHASE, "pipeline": pipeline}
+    first = store.record(ref_names.RUN_STARTED, state, start=name, key=key, base=commit, **details)
     if files:
         run_files.of_run(store.repository, str(first.run)).keep(files)
     return first
@@ -125,19 +113,21 @@ def find_or_begin(
         return _require_trusted(store, error.run, trusted=False), False
 
 
+def require_known(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise UsageError for an unknown argument."""
+    unknown = sorted({*given} - {*known})
+    if unknown:
+        hint = f"the arguments are: {', '.join(sorted(known))}"
+        raise UsageError(f"there is no argument {unknown[0]!r}", hint=hint)
+
+
 def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
     """Acquire the lease of a run and open its worktree, recreated if missing.
 
     Raises RunComplete, Untrusted, LeaseHeld, or BusyError if a leftover process cannot be ended or
     files are still being restored.
     """
-    known = OpenOptions.__annotations__
-    unknown = sorted(set(how) - set(known))
-    if unknown:
-        raise UsageError(
-            f"there is no argument {unknown[0]!r}",
-            hint=f"the arguments are: {', '.join(sorted(known))}",
-        )
+    require_known(how, OpenOptions.__annotations__)
     again = how.get("again", False)
     newest = _require_trusted(store, run, trusted=how.get("trust", False))
     if not again:
@@ -148,17 +138,16 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
         own = Repository(here.git_dir, here.worktree, here.object_format)
         lease_store = store.seen_from(own, "plumbing")
         cleanup.callback(lease_store.close)
-        hold = lease_store.leases.acquire(
-            run,
-            how.get("holder", "a program"),
-            how.get("lease", LENGTH),
-            take_over=how.get("take_over", False),
-        )
+        holder, length = how.get("holder", "a program"), how.get("lease", LENGTH)
+        take_over = how.get("take_over", False)
+        hold = lease_store.leases.acquire(run, holder, length, take_over=take_over)
         cleanup.callback(_release, hold)
         # Read it again: the last driver may have written until now.
         newest = _require_trusted(store, run, trusted=False)
         require_open(store, newest, again=again)
-        ended = _end_leftovers(store, hold)
+        # The scan takes 1 ms for 100 processes.
+        tag = EnvTag(run, hold.lease.token, here.common_dir)
+        ended = [] if hold.is_first else end_leftovers(tag)
         with FilesLock(here, hold):
             opened = resumption.resume(store, newest, how.get("directory"), is_driven=True)
             if opened.unfiltered:  # an agent would take unfiltered files for real content
@@ -173,18 +162,11 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
             cleanup.callback(seen.close)
             caught_up = rewind.catch_up(seen, files, newest)
         cleanup.pop_all()
-    return Opening(
-        run=run,
-        path=opened.path,
-        store=seen,
-        files=files,
-        hold=hold,
-        newest=newest,
-        made=opened.made,
-        remarks=(*ended, *opened.remarks, *caught_up),
-        accepts_changes=how.get("accept_changes", False),
-        leases=lease_store,
-    )
+    accepts, remarks = how.get("accept_changes", False), (*opened.remarks, *caught_up)
+    if ended:
+        remarks = (f"ended processes of an earlier attempt: {', '.join(ended)}", *remarks)
+    made = opened.made
+    return Opening(run, opened.path, seen, files, hold, newest, made, remarks, accepts, lease_store)
 
 
 def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
@@ -195,14 +177,6 @@ def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoi
             raise trust.refusal(store, newest, trust.account(store, newest))
         trust.adopt(store, run, oid)
     return newest
-
-
-def _end_leftovers(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
-    if hold.is_first:
-        return ()
-    # The scan takes 1 ms for 100 processes.
-    ended = end_leftovers(EnvTag(hold.lease.run, hold.lease.token, store.repository.common_dir))
-    return (f"ended processes of an earlier attempt: {', '.join(ended)}",) if ended else ()
 
 
 def release_completed(store: Checkpoints, run: str) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import time
+from typing import Any
 
 from gitckpt.durable.command import process_tree
 from gitckpt.git.contents import unfiltered
@@ -68,12 +69,11 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     if is_kept and newest.id not in noted:
         # A commit or a save was recorded in the worktree: its edits must not be replaced.
         ownership.forget_behind(store.repository)
-        raise WorktreeError(
-            f"run {newest.run} continued elsewhere until {_short(adopted)}, "
-            f"but its worktree has the newer {_short(newest.id)}",
-            hint=f"to keep the worktree: git ckpt resume {newest.run}; "
-            f"to replace it: git ckpt resume {adopted} --rewind",
-        )
+        message = f"run {newest.run} continued elsewhere until {_short(adopted)}, "
+        message += f"but its worktree has the newer {_short(newest.id)}"
+        hint = f"to keep the worktree: git ckpt resume {newest.run}; "
+        hint += f"to replace it: git ckpt resume {adopted} --rewind"
+        raise WorktreeError(message, hint=hint)
     safe: list[str] = []
     if before != newest.id:
         remove_locks(store.repository, str(newest.run))
@@ -81,7 +81,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
         try:
             safe = go_back(store, newest)
         except WorktreeError as error:
-            raise _catch_up_failure(store, newest, error) from None
+            raise _advise(store, newest, error) from None
     ownership.forget_behind(store.repository)
     if not safe:
         return ()
@@ -90,9 +90,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     return (f"{change}; its former content is in {saved}",)
 
 
-def _catch_up_failure(
-    store: Checkpoints, newest: Checkpoint, error: WorktreeError
-) -> WorktreeError:
+def _advise(store: Checkpoints, newest: Checkpoint, error: WorktreeError) -> WorktreeError:
     advice = submodules.advice_of(error)
     if advice is None:
         return error
@@ -148,16 +146,12 @@ def is_redundant(
         comparison.merged_tree(repository, content, checkpoint.git_sha)
         for content, checkpoint in ((saved, safety), (before, recorded))
     ]
-    is_same = indexes[0] == indexes[1] and all(
-        getattr(saved, name) == getattr(before, name)
-        for name in ("files", "raw", "directories", "modes")
-    )
+    names = ("files", "raw", "directories", "modes")
+    is_same = all(getattr(saved, name) == getattr(before, name) for name in names)
     is_plain = not (saved.operation or saved.flags or set(saved.index) - {0})
-    return (
-        is_same
-        and (is_plain or safety.worktree == recorded.worktree)
-        and safety.git_sha in (recorded.git_sha, wanted.git_sha)
-    )
+    is_same = is_same and (is_plain or safety.worktree == recorded.worktree)
+    is_same = is_same and safety.git_sha in (recorded.git_sha, wanted.git_sha)
+    return is_same and indexes[0] == indexes[1]
 
 
 def remove_locks(repository: Repository, run: str) -> None:
@@ -202,17 +196,10 @@ def fork(
         raise trust.refusal(store, checkpoint, trust.account(store, checkpoint))
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
     about = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
-    first = store.record(
-        ref_names.RUN_STARTED,
-        checkpoint.state,
-        start=about,
-        base=checkpoint.git_sha,
-        worktree=checkpoint.worktree,
-        trigger=PHASE,
-        pipeline=checkpoint.pipeline,
-        forked_from=checkpoint.id,
-        message=f"forked from {_short(checkpoint.id)}",
-    )
+    details: Any = {"worktree": checkpoint.worktree, "pipeline": checkpoint.pipeline}
+    details |= {"trigger": PHASE, "base": checkpoint.git_sha, "forked_from": checkpoint.id}
+    details["message"] = f"forked from {_short(checkpoint.id)}"
+    first = store.record(ref_names.RUN_STARTED, checkpoint.state, start=about, **details)
     if local_checkpoints.is_captured_here(store.repository, checkpoint.id):
         local_checkpoints.note_fork(store.repository, first.id)
     if checkpoint.run is not None and not is_ours:
@@ -221,11 +208,8 @@ def fork(
         # Copy the original inputs: in the stored ones, secrets are masked.
         digests = checkpoint.pipeline.contents
         inputs = run_files.of_run(store.repository, checkpoint.run).inputs().items()
-        same = {
-            name: data
-            for name, data in inputs
-            if hashlib.sha256(data).hexdigest() == digests.get(name)
-        }
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in inputs}
+        same = {name: data for name, data in inputs if hashes[name] == digests.get(name)}
         run_files.of_run(store.repository, str(first.run)).keep(same)
     return first
 

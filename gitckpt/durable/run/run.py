@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from gitckpt.durable.run import attempts, rewind
 from gitckpt.durable.run.attempts import USUAL, Ended, PhaseOptions, Session
-from gitckpt.durable.run.opener import find_or_begin, reopen, require_open
+from gitckpt.durable.run.opener import OpenOptions, find_or_begin, reopen, require_open
 from gitckpt.model.arguments import (
     mapping,
     must_not_be_async,
@@ -34,12 +34,6 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.runs import trust
 from gitckpt.store.store import Store, inside
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from gitckpt.durable.run.opener import OpenOptions
-
 
 class _Turn:
     # Another thread gets an error at once: waiting would hide that phases have an order.
@@ -49,10 +43,9 @@ class _Turn:
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
-            raise UsageError(
-                f"another thread uses run {self._run}: phases of a run cannot run in parallel",
-                hint="call them from one thread, or start a run for each thread",
-            )
+            message = f"another thread uses run {self._run}: phases of a run cannot run in parallel"
+            hint = "call them from one thread, or start a run for each thread"
+            raise UsageError(message, hint=hint)
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
@@ -377,7 +370,15 @@ class Run:
             CkptError: the newer content could not be recorded; no file was changed.
         """
         with self._turn:
-            target = self._require_own(checkpoint)
+            target = checkpoint
+            if not isinstance(target, Checkpoint):
+                target = self._session.store.read(target)
+            if target.run != self.id:
+                owner = "no run" if target.run is None else f"run {target.run}"
+                message = f"checkpoint {target.id} is of {owner}, not of {self.id}"
+                hint = f"list those of this run: git ckpt list --run {self.id}"
+                raise UsageError(message, hint=hint)
+            target = trust.read(self._session.store, self.id, target.id)
             self._writer.remove_locks()
             rewind.require_restorable(self._session.store, target)
             message = before_rewind(target.id)
@@ -385,10 +386,9 @@ class Run:
             if self.unwritten:  # the newer files are not safe yet, so do not touch them
                 reason = self.unwritten[-1]
                 self._writer.withdraw()
-                raise CkptError(
-                    f"cannot rewind run {self.id}: its present files are not recorded: {reason}",
-                    hint=f"fix that, then: git ckpt resume {target.id} --rewind",
-                )
+                problem = f"its present files are not recorded: {reason}"
+                hint = f"fix that, then: git ckpt resume {target.id} --rewind"
+                raise CkptError(f"cannot rewind run {self.id}: {problem}", hint=hint)
             self._writer.go_back(target)
             self.state = dict(target.state)
             attempt = target.attempt
@@ -404,18 +404,6 @@ class Run:
         """Wait a number of seconds; raise an error as `check` if the run must stop."""
         self._session.wait(seconds)
 
-    def _require_own(self, checkpoint: Checkpoint | str) -> Checkpoint:
-        store = self._session.store
-        if not isinstance(checkpoint, Checkpoint):
-            checkpoint = store.read(checkpoint)
-        if checkpoint.run == self.id:
-            return trust.read(store, self.id, checkpoint.id)
-        owner = "no run" if checkpoint.run is None else f"run {checkpoint.run}"
-        raise UsageError(
-            f"checkpoint {checkpoint.id} is of {owner}, not of {self.id}",
-            hint=f"list those of this run: git ckpt list --run {self.id}",
-        )
-
     def _record_rewind(self, completed: Mapping[str, str], **details: Any) -> None:
         pipeline = replace(self._writer.pipeline, completed=dict(completed))
         details["attempt"] = self.last_attempt or Attempt("rewind", ended=attempts.COMPLETE)
@@ -430,7 +418,5 @@ def session_of(run: Run) -> Session:
 
 def incomplete_record(run: Run) -> CkptError:
     """Return the error for a run whose last checkpoints could not be written."""
-    return CkptError(
-        f"cannot write all checkpoints of run {run.id}: {run.unwritten[-1]}",
-        hint=f"fix that, then: git ckpt resume {run.id}",
-    )
+    message = f"cannot write all checkpoints of run {run.id}: {run.unwritten[-1]}"
+    return CkptError(message, hint=f"fix that, then: git ckpt resume {run.id}")

@@ -7,7 +7,7 @@ import copy
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from gitckpt.durable.command import process_tree
 from gitckpt.durable.run import rewind
@@ -30,8 +30,6 @@ from gitckpt.store.runs.run_files import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from gitckpt.store.records.draft import Details
 
 
@@ -48,11 +46,9 @@ class FilesLock:
     """
 
     def __init__(self, repository: Repository, hold: Hold) -> None:
-        self._path = os.path.join(
-            repository.make_private_dir(), ref_names.FILES_LOCK.format(hold.lease.run)
-        )
-        self._lock = Lock(self._path, PATIENCE, is_inherited=True)
-        self._hold = hold
+        name = ref_names.FILES_LOCK.format(hold.lease.run)
+        self._path = os.path.join(repository.make_private_dir(), name)
+        self._lock, self._hold = Lock(self._path, PATIENCE, is_inherited=True), hold
 
     def __enter__(self) -> None:
         if not self._lock.acquire() and self._lock.is_taken:  # ignore a file system without locks
@@ -72,12 +68,10 @@ def _busy(run: str, path: str) -> BusyError:
     names = ", ".join(map(process_tree.describe, holders)) or "an unknown process"
     pids = " ".join(str(process.pid) for process in holders)
     resume = f"git ckpt resume {run}"
-    return BusyError(
-        f"another process restores files of run {run}: {names}",
-        hint=f"continue it (kill -CONT {pids}) or end it (kill -9 {pids}); then: {resume}"
-        if holders
-        else f"when that has ended: {resume}",
-    )
+    hint = f"when that has ended: {resume}"
+    if holders:
+        hint = f"continue it (kill -CONT {pids}) or end it (kill -9 {pids}); then: {resume}"
+    return BusyError(f"another process restores files of run {run}: {names}", hint=hint)
 
 
 # Seconds; git cannot tell by time stamps whether younger files changed.
@@ -107,10 +101,7 @@ class Writer:
         *,
         made_at: float | None,
     ) -> None:
-        self._store = store
-        self._run = run
-        self._hold = hold
-        self._files = files
+        self._store, self._run, self._hold, self._files = store, run, hold, files
         self.newest = newest
         self.pipeline = newest.pipeline or Pipeline()
         self.completed = dict(self.pipeline.completed)  # phase → id; "" while it is not written
@@ -234,9 +225,8 @@ class Writer:
             rewind.restore_output(self._store, self._files, checkpoint)
             recorded = self.newest if self._has_written else None
             for safety in rewind.go_back(self._store, checkpoint):
-                if recorded is not None and rewind.is_redundant(
-                    self._store, self._store.read(safety), recorded, checkpoint
-                ):
+                made = self._store.read(safety)
+                if recorded and rewind.is_redundant(self._store, made, recorded, checkpoint):
                     self._store.remove([safety])
         self._has_written = False
 
@@ -253,10 +243,9 @@ class Writer:
         try:
             attempt = trust.read(self._store, self._run, checkpoint_id).attempt
         except NotFoundError:
-            raise NotFoundError(
-                f"the checkpoint with the result of phase {phase!r} is gone: {checkpoint_id}",
-                hint=f"do the phase again: git ckpt resume {self._run} --from {shell_word(phase)}",
-            ) from None
+            message = f"the checkpoint with the result of phase {phase!r} is gone: {checkpoint_id}"
+            hint = f"do the phase again: git ckpt resume {self._run} --from {shell_word(phase)}"
+            raise NotFoundError(message, hint=hint) from None
         return attempt if attempt is not None and attempt.phase == phase else None
 
     def _update_completed(self, label: str, details: Details) -> None:

@@ -73,9 +73,8 @@ class Graph:
         record = records.get(step.name)
         following = self._find_step(step.on_pass)
         while following.only_if is not None:
-            if _is_true(record, following.only_if) or _is_true(
-                records.get(following.name), "required"
-            ):
+            is_required = _is_true(records.get(following.name), "required")
+            if is_required or _is_true(record, following.only_if):
                 break
             following = self._find_step(following.on_pass)
         return following

@@ -6,14 +6,9 @@ import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from gitckpt.durable.steps.graph import (
-    COMPLETE,
-    MAX_FIX_CYCLES,
-    MAX_ITERATIONS,
-    Graph,
-    StepDefinition,
-)
+from gitckpt.durable.steps.graph import COMPLETE, Graph, StepDefinition
 from gitckpt.durable.steps.report import NOT_STARTED, STATUSES
 from gitckpt.git.files import regular
 from gitckpt.git.files.private_dirs import PRIVATE
@@ -26,11 +21,6 @@ from gitckpt.model.values import replace
 from gitckpt.store.config import settings
 from gitckpt.store.config.file import ConfigFile, Table, text_of
 from gitckpt.store.config.settings import STEPS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 # Mirror: the state of a track as a file, rewritten after each report, for programs that read
 # `metadata.json` and do not use gitckpt.
@@ -116,6 +106,7 @@ _STEP_KEYS: tuple[str, ...] = ("name", "on_pass", "on_fail", "agent", "optional"
 _STEP_KEYS += ("only_if", "tasks", "fix_cycle", "version_key")
 # Not allowed as step names: the end, statuses and the names of other checkpoints.
 _RESERVED = (COMPLETE, *STATUSES, *phase.NOT_PHASES)
+_USUAL = Graph("", ())
 _PRESET = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 
@@ -173,14 +164,11 @@ def _graph(name: str, table: Table) -> Graph:
         hint = f"add [[steps.{name}.steps]] with a name"
         table.complain(f"{table.label} has no steps", "steps", hint=hint)
     names = [each.name(_RESERVED) for each in tables]
-    required = [
-        name
-        for name, each in zip(names, tables, strict=True)
-        if each.values.get("optional") is not True
-    ]
+    by_name = zip(names, tables, strict=True)
+    required = [name for name, inner in by_name if inner.values.get("optional") is not True]
     steps = tuple(
-        _step(each, names, next((n for n in required if n not in names[: i + 1]), COMPLETE))
-        for i, each in enumerate(tables)
+        _step(inner, names, next((n for n in required if n not in names[: i + 1]), COMPLETE))
+        for i, inner in enumerate(tables)
     )
     aliases = table.strings("aliases", f"aliases of {table.label}")
     _check_names(table, tables, names, aliases)
@@ -189,8 +177,8 @@ def _graph(name: str, table: Table) -> Graph:
         name=name,
         steps=steps,
         aliases=aliases,
-        max_fix_cycles=table.count("max_fix_cycles", MAX_FIX_CYCLES),
-        max_iterations=table.count("max_iterations", MAX_ITERATIONS, 1),
+        max_fix_cycles=table.count("max_fix_cycles", _USUAL.max_fix_cycles),
+        max_iterations=table.count("max_iterations", _USUAL.max_iterations, 1),
         description=table.text("description", one_line=True) or "",
         mirror=mirror,
     )

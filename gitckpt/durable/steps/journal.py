@@ -11,23 +11,18 @@ from gitckpt.durable.steps import report as record
 from gitckpt.durable.steps.graph import COMPLETE, Graph
 from gitckpt.durable.steps.report import FAIL, RESET, START, StepReport
 from gitckpt.git.lock import Lock
+from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
-from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import codec, ids, phase, times
 from gitckpt.model.arguments import shell_word
-from gitckpt.model.checkpoint import STEP
+from gitckpt.model.checkpoint import STEP, Checkpoint, Progress
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.values import dataclass, replace
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.leases import leases
 from gitckpt.store.records import finder, heads, ref_names
 from gitckpt.store.worktrees import ownership
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gitckpt.git.repository import Repository
-    from gitckpt.model.checkpoint import Checkpoint, Progress
-    from gitckpt.store.checkpoints import Checkpoints
 
 TRACK = "track_id"  # key of the state: the track of the run
 _LOCK, _MIRROR_LOCK, _PATIENCE = "track.lock", "mirror.lock", 10.0
@@ -88,8 +83,8 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = 
     if recorded is not None and wanted not in (None, recorded):
         problem = f"the run has the steps of {recorded}, not those of {wanted}"
         raise UsageError(problem, hint="leave out --graph, or start another run")
-    top = store.repository.worktree or main_worktree(store.repository) or ""
     name = recorded or wanted or graph_file.SUPERPOWERS
+    top = store.repository.worktree or administration.main_worktree(store.repository) or ""
     try:
         return graph_file.read(os.path.join(top, settings.FILE), name)
     except UsageError as error:
@@ -136,15 +131,15 @@ def report(
             return before
         said = replace(said, checkpoint_id=checkpoint_id)
     if place.run is not None and not _starts_run(store, place, said):
-        return _extend(store, place.run, place.track, said, graph, files=files)
+        return _extend(store, place, said, graph, files=files)
     assert place.track is not None
     with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
         # Another process may have started the run.
         place = replace(place, run=run_about(store, place.track))
         if place.run is not None and not _starts_run(store, place, said):
-            return _extend(store, place.run, place.track, said, graph, files=files)
+            return _extend(store, place, said, graph, files=files)
         steps = graph_of(store, {}, graph)
-        made = _write(store, steps, said, place.track, files=files, start=place.track)
+        made = _write(store, replace(place, run=None), steps, said, files=files)
     return Reported(made, steps, is_new=True)
 
 
@@ -188,14 +183,9 @@ def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run:
 
 
 def _extend(
-    store: Checkpoints,
-    run: str,
-    track: str | None,
-    said: StepReport,
-    graph: str | None,
-    *,
-    files: bool,
+    store: Checkpoints, place: ReportPlace, said: StepReport, graph: str | None, *, files: bool
 ) -> Reported:
+    run = str(place.run)
     newest = store.heads.read(run)
     steps = graph_of(store, newest.state, graph)
     worktree = _home_repository(store, run)
@@ -205,27 +195,20 @@ def _extend(
         if files:
             hint = f"make it again: git ckpt resume {run} --no-run"
             raise UsageError(f"the worktree of run {run} is gone", hint=hint)
-        made = _write(store, steps, said, track, run=run, base=newest.git_sha)
+        made = _write(store, place, steps, said, base=newest.git_sha)
     elif worktree is None or os.path.samefile(worktree.git_dir, store.repository.git_dir):
-        made = _write(store, steps, said, track, run=run, files=files)
+        made = _write(store, place, steps, said, files=files)
     else:
         with store.seen_from(worktree, "plumbing") as inside:
-            made = _write(inside, steps, said, track, run=run, files=files)
+            made = _write(inside, place, steps, said, files=files)
     return Reported(made, steps, is_new=False)
 
 
 def _write(
-    store: Checkpoints,
-    graph: Graph,
-    said: StepReport,
-    track: str | None,
-    *,
-    files: bool = False,
-    run: str | None = None,
-    start: str | None = None,
-    base: str | None = None,
+    store: Checkpoints, place: ReportPlace, graph: Graph, said: StepReport, **how: Any
 ) -> Checkpoint:
-    """Write to a run or as the first checkpoint of one; arguments as `Store.record`."""
+    """Write to a run, or the first checkpoint of one; `how` is for `Store.record`."""
+    run, track = place.run, place.track
     step = graph.step(said.step).name
     at = times.to_text(store.clock())
 
@@ -243,25 +226,21 @@ def _write(
 
     notes = " ".join((said.notes or "").split())
     message = ": ".join(filter(None, ["reset" if said.action == RESET else "", notes]))
-    values: dict[str, Any] = {
-        "run": run,
-        "start": start,
-        "guard": store.leases.bound(run) if run is not None else None,
-        "change": change,
-        "progress_of": lambda state: record.progress_of(machine.record_of(graph, state, step)),
-        "trigger": STEP,
-        "agent": said.agent,
-        "message": (message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…") or None,
-        "errors": [str(said.notes)] if said.action == FAIL else [],
-    }
+    message = message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…"
+    guard = store.leases.bound(run) if run is not None else None
+    start = track if run is None else None
+    values: dict[str, Any] = {"run": run, "start": start, "guard": guard, "change": change}
+    values |= {"trigger": STEP, "agent": said.agent, "message": message or None}
+    values["progress_of"] = lambda state: record.progress_of(machine.record_of(graph, state, step))
+    values["errors"] = [str(said.notes)] if said.action == FAIL else []
     if said.checkpoint_id is not None:
         values["id"] = said.checkpoint_id
     label = f"{step}-{record.LABELS[said.action]}"
-    if files:
+    if how.pop("files", False):
         # An agent waits for this call: a capture that takes too long is left out.
         made = store.save(label, limits=store.rules.limits().automatic(), **values)
     else:
-        made = store.record(label, base=base, **values)
+        made = store.record(label, **how, **values)
     _write_mirror(store, store.repository, graph, str(made.run))
     return made
 
@@ -327,25 +306,15 @@ def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
     chain = reversed(heads.chain(store.index, store.repository, run))
     entries = [entry for entry in chain if entry.trigger == STEP]
     contents = store.objects.read([entry.oid for entry in entries])
-    return [
-        _event(codec.decode_header(content[1], ref_names.CHECKPOINTS + entry.id))
-        for entry, content in zip(entries, contents, strict=True)
-        if content is not None
-    ]
-
-
-def _event(checkpoint: Checkpoint) -> StepEvent:
-    step, status = phase.split(checkpoint.label)
-    return StepEvent(
-        checkpoint=checkpoint.id,
-        sequence=checkpoint.sequence or 0,
-        timestamp=checkpoint.timestamp,
-        step=step,
-        status=status,
-        agent=checkpoint.agent,
-        message=checkpoint.message,
-        errors=checkpoint.errors,
-        git_sha=checkpoint.git_sha,
-        has_files=checkpoint.worktree is not None,
-        progress=checkpoint.progress,
-    )
+    shared = ("timestamp", "agent", "message", "errors", "git_sha", "progress")
+    events = []
+    for entry, content in zip(entries, contents, strict=True):
+        if content is None:
+            continue
+        checkpoint = codec.decode_header(content[1], ref_names.CHECKPOINTS + entry.id)
+        step, status = phase.split(checkpoint.label)
+        values: dict[str, Any] = {name: getattr(checkpoint, name) for name in shared}
+        values |= {"checkpoint": checkpoint.id, "sequence": checkpoint.sequence or 0}
+        has_files = checkpoint.worktree is not None
+        events.append(StepEvent(step=step, status=status, has_files=has_files, **values))
+    return events

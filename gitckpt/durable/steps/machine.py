@@ -10,28 +10,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from gitckpt.durable.steps import report as records
 from gitckpt.durable.steps.graph import COMPLETE, END, Graph, StepDefinition
-from gitckpt.durable.steps.report import (
-    BLOCK,
-    ENDS,
-    FAIL,
-    PASS,
-    PROGRESS,
-    RESET,
-    START,
-    PlanTask,
-    StepReport,
-)
+from gitckpt.durable.steps.report import PlanTask, StateTable, StepReport
 from gitckpt.git.files import regular
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.values import dataclass
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 LOOP, BLOCKERS = "loop_state", "blockers"
 
@@ -57,7 +44,7 @@ class StepPosition:
 _FRESH = {"status": records.NOT_STARTED, "started_at": None, "completed_at": None}
 
 
-def position(graph: Graph, state: Mapping[str, Any]) -> StepPosition:
+def position(graph: Graph, state: StateTable) -> StepPosition:
     """Return the step that a run is at.
 
     A foreign state may name a step that passed, or failed with `on_fail`: the run is then at the
@@ -87,7 +74,7 @@ def position(graph: Graph, state: Mapping[str, Any]) -> StepPosition:
     return StepPosition(following, records.PASSED if following == COMPLETE else records.NOT_STARTED)
 
 
-def _step_of_status(graph: Graph, state: Mapping[str, Any], word: object) -> StepDefinition | None:
+def _step_of_status(graph: Graph, state: StateTable, word: object) -> StepDefinition | None:
     # Some tools write a status such as BLOCKED instead of a step name.
     status = records.status_of(word)
     if status == records.BLOCKED:
@@ -96,25 +83,25 @@ def _step_of_status(graph: Graph, state: Mapping[str, Any], word: object) -> Ste
     return graph.first if word is None or status == records.NOT_STARTED else None
 
 
-def active_blockers(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def active_blockers(state: StateTable) -> list[StateTable]:
     blockers = [blocker for blocker in _blockers(state) if isinstance(blocker, Mapping)]
     return [each for each in blockers if str(each.get("status", "")).upper() == records.ACTIVE]
 
 
-def loop_of(state: Mapping[str, Any]) -> Mapping[str, Any]:
+def loop_of(state: StateTable) -> StateTable:
     return _table(state, LOOP)
 
 
-def record_of(graph: Graph, state: Mapping[str, Any], step: str) -> Mapping[str, Any]:
+def record_of(graph: Graph, state: StateTable, step: str) -> StateTable:
     """Return the record of a step, stored under its name or an alias; {} without one."""
     known = _table(loop_of(state), "checkpoints", "loop_state.")
     return _table(known, _record_key(graph, known, step), "loop_state.checkpoints.")
 
 
-def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str) -> dict[str, Any]:
+def applied(graph: Graph, state: StateTable, report: StepReport, at: str) -> dict[str, Any]:
     """Return the state after a report at a time; the input state is not changed."""
     step = graph.step(report.step)
-    if step is END and report.action != PASS:
+    if step is END and report.action != records.PASS:
         hint = "see where the run is: git ckpt step show"
         raise UsageError(f"{COMPLETE} is the end of the steps, not a step", hint=hint)
     records.require_sound(report, step)
@@ -123,9 +110,9 @@ def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str)
     update = _StateUpdate(graph, state, at)
     if step is END:
         update.enter(END)
-    elif report.action == RESET:
+    elif report.action == records.RESET:
         update.reset(step, report, here)
-    elif report.action in (START, PROGRESS):
+    elif report.action in (records.START, records.PROGRESS):
         update.begin(step, report, moves=moves)
     else:
         update.end(step, report, moves=moves)
@@ -133,19 +120,19 @@ def applied(graph: Graph, state: Mapping[str, Any], report: StepReport, at: str)
 
 
 def _check_order(
-    here: StepPosition, step: StepDefinition, record: Mapping[str, Any], report: StepReport
+    here: StepPosition, step: StepDefinition, record: StateTable, report: StepReport
 ) -> bool:
     """Return whether a report moves the machine or only adds to a record."""
-    if report.action == RESET:
+    if report.action == records.RESET:
         return True
     is_here = step.name == here.step
     if step.optional and step.on_pass == here.step and here.status == records.NOT_STARTED:
         is_here = True
-    is_late = _is_running(record) and report.action != START
+    is_late = _is_running(record) and report.action != records.START
     if report.force:
-        return is_here or report.action == START
+        return is_here or report.action == records.START
     is_late_elsewhere = is_late and step.name != here.step
-    if here.status == records.BLOCKED and report.action != BLOCK and not is_late_elsewhere:
+    if here.status == records.BLOCKED and report.action != records.BLOCK and not is_late_elsewhere:
         raise blocked(here)
     if is_here or is_late:
         return is_here
@@ -158,7 +145,7 @@ def _check_order(
     raise OutOfOrder(f"the run is at {here.step} ({here.status}), not at {step.name}", hint=hint)
 
 
-def _is_running(record: Mapping[str, Any]) -> bool:
+def _is_running(record: StateTable) -> bool:
     return records.status_of(record.get("status")) == records.IN_PROGRESS
 
 
@@ -169,9 +156,8 @@ def blocked(here: StepPosition) -> StepsBlocked:
 
 
 class _StateUpdate:
-    def __init__(self, graph: Graph, state: Mapping[str, Any], at: str) -> None:
-        self._graph = graph
-        self._at = at
+    def __init__(self, graph: Graph, state: StateTable, at: str) -> None:
+        self._graph, self._at = graph, at
         before = loop_of(state)
         first = dict.fromkeys(("current_step", "step_status", "step_started_at"))
         counts = {"fix_cycle_count": 0, "max_fix_cycles": graph.max_fix_cycles, "iterations": 0}
@@ -183,14 +169,14 @@ class _StateUpdate:
 
     def begin(self, step: StepDefinition, report: StepReport, *, moves: bool) -> None:
         record = self._record(step)
-        if not _is_running(record) or report.action == START:
+        if not _is_running(record) or report.action == records.START:
             if self._is_over_limit() and not report.force:
                 hint = "look for a circle: git ckpt step show --history"
                 hint += f"; then: git ckpt step reset {shell_word(step.name)}"
                 raise StepsBlocked(self._limit_message(), hint=hint)
             self._start(step, record)
             record["status"] = records.IN_PROGRESS
-        self._put(step, self._merge(record, step, report))
+        self._merge(record, step, report)
         if moves:
             # Records written by other tools may lack started_at.
             self._set_position(step.name, records.IN_PROGRESS, record.get("started_at"))
@@ -206,11 +192,11 @@ class _StateUpdate:
         record = self._record(step)
         if not _is_running(record) or not record.get("started_at"):
             self._start(step, record)
-        record |= {"status": ENDS[report.action], "completed_at": self._at}
-        self._put(step, self._merge(record, step, report))
-        if report.action == BLOCK:
+        record |= {"status": records.ENDS[report.action], "completed_at": self._at}
+        self._merge(record, step, report)
+        if report.action == records.BLOCK:
             self._block(step, str(report.notes), moves=moves)
-        elif moves and report.action == FAIL:
+        elif moves and report.action == records.FAIL:
             self._fail(step, str(report.notes))
         elif moves:
             self.enter(self._graph.after(step, {**self._records, step.name: self._record(step)}))
@@ -227,7 +213,7 @@ class _StateUpdate:
         record = self._record(step)
         record.pop("verdict", None)
         record |= _FRESH
-        self._put(step, self._merge(record, step, report))
+        self._merge(record, step, report)
         self._loop |= {"fix_cycle_count": 0, "iterations": 0}
         self._set_position(step.name, records.NOT_STARTED, None)
 
@@ -283,10 +269,9 @@ class _StateUpdate:
     def _set_position(self, step: str, status: str, since: object) -> None:
         self._loop |= {"current_step": step, "step_status": status, "step_started_at": since}
 
-    def _merge(
-        self, record: Mapping[str, Any], step: StepDefinition, report: StepReport
-    ) -> dict[str, Any]:
-        return _order_keys(records.merged(_order_keys(record), step, report, self._at))
+    def _merge(self, record: StateTable, step: StepDefinition, report: StepReport) -> None:
+        merged = records.merged(_order_keys(record), step, report, self._at)
+        self._put(step, _order_keys(merged))
 
     def _record(self, step: StepDefinition) -> dict[str, Any]:
         key = _record_key(self._graph, self._records, step.name)
@@ -300,18 +285,18 @@ _TIMES = ("started_at", "completed_at")  # keys that each record has, in the ord
 _COMMON = ("status", *_TIMES, "agent", "output_files", "notes", "last_updated")
 
 
-def _order_keys(record: Mapping[str, Any]) -> dict[str, Any]:
+def _order_keys(record: StateTable) -> dict[str, Any]:
     whole = {key: record.get(key) for key in (*_COMMON, "progress")} | dict(record)
     return _tables_last(whole, "progress", "tasks")
 
 
-def _tables_last(table: Mapping[str, Any], *last: str) -> dict[str, Any]:
+def _tables_last(table: StateTable, *last: str) -> dict[str, Any]:
     # In TOML, simple keys must come before tables, or they would belong to the table.
     keys = [key for key in table if key not in last] + [key for key in last if key in table]
     return {key: table[key] for key in keys}
 
 
-def _record_key(graph: Graph, known: Mapping[str, Any], step: str) -> str:
+def _record_key(graph: Graph, known: StateTable, step: str) -> str:
     # Other tools may store a record under an alias.
     if step in known:
         return step
@@ -322,7 +307,7 @@ def _record_key(graph: Graph, known: Mapping[str, Any], step: str) -> str:
 _SHOW_STATE = "see its content: git ckpt show RUN --state"
 
 
-def _table(table: Mapping[str, Any], key: str, parent: str = "") -> Mapping[str, Any]:
+def _table(table: StateTable, key: str, parent: str = "") -> StateTable:
     value = table.get(key)
     if value is not None and not isinstance(value, Mapping):
         problem = f"{parent}{key} in the state of the run is not a table"
@@ -330,7 +315,7 @@ def _table(table: Mapping[str, Any], key: str, parent: str = "") -> Mapping[str,
     return value or {}
 
 
-def _blockers(state: Mapping[str, Any]) -> list[Any]:
+def _blockers(state: StateTable) -> list[Any]:
     value = state.get(BLOCKERS)
     if value is not None and not isinstance(value, list):
         raise UsageError("blockers in the state of the run is not a list", hint=_SHOW_STATE)
@@ -359,18 +344,15 @@ class NextStep:
 
 def next_of(
     graph: Graph,
-    state: Mapping[str, Any],
+    state: StateTable,
     top: str | None,
     *,
     path: str | None = None,
     resume_from: str | None = None,
 ) -> NextStep:
-    """Return the step and task that a run continues with.
+    """Return the step and task that a run continues with; arguments as `Steps.next`.
 
-    Args:
-        top: the worktree that may contain the plan.
-        path: of the plan; default: a reported `plan.md`, the one at the top or the track's.
-        resume_from: the number of a task that overrides plan and records.
+    `top` is the worktree that may contain the plan.
     """
     here = position(graph, state)
     if here.status == records.BLOCKED:
@@ -406,7 +388,7 @@ def next_of(
     return NextStep(here.step, here.status, task.name, task.title, shown, tuple(remarks))
 
 
-def _position_remarks(graph: Graph, here: StepPosition, state: Mapping[str, Any]) -> Iterator[str]:
+def _position_remarks(graph: Graph, here: StepPosition, state: StateTable) -> Iterator[str]:
     if not here.known:
         hint = "to go on: git ckpt step reset STEP"
         yield f"the run is at {here.step}, which is not a step of {graph.name}; {hint}"
@@ -419,7 +401,7 @@ def _position_remarks(graph: Graph, here: StepPosition, state: Mapping[str, Any]
 
 
 def _disagreements(
-    record: Mapping[str, Any], tasks: Sequence[PlanTask], first: PlanTask | None, shown: str
+    record: StateTable, tasks: Sequence[PlanTask], first: PlanTask | None, shown: str
 ) -> Iterator[str]:
     # The plan is right where it and the records differ.
     last = record.get("last_task")
@@ -448,7 +430,7 @@ def _disagreements(
 
 
 def _find_plan(
-    graph: Graph, state: Mapping[str, Any], step: str, top: str | None, path: str | None
+    graph: Graph, state: StateTable, step: str, top: str | None, path: str | None
 ) -> tuple[str, list[PlanTask]] | None:
     if path is not None:
         return path, records.tasks(_read_plan(path))
@@ -463,7 +445,7 @@ def _find_plan(
     return None
 
 
-def _candidates(graph: Graph, state: Mapping[str, Any], step: str) -> Iterator[str]:
+def _candidates(graph: Graph, state: StateTable, step: str) -> Iterator[str]:
     for name in dict.fromkeys((step, *(each.name for each in graph.steps))):
         files = record_of(graph, state, name).get("output_files")
         for file in files if isinstance(files, list) else ():

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gitckpt.durable.steps.graph import StepDefinition
 from gitckpt.model.arguments import require, require_number, require_text, strings
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field, replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 # Statuses as superpowers writes them, and the spellings of people and models.
 
@@ -67,21 +63,14 @@ PASS, FAIL, BLOCK, SKIP = "pass", "fail", "block", "skip"
 BEFORE = "tasks_before"
 
 # The actions and the phase status of their checkpoints; the message marks a reset.
-LABELS = {
-    START: "started",
-    PROGRESS: "progress",
-    PASS: "complete",
-    FAIL: "failed",
-    BLOCK: "blocked",
-    SKIP: "skipped",
-    RESET: "progress",
-}
-
+LABELS = {START: "started", PROGRESS: "progress", PASS: "complete", FAIL: "failed"}
+LABELS |= {BLOCK: "blocked", SKIP: "skipped", RESET: "progress"}
 ENDS = {PASS: PASSED, FAIL: FAILED, BLOCK: BLOCKED, SKIP: SKIPPED}
 # Record keys that have a parameter or that the protocol maintains.
 OWN: tuple[str, ...] = ("status", "started_at", "completed_at", "last_updated", "agent", "notes")
 OWN += ("progress", "output_files", "tasks", "verdict")
 
+StateTable = Mapping[str, Any]  # the state of a run, or a table in it
 _COUNTS = ("current_phase", "total_phases", "tasks_completed", "tasks_total")
 _MAX = 2**63
 
@@ -151,17 +140,17 @@ def require_sound(report: StepReport, step: StepDefinition) -> None:
             raise UsageError(f"{key!r} cannot be set", hint=hint)
 
 
-def merged(
-    record: Mapping[str, Any], step: StepDefinition, report: StepReport, at: str
-) -> dict[str, Any]:
+def merged(record: StateTable, step: StepDefinition, report: StepReport, at: str) -> dict[str, Any]:
     """Return the record of a step after a report at a time; its status is unchanged."""
     new = {**record, **report.values}
     new["agent"] = report.agent or new.get("agent") or step.agent or "unknown"
-    new["progress"] = _progress(new.get("progress"), report)
+    counts = {key: getattr(report, key) for key in _COUNTS[:2]} | {"current_task": report.task}
+    counts |= {key: getattr(report, key) for key in _COUNTS[2:]}
+    counts = {key: value for key, value in counts.items() if value is not None}
+    new["progress"] = _as_dict(new.get("progress")) | counts
     files = _as_list(new.get("output_files"))
-    new["output_files"] = files + [
-        name for name in dict.fromkeys(report.outputs) if name not in files
-    ]
+    outputs = [name for name in dict.fromkeys(report.outputs) if name not in files]
+    new["output_files"] = files + outputs
     new["notes"] = report.notes if report.notes is not None else new.get("notes") or ""
     if step.on_fail is not None and report.action in (PASS, FAIL):
         new["verdict"] = VERDICT_PASS if report.action == PASS else VERDICT_FAIL
@@ -186,20 +175,13 @@ def _as_dict(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
 
 
-def progress_of(record: Mapping[str, Any]) -> Progress | None:
+def progress_of(record: StateTable) -> Progress | None:
     """Return the progress in a record; drop values of a wrong type."""
     values = _as_dict(record.get("progress"))
     counts: dict[str, Any] = {key: _as_count(values.get(key)) for key in _COUNTS}
     task = values.get("current_task")
     progress = Progress(**counts, current_task=task if isinstance(task, str) and task else None)
     return progress if progress != Progress() else None
-
-
-def _progress(before: object, report: StepReport) -> dict[str, Any]:
-    values: dict[str, Any] = {"current_phase": report.current_phase}
-    values |= {"total_phases": report.total_phases, "current_task": report.task}
-    values |= {"tasks_completed": report.tasks_completed, "tasks_total": report.tasks_total}
-    return _as_dict(before) | {key: value for key, value in values.items() if value is not None}
 
 
 def _add_commit(record: dict[str, Any], step: StepDefinition, report: StepReport) -> None:
@@ -232,7 +214,7 @@ def _add_task(record: dict[str, Any], text: str, report: StepReport, at: str) ->
         record["last_task"] = f"Task {number}" if number else name
 
 
-def _keep_counts(new: dict[str, Any], record: Mapping[str, Any], report: StepReport) -> None:
+def _keep_counts(new: dict[str, Any], record: StateTable, report: StepReport) -> None:
     """Keep counts reported before the first named task, which `tasks` lacks."""
     values = _as_dict(record.get("progress"))
     keys = ("tasks_completed", "tasks_total")

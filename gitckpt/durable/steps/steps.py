@@ -8,19 +8,14 @@ from typing import Any
 
 from gitckpt.durable.steps import journal, machine, report
 from gitckpt.durable.steps.graph import Graph
+from gitckpt.durable.steps.journal import Reported, StepEvent
+from gitckpt.durable.steps.machine import NextStep, StepPosition
 from gitckpt.durable.steps.report import StepReport
+from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import require, require_text
-from gitckpt.model.checkpoint import Progress
+from gitckpt.model.checkpoint import Checkpoint, Progress
 from gitckpt.model.values import replace
 from gitckpt.store.store import Store, inside
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gitckpt.durable.steps.journal import Reported, StepEvent
-    from gitckpt.durable.steps.machine import NextStep, StepPosition
-    from gitckpt.git.repository import Repository
-    from gitckpt.model.checkpoint import Checkpoint
-
 
 # The data of `git ckpt step show`.
 
@@ -30,13 +25,11 @@ _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed",
 def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
     """Return the names of required, unknown, and completed optional steps."""
     current = machine.position(graph, state).step
-    names = [
-        step.name
-        for step in graph.steps
-        if not (step.optional or step.only_if)
-        or step.name == current
-        or machine.record_of(graph, state, step.name)
-    ]
+    names = []
+    for step in graph.steps:
+        is_required = not (step.optional or step.only_if)
+        if is_required or step.name == current or machine.record_of(graph, state, step.name):
+            names.append(step.name)
     others = machine.loop_of(state).get("checkpoints") or {}
     return names + [name for name in others if graph.find(name) is None]
 
@@ -45,38 +38,26 @@ def status_of(here: StepPosition, name: str, record: Mapping[str, Any]) -> str:
     return str(record.get("status") or (here.status if name == here.step else report.NOT_STARTED))
 
 
-def document(
-    graph: Graph, newest: Checkpoint, events: Sequence[StepEvent] | None
-) -> dict[str, Any]:
+def document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -> dict[str, Any]:
     state = newest.state
     here, loop = machine.position(graph, state), machine.loop_of(state)
     steps = []
     for name in dict.fromkeys((*(step.name for step in graph.steps), *shown(graph, state))):
         record = dict(machine.record_of(graph, state, name))
         steps.append({"step": name, "status": status_of(here, name, record), "record": record})
-    content: dict[str, Any] = {
-        "run": newest.run,
-        "graph": graph.name,
-        "step": here.step,
-        "status": here.status,
-        "fix_cycle_count": loop.get("fix_cycle_count", 0),
-        "max_fix_cycles": loop.get("max_fix_cycles", graph.max_fix_cycles),
-        "iterations": loop.get("iterations", 0),
-        "max_iterations": graph.max_iterations,
-        "blockers": list(state.get(machine.BLOCKERS) or []),
-        "steps": steps,
-    }
+    content: dict[str, Any] = {"run": newest.run, "graph": graph.name}
+    content |= {"step": here.step, "status": here.status}
+    content["fix_cycle_count"] = loop.get("fix_cycle_count", 0)
+    content["max_fix_cycles"] = loop.get("max_fix_cycles", graph.max_fix_cycles)
+    content |= {"iterations": loop.get("iterations", 0), "max_iterations": graph.max_iterations}
+    content |= {"blockers": list(state.get(machine.BLOCKERS) or []), "steps": steps}
     if events is not None:
-        content["history"] = [_event(event) for event in events]
+        content["history"] = history = []
+        for event in events:
+            plain = {name: getattr(event, name) for name in event.__slots__}
+            values = {name: getattr(event.progress or Progress(), name) for name in _PROGRESS}
+            history.append({**plain, "errors": list(event.errors), "progress": values})
     return content
-
-
-def _event(event: StepEvent) -> dict[str, Any]:
-    plain = {name: getattr(event, name) for name in event.__slots__}
-    progress = event.progress or Progress()
-    plain["errors"] = list(event.errors)
-    plain["progress"] = {name: getattr(progress, name) for name in _PROGRESS}
-    return plain
 
 
 # The public API.
@@ -133,18 +114,19 @@ class Steps:
         require_text("graph", graph, may_be_none=True)
         require_text("checkpoint_id", checkpoint_id, may_be_none=True)
         repository = self._store.repository
-        oid, subject = (
-            _read_commit(repository, said.commit) if said.commit is not None else (None, "")
-        )
         outputs = tuple(_from_top(repository, file) for file in said.outputs)
-        said = replace(said, outputs=outputs, commit=oid, subject=subject)
+        said = replace(said, outputs=outputs, subject="")
+        if said.commit is not None:
+            oid = repository.commit(said.commit)
+            subject = repository.git.run("log", "-1", "--no-show-signature", "--format=%s", oid).out
+            subject_line = subject.decode("utf-8", "replace").removesuffix("\n")
+            said = replace(said, commit=oid, subject=subject_line)
         if said.task_status is not None:
             said = replace(said, task_status=said.task_status.strip().upper().replace("-", "_"))
         if said.verdict is not None:
             said = replace(said, verdict=said.verdict.strip().upper())
-        done = journal.report(
-            self._store, self._place, said, graph=graph, files=files, checkpoint_id=checkpoint_id
-        )
+        how: Any = {"graph": graph, "files": files, "checkpoint_id": checkpoint_id}
+        done = journal.report(self._store, self._place, said, **how)
         self._place = replace(self._place, run=done.checkpoint.run)
         return done
 
@@ -187,12 +169,6 @@ class Steps:
         graph = journal.graph_of(self._store, newest.state)
         top = journal.home(self._store, str(newest.run))
         return machine.next_of(graph, newest.state, top, path=plan, resume_from=resume_from)
-
-
-def _read_commit(repository: Repository, rev: str) -> tuple[str, str]:
-    oid = repository.commit(rev)
-    subject = repository.git.run("log", "-1", "--no-show-signature", "--format=%s", oid).out
-    return oid, subject.decode("utf-8", "replace").removesuffix("\n")
 
 
 def _from_top(repository: Repository, file: str) -> str:

@@ -569,7 +569,7 @@ def test_full_disk_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("prompt", "cannot write the prompt to {files}/prompt: Is a directory"),
+        ("prompt", "cannot keep the prompt of the agent in {files}/prompt: Is a directory"),
         ("agent.log", "cannot keep the output of the agent in {files}/agent.log: Is a directory"),
     ],
 )

@@ -6,24 +6,20 @@ After a kill, the loop resumes in the same iteration.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from gitckpt.durable.agent import call
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import words
 from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Timeouts, last_line
+from gitckpt.durable.phases import agent as agents
 from gitckpt.durable.phases import command, options
-from gitckpt.durable.phases.agent import (
-    MOST_LOST,
-    RETRY_AT,
-    require_installed,
-    unusable,
-    wait_for_a_limit,
-)
 from gitckpt.durable.phases.beads import BD
 from gitckpt.durable.phases.loop import prompt
 from gitckpt.durable.phases.loop.prompt import Documents
@@ -34,11 +30,6 @@ from gitckpt.model.checkpoint import LOOP, Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass
 from gitckpt.store import secrets
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 # Options of the loop.
 
@@ -70,34 +61,25 @@ class LoopOptions:
 def read(option: Callable[[str], str]) -> LoopOptions:
     """Parse the options of a loop; `option` returns the text of one, or ""."""
     issues = tuple(option("issues").replace(",", " ").split())
-    epic, done = option("epic"), option("done")
-    for issue in (*issues, *([epic] if epic else [])):
+    epic, done, idle = option("epic"), option("done"), option("idle_timeout")
+    for issue in filter(None, (*issues, epic)):
         options.require_issue(issue)
     until_tests_pass = options.agreed("until_tests_pass", option("until_tests_pass"))
     if not issues and not done and not until_tests_pass:
-        raise UsageError(
-            "the loop has no condition to end",
-            hint="git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
-            "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes",
-        )
+        hint = "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
+        hint += "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
+        raise UsageError("the loop has no condition to end", hint=hint)
     conversation = option("conversation") or NEW
     if conversation not in CONVERSATIONS:
-        raise UsageError(
-            f"conversation is {conversation!r:.60}", hint=f"choose {' or '.join(CONVERSATIONS)}"
-        )
+        hint = f"choose {' or '.join(CONVERSATIONS)}"
+        raise UsageError(f"conversation is {conversation!r:.60}", hint=hint)
+    iterations = options.count("max_iterations", option("max_iterations"), MAX_ITERATIONS)
     return LoopOptions(
-        issues=issues,
-        epic=epic,
-        done=done,
-        tests=option("tests"),
-        # 0 means the default, as everywhere in rlm-act.
-        max_iterations=options.count("max_iterations", option("max_iterations"), MAX_ITERATIONS)
-        or MAX_ITERATIONS,
+        *(issues, epic, done, option("tests")),
+        max_iterations=iterations or MAX_ITERATIONS,  # 0: the default, as everywhere in rlm-act
         pause=options.pause("pause", option("pause"), PAUSE),
         agent_timeout=options.limit("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT),
-        idle_timeout=options.limit("idle_timeout", option("idle_timeout"), 1.0)
-        if option("idle_timeout")
-        else None,
+        idle_timeout=options.limit("idle_timeout", idle, 1.0) if idle else None,
         test_timeout=options.limit("test_timeout", option("test_timeout"), TEST_TIMEOUT),
         conversation=conversation,
         max_budget=options.amount("max_budget", option("max_budget")),
@@ -152,12 +134,12 @@ def statuses(output: bytes) -> Mapping[str, str]:
     except (ValueError, RecursionError):
         return {}
     issues: list[Any] = document if isinstance(document, list) else [document]
+    tables = [issue for issue in issues if isinstance(issue, dict)]
+    pairs = [(table.get("id"), table.get("status")) for table in tables]
     return {
-        issue["id"]: issue["status"].strip().lower()
-        for issue in issues
-        if isinstance(issue, dict)
-        and isinstance(issue.get("id"), str)
-        and isinstance(issue.get("status"), str)
+        issue: status.strip().lower()
+        for issue, status in pairs
+        if isinstance(issue, str) and isinstance(status, str)
     }
 
 
@@ -217,9 +199,8 @@ def run(line: str, call: Callable[[str], Ending], seconds: float) -> TestResult:
         return TestResult(passed=False, output=NONE)
     outcome = call(line)
     if outcome.ended_by != EXIT:
-        output = (
-            f"{secrets.masked(outcome.tail).rstrip()}\nTests timed out after {seconds:g} seconds"
-        )
+        output = secrets.masked(outcome.tail).rstrip()
+        output = f"{output}\nTests timed out after {seconds:g} seconds"
         return TestResult(passed=False, output=output.lstrip())
     return TestResult(outcome.code == 0, secrets.masked(outcome.tail))
 
@@ -229,11 +210,8 @@ def run(line: str, call: Callable[[str], Ending], seconds: float) -> TestResult:
 # The next step: call the agent, check its result, or nothing.
 ASK, LOOK, DONE = "ask", "look", "done"
 
-_KEPT_OUTPUT = 8000
-_KEPT_FAILURES = 10
-_SHOWN_FAILURE = 500
+_KEPT_OUTPUT, _KEPT_FAILURES, _SHOWN_FAILURE, _LINE = 8000, 10, 500, 200
 _DENIED = 3
-_LINE = 200
 
 
 class Loop:
@@ -267,7 +245,11 @@ class Loop:
         while memory["next"] != DONE:
             if memory["next"] == ASK:
                 if memory["iterations"] >= memory["allowed"]:
-                    raise self._exhausted()
+                    message = f"reached max iterations ({memory['allowed']})"
+                    errors, run = (*memory["failures"], message), self._run.id
+                    hint = f"see the progress: git ckpt status {run}; to continue: "
+                    hint += f"git ckpt resume {run}"
+                    raise PhaseFailed(message, errors=errors, output=memory["said"], hint=hint)
                 self._require_budget()
                 if self._has_asked:
                     self._run.wait(self._options.pause)
@@ -275,13 +257,9 @@ class Loop:
                     continue
             self._look()
         # The phase's checkpoint stores it as JSON; the cost is 0 if the client does not report it.
-        result = {
-            "iterations": memory["iterations"],
-            "tests_passed": memory["tests"] == "passed",
-            "issues_closed": memory["closed_issues"],
-            "output": memory["said"],
-            "cost_usd": memory["cost_usd"],
-        }
+        result = {key: memory[key] for key in ("iterations", "cost_usd")}
+        result |= {"tests_passed": memory["tests"] == "passed", "output": memory["said"]}
+        result["issues_closed"] = memory["closed_issues"]
         return Ended(result=result, output=memory["said"])
 
     def _load_memory(self) -> dict[str, Any]:
@@ -290,22 +268,12 @@ class Loop:
         memory: dict[str, Any] = recorded if isinstance(recorded, dict) else {}
         is_repeated = memory.get("next") == DONE and self._context.attempt.began is None
         if memory.get("phase") != phase or is_repeated:
-            memory = state["loop"] = {
-                "phase": phase,
-                "iterations": 0,
-                "allowed": self._options.max_iterations,
-                "next": ASK,
-                "open_issues": list(self._options.issues),
-                "closed_issues": [],
-                "tests": "not run",
-                "tests_output": "",
-                "failures": [],
-                "cost_usd": 0.0,
-                "session": None,
-                "said": "",
-                "problem": "",
-                "plan": "",
-            }
+            allowed, issues = self._options.max_iterations, list(self._options.issues)
+            memory = {"phase": phase, "iterations": 0, "allowed": allowed, "next": ASK}
+            memory |= {"open_issues": issues, "closed_issues": [], "tests": "not run"}
+            memory |= {"tests_output": "", "failures": [], "cost_usd": 0.0, "session": None}
+            memory |= dict.fromkeys(("said", "problem", "plan"), "")
+            state["loop"] = memory
         return memory
 
     def _allow_more(self) -> None:
@@ -319,30 +287,22 @@ class Loop:
     def _ask(self) -> bool:
         # Returns False if the call has to be repeated; any other failure uses up the iteration.
         memory, options = self._memory, self._options
-        wait_for_a_limit(self._run, memory, self._show)
+        agents.wait_for_a_limit(self._run, memory, self._show)
         number = memory["iterations"] + 1
         is_first, self._has_asked = not self._has_asked, True
         self._show(f"iteration {number} of {memory['allowed']}")
         plan = self._documents.plan(memory)
-        text = prompt.build(
-            self._documents.template(),
-            prompt.Assignment(plan, options.epic, options.issues, options.tests),
-            memory["tests_output"] if memory["tests"] == "failed" else "",
-            self._env["CKPT_REVISION"],
-            self._resumption_note() if is_first else "",
-        )
+        task = prompt.Assignment(plan, options.epic, options.issues, options.tests)
+        failure = memory["tests_output"] if memory["tests"] == "failed" else ""
+        notes = (self._env["CKPT_REVISION"], self._resumption_note() if is_first else "")
+        text = prompt.build(self._documents.template(), task, failure, *notes)
         budget = options.max_budget - memory["cost_usd"] if options.max_budget else None
-        agent = Agent(self._client, self._run.path, self._env, self._context.watchdog, self._files)
-        answer = agent.ask(
-            text,
-            session=memory["session"] if options.conversation == CONTINUE else None,
-            patience=Timeouts(
-                options.agent_timeout, options.idle_timeout, self._run.seconds_left()
-            ),
-            output=self._context.output,
-            tick=self._context.look,
-            budget=budget,
-        )
+        context, left = self._context, self._run.seconds_left()
+        agent = Agent(self._client, self._run.path, self._env, context.watchdog, self._files)
+        session = memory["session"] if options.conversation == CONTINUE else None
+        patience = Timeouts(options.agent_timeout, options.idle_timeout, left)
+        how: dict[str, Any] = {"session": session, "patience": patience, "budget": budget}
+        answer = agent.ask(text, context.output, context.look, **how)
         if answer.ended_by == DEADLINE:
             message = f"the run reached its deadline in iteration {number}"
             raise DeadlineReached(message, output=answer.tail)
@@ -365,10 +325,10 @@ class Loop:
             return False
         self._show(answer.problem)
         if failure.kind == call.FATAL:
-            raise unusable(answer, self._run.id)
+            raise agents.unusable(answer, self._run.id)
         if failure.kind == call.TRANSIENT:
             memory["lost"] = memory.get("lost", 0) + 1
-            if memory["lost"] > MOST_LOST:
+            if memory["lost"] > agents.MOST_LOST:
                 memory.pop("lost")
                 return False  # as any other failure
             message = f"iteration {number}: asked again after {answer.problem}"[:_LINE]
@@ -380,7 +340,7 @@ class Loop:
             memory.pop("limited")
             return False
         retry_at = now + call.pause(failure.wait, memory["limited"])
-        until = memory[RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
+        until = memory[agents.RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
         self._milestone(f"iteration {number}: limited until {until}", [answer.problem])
         return True
 
@@ -389,15 +349,11 @@ class Loop:
         memory = self._memory
         if memory.get("denied", 0) >= _DENIED:
             memory.pop("denied")
-            options = (
-                "claude -p --permission-mode acceptEdits "
-                '--allowedTools "Edit,Write,Bash(git *)" --output-format stream-json --verbose'
-            )
-            raise AgentUnusable(
-                f"{self._client.name} was denied a permission {_DENIED} times in a row: "
-                f"{memory['denial']}",
-                hint=f"grant it, such as: git ckpt resume {self._run.id} --input 'agent={options}'",
-            )
+            options = '--permission-mode acceptEdits --allowedTools "Edit,Write,Bash(git *)"'
+            agent = f"claude -p {options} --output-format stream-json --verbose"
+            denials = f"{_DENIED} times in a row: {memory['denial']}"
+            hint = f"grant it, such as: git ckpt resume {self._run.id} --input 'agent={agent}'"
+            raise AgentUnusable(f"{self._client.name} was denied a permission {denials}", hint=hint)
 
     def _resumption_note(self) -> str:
         """Return a note for the agent about an earlier attempt; "" in the first one."""
@@ -411,12 +367,8 @@ class Loop:
 
     def _note(self, number: int, answer: Answer) -> None:
         memory = self._memory
-        memory.update(
-            iterations=number,
-            next=LOOK,
-            said=answer.report.text[-_KEPT_OUTPUT:],
-            problem=answer.problem,
-        )
+        memory.update(iterations=number, next=LOOK, problem=answer.problem)
+        memory["said"] = answer.report.text[-_KEPT_OUTPUT:]
         memory["session"] = answer.report.session or memory["session"]
         if answer.report.denied:
             memory.update(denied=memory.get("denied", 0) + 1, denial=answer.report.denied[0])
@@ -444,18 +396,16 @@ class Loop:
             reason = status.problem or f"still open: {', '.join(status.open)}"
             if reason != memory["problem"]:
                 self._show(reason)
-            self._milestone(f"iteration {number}: {_one_line(reason)}")
+            printable = (character if character.isprintable() else " " for character in reason)
+            line = " ".join("".join(printable).split())[:_LINE]
+            self._milestone(f"iteration {number}: {line}")
             return
-        line = options.tests or choose(self._run.path, self._env)
+        line, seconds = options.tests or choose(self._run.path, self._env), options.test_timeout
         self._show(f"tests: {line or 'none'}")
-        seconds = options.test_timeout
-        tested = run(
-            line, lambda text: command.run(self._context, text, seconds, show=True), seconds
-        )
-        memory.update(
-            tests="passed" if tested.passed else "failed",
-            tests_output=tested.output[-_KEPT_OUTPUT:],
-        )
+        call = functools.partial(command.run, self._context, seconds=seconds, show=True)
+        tested = run(line, call, seconds)
+        memory["tests"] = "passed" if tested.passed else "failed"
+        memory["tests_output"] = tested.output[-_KEPT_OUTPUT:]
         if tested.passed:
             memory.update(next=DONE, failures=[])
             self._milestone(f"iteration {number}: the tests pass")
@@ -467,31 +417,17 @@ class Loop:
     def _require_budget(self) -> None:
         spent, budget = self._memory["cost_usd"], self._options.max_budget
         if 0 < budget <= spent:
-            raise PhaseFailed(
-                f"the budget is used up: {spent:.2f} of {budget:.2f} USD",
-                output=self._memory["said"],
-                hint=f"allow more: git ckpt resume {self._run.id} --input max_budget=USD",
-            )
-
-    def _exhausted(self) -> PhaseFailed:
-        memory = self._memory
-        message = f"reached max iterations ({memory['allowed']})"
-        run = self._run.id
-        return PhaseFailed(
-            message,
-            errors=(*memory["failures"], message),
-            output=memory["said"],
-            hint=f"see the progress: git ckpt status {run}; to continue: git ckpt resume {run}",
-        )
+            message = f"the budget is used up: {spent:.2f} of {budget:.2f} USD"
+            hint = f"allow more: git ckpt resume {self._run.id} --input max_budget=USD"
+            raise PhaseFailed(message, output=self._memory["said"], hint=hint)
 
     def _issue_status(self) -> IssueStatus:
         status = IssueStatus((), ())
         if self._options.issues:
             status = beads(self._options.issues, self._beads)
         if self._options.done and status.is_done:
-            done = issue_command(
-                self._options.done, lambda line: command.run(self._context, line, TRACKER_TIMEOUT)
-            )
+            ask = functools.partial(command.run, self._context, seconds=TRACKER_TIMEOUT)
+            done = issue_command(self._options.done, ask)
             status = IssueStatus(status.closed, status.open, done.problem)
         return status
 
@@ -502,35 +438,25 @@ class Loop:
 
     def _require_usable(self) -> None:
         self._documents.plan(self._memory)
-        require_installed(self._client, self._env, self._run)
+        agents.require_installed(self._client, self._env, self._run)
         if self._options.max_budget and not self._client.tells_cost:
             name = self._client.name
-            raise PhaseFailed(
-                f"a budget needs the price of {name}, which is unknown",
-                hint=f"set input and output in USD per million tokens in gitckpt.toml: "
-                f"[agents.{name}.price]",
-            )
+            message = f"a budget needs the price of {name}, which is unknown"
+            hint = "set input and output in USD per million tokens in gitckpt.toml: "
+            raise PhaseFailed(message, hint=f"{hint}[agents.{name}.price]")
         if self._options.issues and not shutil.which(BD, path=self._env.get("PATH", os.defpath)):
-            raise PhaseFailed(
-                "bd is not installed", hint="install beads, or use another tracker: --done COMMAND"
-            )
+            hint = "install beads, or use another tracker: --done COMMAND"
+            raise PhaseFailed("bd is not installed", hint=hint)
 
     def _fail(self, text: str) -> None:
         self._memory["failures"] = [*self._memory["failures"], text][-_KEPT_FAILURES:]
 
     def _milestone(self, message: str, errors: Sequence[str] = ()) -> None:
         total = len(self._options.issues) or None
-        progress = Progress(
-            current_task=f"iteration {self._memory['iterations']}",
-            tasks_completed=len(self._memory["closed_issues"]) if total else None,
-            tasks_total=total,
-        )
+        done = len(self._memory["closed_issues"]) if total else None
+        task = f"iteration {self._memory['iterations']}"
+        progress = Progress(current_task=task, tasks_completed=done, tasks_total=total)
         self._run.milestone(trigger=LOOP, message=message, progress=progress, errors=errors)
 
     def _show(self, text: str) -> None:
         self._context.output(f"[loop] {words(text)}\n".encode())
-
-
-def _one_line(text: str) -> str:
-    printable = (character if character.isprintable() else " " for character in text)
-    return " ".join("".join(printable).split())[:_LINE]

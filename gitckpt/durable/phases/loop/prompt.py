@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from string import Template
+from typing import Any
 
 from gitckpt.durable.pipeline.launch import Context
 from gitckpt.durable.run.attempts import PhaseFailed
@@ -13,11 +14,6 @@ from gitckpt.git.worktree import administration
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass
 from gitckpt.store.runs import run_files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 # The placeholders that a template may contain after a `$`.
 NAMES = ("plan", "epic", "issues", "tests", "tracking", "failure")
@@ -61,22 +57,18 @@ def build(
     """
     failed = ""
     if failure:
-        failed = (
-            "\n## The tests failed\n\nMake them pass. This is their last output:\n\n"
-            f"```\n{failure.strip()}\n```\n"
-        )
+        failed = "\n## The tests failed\n\nMake them pass. This is their last output:\n\n"
+        failed += f"```\n{failure.strip()}\n```\n"
     if revision:
         failed = f"\n## To be revised\n\n{revision.strip()}\n{failed}"
     if resumed:
         failed = f"\n## Resumed\n\n{resumed}\n{failed}"
-    values = {
-        "plan": task.plan,
-        "epic": f"\n**Epic**: `{task.epic}`\n" if task.epic else "",
-        "issues": _issues(task.issues),
-        "tests": f"`{task.tests}`" if task.tests else "`pytest` or `make test`",
-        "tracking": _TRACKING if task.issues or task.epic else "",
-        "failure": failed,
-    }
+    lines = "".join(f"- Phase {number}: `{issue}`\n" for number, issue in enumerate(task.issues, 1))
+    values = {"plan": task.plan, "failure": failed}
+    values["epic"] = f"\n**Epic**: `{task.epic}`\n" if task.epic else ""
+    values["issues"] = f"\n**Phase Issues**:\n{lines}" if lines else ""
+    values["tests"] = f"`{task.tests}`" if task.tests else "`pytest` or `make test`"
+    values["tracking"] = _TRACKING if task.issues or task.epic else ""
     require_usable(template)
     pattern = Template(template)
     text = pattern.substitute(values)
@@ -91,15 +83,8 @@ def require_usable(template: str) -> None:
         return
     problem = f"${unknown[0]} is unknown" if unknown else "it has a single $"
     known = ", ".join(f"${name}" for name in NAMES)
-    raise PhaseFailed(
-        f"cannot use the template of the prompt: {problem}",
-        hint=f"use {known}; write $$ for $",
-    )
-
-
-def _issues(issues: Sequence[str]) -> str:
-    lines = "".join(f"- Phase {number}: `{issue}`\n" for number, issue in enumerate(issues, 1))
-    return f"\n**Phase Issues**:\n{lines}" if lines else ""
+    hint = f"use {known}; write $$ for $"
+    raise PhaseFailed(f"cannot use the template of the prompt: {problem}", hint=hint)
 
 
 # The documents of a loop: the plan and the template.
@@ -131,10 +116,8 @@ class Documents:
                 return path
             if copy:
                 return copy
-        raise PhaseFailed(
-            f"Plan not found: {', '.join(self.plans)}",
-            hint="create it, and commit it where the run begins",
-        )
+        hint = "create it, and commit it where the run begins"
+        raise PhaseFailed(f"Plan not found: {', '.join(self.plans)}", hint=hint)
 
     def template(self) -> str:
         """Return the template: an input, a file of the worktree, or the built-in one."""

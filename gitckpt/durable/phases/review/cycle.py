@@ -10,40 +10,14 @@ answer is recorded before it is processed: only an answer lost in a crash is ask
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from gitckpt.durable.phases.review import prompts
-from gitckpt.durable.phases.review import state as replies
-from gitckpt.durable.phases.review.state import (
-    APPROVED,
-    BEAD_CREATED,
-    CODE_COMPLETE,
-    CODING,
-    CRITICAL,
-    ERROR,
-    FILTERING,
-    FIXED,
-    IDLE,
-    KEY,
-    LINTING,
-    LONGEST,
-    OF_FILTER,
-    RESOLVING_ISSUES,
-    REVIEW_COMPLETE,
-    REVIEWING,
-    CycleState,
-    ReviewFinding,
-    ReviewReport,
-    cut,
-    ending,
-    first_line,
-    resumes_in,
-    storable,
-    trimmed,
-    verified,
-)
+from gitckpt.durable.phases.review import state as review
+from gitckpt.durable.phases.review.state import CycleState, ReviewFinding, ReviewReport, storable
 from gitckpt.durable.run.attempts import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.git import process
 from gitckpt.git.command import DURABLE
@@ -53,15 +27,9 @@ from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import secrets
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import ClassVar
-
-
 # Detect that coder and reviewer make no progress.
 
 _FIRST_CYCLE = 2  # the first one in which this can be detected
-
 _THRESHOLD = 0.6
 _FILTER_WEIGHT, _OVERLAP_WEIGHT, _BURN_WEIGHT = 0.35, 0.40, 0.25
 # Repeats and overlap from which these signs have full weight. The burn rate counts from an even
@@ -86,10 +54,9 @@ class Signs:
         )
 
     def sentence(self) -> str:
-        parts = []
-        if self.repeats:
-            count = f" in {self.repeats} cycles in a row" if self.repeats > 1 else ""
-            parts.append(f"the same filter failed{count}" if count else "a filter failed")
+        parts = ["a filter failed"] if self.repeats else []
+        if self.repeats > 1:
+            parts = [f"the same filter failed in {self.repeats} cycles in a row"]
         if self.overlap:
             parts.append(f"{self.overlap:.0%} of the findings are those of earlier cycles")
         if self.burn > 1:
@@ -111,22 +78,15 @@ def struggle_reason(state: CycleState) -> str:
 
 
 def repeats(history: Sequence[str]) -> int:
-    count = 0
-    for name in reversed(history):
-        if not name or name != history[-1]:
-            break
-        count += 1
-    return count
+    same = itertools.takewhile(lambda name: name == history[-1] != "", reversed(history))
+    return len(list(same))
 
 
 def overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
     known = [finding.description for finding in earlier]
-    similar = [
-        finding
-        for finding in current
-        if any(likeness(finding.description, other) >= _SAME for other in known)
-    ]
-    return len(similar) / len(current) if current else 0.0
+    texts = [finding.description for finding in current]
+    similar = sum(any(likeness(text, other) >= _SAME for other in known) for text in texts)
+    return similar / len(texts) if texts else 0.0
 
 
 def burn(state: CycleState) -> float:
@@ -253,16 +213,10 @@ class Diverged(ReviewFailed):
 
 SAME, ANCESTOR, DIVERGED, UNKNOWN = "same", "ancestor", "diverged", "unknown"
 
-_SUBJECT = 72
-_MAX_LINES = 5
+_SUBJECT, _MAX_LINES = 72, 5
 _ERRORS = ("fatal: ", "error: ")
-_NO_IDENTITY = (
-    "tell me who you are",
-    "auto-detect email address",
-    "empty ident name",
-    "no email was given",
-    "no name was given",
-)
+_NO_IDENTITY = ["tell me who you are", "auto-detect email address", "empty ident name"]
+_NO_IDENTITY += ["no email was given", "no name was given"]
 
 
 class Commits:
@@ -286,13 +240,15 @@ class Commits:
         work = f"the work of cycle {cycle}"
         done = self._git("add", "--all")
         if done.code != 0:
-            raise CommitRefused(f"cannot stage {work}: {_error_of(done)}", output=done.complaint)
+            errors = [line for line in done.complaint.splitlines() if line.startswith(_ERRORS)]
+            error = errors[0].partition(": ")[2] if errors else _last_lines(done)
+            raise CommitRefused(f"cannot stage {work}: {error}", output=done.complaint)
         if self._git("diff", "--cached", "--quiet").code != 0:
-            task, title = first_line(task, _SUBJECT), first_line(title, _SUBJECT)
+            task, title = review.first_line(task, _SUBJECT), review.first_line(title, _SUBJECT)
             subject = f"{task}/cycle-{cycle}: {title}{suffix}"
             done = self._git("commit", "--quiet", "--message", subject)
             if done.code != 0:
-                raise _refusal(work, done)
+                raise _explain_refusal(work, done)
         return self.head()
 
     def relation(self, recorded: str) -> str:
@@ -306,17 +262,16 @@ class Commits:
             return SAME
         if not recorded:
             return ANCESTOR
-        exists = ids.is_oid(recorded) and self._git("cat-file", "-e", f"{recorded}^{{commit}}")
-        if not exists or exists.code != 0:
+        if not ids.is_oid(recorded) or self._git("cat-file", "-e", f"{recorded}^{{commit}}").code:
             return UNKNOWN
-        is_ahead = head and self._git("merge-base", "--is-ancestor", recorded, head).code == 0
+        is_ahead = head and not self._git("merge-base", "--is-ancestor", recorded, head).code
         return ANCESTOR if is_ahead else DIVERGED
 
     def _git(self, *args: str) -> Completed:
         return process.run([*self._prefix, *args], env=self._env)
 
 
-def _refusal(work: str, done: Completed) -> CommitRefused:
+def _explain_refusal(work: str, done: Completed) -> CommitRefused:
     output = done.complaint
     if any(words in output.lower() for words in _NO_IDENTITY):
         hint = "git config --global user.name NAME; git config --global user.email ADDRESS"
@@ -327,12 +282,6 @@ def _refusal(work: str, done: Completed) -> CommitRefused:
     return CommitRefused(message, code=done.code, output=output, hint=hint)
 
 
-def _error_of(done: Completed) -> str:
-    """Return the first error line of git, without its advice."""
-    lines = [line for line in done.complaint.splitlines() if line.startswith(_ERRORS)]
-    return lines[0].partition(": ")[2] if lines else _last_lines(done)
-
-
 def _last_lines(done: Completed) -> str:
     text = done.complaint + done.out.decode("utf-8", "replace")  # hooks may print to either
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -341,10 +290,8 @@ def _last_lines(done: Completed) -> str:
 
 # The state machine.
 
-_TRIGGER = "review"
 CODER, REVIEWER = "coder", "reviewer"
 
-_LINT_FIX = " (lint fix)"
 _MAX_FILTER_OUTPUT = 3000
 _CYCLE, _FIX = "cycle", "lint fix"
 
@@ -370,58 +317,47 @@ class Review:
         tell: Callable[[str], None],
         shell: Checker,
         file: Callable[[CycleState], CycleState] = lambda state: state,
-        refactor: Callable[[], str | None] | None = None,
+        refactor: Callable[[], str | None] = lambda: None,
         clock: Callable[[], int] = times.now,
     ) -> None:
-        self._journal = journal
+        self._journal, self._commits, self._options = journal, commits, options
         self._agents = {CODER: coder, REVIEWER: reviewer}
-        self._commits = commits
-        self._options = options
-        self._tell = tell
-        self._shell = shell
-        self._file = file
-        self._refactor = refactor
-        self._clock = clock
+        self._tell, self._shell, self._file = tell, shell, file
+        self._refactor, self._clock = refactor, clock
         self._state = CycleState()
 
     def go(self) -> Verdict:
         """Continue until the work is approved; a failure is recorded with the progress."""
         self._open()  # its errors leave everything unchanged
         try:
-            while self._state.phase != APPROVED:
+            while self._state.phase != review.APPROVED:
                 self._journal.check()
                 self._STEPS[self._state.phase](self)
         except (Cancelled, DeadlineReached):
             raise
-        except ReviewFailed as error:
-            self._fail(error)
-            raise error.but(result=self._result()) from None
         except PhaseFailed as error:
             self._fail(error)
+            if isinstance(error, ReviewFailed):
+                raise error.but(result=self._result()) from None
             raise
         return self._result()
 
     def _open(self) -> None:
-        options, recorded = self._options, self._journal.state.get(KEY)
-        limits: dict[str, Any] = {
-            "max_cycles": options.max_cycles,
-            "max_budget_usd": options.max_budget_usd,
-        }
-        title = storable(options.title)
+        options, recorded = self._options, self._journal.state.get(review.KEY)
+        cycles, budget, title = options.max_cycles, options.max_budget_usd, storable(options.title)
         if recorded is None:
-            base = self._commits.head()
-            self._state = CycleState(
-                task_bead_id=options.task, task_title=title, base_commit_sha=base, **limits
-            )
-            self._enter(BEAD_CREATED)
+            state = CycleState(task_bead_id=options.task, task_title=title, max_cycles=cycles)
+            head = self._commits.head()
+            self._state = replace(state, max_budget_usd=budget, base_commit_sha=head)
+            self._enter(review.BEAD_CREATED)
             return
         state = CycleState.from_state(recorded)
-        phase = resumes_in(state)
-        if phase == APPROVED:
+        phase = review.resumes_in(state)
+        if phase == review.APPROVED:
             self._state = state
             self._tell(f"approved already, in cycle {state.cycle}")
             return
-        notice = _require_base(state, self._commits, self._journal.id, force=options.force)
+        notice = self._require_base(state)
         after = f", after: {state.problem}" if state.problem else ""
         self._tell(f"resumed from checkpoint: cycle {state.cycle}, {phase}{after}")
         if notice:
@@ -432,11 +368,28 @@ class Review:
             failed_in="",
             problem="",
             # An error has reported the struggle already.
-            struggle="" if state.phase == ERROR else state.struggle,
+            struggle="" if state.phase == review.ERROR else state.struggle,
             task_bead_id=state.task_bead_id or options.task,
             task_title=state.task_title or title,
-            **limits,
+            max_cycles=cycles,
+            max_budget_usd=budget,
         )
+
+    def _require_base(self, state: CycleState) -> str:
+        """Return a message if HEAD has moved; raise `Diverged` if it has diverged."""
+        base, relation = state.git_sha, self._commits.relation(state.git_sha)
+        if relation == SAME:
+            return ""
+        head = self._commits.head() or "unborn"
+        if relation == ANCESTOR:
+            return f"HEAD has moved from {base or 'nothing'} to {head}; continuing from there"
+        relative = "which does not follow" if relation == DIVERGED else "and there is no commit"
+        message = f"HEAD is {head}, {relative} {base}, where cycle {state.cycle} was recorded"
+        if self._options.force:
+            return f"{message}; continuing nevertheless"
+        go_on = f"git ckpt resume {self._journal.id} --force"
+        hint = f"go back: git checkout {base}; or continue from HEAD: {go_on}"
+        raise Diverged(message, hint=hint)
 
     # One method per phase; see _STEPS.
 
@@ -444,42 +397,28 @@ class Review:
         state = self._state
         self._require_budget()
         if state.struggle:
-            raise Struggling(
-                f"struggling: {state.struggle}",
-                hint="split the task or describe it better; resuming the run tries another cycle",
-            )
+            hint = "split the task or describe it better; resuming the run tries another cycle"
+            raise Struggling(f"struggling: {state.struggle}", hint=hint)
         if state.cycle >= state.max_cycles:
-            raise MaxCyclesReached(
-                f"not approved after {state.cycle} cycles, which is the limit",
-                hint="look at the findings; to allow more cycles: "
-                f"git ckpt resume {self._journal.id} --input max_cycles=N",
-            )
-        self._tell(f"cycle {state.cycle + 1} of {state.max_cycles}")
-        self._enter(
-            CODING,
-            cycle=state.cycle + 1,
-            lint_output="",
-            lint_fixes=0,
-            filter_output="",
-            filter_check_name="",
-            verifications=(),
-        )
+            more = f"git ckpt resume {self._journal.id} --input max_cycles=N"
+            message = f"not approved after {state.cycle} cycles, which is the limit"
+            hint = f"look at the findings; to allow more cycles: {more}"
+            raise MaxCyclesReached(message, hint=hint)
+        empty = dict.fromkeys(("lint_output", "filter_output", "filter_check_name"), "")
+        cycle = state.cycle + 1
+        self._tell(f"cycle {cycle} of {state.max_cycles}")
+        self._enter(review.CODING, cycle=cycle, lint_fixes=0, verifications=(), **empty)
 
     def _code(self) -> None:
         answer = self._ask(CODER, prompts.coder(self._state))
-        self._enter(
-            CODE_COMPLETE,
-            coder_output=cut(answer, LONGEST),
-            uncommitted=_CYCLE,
-            refactored=False,
-            original_description="",
-            refactor_description="",
-        )
+        changes = {"coder_output": review.cut(answer, review.LONGEST), "uncommitted": _CYCLE}
+        changes |= dict.fromkeys(("original_description", "refactor_description"), "")
+        self._enter(review.CODE_COMPLETE, refactored=False, **changes)
 
     def _leave_coding(self) -> None:
         self._commit()
         self._require_budget()
-        self._enter(LINTING if self._options.lint is not None else self._after_linting())
+        self._enter(review.LINTING if self._options.lint is not None else self._after_linting())
 
     def _lint(self) -> None:
         self._commit()
@@ -487,7 +426,8 @@ class Review:
         state, command = self._state, self._options.lint
         if state.lint_output and command is not None:
             self._ask(CODER, prompts.lint_fix(state))
-            self._enter(LINTING, lint_output="", lint_fixes=state.lint_fixes + 1, uncommitted=_FIX)
+            fixes = state.lint_fixes + 1
+            self._enter(review.LINTING, lint_output="", lint_fixes=fixes, uncommitted=_FIX)
             return
         code, output = self._shell(command) if command is not None else (0, "")
         if code == 0:
@@ -497,57 +437,45 @@ class Review:
         is_last = state.lint_fixes >= self._options.lint_retries
         complaint = "still complains; the reviewer will be told" if is_last else "complains"
         self._tell(f"cycle {state.cycle}: the linter {complaint}")
-        self._enter(
-            self._after_linting() if is_last else LINTING,
-            lint_output=cut(f"$ {command}\n{_shown_output(output, code)}", LONGEST),
-        )
+        kept = review.cut(f"$ {command}\n{_shown_output(output, code)}", review.LONGEST)
+        self._enter(self._after_linting() if is_last else review.LINTING, lint_output=kept)
 
     def _after_linting(self) -> str:
-        return FILTERING if self._options.filters else REVIEWING
+        return review.FILTERING if self._options.filters else review.REVIEWING
 
     def _filter(self) -> None:
         for name, command in self._options.filters.items():
             code, output = self._shell(command)
             if code != 0:
-                output = _shown_output(output, code)
-                cycle = self._state.cycle
+                output, cycle = _shown_output(output, code), self._state.cycle
                 self._tell(f"cycle {cycle}: the filter {name} fails")
-                description = f"{_mark(name)} {cut(output, _MAX_FILTER_OUTPUT)}"
-                finding = ReviewFinding(CRITICAL, description, cycle)
-                self._settle((finding,), filter_check_name=name, filter_output=cut(output, LONGEST))
+                description = f"{_mark(name)} {review.cut(output, _MAX_FILTER_OUTPUT)}"
+                finding = ReviewFinding(review.CRITICAL, description, cycle)
+                kept = review.cut(output, review.LONGEST)
+                self._settle((finding,), filter_check_name=name, filter_output=kept)
                 return
-            self._state = replace(
-                self._state,
-                all_findings=tuple(
-                    replace(finding, status=FIXED)
-                    if finding.description.startswith(_mark(name))
-                    else finding
-                    for finding in self._state.all_findings
-                ),
-            )
-        self._enter(REVIEWING, filter_output="", filter_check_name="")
+            findings = list(self._state.all_findings)
+            for i, known in enumerate(findings):
+                if known.description.startswith(_mark(name)):
+                    findings[i] = replace(known, status=review.FIXED)
+            self._state = replace(self._state, all_findings=tuple(findings))
+        self._enter(review.REVIEWING, filter_output="", filter_check_name="")
 
     def _review(self) -> None:
         answer = self._ask(REVIEWER, prompts.reviewer(self._state))
-        self._enter(REVIEW_COMPLETE, review_output=ending(answer, LONGEST))
+        self._enter(review.REVIEW_COMPLETE, review_output=review.ending(answer, review.LONGEST))
 
     def _judge(self) -> None:
         state, answer = self._state, self._state.review_output
-        cycle = state.cycle
-        findings = tuple(replace(finding, cycle=cycle) for finding in replies.findings(answer))
-        verifications = replies.verifications(answer)
-        self._state = replace(
-            state,
-            verifications=verifications,
-            all_findings=verified(state.all_findings, verifications),
-            report=replies.report(answer),
-        )
-        if replies.is_approved(answer):
+        cycle, report = state.cycle, review.report(answer)
+        findings = tuple(replace(finding, cycle=cycle) for finding in review.findings(answer))
+        checks = review.verifications(answer)
+        known = review.verified(state.all_findings, checks)
+        self._state = replace(state, verifications=checks, all_findings=known, report=report)
+        if review.is_approved(answer):
             self._seal()
             self._tell(f"cycle {cycle}: approved")
-            self._enter(
-                APPROVED, findings=findings, all_findings=(*self._state.all_findings, *findings)
-            )
+            self._enter(review.APPROVED, findings=findings, all_findings=(*known, *findings))
             return
         noun = "finding" if len(findings) == 1 else "findings"
         self._tell(f"cycle {cycle}: not approved, {len(findings)} {noun}")
@@ -557,35 +485,24 @@ class Review:
         self._seal()
         self._take_refactoring()
         state = self._state
-        self._state = replace(
-            state,
-            findings=findings,
-            all_findings=(*state.all_findings, *findings),
-            filter_history=(*state.filter_history, changes.get("filter_check_name", "")),
-            **changes,
-        )
-        self._state = self._file(self._state)
-        self._enter(RESOLVING_ISSUES, struggle=struggle_reason(self._state))
+        changes["all_findings"] = (*state.all_findings, *findings)
+        changes["filter_history"] = (*state.filter_history, changes.get("filter_check_name", ""))
+        self._state = self._file(replace(state, findings=findings, **changes))
+        self._enter(review.RESOLVING_ISSUES, struggle=struggle_reason(self._state))
 
     def _seal(self) -> None:
         state = self._state
         if state.last_cycle_sha:
-            self._state = replace(
-                state, cycle_commits=(*state.cycle_commits, state.last_cycle_sha), last_cycle_sha=""
-            )
+            commits = (*state.cycle_commits, state.last_cycle_sha)
+            self._state = replace(state, cycle_commits=commits, last_cycle_sha="")
 
     def _take_refactoring(self) -> None:
         state = self._state
-        task = storable((self._refactor() if self._refactor is not None else None) or "")
-        if trimmed(task) and task != state.task_title:
+        task = storable(self._refactor() or "")
+        if review.trimmed(task) and task != state.task_title:
             self._tell("the task was changed; the coder gets it in the next cycle")
-            self._state = replace(
-                state,
-                refactored=True,
-                original_description=state.task_title,
-                refactor_description=task,
-                task_title=task,
-            )
+            state = replace(state, refactored=True, original_description=state.task_title)
+            self._state = replace(state, refactor_description=task, task_title=task)
 
     def _ask(self, role: str, prompt: str) -> str:
         """Ask an agent; record cost and conversation even if it failed."""
@@ -595,34 +512,31 @@ class Review:
         env = {BUDGET_VARIABLE: f"{state.budget_share:.4f}"} if state.max_budget_usd > 0 else {}
         session = state.sessions.get(role) if role == CODER else None
         reply = self._agents[role].ask(prompt, session, env)
-        cost, sessions = state.total_cost_usd + _amount(reply.cost_usd), state.sessions
+        price, sessions = reply.cost_usd or 0.0, state.sessions
+        # Anything else would spoil the sum.
+        cost = state.total_cost_usd + (price if math.isfinite(price) and price > 0 else 0.0)
         if reply.session:
             sessions = {**sessions, role: storable(reply.session)}
         self._state = replace(state, total_cost_usd=cost, sessions=sessions)
         if not reply.ok:
             problem = storable(reply.problem) or "no reason given"
-            raise AgentFailed(
-                f"the {role} failed in cycle {state.cycle}: {problem}",
-                hint="to ask again, resume the run",
-            )
+            message = f"the {role} failed in cycle {state.cycle}: {problem}"
+            raise AgentFailed(message, hint="to ask again, resume the run")
         return storable(reply.text)
 
     def _require_budget(self) -> None:
         spent, budget = self._state.total_cost_usd, self._state.max_budget_usd
         if 0 < budget <= spent:
             used = f"{spent:.2f} of {budget:.2f} USD in cycle {self._state.cycle}"
-            resume = f"git ckpt resume {self._journal.id}"
-            raise BudgetExceeded(
-                f"the budget is used up: {used}",
-                hint=f"allow more: {resume} --input max_budget=USD",
-            )
+            hint = f"allow more: git ckpt resume {self._journal.id} --input max_budget=USD"
+            raise BudgetExceeded(f"the budget is used up: {used}", hint=hint)
 
     def _commit(self, what: str = "") -> None:
         # Without `uncommitted`, this commits changes that were made outside of the review.
         state = self._state
         what = state.uncommitted or what
         if what:
-            suffix = _LINT_FIX if what == _FIX else ""
+            suffix = " (lint fix)" if what == _FIX else ""
             sha = self._commits.commit(state.task_bead_id, state.cycle, state.task_title, suffix)
             self._state = replace(state, last_cycle_sha=sha, uncommitted="")
 
@@ -632,77 +546,43 @@ class Review:
 
     def _fail(self, error: PhaseFailed) -> None:
         # A resumed review continues in the phase that failed.
-        self._state = replace(
-            self._state, phase=ERROR, failed_in=self._state.phase, problem=storable(error.message)
-        )
-        self._record(f"cycle {self._state.cycle}: {ERROR}", error.errors)
+        state, problem = self._state, storable(error.message)
+        self._state = replace(state, phase=review.ERROR, failed_in=state.phase, problem=problem)
+        self._record(f"cycle {state.cycle}: {review.ERROR}", error.errors)
 
     def _record(self, message: str, errors: Sequence[str] = ()) -> None:
-        self._state = state = replace(
-            self._state, git_sha=self._commits.head(), created_at=times.to_text(self._clock())
-        )
-        self._journal.state[KEY] = state.to_state()
+        head, now = self._commits.head(), times.to_text(self._clock())
+        self._state = state = replace(self._state, git_sha=head, created_at=now)
+        self._journal.state[review.KEY] = state.to_state()
         task = state.failed_in or state.phase
         self._journal.milestone(
-            trigger=_TRIGGER,
+            trigger="review",
             message=message,
-            progress=Progress(
-                current_phase=state.cycle, total_phases=state.max_cycles, current_task=task
-            ),
+            progress=Progress(state.cycle, state.max_cycles, task),
             errors=[storable(error) for error in errors],
         )
 
     def _result(self) -> Verdict:
-        state = self._state
-        return Verdict(
-            state.phase == APPROVED,
-            state.cycle,
-            state.total_cost_usd,
-            state.all_findings,
-            state.report,
-            state.problem,
-        )
+        state, is_approved = self._state, self._state.phase == review.APPROVED
+        cost, findings = state.total_cost_usd, state.all_findings
+        return Verdict(is_approved, state.cycle, cost, findings, state.report, state.problem)
 
     _STEPS: ClassVar[dict[str, Callable[[Review], None]]] = {
-        IDLE: _next_cycle,
-        BEAD_CREATED: _next_cycle,
-        CODING: _code,
-        CODE_COMPLETE: _leave_coding,
-        LINTING: _lint,
-        FILTERING: _filter,
-        REVIEWING: _review,
-        REVIEW_COMPLETE: _judge,
-        RESOLVING_ISSUES: _next_cycle,
+        review.IDLE: _next_cycle,
+        review.BEAD_CREATED: _next_cycle,
+        review.CODING: _code,
+        review.CODE_COMPLETE: _leave_coding,
+        review.LINTING: _lint,
+        review.FILTERING: _filter,
+        review.REVIEWING: _review,
+        review.REVIEW_COMPLETE: _judge,
+        review.RESOLVING_ISSUES: _next_cycle,
     }
 
 
-def _require_base(state: CycleState, commits: CommitAccess, run: str, *, force: bool) -> str:
-    """Return a message if HEAD has moved; raise `Diverged` if it has diverged."""
-    relation = commits.relation(state.git_sha)
-    if relation == SAME:
-        return ""
-    head = commits.head() or "unborn"
-    if relation == ANCESTOR:
-        return f"HEAD has moved from {state.git_sha or 'nothing'} to {head}; continuing from there"
-    relative = "which does not follow" if relation == DIVERGED else "and there is no commit"
-    message = f"HEAD is {head}, {relative} {state.git_sha}, where cycle {state.cycle} was recorded"
-    if not force:
-        raise Diverged(
-            message,
-            hint=f"go back: git checkout {state.git_sha}; or continue from HEAD: "
-            f"git ckpt resume {run} --force",
-        )
-    return f"{message}; continuing nevertheless"
-
-
-def _amount(cost: float | None) -> float:
-    # Anything else would spoil the sum.
-    return cost if cost is not None and math.isfinite(cost) and cost > 0 else 0.0
-
-
 def _shown_output(output: str, code: int) -> str:
-    return trimmed(secrets.masked(storable(output))) or f"exit code {code}, no output"
+    return review.trimmed(secrets.masked(storable(output))) or f"exit code {code}, no output"
 
 
 def _mark(name: str) -> str:
-    return f"{OF_FILTER}{name}]"
+    return f"{review.OF_FILTER}{name}]"

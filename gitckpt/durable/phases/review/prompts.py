@@ -96,9 +96,8 @@ def _refactor(state: CycleState) -> str:
         "The new task is what counts. Keep what is good of the work done so far.\n",
     ]
     if state.coder_output:
-        parts.append(
-            f"[PREVIOUS WORK]\nYour last answer was:\n{cut(state.coder_output, _BEFORE)}\n"
-        )
+        answer = cut(state.coder_output, _BEFORE)
+        parts.append(f"[PREVIOUS WORK]\nYour last answer was:\n{answer}\n")
     open_findings = unresolved(state.all_findings)
     if open_findings:
         parts.append(f"The reviewer found:\n\n{_numbered(open_findings)}")
@@ -111,10 +110,8 @@ def _task(state: CycleState) -> str:
 
 
 def _numbered(findings: tuple[ReviewFinding, ...]) -> str:
-    return "".join(
-        f"{number}. [{finding.severity}] {finding.description}\n"
-        for number, finding in enumerate(findings, 1)
-    )
+    lines = [f"[{finding.severity}] {finding.description}\n" for finding in findings]
+    return "".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
 
 
 def _prior(findings: tuple[ReviewFinding, ...]) -> str:

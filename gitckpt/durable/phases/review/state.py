@@ -40,11 +40,9 @@ def ending(text: str, limit: int) -> str:
 
 def storable(text: str) -> str:
     """Return a text with lone surrogates replaced by U+FFFD, which UTF-8 can encode."""
-    return (
-        text
-        if text.isascii()
-        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def first_line(text: str, limit: int) -> str:
@@ -73,6 +71,9 @@ class ReviewFinding:
         return finding_id(self.severity, self.description)
 
 
+Findings = tuple[ReviewFinding, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Verification:
     finding: str  # id
@@ -86,17 +87,14 @@ def finding_id(severity: str, description: str) -> str:
     return f"f-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
-def verified(
-    findings: Iterable[ReviewFinding], verifications: Sequence[Verification]
-) -> tuple[ReviewFinding, ...]:
+def verified(findings: Iterable[ReviewFinding], checks: Sequence[Verification]) -> Findings:
     """Return all findings, each with the status of its last verification."""
-    status = {check.finding: check.status for check in verifications}
-    return tuple(
-        replace(finding, status=status.get(finding.id, finding.status)) for finding in findings
-    )
+    status = {check.finding: check.status for check in checks}
+    known = [(finding, status.get(finding.id, finding.status)) for finding in findings]
+    return tuple(replace(finding, status=latest) for finding, latest in known)
 
 
-def unresolved(findings: Iterable[ReviewFinding]) -> tuple[ReviewFinding, ...]:
+def unresolved(findings: Iterable[ReviewFinding]) -> Findings:
     """Return the findings that are not fixed, each once in its latest version."""
     last = {finding.id: finding for finding in findings}
     return tuple(finding for finding in last.values() if finding.status != FIXED)
@@ -106,12 +104,7 @@ def unresolved(findings: Iterable[ReviewFinding]) -> tuple[ReviewFinding, ...]:
 
 _ISSUE, _VERIFICATION, _REPORT, _APPROVED = "ISSUE:", "VERIFICATION:", "REPORT:", "APPROVED:"
 _SEVERITY, _DESCRIPTION = "SEVERITY:", "DESCRIPTION:"
-_FIELDS = {
-    "SATISFACTION:": "satisfaction",
-    "RISK:": "risk",
-    "NEEDS_HUMAN_REVIEW:": "needs_human_review",
-    "SUMMARY:": "summary",
-}
+_FIELDS = ("SATISFACTION:", "RISK:", "NEEDS_HUMAN_REVIEW:", "SUMMARY:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +115,7 @@ class ReviewReport:
     summary: str = ""  # one line
 
 
-def findings(answer: str) -> tuple[ReviewFinding, ...]:
+def findings(answer: str) -> Findings:
     """Return the findings of an answer that have a description; MAJOR is the default."""
     blocks = _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))
     parsed = [_finding(block) for block in blocks]
@@ -131,13 +124,11 @@ def findings(answer: str) -> tuple[ReviewFinding, ...]:
 
 def verifications(answer: str) -> tuple[Verification, ...]:
     """Return the verifications of an answer; an unknown status means "still present"."""
-    blocks = _blocks(
-        answer,
-        _VERIFICATION,
-        lambda line: line in ("", _VERIFICATION, _ISSUE, _REPORT) or line.startswith(_APPROVED),
-    )
+    heads = ("", _VERIFICATION, _ISSUE, _REPORT)
     parsed = []
-    for block in blocks:
+    for block in _blocks(
+        answer, _VERIFICATION, lambda line: line in heads or line.startswith(_APPROVED)
+    ):
         finding, status = _last(block, "FINDING_ID:"), _last(block, "STATUS:").lower()
         status = status if status in (FIXED, REGRESSED) else STILL_PRESENT
         if finding:
@@ -147,14 +138,11 @@ def verifications(answer: str) -> tuple[Verification, ...]:
 
 def report(answer: str) -> ReviewReport | None:
     """Return the first report of an answer that has a field, or None."""
-    for block in _blocks(
-        answer, _REPORT, lambda line: bool(line) and not line.startswith(tuple(_FIELDS))
-    ):
+    for block in _blocks(answer, _REPORT, lambda line: line != "" and not line.startswith(_FIELDS)):
         if any(block):
-            values = {name: _last(block, field) for field, name in _FIELDS.items()}
-            needs_review = values["needs_human_review"].lower() in ("yes", "true")
-            satisfaction, risk = values["satisfaction"].lower(), values["risk"].lower()
-            return ReviewReport(satisfaction, risk, needs_review, values["summary"])
+            satisfaction, risk, needs_review, summary = (_last(block, field) for field in _FIELDS)
+            is_needed = needs_review.lower() in ("yes", "true")
+            return ReviewReport(satisfaction.lower(), risk.lower(), is_needed, summary)
     return None
 
 
@@ -169,24 +157,21 @@ def _lines(answer: str) -> list[str]:
 
 def _blocks(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[list[str]]:
     """Yield the lines after each `head`, up to one that ends the block."""
-    lines = _lines(answer)
-    at = 0
-    while at < len(lines):
-        at += 1
-        if lines[at - 1] != head:
+    block: list[str] | None = None
+    for line in _lines(answer):
+        if block is not None and not ends(line):
+            block.append(line)
             continue
-        block = []
-        while at < len(lines) and not ends(lines[at]):
-            block.append(lines[at])
-            at += 1
+        if block is not None:
+            yield block
+        block = [] if line == head else None
+    if block is not None:
         yield block
 
 
 def _last(block: list[str], field: str) -> str:
-    return next(
-        (trimmed(line.removeprefix(field)) for line in reversed(block) if line.startswith(field)),
-        "",
-    )
+    lines = [line for line in block if line.startswith(field)]
+    return trimmed(lines[-1].removeprefix(field)) if lines else ""
 
 
 def _finding(block: list[str]) -> ReviewFinding:
@@ -207,23 +192,15 @@ def _finding(block: list[str]) -> ReviewFinding:
 D = TypeVar("D")
 
 IDLE, BEAD_CREATED, CODING, CODE_COMPLETE = "idle", "bead_created", "coding", "code_complete"
-LINTING, FILTERING, REVIEWING, REVIEW_COMPLETE = (
-    "linting",
-    "filtering",
-    "reviewing",
-    "review_complete",
-)
-RESOLVING_ISSUES, APPROVED, ERROR = "resolving_issues", "approved", "error"
+LINTING, FILTERING, REVIEWING = "linting", "filtering", "reviewing"
+REVIEW_COMPLETE, RESOLVING_ISSUES = "review_complete", "resolving_issues"
+APPROVED, ERROR = "approved", "error"
 
-# In the order of quasar's phase numbers, from 0.
-PHASES = (
-    *(IDLE, BEAD_CREATED, CODING, CODE_COMPLETE, LINTING, FILTERING),
-    *(REVIEWING, REVIEW_COMPLETE, RESOLVING_ISSUES, APPROVED, ERROR),
-)
-
-# Phase numbers of quasar before 23 February 2026.
+# In the order of quasar's phase numbers, from 0; without filtering before 23 February 2026, and
+# without linting before 18 February 2026.
+PHASES: tuple[str, ...] = (IDLE, BEAD_CREATED, CODING, CODE_COMPLETE, LINTING, FILTERING)
+PHASES += (REVIEWING, REVIEW_COMPLETE, RESOLVING_ISSUES, APPROVED, ERROR)
 WITHOUT_FILTERING = tuple(phase for phase in PHASES if phase != FILTERING)
-# Phase numbers of quasar before 18 February 2026.
 WITHOUT_LINTING = tuple(phase for phase in WITHOUT_FILTERING if phase != LINTING)
 
 VERSION = 1
@@ -281,36 +258,25 @@ class CycleState:
         return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * cycles)
 
     def to_state(self) -> dict[str, Any]:
-        findings = {"findings": _plain(self.findings), "all_findings": _plain(self.all_findings)}
-        return {**self.head(), **findings, MORE: self.more()}
+        keys, table = ("severity", "description", "cycle"), self.head()
+        for name in ("findings", "all_findings"):
+            table[name] = [_values(finding, keys) for finding in getattr(self, name)]
+        return {**table, MORE: self.more()}
 
     def head(self) -> dict[str, Any]:
         """Return the 19 keys of quasar's checkpoint in its order; `created_at` is text."""
-        return {"version": VERSION, **self._values(_HEAD), "phase": PHASES.index(self.phase)}
+        return {"version": VERSION, **_values(self, _HEAD), "phase": PHASES.index(self.phase)}
 
     def more(self) -> dict[str, Any]:
-        report = self.report
-        return {
-            **self._values(_MORE),
-            "beads": dict(self.beads),
-            "findings": _statuses(self.findings),
-            "all_findings": _statuses(self.all_findings),
-            "verifications": [
-                {"id": check.finding, "status": check.status, "comment": check.comment}
-                for check in self.verifications
-            ],
-            "sessions": dict(self.sessions),
-            "report": {}
-            if report is None
-            else {name: getattr(report, name) for name in report.__match_args__},
-        }
-
-    def _values(self, names: Iterable[str]) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in names}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in values.items()
-        }
+        table = {**_values(self, _MORE), "beads": dict(self.beads)}
+        for name in ("findings", "all_findings"):
+            table[name] = [_values(finding, ("id", "status")) for finding in getattr(self, name)]
+        table["verifications"] = [
+            {"id": check.finding, "status": check.status, "comment": check.comment}
+            for check in self.verifications
+        ]
+        report = _values(self.report, ReviewReport.__match_args__) if self.report else {}
+        return {**table, "sessions": dict(self.sessions), "report": report}
 
     @classmethod
     def from_state(
@@ -325,10 +291,21 @@ class CycleState:
         the phase's name.
         """
         head, more = _Table(table, source), _Table(table.get(MORE, {}), f"{source}.{MORE}")
-        _require_version(head)
+        version = head.count("version", required=True)
+        if version > VERSION:
+            problem, hint = f"{version} is not supported", "read it with the program that wrote it"
+            raise NewerCheckpoint(head.source, "version", problem, hint=hint)
+        if version < VERSION:
+            raise head.invalid("version", f"{version} is not supported")
         values = {name: read(head, name) for name, read in _HEAD.items()}
         values |= {name: read(more, name) for name, read in _MORE.items()}
-        phase = _phase(head, more, numbers)
+        number = head.count("phase", required=True)
+        # The name is preferred: the numbers have changed twice.
+        is_named = "phase" in more.values
+        if not is_named and number >= len(numbers):
+            known = ", ".join(f"{position} {name}" for position, name in enumerate(numbers))
+            raise head.invalid("phase", f"{number} is not a phase: {known}")
+        phase = more.choice("phase", PHASES) if is_named else numbers[number]
         failed_in = more.choice("failed_in", PHASES, default="") if phase == ERROR else ""
         cycle = values["cycle"]
         if cycle < 1 and not {phase, failed_in} & {IDLE, BEAD_CREATED}:
@@ -343,16 +320,17 @@ class CycleState:
             # quasar does not record whether the work was committed; committing twice is harmless.
             if phase == CODE_COMPLETE:
                 values["uncommitted"] = "cycle"
-        values |= {
-            "phase": phase,
-            "failed_in": failed_in,
-            "findings": _findings(head, more, "findings"),
-            "all_findings": all_findings,
-            "verifications": _verifications(more),
-            "sessions": more.table("sessions").all_texts(),
-            "beads": beads,
-            "report": _report(more.table("report")),
-        }
+        values |= {"phase": phase, "failed_in": failed_in, "beads": beads}
+        values |= {"findings": _findings(head, more, "findings"), "all_findings": all_findings}
+        values["sessions"] = more.table("sessions").all_texts()
+        values["verifications"] = tuple(
+            Verification(check.text("id"), check.choice("status", STATUSES), check.text("comment"))
+            for check in more.tables("verifications")
+        )
+        if (report := more.table("report")).values:
+            texts = {name: report.text(name) for name in ("satisfaction", "risk", "summary")}
+            needs_review = report.flag("needs_human_review")
+            values["report"] = ReviewReport(needs_human_review=needs_review, **texts)
         return cls(**values)
 
 
@@ -440,67 +418,23 @@ def _kind(value: object) -> str:
     return f"{value!r:.40} ({type(value).__name__})"
 
 
-def _require_version(head: _Table) -> None:
-    version = head.count("version", required=True)
-    if version > VERSION:
-        raise NewerCheckpoint(
-            head.source,
-            "version",
-            f"{version} is not supported",
-            hint="read it with the program that wrote it",
-        )
-    if version < VERSION:
-        raise head.invalid("version", f"{version} is not supported")
+def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
+    values = {name: getattr(record, name) for name in names}
+    lists = {key: list(value) for key, value in values.items() if isinstance(value, tuple)}
+    return values | lists
 
 
-def _phase(head: _Table, more: _Table, numbers: tuple[str, ...]) -> str:
-    number = head.count("phase", required=True)
-    # The name is preferred: the numbers have changed twice.
-    if "phase" in more.values:
-        return more.choice("phase", PHASES)
-    if number >= len(numbers):
-        known = ", ".join(f"{position} {name}" for position, name in enumerate(numbers))
-        raise head.invalid("phase", f"{number} is not a phase: {known}")
-    return numbers[number]
-
-
-def _plain(findings: tuple[ReviewFinding, ...]) -> list[dict[str, Any]]:
-    return [
-        {name: getattr(finding, name) for name in ("severity", "description", "cycle")}
-        for finding in findings
-    ]
-
-
-def _statuses(findings: tuple[ReviewFinding, ...]) -> list[dict[str, str]]:
-    return [{"id": finding.id, "status": finding.status} for finding in findings]
-
-
-def _findings(head: _Table, more: _Table, name: str) -> tuple[ReviewFinding, ...]:
+def _findings(head: _Table, more: _Table, name: str) -> Findings:
     statuses = more.tables(name)  # quasar's own tables have no status
     findings = []
     for at, table in enumerate(head.tables(name)):
-        finding = ReviewFinding(
-            table.text("severity"), table.text("description"), table.count("cycle")
-        )
+        severity, description = table.text("severity"), table.text("description")
+        finding = ReviewFinding(severity, description, table.count("cycle"))
         if at < len(statuses) and statuses[at].text("id") == finding.id:
             status = statuses[at].choice("status", STATUSES, default=FOUND)
             finding = replace(finding, status=status)
         findings.append(finding)
     return tuple(findings)
-
-
-def _verifications(more: _Table) -> tuple[Verification, ...]:
-    return tuple(
-        Verification(table.text("id"), table.choice("status", STATUSES), table.text("comment"))
-        for table in more.tables("verifications")
-    )
-
-
-def _report(table: _Table) -> ReviewReport | None:
-    if not table.values:
-        return None
-    satisfaction, risk, summary = map(table.text, ("satisfaction", "risk", "summary"))
-    return ReviewReport(satisfaction, risk, table.flag("needs_human_review"), summary)
 
 
 def resumes_in(state: CycleState) -> str:
