@@ -14,44 +14,8 @@ Names are loaded when they are first used: the hook imports this package and has
 
 __version__ = "0.2.0"
 
-_HOMES: dict[str, str] = {}  # public name -> its module; empty until the first use
-
-
-def _read_homes() -> dict[str, str]:
-    """Return the home of each name imported below, where no import is executed."""
-    if not _HOMES:
-        # Code lists names in the order of their use: a module, then those imported from it.
-        code = __spec__.loader.get_code(__name__)  # type: ignore[union-attr]
-        module, homes = "", {}
-        for name in code.co_names:
-            if name.startswith("gitckpt."):
-                module = name
-            elif module:
-                homes[name] = module
-        _HOMES.update(homes)  # at once: other threads may look
-    return _HOMES
-
-
-def __getattr__(name: str) -> object:
-    """Load a public name at its first use."""
-    homes = _read_homes()
-    if name == "__all__":
-        return tuple(homes)
-    if name not in homes:
-        raise AttributeError(f"module 'gitckpt' has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(homes[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(_read_homes())
-
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    __all__: tuple[str, ...]
-
     from gitckpt.durable.driver.driver import Observer as Observer
     from gitckpt.durable.driver.pipelines import Outcome as Outcome
     from gitckpt.durable.driver.pipelines import Pipelines as Pipelines
@@ -142,3 +106,76 @@ if TYPE_CHECKING:
     from gitckpt.store.store import Store as Store
     from gitckpt.store.usage import Usage as Usage
     from gitckpt.store.worktrees.opener import OpenResult as OpenResult
+
+_NAMES_BY_MODULE = {
+    "durable.driver.driver": "Observer",
+    "durable.driver.pipelines": "Outcome Pipelines Preview",
+    "durable.phases.review.cycle": (
+        "AgentFailed BudgetExceeded CommitRefused Diverged MaxCyclesReached ReviewFailed Struggling"
+    ),
+    "durable.progress": "Gauge gauges",
+    "durable.run.attempts": (
+        "AgentUnusable Cancelled Changed DeadlineReached PhaseBlocked PhaseDeferred "
+        "PhaseFailed PhaseOptions Retries"
+    ),
+    "durable.run.run": "Run",
+    "durable.steps.graph": "Graph",
+    "durable.steps.journal": "Reported StepEvent",
+    "durable.steps.machine": "NextStep OutOfOrder StepsBlocked",
+    "durable.steps.report": "StepReport",
+    "durable.steps.steps": "Steps",
+    "formats.exporter": "ExportResult Exporter",
+    "formats.importer": "ImportedFile Importer",
+    "git.contents.bounds": "UnsoundSnapshot",
+    "git.process": "DeadlinePassed GitError",
+    "git.refs": "LockHeld RefMoved",
+    "git.worktree.administration": "IndexGone",
+    "model.checkpoint": "Attempt Checkpoint Pipeline Progress Worktree",
+    "model.errors": (
+        "AmbiguousError BusyError CkptError Finding InvalidCheckpoint NewerCheckpoint "
+        "NotFoundError RepositoryError RunComplete RunExists StateError UsageError "
+        "WorktreeError"
+    ),
+    "model.jsonable": "StateChange",
+    "model.policy": "Policy",
+    "model.times": "as_datetime as_instant",
+    "store.audit.doctor": "Diagnosis",
+    "store.audit.verification": "Report",
+    "store.config.file": "ConfigError",
+    "store.config.settings": "Loosening",
+    "store.error_log": "Listener",
+    "store.hooks.installation": "Installation",
+    "store.leases.leases": "Lease LeaseHeld LeaseLost",
+    "store.records.entry": "CheckpointInfo Problem Query",
+    "store.records.recorder": "FilesPruned",
+    "store.restore.restorer": "Position RestoreResult",
+    "store.restore.undo": "UndoStep",
+    "store.retention.expiry": "ExpireResult",
+    "store.runs.summary": "History RunInfo",
+    "store.runs.trust": "Untrusted",
+    "store.snapshot.capture": "DamagedObject Moved",
+    "store.snapshot.limits": "Limits",
+    "store.snapshot.manifest": "Extras",
+    "store.store": "Store",
+    "store.usage": "Usage",
+    "store.worktrees.opener": "OpenResult",
+}
+_HOMES = {
+    name: f"gitckpt.{module}"
+    for module, names in _NAMES_BY_MODULE.items()
+    for name in names.split()
+}
+__all__ = tuple(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name at its first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gitckpt' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
