@@ -26,8 +26,7 @@ _LEFT_OUT = "\n… {} characters …\n"
 def append(repository: Repository, text: str) -> str:
     """Append an entry with a timestamp and return the path of the log.
 
-    A log of more than 1 MB is first renamed to `log.1`. Users attach logs to bug reports, so an
-    entry must not contain arguments, state or file contents.
+    Users attach logs to bug reports: no arguments, state or file contents.
     """
     path = os.path.join(repository.make_private_dir(), FILE)
     try:
@@ -73,9 +72,8 @@ def _shorten(text: str) -> str:
 class Listener:
     """Functions that a store calls, from any thread that uses it; for `Store.open`.
 
-    Args:
-        tell: takes one sentence about an unrequested action (also logged) or an ignored setting.
-        progress: takes a line that replaces the previous one; "" ends the display.
+    `tell` takes one sentence about an unrequested action (also logged) or an ignored setting;
+    `progress` a line that replaces the previous one, "" to end the display.
     """
 
     def __init__(

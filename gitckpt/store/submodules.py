@@ -63,10 +63,10 @@ _LABEL = "submodule-complete"
 def capture(
     store: AnyCheckpoints, files: Worktree, paths: Collection[bytes], limits: Limits
 ) -> Worktree:
-    """Capture the submodules of a captured worktree (`files`), recursively.
+    """Capture the submodules of captured `files`, recursively.
 
-    A submodule that could not be captured stays among the omitted paths, with the reason. `paths`
-    are those of submodules that are checked out, and of embedded repositories.
+    `paths` are checked-out submodules and embedded repositories. One that could not be captured
+    stays among the omitted paths, with the reason.
     """
     captured: list[Submodule] = []
     failed: dict[bytes, str] = {}
@@ -134,15 +134,10 @@ def _differs(store: AnyCheckpoints, before: Submodule, after: Submodule) -> bool
 
 
 def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
-    """Return the checked-out submodules of a tree, clean at their recorded commits.
+    """Return the checked-out submodules of a tree or commit, clean at their commits.
 
     A submodule whose repository lacks the commit is left out, as `git worktree add` leaves out all;
-    other errors are logged.
-
-    Args:
-        store: of the worktree in which the submodules are checked out.
-        tree: of the files, or a commit; "" for none.
-        but: paths of submodules to skip.
+    other errors are logged. The paths `but` are skipped.
     """
     repository = store.repository
     if not tree or repository.worktree is None or not modules.are_there(repository):
@@ -205,7 +200,6 @@ def _find_or_record(
 
 
 def named_by(submodules: Iterable[str]) -> dict[str, bytes]:
-    """Return the paths of submodule checkpoints by id."""
     # In the format of `CheckpointInfo.submodules`.
     lines = (line.partition(" ") for entry in submodules for line in entry.split("\0")[:-1])
     return {checkpoint: modules.unquoted(path) for checkpoint, _, path in lines}
@@ -263,8 +257,7 @@ def removal(
 ) -> Iterator[None]:
     """Remove, after the body, submodule checkpoints that are no longer named.
 
-    The body removes `checkpoint_ids` of the superproject, which the caller may have `listed`.
-    Failures are logged; expiry tries again.
+    The body removes `checkpoint_ids` of the superproject. Failures are logged; expiry tries again.
     """
     try:
         query = Query(ids=list(checkpoint_ids))
@@ -311,10 +304,7 @@ def sweep(store: AnyCheckpoints) -> None:
 
 
 def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
-    """Copy submodule checkpoints, with all they need, to another repository of it.
-
-    The source's own checkpoints are not copied. Of `store`, only the clock is used.
-    """
+    """Copy submodule checkpoints, with all they need, but no others, to a copy of it."""
     with _opened(store, source) as theirs:
         listed = [entry.id for entry in theirs.list() if entry.trigger == SUBMODULE]
     ids = [name for name in listed if not modules.has(to, ref_names.CHECKPOINTS + name)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import packed_size
@@ -26,9 +26,13 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.store.checkpoints import Checkpoints
 
-_NO_FETCH = {"GIT_FLUSH": "0"}
+_BUFFERED = {"GIT_FLUSH": "0"}
 _WALK = ("rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing")
-_CHUNK = 1 << 20
+_ANY = range(-128, 256)  # exit codes; negative ones are signals
+
+_SPACES = (*ref_names.OWN, ref_names.NOTES)
+_HEADS = (ref_names.CHECKPOINTS, ref_names.RUNS)
+_LEASES = (ref_names.LEASES, ref_names.KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,44 +43,34 @@ class StoredObject:
 
 
 def _held_only_by(
-    repository: Repository,
-    lots: Sequence[Collection[str]],
-    spaces: Sequence[str],
-    others: Collection[str],
+    repository: Repository, roots: Sequence[Collection[str]], tips: Collection[str]
 ) -> tuple[list[set[str]], bool]:
-    """Return the objects that only the given roots lead to, and whether all were read.
+    """Return the objects that only the roots lead to, and whether all were read.
 
-    Each object is in the first lot of roots leading to it.
-
-    Args:
-        lots: oids of the roots, in lots.
-        spaces: refs of the roots, or spaces such as "refs/notes/x": no ref there counts as
-            another one, but the oids `others` do.
+    Each object is in the first lot of roots that leads to it. `tips` are oids of foreign refs.
     """
-    excluded = [f"--exclude={ref}" for space in spaces for ref in (space, f"{space}/*")]
+    excluded = [f"--exclude={ref}" for space in _SPACES for ref in (space, f"{space}/*")]
     excluded.append("--all")
-    reached: set[str] = set()
     objects: list[set[str]] = []
     is_complete = True
-    for roots in lots:
-        lot: set[str] = set()
-        if roots:
+    for oids in roots:
+        reached: set[str] = set()
+        if oids:
             # This leaves out the history of the others, but not their trees.
-            revs = [*roots, *(f"^{oid}" for oid in others)]
+            revs = [*oids, *(f"^{oid}" for oid in tips)]
             words = ["--not", *excluded, "--not", "--stdin"]
-            is_complete &= _walk(repository, words, revs, lot.add)
-        objects.append(lot - reached)
-        reached |= lot
+            is_complete &= _walk(repository, words, revs, reached.update)
+        objects.append(reached.difference(*objects))
 
-    def discard(oid: str) -> None:
-        if oid in reached:
-            for lot in objects:
-                lot.discard(oid)
+    def discard(oids: Iterator[str]) -> None:
+        foreign = set(oids)
+        for lot in objects:
+            lot.difference_update(foreign)
 
-    if reached:
+    if any(objects):
         # A bitmap, if any, makes this fast.
         words = ["--use-bitmap-index", *excluded, "--stdin"]
-        is_complete &= _walk(repository, words, others, discard)
+        is_complete &= _walk(repository, words, tips, discard)
     return objects, is_complete
 
 
@@ -84,20 +78,16 @@ def _walk(
     repository: Repository,
     words: Sequence[str],
     revs: Collection[str],
-    take: Callable[[str], object],
+    take: Callable[[Iterator[str]], object],
 ) -> bool:
-    """Call `take` with each oid of `git rev-list`; return whether git succeeded."""
-    child = repository.git.start(*_WALK, *words, env=_NO_FETCH)
-    try:
-        child.feed("".join(f"{rev}\n" for rev in revs).encode("ascii"))
-        rest = b""
-        while chunk := child.receive(_CHUNK):  # as they come: there may be millions
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                take(line.decode("ascii"))
-        return child.close() == 0
-    finally:
-        child.stop()
+    """Give oids of `git rev-list` to `take` in parts; return whether git succeeded."""
+
+    def decode(lines: list[bytes]) -> None:
+        take(line.decode("ascii") for line in lines)
+
+    data = "".join(f"{rev}\n" for rev in revs).encode("ascii")
+    git = repository.git.each_line(*_WALK, *words, take=decode, data=data, ok=_ANY)
+    return git.code == 0
 
 
 def _look_up(repository: Repository, oids: Collection[str]) -> dict[str, StoredObject]:
@@ -105,11 +95,10 @@ def _look_up(repository: Repository, oids: Collection[str]) -> dict[str, StoredO
         return {}
     data = "".join(f"{oid}\n" for oid in sorted(oids)).encode("ascii")
     words = ("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize:disk)", "--buffer")
-    lines = repository.git.run(*words, data=data, env=_NO_FETCH).out.decode("ascii", "replace")
+    lines = repository.git.run(*words, data=data, env=_BUFFERED).out.decode("ascii", "replace")
     objects = {}
     for line in lines.splitlines():
-        oid, _, rest = line.partition(" ")
-        kind, _, size = rest.partition(" ")
+        oid, kind, size = (*line.split(" "), "")[:3]
         if size.isdigit():
             path = os.path.join(repository.common_dir, "objects", oid[:2], oid[2:])
             try:
@@ -127,10 +116,9 @@ class Measure:
         self._seen: set[tuple[int, int]] = set()
 
     def of(self, path: str) -> tuple[int, int]:
-        """Return number and bytes on disk of the files at or below a path.
+        """Return number and bytes of the files at or below a path, even one that is `apart`.
 
-        The bytes include directories. Vanished or unreadable files are skipped. A link
-        is counted, not followed. The path itself counts even if it is `apart`.
+        Vanished or unreadable files are skipped; a link is counted, not followed.
         """
         files, size = self._measure_one(path)
         waiting = [path] if os.path.isdir(path) and not os.path.islink(path) else []
@@ -143,8 +131,8 @@ class Measure:
             for entry in entries:
                 if entry.path in self._apart:
                     continue
-                more, bytes_ = self._measure_one(entry.path)
-                files, size = files + more, size + bytes_
+                count, length = self._measure_one(entry.path)
+                files, size = files + count, size + length
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
         return files, size
@@ -231,12 +219,11 @@ class Usage:
 def measure(store: Checkpoints) -> Usage:
     """Measure a repository, with the same number of processes for any size."""
     repository = store.repository
-    listed = list(store.refs.each(*ref_names.OWN, ref_names.NOTES))
+    listed = list(store.refs.each(*_SPACES))
     refs = {ref: oid for ref, oid in listed if not ref_names.is_foreign(ref)}
-    others = sorted({oid for ref, oid in listed if ref_names.is_foreign(ref)})
-    objects, is_complete = _objects(repository, refs, others)
+    foreign = sorted({oid for ref, oid in listed if ref_names.is_foreign(ref)})
+    objects, is_complete = _objects(repository, refs, foreign)
     documents, files, leases, links = objects
-
     files_of_runs = run_files.directory(repository)
     root = resumption.known_root(repository) or ""
     worktrees = _worktrees(repository, root)
@@ -247,12 +234,11 @@ def measure(store: Checkpoints) -> Usage:
     measured = [_measure_worktree(measure, *worktree, statuses) for worktree in worktrees]
     database = os.path.join(repository.private_dir, index.FILE)
     index_files = [f"{database}{end}" for end in ("", "-wal", "-shm")]
-    lease_refs = (ref_names.LEASES, ref_names.KEYS)
     loose = [stored for lot in objects for stored in lot.values() if stored.is_loose]
     return Usage(
         checkpoints=Amount(_count(refs, ref_names.CHECKPOINTS), _size(documents)),
         files=Amount(len(files), _size(files)),
-        leases=Amount(_count(refs, lease_refs), _size(leases)),
+        leases=Amount(_count(refs, _LEASES), _size(leases)),
         links=Amount(sum(stored.kind == "blob" for stored in links.values()), _size(links)),
         refs=_refs(repository, refs),
         worktrees=sorted(measured, key=lambda worktree: (-worktree.bytes, worktree.path)),
@@ -266,21 +252,15 @@ def measure(store: Checkpoints) -> Usage:
 
 
 def _objects(
-    repository: Repository, refs: Mapping[str, str], others: Sequence[str]
+    repository: Repository, refs: Mapping[str, str], tips: Sequence[str]
 ) -> tuple[list[dict[str, StoredObject]], bool]:
-    """Return the objects that only gitckpt's refs hold, by kind, and if these are all."""
-    heads, lease_refs = (
-        (ref_names.CHECKPOINTS, ref_names.RUNS),
-        (ref_names.LEASES, ref_names.KEYS),
-    )
-    documents = {oid for ref, oid in refs.items() if ref.startswith(heads)}
-    leases = {oid for ref, oid in refs.items() if ref.startswith(lease_refs)} - documents
+    documents = {oid for ref, oid in refs.items() if ref.startswith(_HEADS)}
+    leases = {oid for ref, oid in refs.items() if ref.startswith(_LEASES)} - documents
     notes = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
-    lots = [set(refs.values()) - notes, notes]
-    spaces = (*ref_names.OWN, ref_names.NOTES)
-    (ours, links), is_complete = _held_only_by(repository, lots, spaces, others)
-    stored = _look_up(repository, ours | links)
-    sets = (ours & documents, ours - documents - leases, ours & leases, links)
+    roots = [set(refs.values()) - notes, notes]
+    (held, links), is_complete = _held_only_by(repository, roots, tips)
+    stored = _look_up(repository, held | links)
+    sets = (held & documents, held - documents - leases, held & leases, links)
     return [{oid: stored[oid] for oid in oids if oid in stored} for oids in sets], is_complete
 
 
@@ -301,10 +281,7 @@ def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
 
 
 def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None, Owner | None]]:
-    """Return path, git directory and owner of worktrees; the path of forgotten ones.
-
-    `root` is where worktrees are made; "" for none.
-    """
+    """Return path, git directory and owner of worktrees; the path if forgotten."""
     worktrees: list[tuple[str, str | None, Owner | None]] = []
     registered = set()
     for git_dir, path in administration.registered(repository):
@@ -336,10 +313,10 @@ def _measure_worktree(
     owner: Owner | None,
     statuses: Mapping[str | None, str],
 ) -> WorktreeUse:
-    files, size = measure.of(os.path.realpath(path) if git_dir is not None else path)
-    size += measure.of(git_dir)[1] if git_dir is not None else 0
-    if owner is None:
-        return WorktreeUse(path, None, FORGOTTEN, files, size)
+    if git_dir is None or owner is None:
+        return WorktreeUse(path, None, FORGOTTEN, *measure.of(path))
+    files, size = measure.of(os.path.realpath(path))
+    size += measure.of(git_dir)[1]
     return WorktreeUse(path, owner.run, statuses[owner.run], files, size)
 
 
@@ -376,13 +353,11 @@ def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tupl
 
 def _by_kind(leftovers: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
     measure = Measure()
-    amounts: dict[str, list[int]] = {}
+    rows: dict[str, list[tuple[int, int, int, int]]] = {}
     for path, (kind, is_due) in sorted(leftovers.items()):
         size = measure.of(path)[1]
-        amount = amounts.get(kind, [0, 0, 0, 0])
-        row = (1, size, int(is_due), size if is_due else 0)
-        amounts[kind] = [total + more for total, more in zip(amount, row, strict=True)]
-    return [Leftover(kind, *amount) for kind, amount in sorted(amounts.items())]
+        rows.setdefault(kind, []).append((1, size, int(is_due), size if is_due else 0))
+    return [Leftover(kind, *map(sum, zip(*rows[kind], strict=True))) for kind in sorted(rows)]
 
 
 def _sum(measure: Measure, paths: Sequence[str]) -> Amount:

@@ -22,8 +22,8 @@ _FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
 def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Return the flaws of the notes, and the number of links.
 
-    A checkpoint is linked if the note of any commit lists it (git copies notes of rewritten
-    commits), if its link is pending, or if the note of its commit is full.
+    A checkpoint is linked if any note lists it (git copies notes of rewritten commits), if its link
+    is pending, or if the note of its commit is full.
     """
     pending, removed = notes.pending(store.repository)  # first: they may be written meanwhile
     # A kill leaves pending lines of checkpoints that were never finished.

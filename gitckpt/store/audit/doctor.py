@@ -41,7 +41,6 @@ class Diagnosis:
 
 
 def diagnose(store: Checkpoints) -> Diagnosis:
-    """Return facts about the repository and all findings; change nothing."""
     version = require_git()
     return Diagnosis(facts(store, version), examine(store, version))
 

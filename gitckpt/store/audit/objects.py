@@ -57,11 +57,9 @@ def audit_objects(
     damaged: Collection[str],
     only: Collection[str] | None = None,
 ) -> list[Flaw]:
-    """Return the checkpoints that lack objects, and the damaged objects.
+    """Return checkpoints (all or `only`) that lack objects, and the damaged objects.
 
-    Args:
-        empty: paths of loose objects of length zero, by oid.
-        only: ids of the checkpoints to check, without their history; None for all.
+    `empty` has the paths of empty loose objects by oid. With `only`, no history is checked.
     """
     lost = {*damaged, *damage.unreadable(store.repository, sorted(empty))}
     # By time: similar trees are adjacent.
@@ -193,7 +191,6 @@ def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
 def replaced(
     repository: Repository, oids: Mapping[str, str], known: LocalCheckpoints
 ) -> Iterator[Flaw]:
-    """Yield the checkpoints that a fetch has replaced."""
     for id_, written in sorted(known.replaced(oids).items()):
         ref = ref_names.CHECKPOINTS + id_
         sentence = f"points to {oids[id_]}, and not to {written}, which was written here"
@@ -250,7 +247,6 @@ def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
 
 
 def _symbolic_flaws(evidence: Evidence) -> Iterator[Flaw]:
-    """Yield symbolic refs of gitckpt, except keep refs."""
     for ref, target in evidence.symbolic.items():
         sentence = f"is a symbolic ref: it moves and vanishes with {target}"
         if ref.startswith(ref_names.CHECKPOINTS):
@@ -285,22 +281,17 @@ def _holder_flaws(row: Row, evidence: Evidence) -> Iterator[Flaw]:
             continue
         ref, (prefix, meaning) = space + row.id, _MEANINGS[space]
         kind, present = evidence.kind(space, wanted), evidence.refs.get(ref)
+        code, start = f"{prefix}-ref-wrong", f"points to {present}, not to"
+        if present is None:
+            code, start = f"{prefix}-ref-missing", "nothing keeps"
+        sentence = f"{start} {wanted}, the {meaning} of its checkpoint"
         if kind is not None and kind != KINDS[space]:
             sentence = f"its checkpoint names {wanted}, which is a {kind}, not a {KINDS[space]}"
             yield lasting(f"{prefix}-ref-wrong", ref, sentence, f"git ckpt remove {row.id}")
-            continue
-        if present == wanted:
-            continue
-        if present is None:
-            code = f"{prefix}-ref-missing"
-            sentence = f"nothing keeps {wanted}, the {meaning} of its checkpoint"
-        else:
-            code = f"{prefix}-ref-wrong"
-            sentence = f"points to {present}, not to {wanted}, the {meaning} of its checkpoint"
-        if kind is None:
+        elif kind is None and present != wanted:
             cure = f"{FETCH} {shell_word(f'+{ref}:{ref}')}"
             yield lasting(code, ref, f"{sentence}; that is missing", cure)
-        else:
+        elif present != wanted:
             yield mendable(code, ref, sentence, row.check, Update(ref, wanted, present or ""))
 
 
@@ -316,12 +307,8 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         elif commit and kind != "commit":
             sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
             yield lasting("commit-ref-wrong", row.ref, sentence, f"git ckpt remove {row.id}")
-    kept = {name: (ref, oid) for name, ref, oid in evidence.below(ref_names.KEEP)}
-    right = {
-        name
-        for name, (ref, oid) in kept.items()
-        if ids.is_oid(name) and name == oid and ref not in evidence.symbolic
-    }
+    keeps = evidence.below(ref_names.KEEP)
+    right = {oid for name, ref, oid in keeps if name == oid and ref not in evidence.symbolic}
     linked = evidence.commits()
     needed = right.intersection(linked)
     # Where history is missing, which is a separate finding, every ref is useful.
@@ -336,7 +323,7 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         yield _unkept(owners[commit], evidence)
     if evidence.unjudged:
         useful = right  # unreadable checkpoints may need them
-    for name, (ref, present) in kept.items():
+    for name, ref, present in keeps:
         if name in lost or (name in right and (name in needed or name in useful)):
             continue
         if not commit_refs.is_young(repository, ref):
@@ -348,7 +335,6 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
 
 
 def _unkept(row: Row, evidence: Evidence) -> Flaw:
-    """Return the flaw of a checkpoint whose linked commit no ref keeps."""
     commit = row.entry.git_sha
     ref = ref_names.KEEP + commit
     present, target = evidence.refs.get(ref, ""), evidence.symbolic.get(ref)

@@ -34,12 +34,9 @@ _INSPECTIONS = 3  # at most, while others write
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of `verify`.
+    """The result of `verify`, with the number of things checked by kind.
 
-    Attributes:
-        checked: the number of things checked, by kind.
-        findings: all flaws, including the repaired ones.
-        refused: repairs that git refused, a sentence each.
+    `findings` include the repaired ones; `refused` has a sentence for each repair git refused.
     """
 
     checked: Mapping[str, int]
@@ -70,14 +67,12 @@ def verify(
     """Check everything that gitckpt keeps in a repository; safe beside writers.
 
     Args:
-        store: its pending links count as missing.
         repair: whether to mend derived data: keep refs, run heads, links, the index, and leases
-            without a run. A checkpoint that a fetch replaced gets its original document back if
-            that still exists; no other is changed, and none is deleted. Git forgets a worktree
-            whose directory and checkpoint are gone if nothing is lost.
-        contents: whether to read every object of the repository.
+            without a run. A checkpoint that a fetch replaced gets its document back if that still
+            exists; a worktree whose directory and checkpoint are gone is forgotten if nothing is
+            lost.
+        contents: whether to read every object; `progress` gets their number and total.
         only: ids of checkpoints and runs to check, without the history of their commits.
-        progress: called with the number of objects read and their total.
     """
     damaged = damage.all_unreadable(store.repository, progress) if contents else set()
     result = _inspect_settled(store, damaged, only)
@@ -161,7 +156,6 @@ def _inspect(
 
 
 def _checkpoints_among(evidence: inventory.Evidence, names: Collection[str]) -> set[str]:
-    """Return the ids of the named valid checkpoints, and of those in named runs."""
     chains = [evidence.runs[name] for name in names if name in evidence.runs]
     return evidence.rows.keys() & set(names) | {row.id for chain in chains for row in chain}
 
