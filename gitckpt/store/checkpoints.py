@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from _thread import allocate_lock  # importing `threading` takes 0.5 ms
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
+from types import NoneType
 
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.refs import Refs
-from gitckpt.git.repository import Repository, open_repository
+from gitckpt.git.repository import Repository
 from gitckpt.model import codec, ids, times
-from gitckpt.model.arguments import require_text, strings
+from gitckpt.model.arguments import require, require_text, strings
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints, notes
-from gitckpt.store.error_log import Listener
-from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import draft, ref_names
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Proposal, Recorder
@@ -75,7 +73,7 @@ class Checkpoints:
         clock: Callable[[], int] = times.now,
         new_id: Callable[[], str] = ids.new_id,
         ahead: PrivateIndex | None = None,
-        listener: Listener | None = None,
+        listener: error_log.Listener | None = None,
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
@@ -84,17 +82,13 @@ class Checkpoints:
         self._ahead = [] if ahead is None else [ahead]
         self._parts: tuple[tuple[str, str], Collection[str] | None] = ("", ""), None
         self._opening = allocate_lock()
-        self._listener = listener or Listener()
+        self._listener = listener or error_log.Listener()
         self.clock = clock
         self.new_id = new_id
         self._has_written = self._has_removed = False
         self._recorder = Recorder(repository, self.objects, self.refs)
         is_local = partial(local_checkpoints.knows, repository)
         self.heads = Heads(self.refs, self.objects, lambda: self.index, is_local)
-
-    @classmethod
-    def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
-        return cls(open_repository(os.fspath(path)), adapter)
 
     def seen_from(self, repository: Repository, adapter: str) -> Self:
         """Return a store with the same clock and ids for another worktree or thread."""
@@ -157,7 +151,9 @@ class Checkpoints:
     ) -> Worktree:
         """Capture as `Store.capture` does, with the run's files that `beside` names."""
         from gitckpt.store.snapshot import capture as snapshot
+        from gitckpt.store.snapshot.limits import Limits
 
+        require("limits", limits, (Limits, NoneType), "a Limits")
         commit = draft.head(self.repository, self.objects)[0]
         # An explicit capture has no timeout. A caller that must not wait passes its own limits.
         limits = limits or replace(self.rules.limits(), timeout=float("inf"))
@@ -207,7 +203,13 @@ class Checkpoints:
             self.heads.move_up_once(run)
         commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
         instant = self.clock()
-        recorder = partial(self._recorder.record, needs=self._written_for(worktree, commit))
+        needs: Sequence[str] = ()
+        if worktree is not None and worktree.tree is not None:
+            from gitckpt.store.snapshot import assurance
+
+            files = worktree.tree, commit
+            needs = assurance.own_objects(self.repository, *files, self._captured_parts)
+        recorder = partial(self._recorder.record, needs=needs)
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         first_id = details["id"] if "id" in details else self.new_id()
         first = drafted(label, state, details, checkpoint_id=first_id, instant=instant)
@@ -235,15 +237,12 @@ class Checkpoints:
         if data == {} and not details.get("pipeline"):
             error_log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
         if checkpoint.id.startswith(_ONE_IN_256):
-            self._pack()
+            try:
+                packing.pack_if_many(self.repository, ref_names.OWN, require_git())
+            except CkptError as error:
+                # The checkpoint is recorded by now, so the caller sees no error.
+                error_log.append(self.repository, f"refs were not packed: {error.message}")
         return draft.recorded(checkpoint, fields, data)
-
-    def _written_for(self, worktree: Worktree | None, commit: str) -> Sequence[str]:
-        if worktree is None or worktree.tree is None:
-            return ()
-        from gitckpt.store.snapshot import assurance
-
-        return assurance.own_objects(self.repository, worktree.tree, commit, self._captured_parts)
 
     def save(
         self,
@@ -288,7 +287,7 @@ class Checkpoints:
         if not ids.is_id(checkpoint_id):
             return False
         oid = self.refs.read(ref_names.CHECKPOINTS + checkpoint_id)
-        local = LocalCheckpoints.read(self.repository, [checkpoint_id])
+        local = local_checkpoints.LocalCheckpoints.read(self.repository, [checkpoint_id])
         return oid is not None and local.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:
@@ -380,13 +379,6 @@ class Checkpoints:
             gone = remover.remove(wanted, runs=runs, listed=listed, last=last, settled=settled)
         self._has_removed = True
         return gone
-
-    def _pack(self) -> None:
-        try:
-            packing.pack_if_many(self.repository, ref_names.OWN, require_git())
-        except CkptError as error:
-            # The checkpoint is recorded by now, so the caller sees no error.
-            error_log.append(self.repository, f"refs were not packed: {error.message}")
 
     def remover(self) -> Remover:
         from gitckpt.store.records.remover import Remover

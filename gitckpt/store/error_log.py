@@ -28,14 +28,17 @@ def append(repository: Repository, text: str) -> str:
 
     Users attach logs to bug reports: no arguments, state or file contents.
     """
-    path = os.path.join(repository.make_private_dir(), FILE)
+    path, text = os.path.join(repository.make_private_dir(), FILE), text.rstrip()
+    if len(text) > LONGEST:
+        half = LONGEST // 2 - len(_LEFT_OUT)
+        text = text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[-half:]
     try:
         if os.path.exists(path) and os.stat(path).st_size > _LARGE:
             os.replace(path, f"{path}.1")
         with open(
             path, "a", encoding="utf-8", errors="backslashreplace", opener=private_dirs.create
         ) as file:
-            file.write(f"{times.to_text(times.now())} {_shorten(text.rstrip())}\n")
+            file.write(f"{times.to_text(times.now())} {text}\n")
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
     return path
@@ -57,16 +60,6 @@ def trace(error: BaseException) -> str:
         ]
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return "".join(lines)
-
-
-def _shorten(text: str) -> str:
-    if len(text) <= LONGEST:
-        return text
-    half = LONGEST // 2 - len(_LEFT_OUT)
-    return text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[-half:]
-
-
-# Callbacks of a store.
 
 
 class Listener:

@@ -1,11 +1,8 @@
 """Remember which checkpoints and documents of runs were written in this clone.
 
-Refs can be fetched with any document and date; the private directory cannot. "latest", the steps
-of `undo` and the replacement of a thinned checkpoint must therefore be listed here. An id proves
-nothing: a fetch with `+` can replace the document behind it, which the oid reveals.
-
-A line is written before the refs of its checkpoint, so a kill can leave an extra line. If a line
-is lost, the checkpoint must be named by its id. The hook imports this module.
+Refs can be fetched with any document and date; the private directory cannot. An id proves nothing:
+a fetch with `+` can replace the document behind it, which the oid reveals. A line is written before
+the refs of its checkpoint, so a kill can leave an extra line. The hook imports this module.
 """
 
 from __future__ import annotations

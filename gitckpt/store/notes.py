@@ -1,9 +1,8 @@
 """Queue and write the notes that link commits to checkpoints. The hook imports it.
 
-Notes are derived data: nothing else depends on them. Each notes commit turns the previous one
-into garbage, so changes are appended to a file in the private directory and written together.
-A line is appended before the refs of its checkpoint and removed after the notes have it. A kill
-can therefore leave an extra line, which is harmless.
+Each notes commit turns the previous one into garbage, so changes are appended to a file in the
+private directory and written together. A line is appended before the refs of its checkpoint, and
+removed after the notes have it: a kill can leave an extra line, which is harmless.
 """
 
 from __future__ import annotations

@@ -104,7 +104,6 @@ def _positions(text: bytes, word: bytes) -> Iterator[int]:
 
 
 def _find_private_keys(data: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield private keys from header to footer; of a truncated key, the lines present."""
     for header in _KEY_HEADER.finditer(data):
         start = header.end()
         end = data.find(b"-----", start, start + _KEY_BYTES)
@@ -197,7 +196,7 @@ _ESCAPED = re.compile(rb"\\[nrt]")
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A likely secret: the rule that matched, and its start and end in bytes."""
+    """A likely secret: the rule, start and end in bytes."""
 
     rule: str
     start: int
@@ -252,7 +251,6 @@ def _find_tokens(text: bytes) -> Iterator[Hit]:
 
 
 def _token_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
-    """Yield where tokens may start, with the rules to try, unordered."""
     by_start = _rules_by_start()
     end = 0
     # Splitting the text takes half the time of a regular expression for words.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import NoneType
 
 from gitckpt.git.objects.encoding import object_id
@@ -12,25 +12,23 @@ from gitckpt.git.process import GitError, cure_of_promised
 from gitckpt.git.repository import open_repository
 from gitckpt.model import arguments, ids
 from gitckpt.model.arguments import require, require_callable, require_path, require_text, strings
-from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, NotFoundError, UsageError, WorktreeError
-from gitckpt.model.ids import require_run_id
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.error_log import Listener
+from gitckpt.store.local_checkpoints import LocalCheckpoints
+from gitckpt.store.records import draft
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Self, Unpack
 
-    from gitckpt.model.checkpoint import Worktree
     from gitckpt.model.jsonable import StateChange
     from gitckpt.model.policy import Policy
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.config.settings import Loosening
     from gitckpt.store.hooks.installation import Installation
-    from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.recorder import Guard
     from gitckpt.store.restore.restorer import RestoreResult
@@ -117,7 +115,7 @@ class Store:
         The result names omitted files, and is `degraded` after a timeout. Raises WorktreeError or
         UsageError if there is no worktree here, or git cannot read it.
         """
-        return self._checkpoints.capture(_limits(limits))
+        return self._checkpoints.capture(limits)
 
     def record(
         self,
@@ -128,7 +126,7 @@ class Store:
         start: str | None = None,
         key: str | None = None,
         base: str | None = None,
-        **details: Unpack[Details],
+        **details: Unpack[draft.Details],
     ) -> Checkpoint:
         """Record a checkpoint; when this returns, it is on disk.
 
@@ -140,13 +138,12 @@ class Store:
             start: name of a run to start, instead of `run`.
             key: unique key of that run, by which `run_of` finds it.
             base: rev or full oid of the commit to link, instead of HEAD; "" for none.
-            details: see `Details`; a `message` has one line of at most 1,000 characters.
+            details: `run` (id to extend), `trigger`, `message` (a line of up to 1,000 characters),
+                `agent`, `errors`, `progress`, `id`, `pipeline`, `attempt`, `forked_from`,
+                `rewound_to`.
 
-        Raises:
-            UsageError, StateError: a value is not allowed or cannot be stored losslessly.
-            NotFoundError, RunExists: the run or rev does not exist; a run with that key does.
-            LeaseLost: a phase of `run` started this program, and another driver has the run now.
-            BusyError: a lock is held, or other writers were faster each time.
+        Raises UsageError or StateError for a value, NotFoundError or RunExists for a run, LeaseLost
+        if another driver has the run now, BusyError if a lock is held or other writers are faster.
         """
         checkpoints, guard = self._checkpoints, self._guard(details)
         if isinstance(base, str) and base != "":
@@ -166,14 +163,14 @@ class Store:
         limits: Limits | None = None,
         start: str | None = None,
         key: str | None = None,
-        **details: Unpack[Details],
+        **details: Unpack[draft.Details],
     ) -> Checkpoint:
         """Capture the files and record a checkpoint with them, as `capture` and `record`.
 
         Safe against `gc --prune=now` and a moving HEAD: BusyError after too many attempts. Raises
         WorktreeError if an object is damaged and no file has its content.
         """
-        limits, guard = _limits(limits), self._guard(details)
+        guard = self._guard(details)
         return self._checkpoints.save(
             label, state, limits=limits, start=start, key=key, guard=guard, **details
         )
@@ -227,8 +224,6 @@ class Store:
 
     def replaced(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, str]:
         """Return, by id, the original oid of each checkpoint that a fetch has replaced."""
-        from gitckpt.store.local_checkpoints import LocalCheckpoints
-
         oids = {entry.id: entry.oid for entry in _require_entries(entries)}
         return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced(oids)
 
@@ -265,10 +260,8 @@ class Store:
             ids.require_id(checkpoint_id)
         return self._checkpoints.remove(checkpoint_ids)
 
-    def _guard(self, details: Details) -> Guard | None:
-        from gitckpt.store.records.draft import require_known
-
-        require_known(details)  # checked here, because `Checkpoints` accepts more arguments
+    def _guard(self, details: draft.Details) -> Guard | None:
+        draft.require_known(details)  # checked here, because `Checkpoints` accepts more arguments
         return self._checkpoints.bound(details.get("run"))
 
     # Runs
@@ -288,14 +281,10 @@ class Store:
 
     def newest(self, run: str) -> Checkpoint:
         """Return the newest checkpoint of a run; NotFoundError or InvalidCheckpoint."""
-        return self._checkpoints.heads.catch_up(require_run_id(run))
+        return self._checkpoints.heads.catch_up(ids.require_run_id(run))
 
     def is_ours(self, checkpoint: Checkpoint | str) -> bool:
-        """Return whether a checkpoint was written in this clone or adopted.
-
-        Fetched checkpoints drive nothing until they are trusted; outside of runs, those that could
-        not drive a run count as well.
-        """
+        """Return whether a checkpoint was written in this clone or adopted (trusted)."""
         from gitckpt.store.runs import trust
 
         return trust.is_ours(self._checkpoints, self._given(checkpoint))
@@ -336,17 +325,17 @@ class Store:
 
         arguments.require_seconds("wait", wait)
         leases, tell = self._checkpoints.leases, self._checkpoints.announce
-        return cancellation.cancel(leases, require_run_id(run), wait=wait, tell=tell)
+        return cancellation.cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Take a run from a stalled driver, which can then write nothing more.
 
-        The next `Run.resume` ends the commands that it left. `holder` is shown to people. Raises
-        NotFoundError, LeaseHeld if the driver is not stalled, or BusyError.
+        The next `Run.resume` ends its commands. `holder` is shown to people. Raises NotFoundError,
+        LeaseHeld if the driver is not stalled, or BusyError.
         """
         require_text("holder", holder)
         inside = self._checkpoints
-        inside.heads.read(require_run_id(run))
+        inside.heads.read(ids.require_run_id(run))
         inside.leases.acquire(run, holder, take_over=True).release()
 
     def run_of(self, key: str) -> str | None:
@@ -354,10 +343,7 @@ class Store:
         return self._checkpoints.claim(key).run()
 
     def latest_resumable(self) -> Checkpoint | None:
-        """Return the newest checkpoint of the newest of `unfinished_runs`, or None.
-
-        A newer one of a phase outside of runs takes precedence.
-        """
+        """Return the newest checkpoint of an unfinished run or phase here, or None."""
         from gitckpt.store.runs import summary
 
         return summary.latest_resumable(self._checkpoints)
@@ -365,13 +351,13 @@ class Store:
     def remove_run(self, run: str) -> int:
         """Remove a run with worktree, lease and files; return its number of checkpoints.
 
-        It stays if a live process drives it (LeaseHeld), its worktree has uncaptured changes
+        It stays if a process drives it (LeaseHeld), its worktree has uncaptured changes
         (WorktreeError), or an unfinished run refers to it (UsageError). After BusyError, call
         again.
         """
         from gitckpt.store.retention import expiry
 
-        return expiry.remove(self._checkpoints, require_run_id(run))
+        return expiry.remove(self._checkpoints, ids.require_run_id(run))
 
     # Files
 
@@ -408,17 +394,14 @@ class Store:
         return restorer.restore(self._checkpoints, given, names, announce=announce, **options)
 
     def undo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
-        """Undo the newest `restore` in this worktree; repeat to undo earlier ones.
-
-        `redo` restores the present files. Raises NotFoundError without such a step.
-        """
+        """Undo the newest `restore` here, then earlier ones; NotFoundError without any."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
         return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def redo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
-        """Redo the newest `undo` in this worktree since `restore`; errors as `undo`."""
+        """Redo the newest `undo` here since `restore`; NotFoundError without any."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
@@ -431,10 +414,7 @@ class Store:
         return undo.steps(self._checkpoints)
 
     def is_cut_off(self) -> bool:
-        """Return whether the newest restore, `undo` or `redo` here was interrupted.
-
-        Files may then be from either side. To undo or repeat that step makes them consistent.
-        """
+        """Return whether the newest restore was cut off: files may be from either side."""
         from gitckpt.store.restore import undo
 
         return undo.read(self._checkpoints).open is not None
@@ -566,8 +546,7 @@ class Store:
     def policy(self) -> Policy:
         """Return the policy of `gitckpt.toml` and git's configuration, or the default.
 
-        To change a value: `dataclasses.replace(store.policy(), keep_last=5)`. If the settings have
-        an error, the values that keep the most apply.
+        To change a value: `dataclasses.replace(store.policy(), keep_last=5)`.
         """
         return self._checkpoints.rules.read().policy
 
@@ -596,10 +575,7 @@ class Store:
         return result
 
     def settle(self, what: str) -> bool:
-        """Settle a likely secret as harmless; return whether it was not settled before.
-
-        `what` is a digest from `worktree.suspects`, or a path relative to the top of the worktree.
-        """
+        """Settle a digest of `worktree.suspects`, or a path; return whether it is new."""
         from gitckpt.store.secrets import Settled
 
         require_text("what", what)
@@ -607,10 +583,7 @@ class Store:
         return Settled(self._checkpoints.repository).settle(what)
 
     def loosened(self) -> Loosening | None:
-        """Return the defaults that `gitckpt.toml` of this worktree loosens, or None.
-
-        Raises UsageError if the settings have an error.
-        """
+        """Return the defaults that `gitckpt.toml` here loosens, or None; UsageError."""
         from gitckpt.store.config import settings
 
         current = settings.read(self._checkpoints.repository)
@@ -661,8 +634,8 @@ class Store:
     def write_notes(self, *, only_if_due: bool = False) -> bool:
         """Write the notes that `git log --notes=checkpoints` shows; return whether it did.
 
-        Other commands do this at most once a minute; with `only_if_due`, this one too, and it logs
-        failures. Else BusyError means that another process holds a lock; the notes stay queued.
+        With `only_if_due`, at most once a minute, as other commands do, and failures are logged.
+        Else BusyError means that another process holds a lock; the notes stay queued.
         """
         inside = self._checkpoints
         return inside.write_due_links() if only_if_due else inside.write_links()
@@ -693,10 +666,7 @@ class Store:
         return done
 
     def outlook(self) -> str:
-        """Return "recorded", "missed", "none" or "not installed" for the next commit.
-
-        "missed" means that the user must act first; "none" that no hooks were wanted.
-        """
+        """Return "recorded", "missed" (the user must act), "none" or "not installed"."""
         from gitckpt.git.command import require_git
         from gitckpt.store.hooks import installation
 
@@ -728,11 +698,3 @@ def _require_entries(entries: Sequence[CheckpointInfo]) -> Sequence[CheckpointIn
 def inside(store: Store) -> Checkpoints:
     require("store", store, Store, "a Store")
     return store._checkpoints  # noqa: SLF001 - the only access to it
-
-
-def _limits(limits: Limits | None) -> Limits | None:
-    if limits is not None:  # without limits, skip the import
-        from gitckpt.store.snapshot.limits import Limits
-
-        require("limits", limits, Limits, "a Limits")
-    return limits

@@ -5,9 +5,10 @@ Nothing is changed or fetched, no link is followed, and missing objects are skip
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import packed_size
@@ -45,10 +46,7 @@ class StoredObject:
 def _held_only_by(
     repository: Repository, roots: Sequence[Collection[str]], tips: Collection[str]
 ) -> tuple[list[set[str]], bool]:
-    """Return the objects that only the roots lead to, and whether all were read.
-
-    Each object is in the first lot of roots that leads to it. `tips` are oids of foreign refs.
-    """
+    """Return the objects of each lot that only its roots reach, and if all were read."""
     excluded = [f"--exclude={ref}" for space in _SPACES for ref in (space, f"{space}/*")]
     excluded.append("--all")
     objects: list[set[str]] = []
@@ -60,7 +58,7 @@ def _held_only_by(
             revs = [*oids, *(f"^{oid}" for oid in tips)]
             words = ["--not", *excluded, "--not", "--stdin"]
             is_complete &= _walk(repository, words, revs, reached.update)
-        objects.append(reached.difference(*objects))
+        objects.append(reached.difference(*objects))  # an object counts in the first lot
 
     def discard(oids: Iterator[str]) -> None:
         foreign = set(oids)
@@ -116,39 +114,29 @@ class Measure:
         self._seen: set[tuple[int, int]] = set()
 
     def of(self, path: str) -> tuple[int, int]:
-        """Return number and bytes of the files at or below a path, even one that is `apart`.
+        """Return number and bytes of the files at or below a path, which itself counts.
 
         Vanished or unreadable files are skipped; a link is counted, not followed.
         """
-        files, size = self._measure_one(path)
-        waiting = [path] if os.path.isdir(path) and not os.path.islink(path) else []
+        files, size, waiting = 0, 0, [path]
         while waiting:
+            place = waiting.pop()
             try:
-                with os.scandir(waiting.pop()) as listing:
-                    entries = list(listing)
+                status = os.lstat(place)
             except OSError:
                 continue
-            for entry in entries:
-                if entry.path in self._apart:
+            is_directory = stat.S_ISDIR(status.st_mode)
+            if status.st_nlink > 1 and not is_directory:
+                key = status.st_dev, status.st_ino
+                if key in self._seen:
                     continue
-                count, length = self._measure_one(entry.path)
-                files, size = files + count, size + length
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+                self._seen.add(key)
+            files, size = files + int(not is_directory), size + status.st_blocks * 512
+            if is_directory:
+                with contextlib.suppress(OSError):
+                    inner = (os.path.join(place, name) for name in os.listdir(place))
+                    waiting += [entry for entry in inner if entry not in self._apart]
         return files, size
-
-    def _measure_one(self, path: str) -> tuple[int, int]:
-        try:
-            status = os.lstat(path)
-        except OSError:
-            return 0, 0
-        is_directory = stat.S_ISDIR(status.st_mode)
-        if status.st_nlink > 1 and not is_directory:
-            key = status.st_dev, status.st_ino
-            if key in self._seen:
-                return 0, 0
-            self._seen.add(key)
-        return int(not is_directory), status.st_blocks * 512
 
 
 # The report.
@@ -224,36 +212,42 @@ def measure(store: Checkpoints) -> Usage:
     foreign = sorted({oid for ref, oid in listed if ref_names.is_foreign(ref)})
     objects, is_complete = _objects(repository, refs, foreign)
     documents, files, leases, links = objects
-    files_of_runs = run_files.directory(repository)
     root = resumption.known_root(repository) or ""
     worktrees = _worktrees(repository, root)
     paths = [path for path, _, _ in worktrees]
     leftovers = _leftovers(repository, {*map(os.path.dirname, paths), root})
     measure = Measure([*leftovers, *paths, *map(os.path.realpath, paths)])
     statuses = _statuses(store, refs, {owner.run for _, _, owner in worktrees if owner})
-    measured = [_measure_worktree(measure, *worktree, statuses) for worktree in worktrees]
+    measured = []
+    for path, git_dir, owner in worktrees:
+        if git_dir is None or owner is None:
+            measured.append(WorktreeUse(path, None, FORGOTTEN, *measure.of(path)))
+        else:
+            count, size = measure.of(os.path.realpath(path))
+            size += measure.of(git_dir)[1]
+            measured.append(WorktreeUse(path, owner.run, statuses[owner.run], count, size))
     database = os.path.join(repository.private_dir, index.FILE)
     index_files = [f"{database}{end}" for end in ("", "-wal", "-shm")]
-    loose = [stored for lot in objects for stored in lot.values() if stored.is_loose]
+    loose = [stored for lot in objects for stored in lot if stored.is_loose]
     return Usage(
         checkpoints=Amount(_count(refs, ref_names.CHECKPOINTS), _size(documents)),
         files=Amount(len(files), _size(files)),
         leases=Amount(_count(refs, _LEASES), _size(leases)),
-        links=Amount(sum(stored.kind == "blob" for stored in links.values()), _size(links)),
+        links=Amount(sum(stored.kind == "blob" for stored in links), _size(links)),
         refs=_refs(repository, refs),
         worktrees=sorted(measured, key=lambda worktree: (-worktree.bytes, worktree.path)),
-        run_files=_sum(measure, [files_of_runs] if os.path.isdir(files_of_runs) else []),
+        run_files=_sum(measure, filter(os.path.isdir, [run_files.directory(repository)])),
         index=_sum(measure, index_files),
         private=_sum(Measure([*leftovers, *index_files]), [repository.private_dir]),
         leftovers=_by_kind(leftovers),
-        loose=Amount(len(loose), sum(stored.size for stored in loose)),
+        loose=Amount(len(loose), _size(loose)),
         is_complete=is_complete,
     )
 
 
 def _objects(
     repository: Repository, refs: Mapping[str, str], tips: Sequence[str]
-) -> tuple[list[dict[str, StoredObject]], bool]:
+) -> tuple[list[list[StoredObject]], bool]:
     documents = {oid for ref, oid in refs.items() if ref.startswith(_HEADS)}
     leases = {oid for ref, oid in refs.items() if ref.startswith(_LEASES)} - documents
     notes = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
@@ -261,15 +255,15 @@ def _objects(
     (held, links), is_complete = _held_only_by(repository, roots, tips)
     stored = _look_up(repository, held | links)
     sets = (held & documents, held - documents - leases, held & leases, links)
-    return [{oid: stored[oid] for oid in oids if oid in stored} for oids in sets], is_complete
+    return [[stored[oid] for oid in oids if oid in stored] for oids in sets], is_complete
 
 
 def _count(refs: Mapping[str, str], prefixes: str | tuple[str, ...]) -> int:
     return sum(ref.startswith(prefixes) for ref in refs)
 
 
-def _size(objects: Mapping[str, StoredObject]) -> int:
-    return sum(stored.size for stored in objects.values())
+def _size(objects: Iterable[StoredObject]) -> int:
+    return sum(stored.size for stored in objects)
 
 
 def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
@@ -304,20 +298,6 @@ def _was_ours(repository: Repository, path: str) -> bool:
         return os.path.isdir(path)
     git_dir = administration.named_by(path)
     return git_dir is not None and administration.is_ours(repository, git_dir)
-
-
-def _measure_worktree(
-    measure: Measure,
-    path: str,
-    git_dir: str | None,
-    owner: Owner | None,
-    statuses: Mapping[str | None, str],
-) -> WorktreeUse:
-    if git_dir is None or owner is None:
-        return WorktreeUse(path, None, FORGOTTEN, *measure.of(path))
-    files, size = measure.of(os.path.realpath(path))
-    size += measure.of(git_dir)[1]
-    return WorktreeUse(path, owner.run, statuses[owner.run], files, size)
 
 
 def _statuses(
@@ -360,6 +340,6 @@ def _by_kind(leftovers: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
     return [Leftover(kind, *map(sum, zip(*rows[kind], strict=True))) for kind in sorted(rows)]
 
 
-def _sum(measure: Measure, paths: Sequence[str]) -> Amount:
+def _sum(measure: Measure, paths: Iterable[str]) -> Amount:
     sizes = [measure.of(path) for path in paths]
     return Amount(sum(files for files, _ in sizes), sum(size for _, size in sizes))

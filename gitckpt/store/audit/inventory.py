@@ -102,8 +102,6 @@ def lasting(code: str, name: str, sentence: str, cure: str | None) -> Flaw:
 
 
 class Evidence:
-    """The refs and checkpoints of a repository, as read by `gather`."""
-
     def __init__(self) -> None:
         self.oids: dict[str, str] = {}  # by id, sorted: each ref of a checkpoint, valid or not
         self.rows: dict[str, Row] = {}  # the valid checkpoints, in the same order
@@ -126,7 +124,6 @@ class Evidence:
         return self.kind(space, oid) == KINDS[space]
 
     def below(self, space: str) -> list[tuple[str, str, str]]:
-        """Return name, full name and oid of the refs of a namespace."""
         # `refs` does not have those of checkpoints.
         refs = [(ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
         return [(ref.removeprefix(space), ref, oid) for ref, oid in refs]
@@ -138,7 +135,6 @@ class Evidence:
         return sorted(self.rows.values(), key=lambda row: row.entry.time)
 
     def commits(self) -> list[str]:
-        """Return the existing linked commits, newest first."""
         # That is about their order in packs.
         commits = dict.fromkeys(row.entry.git_sha for row in reversed(self.by_time()))
         return [oid for oid in commits if oid and self.is_sound(ref_names.KEEP, oid)]
@@ -183,7 +179,12 @@ def gather(store: Checkpoints) -> Evidence:
     evidence.flaws += broken(store.repository, complaint)
     evidence.flaws += barring(store.repository, evidence.refs)
     _read(store, evidence)
-    _find_odd(store.repository, evidence)
+    # Which referenced objects are missing or of a wrong kind; nothing is fetched.
+    commits = evidence.commits()
+    for space in ref_names.HOLDERS:
+        oids = {row.holds[space] for row in evidence.rich if space in row.holds}
+        evidence.odd |= graph.unlike(store.repository, sorted(oids), KINDS[space])
+    evidence.odd |= graph.unlike(store.repository, commits, KINDS[ref_names.KEEP])
     return evidence
 
 
@@ -264,12 +265,3 @@ def barring(repository: Repository, refs: Collection[str]) -> list[Flaw]:
     cure = "look at it: git show {0}; move it away: git tag NAME {0} && "
     cure += "git update-ref --no-deref -d {0}"
     return [lasting("ref-barring", ref, sentence, cure.format(ref)) for ref in names]
-
-
-def _find_odd(repository: Repository, evidence: Evidence) -> None:
-    """Record which referenced objects are missing or of a wrong kind; fetch nothing."""
-    commits = evidence.commits()
-    for space in ref_names.HOLDERS:
-        oids = {row.holds[space] for row in evidence.rich if space in row.holds}
-        evidence.odd |= graph.unlike(repository, sorted(oids), KINDS[space])
-    evidence.odd |= graph.unlike(repository, commits, KINDS[ref_names.KEEP])

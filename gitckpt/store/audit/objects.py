@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 
 from gitckpt.git import damage, graph
 from gitckpt.git.contents import bounds
-from gitckpt.git.contents.bounds import Census, UnsoundSnapshot
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
@@ -93,7 +92,7 @@ def audit_objects(
 
 
 def _missing_objects(row: Row, evidence: Evidence) -> list[str]:
-    """Return the missing objects of a checkpoint that are not already a flaw of a ref."""
+    """Return a checkpoint's missing objects that are no flaw of a ref."""
     return [
         oid
         for space, oid in row.holds.items()
@@ -121,8 +120,8 @@ def _incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Flaw:
 def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     """Yield the first problem of each checkpoint whose snapshot is damaged."""
     space = ref_names.TREES
-    trees = {row.id: row.holds[space] for row in evidence.rich if space in row.holds}
-    trees = {id_: tree for id_, tree in trees.items() if evidence.is_sound(space, tree)}
+    held = ((row.id, row.holds[space]) for row in evidence.rich if space in row.holds)
+    trees = {id_: tree for id_, tree in held if evidence.is_sound(space, tree)}
     problems = dict(_problems(store, sorted(set(trees.values()))))
     for id_, tree in trees.items():
         if tree in problems:
@@ -137,32 +136,33 @@ def _problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, str]]
     is_whole = graph.promisor(repository) is None
 
     def present(trees: list[str]) -> list[str]:
-        """Return the trees that exist, without fetching any in a partial clone."""
+        # Without fetching any in a partial clone.
         odd = {} if is_whole else graph.unlike(repository, trees, "tree")
         return [tree for tree in trees if odd.get(tree, "tree") is not None]
 
-    census = Census(repository, roots, present)
+    census = bounds.Census(repository, roots, present)
     for tree, read in zip(roots, repository.cat_file.contents(roots), strict=True):
         try:
             parts = decode_tree(read[2], repository.object_format) if read is not None else {}
             if read is not None:
                 bounds.require_shape(parts, tree)
-            whole = [oid for mode, oid in parts.values() if mode == DIRECTORY]
             if flaw := census.flaw(tree):
-                raise UnsoundSnapshot(flaw)
-            if any(census.is_beyond(oid, budget.SNAPSHOT) for oid in whole):
+                raise bounds.UnsoundSnapshot(flaw)
+            trees = [oid for mode, oid in parts.values() if mode == DIRECTORY]
+            if any(census.is_beyond(oid, budget.SNAPSHOT) for oid in trees):
                 bounds.require(repository, tree, "")  # checked-out files do not count
             if is_whole and parts.keys() - _PLAIN:
                 manifest.read(repository, store.objects, tree, "")
-        except (UnsoundSnapshot, MalformedTree) as error:
+        except (bounds.UnsoundSnapshot, MalformedTree) as error:
             yield tree, str(error)
         except CkptError:
             pass  # missing or damaged objects are separate findings
 
 
-def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
-    """Return the flaws of the refs that keep objects, and of replaced checkpoints."""
-    flaws = [flaw for row in evidence.rich for flaw in _holder_flaws(row, evidence)]
+def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+    """Yield the flaws of the refs that keep objects, and of replaced checkpoints."""
+    for holder in evidence.rich:
+        yield from _holder_flaws(holder, evidence)
     for space in ref_names.HOLDERS:
         for id_, ref, oid in evidence.below(space):
             row = evidence.rows.get(id_)
@@ -175,42 +175,38 @@ def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
             if not commit_refs.is_young(repository, ref):
                 absent = [Update(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
                 updates = [*(absent if row is None else ()), Update(ref, "", oid)]
-                flaws.append(mendable("ref-leftover", ref, sentence, *updates, is_leftover=True))
-    known = LocalCheckpoints.read(repository)
-    oids = {id_: evidence.oids[id_] for id_ in known if id_ in evidence.oids}
-    flaws += replaced(repository, oids, known)
-    return [
-        *flaws,
-        *_symbolic_flaws(evidence),
-        *_submodule_flaws(repository, evidence),
-        *_commit_flaws(repository, evidence),
-        *lost_targets(repository),
-    ]
+                yield mendable("ref-leftover", ref, sentence, *updates, is_leftover=True)
+    local = LocalCheckpoints.read(repository)
+    oids = {id_: evidence.oids[id_] for id_ in local if id_ in evidence.oids}
+    yield from replaced(repository, oids, local)
+    yield from _symbolic_flaws(evidence)
+    yield from _submodule_flaws(repository, evidence)
+    yield from _commit_flaws(repository, evidence)
+    yield from lost_targets(repository)
 
 
 def replaced(
-    repository: Repository, oids: Mapping[str, str], known: LocalCheckpoints
+    repository: Repository, oids: Mapping[str, str], local: LocalCheckpoints
 ) -> Iterator[Flaw]:
-    for id_, written in sorted(known.replaced(oids).items()):
+    for id_, original in sorted(local.replaced(oids).items()):
         ref = ref_names.CHECKPOINTS + id_
-        sentence = f"points to {oids[id_]}, and not to {written}, which was written here"
-        info = repository.cat_file.info(written)
+        sentence = f"points to {oids[id_]}, and not to {original}, which was written here"
+        info = repository.cat_file.info(original)
         if info is not None and info[1] == "blob":
-            yield mendable("checkpoint-replaced", ref, sentence, Update(ref, written, oids[id_]))
+            yield mendable("checkpoint-replaced", ref, sentence, Update(ref, original, oids[id_]))
         else:
             cure = f"look at what came: git ckpt show {id_}; remove it: git ckpt remove {id_}"
             yield lasting("checkpoint-replaced", ref, f"{sentence}, and is gone", cure)
 
 
-def lost_targets(repository: Repository) -> list[Flaw]:
-    """Return the branches, tags, stashes and detached HEADs whose object is gone."""
+def lost_targets(repository: Repository) -> Iterator[Flaw]:
+    """Yield the branches, tags, stashes and detached HEADs whose object is gone."""
     tips = _tips(repository)
     odd = graph.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit")
-    lost = {name: tip for name, tip in tips.items() if odd.get(tip[0], "") is None}
-    now = _tips(repository) if lost else {}  # others may have moved or deleted refs meanwhile
-    flaws = []
-    for name, (oid, undo) in lost.items():
-        if now.get(name) != (oid, undo):
+    lost = [tip for tip in tips.items() if odd.get(tip[1][0], "") is None]
+    current = _tips(repository) if lost else {}  # others may have moved or deleted refs meanwhile
+    for name, (oid, undo) in lost:
+        if current.get(name) != (oid, undo):
             continue
         cure = f"fetch it from a clone that has it: {_REFETCH} {oid}"
         if name == _STASH:  # rarely in other clones; older stashes are only in its reflog
@@ -221,8 +217,7 @@ def lost_targets(repository: Repository) -> list[Flaw]:
         elif undo:
             cure += f"; or go back to where it was before, if the reflog has it: {undo}"
         sentence = f"points to {oid}, which is missing or damaged: every git gc fails"
-        flaws.append(lasting("ref-target-missing", name, sentence, cure))
-    return flaws
+        yield lasting("ref-target-missing", name, sentence, cure)
 
 
 def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
@@ -261,7 +256,7 @@ def _symbolic_flaws(evidence: Evidence) -> Iterator[Flaw]:
 def _submodule_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     checked = set()
     for row in evidence.rich:
-        for checkpoint, path in submodules.named_by([row.entry.submodules]).items():
+        for checkpoint, path in submodules.named_by([row.entry]).items():
             if checkpoint in checked:
                 continue
             checked.add(checkpoint)

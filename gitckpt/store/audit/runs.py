@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from gitckpt.git.refs import Update
-from gitckpt.model import codec
-from gitckpt.model import phase as phases
+from gitckpt.model import codec, phase
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
@@ -20,7 +19,7 @@ _GAP = f"{_FETCH}; or give up the traces that are left: git ckpt verify --repair
 _REMOVED = f"{_FETCH}; if it was removed on purpose, nothing is wrong"
 _CLOSING = ("complete", "skipped")
 # The first part of the labels at both ends of a run.
-_RUN = phases.split(ref_names.RUN_COMPLETE)[0]
+_RUN = phase.split(ref_names.RUN_COMPLETE)[0]
 
 
 def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
@@ -89,10 +88,10 @@ def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> b
     # Expiry squashes the progress of phases that were started before and closed later.
     is_open: dict[str, bool] = {}
     for row in chain[:position]:
-        name, status = phases.split(row.entry.label)
+        name, status = phase.split(row.entry.label)
         if status == "started" or status in _CLOSING:
             is_open[name] = status == "started" and name != _RUN
-    later = [phases.split(row.entry.label) for row in chain[position:]]
+    later = [phase.split(row.entry.label) for row in chain[position:]]
     return any(is_open.get(name) for name, status in later if status in _CLOSING)
 
 
