@@ -373,12 +373,12 @@ class Checkpoints:
         """Remove checkpoints as `Store.remove` does; options as for `Remover.remove`."""
         from gitckpt.store import submodules
 
-        wanted = strings("checkpoint_ids", checkpoint_ids)
-        with submodules.removal(self, wanted, listed):
+        names = strings("checkpoint_ids", checkpoint_ids)
+        with submodules.removal(self, names, listed):
             remover = self.remover()
-            gone = remover.remove(wanted, runs=runs, listed=listed, last=last, settled=settled)
+            count = remover.remove(names, runs=runs, listed=listed, last=last, settled=settled)
         self._has_removed = True
-        return gone
+        return count
 
     def remover(self) -> Remover:
         from gitckpt.store.records.remover import Remover

@@ -263,7 +263,6 @@ class LocalCheckpoints:
         return self.oid(checkpoint_id) not in (None, oid)
 
     def is_ours(self, entry: Recorded) -> bool:
-        """Return whether a checkpoint was written here, or its run adopted."""
         if entry.run is None:
             return self.has(entry.id, entry.oid)
         return knows(self._repository, entry.run, entry.oid)
@@ -283,7 +282,6 @@ class LocalCheckpoints:
         return {name for name, line in self._lines.items() if oids.get(name) == line[0]}
 
     def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
-        """Return, by id, the oid that was written here of each replaced checkpoint."""
         return {
             name: self._lines[name][0] for name, oid in oids.items() if self.is_replaced(name, oid)
         }

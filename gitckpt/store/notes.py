@@ -75,12 +75,11 @@ def is_due(repository: Repository, instant: int) -> bool:
 
 
 def waiting(repository: Repository) -> Lines:
-    """Return the queued links by commit; their checkpoints may not exist."""
     return pending(repository)[0]
 
 
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
-    """Return the queued links by commit and the ids of removed checkpoints."""
+    """Return the queued links by commit, perhaps of no checkpoint, and removed ids."""
     return _parse(_content(repository))
 
 
@@ -101,28 +100,28 @@ def write(
     `prepared` takes the objects before they are written.
     """
     data = _content(repository)
-    wanted, removed = _parse(data)
+    lines_by_commit, removed = _parse(data)
     for commit, lines in (links or {}).items():
-        wanted.setdefault(commit, []).extend(lines)
+        lines_by_commit.setdefault(commit, []).extend(lines)
     removed.update(gone)
-    if not wanted and not removed:
+    if not lines_by_commit and not removed:
         return False
     from gitckpt.git.notes import Notes  # appending does not need it
 
-    linked = {link_id(line) for lines in wanted.values() for line in lines}
+    linked = {link_id(line) for lines in lines_by_commit.values() for line in lines}
     existing = _existing(repository, refs, removed | linked)
-    for commit, lines in wanted.items():
-        wanted[commit] = [line for line in lines if link_id(line) in existing]
+    for commit, lines in lines_by_commit.items():
+        lines_by_commit[commit] = [line for line in lines if link_id(line) in existing]
     removed -= existing
 
     def edit(commit: str, lines: list[str]) -> list[str]:
-        return changed(lines, wanted.get(commit, ()), removed)
+        return changed(lines, lines_by_commit.get(commit, ()), removed)
 
     notes = Notes(repository, objects, NOTES)
     deadline = time.monotonic() + PATIENCE
     while True:
         tip = notes.tip()
-        commits = {commit for commit, lines in wanted.items() if lines}
+        commits = {commit for commit, lines in lines_by_commit.items() if lines}
         # Git copies lines to rewritten commits, so any note may contain one that is removed.
         for commit, note in notes.each() if removed and tip else ():
             if note and not removed.isdisjoint(map(link_id, note)):

@@ -82,21 +82,21 @@ def _find_by_context(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]
     if b"PRIVATE KEY" in data:
         yield from _find_private_keys(data)
     folded = text.lower()
-    for start in _positions(folded, b"://"):
+    for start in _find_word(folded, b"://"):
         if (match := _IN_URL.match(text, start)) and not _NO_SECRET.search(match[0]):
             yield "password-in-url", *match.span(1)
     for word in (b"machine", b"default"):
-        for start in _positions(folded, word):
+        for start in _find_word(folded, word):
             if (match := _NETRC.match(text, start)) and not _is_placeholder(match[1]):
                 yield "netrc-password", *match.span(1)
-    for start in _positions(folded, b"auth"):
+    for start in _find_word(folded, b"auth"):
         yield from _find_authorization(text, folded, start)
     for name in _NAMES:
-        for start in _positions(folded, name):
+        for start in _find_word(folded, name):
             yield from _find_assignment(text, folded, name, start)
 
 
-def _positions(text: bytes, word: bytes) -> Iterator[int]:
+def _find_word(text: bytes, word: bytes) -> Iterator[int]:
     start = text.find(word)
     while start >= 0:
         yield start
@@ -243,14 +243,14 @@ def find(data: bytes) -> list[Hit]:
 
 def _find_tokens(text: bytes) -> Iterator[Hit]:
     end = 0
-    for start, candidates in sorted(_token_starts(text), key=lambda place: place[0]):
+    for start, candidates in sorted(_find_starts(text), key=lambda place: place[0]):
         token = _match_token(text, start, candidates) if start >= end else None
         if token is not None:
             yield token
             end = token.end
 
 
-def _token_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
+def _find_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
     by_start = _rules_by_start()
     end = 0
     # Splitting the text takes half the time of a regular expression for words.
@@ -261,7 +261,7 @@ def _token_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
             word = whole.lstrip(_PUNCTUATION)
         else:
             continue
-        if candidates := _candidates(word, by_start):
+        if candidates := _find_rules(word, by_start):
             while True:
                 start = text.find(whole, end)
                 end = start + len(whole)
@@ -271,11 +271,11 @@ def _token_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
             yield end - len(word), candidates
     for part in _INNER.finditer(text):
         start = part.start(1)
-        if candidates := _candidates(text[start : start + _LONGEST_PREFIX], by_start):
+        if candidates := _find_rules(text[start : start + _LONGEST_PREFIX], by_start):
             yield start, candidates
 
 
-def _candidates(word: bytes, by_start: dict[bytes, list[Rule]]) -> list[Rule]:
+def _find_rules(word: bytes, by_start: dict[bytes, list[Rule]]) -> list[Rule]:
     return [rule for rule in by_start.get(word[:2], ()) if word[: len(rule[0])].lower() == rule[0]]
 
 
@@ -291,7 +291,7 @@ def _match_token(text: bytes, start: int, candidates: list[Rule]) -> Hit | None:
 
 
 def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
-    """Return the hits in a file, each with its line number and bytes; [] if binary."""
+    """Return the hits in a file with line number and bytes; [] if binary."""
     if b"\0" in data[:_BINARY]:
         return []
     hits, line, end = [], 1, 0

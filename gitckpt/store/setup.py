@@ -81,15 +81,16 @@ def install(repository: Repository, mode: str) -> Installation:
     version = require_git()
     notes.prepare(repository)
     local_checkpoints.prepare(repository)
-    done = installation.install(repository, version=version, mode=mode)
+    result = installation.install(repository, version=version, mode=mode)
     remotes = [f"{flaw.object} {flaw.sentence}: {flaw.cure}" for flaw in inspect(repository)]
-    done = replace(done, advice=[*done.advice, *remotes])
+    result = replace(result, advice=[*result.advice, *remotes])
     path = _file(repository)
     if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):
-        return done  # the caller reports the error in the file
+        return result  # the caller reports the error in the file
     if not settings.write_template(path):
-        return done
-    return replace(done, changed=[*done.changed, f"wrote {path}: commit it to share the settings"])
+        return result
+    change = f"wrote {path}: commit it to share the settings"
+    return replace(result, changed=[*result.changed, change])
 
 
 def uninstall(repository: Repository) -> Installation:

@@ -112,8 +112,7 @@ class Store:
     def capture(self, limits: Limits | None = None) -> Worktree:
         """Capture the files of the worktree, for `record`; by default without timeout.
 
-        The result names omitted files, and is `degraded` after a timeout. Raises WorktreeError or
-        UsageError if there is no worktree here, or git cannot read it.
+        The result names omitted files, and is `degraded` after a timeout. Raises WorktreeError.
         """
         return self._checkpoints.capture(limits)
 
@@ -237,7 +236,7 @@ class Store:
         """
         from gitckpt.store.worktrees import resumption
 
-        return resumption.resume(self._checkpoints, self._given(checkpoint), directory)
+        return resumption.resume(self._checkpoints, self._resolve(checkpoint), directory)
 
     def worktrees_made_from(self, checkpoint_ids: Collection[str]) -> Mapping[str, str]:
         """Return, by path, the checkpoint from which `resume` made each worktree."""
@@ -287,7 +286,7 @@ class Store:
         """Return whether a checkpoint was written in this clone or adopted (trusted)."""
         from gitckpt.store.runs import trust
 
-        return trust.is_ours(self._checkpoints, self._given(checkpoint))
+        return trust.is_ours(self._checkpoints, self._resolve(checkpoint))
 
     def runs(self) -> Sequence[RunInfo]:
         """List all runs with their status, the one with the newest checkpoint first."""
@@ -389,7 +388,7 @@ class Store:
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        given, names = self._given(checkpoint), [] if paths is None else _encode_paths(paths)
+        given, names = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
         options = {"index": index, "dry_run": dry_run, "trusted": trust}
         return restorer.restore(self._checkpoints, given, names, announce=announce, **options)
 
@@ -435,7 +434,7 @@ class Store:
         from gitckpt.store.snapshot import comparison, manifest
 
         inside, paths = self._checkpoints, arguments.paths_of(paths)
-        first, second = self._given(before), None if after is None else self._given(after)
+        first, second = self._resolve(before), None if after is None else self._resolve(after)
         # First check for missing objects: a capture of the same files would write them again.
         manifest.files_of(inside.repository, first)
         if second is not None:
@@ -462,7 +461,7 @@ class Store:
         """Return git's diff between a checkpoint's commit and its files, as `diff`."""
         from gitckpt.store.snapshot import manifest
 
-        repository, given = self._checkpoints.repository, self._given(checkpoint)
+        repository, given = self._checkpoints.repository, self._resolve(checkpoint)
         base = manifest.tree_of_files(repository, None, given.git_sha)
         files = manifest.files_of(repository, given)
         return self._compare(base, files, arguments.paths_of(paths), options)
@@ -506,27 +505,27 @@ class Store:
         from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
-        repository, given = self._checkpoints.repository, self._given(checkpoint)
+        repository, given = self._checkpoints.repository, self._resolve(checkpoint)
         return manifest.content(repository, given, os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files that a run keeps beside its worktree: inputs and phase outputs."""
         from gitckpt.store.runs import run_files
 
-        return run_files.names(self._checkpoints.repository, self._given(checkpoint).tree)
+        return run_files.names(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files of `beside` in which likely secrets were masked."""
         from gitckpt.store.runs import run_files
 
-        return run_files.masked(self._checkpoints.repository, self._given(checkpoint).tree)
+        return run_files.masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
         """Return the parts of a snapshot that a git tree cannot represent; WorktreeError."""
         from gitckpt.store.snapshot import manifest
 
         inside = self._checkpoints
-        return manifest.extras(inside.repository, inside.objects, self._given(checkpoint))
+        return manifest.extras(inside.repository, inside.objects, self._resolve(checkpoint))
 
     def diff_states(
         self, before: Checkpoint | str, after: Checkpoint | str
@@ -534,9 +533,9 @@ class Store:
         """List the values that differ in the states of two checkpoints."""
         from gitckpt.model import jsonable
 
-        return jsonable.compare(dict(self._given(before).state), dict(self._given(after).state))
+        return jsonable.compare(dict(self._resolve(before).state), dict(self._resolve(after).state))
 
-    def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
+    def _resolve(self, checkpoint: Checkpoint | str) -> Checkpoint:
         if isinstance(checkpoint, Checkpoint):
             return checkpoint
         return self._checkpoints.read(checkpoint)
@@ -661,9 +660,9 @@ class Store:
         from gitckpt.store import setup
         from gitckpt.store.retention import maintenance
 
-        done = setup.install(self._checkpoints.repository, hooks)
+        result = setup.install(self._checkpoints.repository, hooks)
         maintenance.expect_in_new(self._checkpoints.repository)
-        return done
+        return result
 
     def outlook(self) -> str:
         """Return "recorded", "missed" (the user must act), "none" or "not installed"."""

@@ -80,21 +80,20 @@ def capture(
         inside = checkpoint.worktree or CLEAN
         is_dirty = inside.dirty or any(submodule.dirty for submodule in inside.submodules)
         captured.append(Submodule(texts[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
-    done = {submodule.path for submodule in captured}
-    done |= {quoted(modules.unquoted(path) + b"/") for path in done}
+    captured_paths = {submodule.path for submodule in captured}
+    captured_paths |= {quoted(modules.unquoted(path) + b"/") for path in captured_paths}
     omitted = []
     for entry in files.omitted:
         problem = failed.get(modules.unquoted(entry.path))
         if problem is not None:
             reason = f"a submodule that could not be captured: {problem}"
             omitted.append(replace(entry, reason=reason, dirty=None))
-        elif entry.path not in done:
+        elif entry.path not in captured_paths:
             omitted.append(entry)
     return replace(files, omitted=tuple(omitted), submodules=tuple(captured))
 
 
 def differ(store: AnyCheckpoints, before: Worktree | None, after: Worktree) -> bool:
-    """Return whether a submodule, also a nested one, differs in commit or files."""
     earlier = {entry.path: entry for entry in before.submodules} if before is not None else {}
     pairs = [(earlier[entry.path], entry) for entry in after.submodules if entry.path in earlier]
     return any(old.checkpoint != new.checkpoint and _differs(store, old, new) for old, new in pairs)
@@ -123,7 +122,7 @@ def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tupl
     """Return the checked-out submodules of a tree or commit, clean at their commits.
 
     A submodule whose repository lacks the commit is left out, as `git worktree add` leaves out all;
-    other errors are logged. The paths `but` are skipped.
+    other errors are logged.
     """
     repository = store.repository
     if not tree or repository.worktree is None or not modules.are_there(repository):
@@ -140,7 +139,7 @@ def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tupl
             try:
                 worktree = replace(CLEAN, submodules=of_tree(inner, oid))
                 attempt = partial(_find_or_record, inner, (oid, None), worktree, name, oid)
-                checkpoint = _recorded(inner, attempt)
+                checkpoint = _record_whole(inner, attempt)
                 submodules.append(Submodule(name, checkpoint.id, oid, dirty=False))
             except CkptError as error:
                 problem = f"the submodule {name} is not in a new worktree: {error.message}"
@@ -155,10 +154,10 @@ def _capture_one(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint
             raise CkptError(worktree.degraded)
         return _find_or_record(inner, inner.objects.head(), worktree, path)
 
-    return _recorded(inner, attempt)
+    return _record_whole(inner, attempt)
 
 
-def _recorded(inner: AnyCheckpoints, attempt: Callable[[], Checkpoint]) -> Checkpoint:
+def _record_whole(inner: AnyCheckpoints, attempt: Callable[[], Checkpoint]) -> Checkpoint:
     place = inner.repository, inner.objects
     return assurance.recorded(*place, attempt, inner.remove, inner.announce)
 
@@ -238,21 +237,21 @@ def removal(
     try:
         query = Query(ids=list(checkpoint_ids))
         find = partial(fenced, ref_names.CHECKPOINTS, lambda: store.list(query))
-        named = named_by(find() if listed is None else listed.values())
+        paths_by_id = named_by(find() if listed is None else listed.values())
     except CkptError:
-        named = {}  # a checkpoint to remove may make listing fail; expiry finds the rest
+        paths_by_id = {}  # a checkpoint to remove may make listing fail; expiry finds the rest
     yield
-    if not named:
+    if not paths_by_id:
         return
     with ref_names.turn(store.repository) as is_alone:
         if is_alone and not store.problems():  # an invalid checkpoint may name any of them
-            ids = sorted(named.keys() - named_by(store.list()).keys())
+            ids = sorted(paths_by_id.keys() - named_by(store.list()).keys())
 
             def remove(inner: AnyCheckpoints) -> None:
                 # A fetched document may name a checkpoint that a user saved in the submodule.
                 _remove(inner, inner.list(Query(ids=ids)))
 
-            _in_each(store, named.values(), remove)
+            _apply_in_each(store, paths_by_id.values(), remove)
 
 
 def sweep(store: AnyCheckpoints) -> None:
@@ -261,17 +260,17 @@ def sweep(store: AnyCheckpoints) -> None:
         return
 
     def clear(inner: AnyCheckpoints) -> None:
-        entries = (entry for entry in inner.list() if entry.id not in named)
+        entries = (entry for entry in inner.list() if entry.id not in paths_by_id)
         _remove(inner, (entry for entry in entries if entry.time < until))
         sweep(inner)
 
     # A later writer checks that the submodule checkpoints it names exist.
     with ref_names.turn(store.repository) as is_alone:
-        named = named_by(store.list())
+        paths_by_id = named_by(store.list())
         # An unnamed one may belong to a checkpoint that is being recorded.
         until = store.clock() - times.GRACE * times.MICRO
         if is_alone and not store.problems():  # an invalid checkpoint may name any of them
-            _in_each(store, named.values(), clear)
+            _apply_in_each(store, paths_by_id.values(), clear)
 
 
 def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
@@ -308,7 +307,7 @@ def _remove(inner: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:
         inner.remove(ids)
 
 
-def _in_each(
+def _apply_in_each(
     store: AnyCheckpoints, paths: Collection[bytes], action: Callable[[AnyCheckpoints], None]
 ) -> None:
     for repository in modules.stores(store.repository, paths):

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.store.checkpoints import Checkpoints
 
+    _Worktree = tuple[str, str | None, Owner | None]
+
 _BUFFERED = {"GIT_FLUSH": "0"}
 _WALK = ("rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing")
 _ANY = range(-128, 256)  # exit codes; negative ones are signals
@@ -210,14 +212,14 @@ def measure(store: Checkpoints) -> Usage:
     listed = list(store.refs.each(*_SPACES))
     refs = {ref: oid for ref, oid in listed if not ref_names.is_foreign(ref)}
     foreign = sorted({oid for ref, oid in listed if ref_names.is_foreign(ref)})
-    objects, is_complete = _objects(repository, refs, foreign)
+    objects, is_complete = _find_objects(repository, refs, foreign)
     documents, files, leases, links = objects
     root = resumption.known_root(repository) or ""
-    worktrees = _worktrees(repository, root)
+    worktrees = _list_worktrees(repository, root)
     paths = [path for path, _, _ in worktrees]
-    leftovers = _leftovers(repository, {*map(os.path.dirname, paths), root})
+    leftovers = _find_leftovers(repository, {*map(os.path.dirname, paths), root})
     measure = Measure([*leftovers, *paths, *map(os.path.realpath, paths)])
-    statuses = _statuses(store, refs, {owner.run for _, _, owner in worktrees if owner})
+    statuses = _read_statuses(store, refs, {owner.run for _, _, owner in worktrees if owner})
     measured = []
     for path, git_dir, owner in worktrees:
         if git_dir is None or owner is None:
@@ -230,31 +232,31 @@ def measure(store: Checkpoints) -> Usage:
     index_files = [f"{database}{end}" for end in ("", "-wal", "-shm")]
     loose = [stored for lot in objects for stored in lot if stored.is_loose]
     return Usage(
-        checkpoints=Amount(_count(refs, ref_names.CHECKPOINTS), _size(documents)),
-        files=Amount(len(files), _size(files)),
-        leases=Amount(_count(refs, _LEASES), _size(leases)),
-        links=Amount(sum(stored.kind == "blob" for stored in links), _size(links)),
-        refs=_refs(repository, refs),
+        checkpoints=Amount(_count(refs, ref_names.CHECKPOINTS), _sum_sizes(documents)),
+        files=Amount(len(files), _sum_sizes(files)),
+        leases=Amount(_count(refs, _LEASES), _sum_sizes(leases)),
+        links=Amount(sum(stored.kind == "blob" for stored in links), _sum_sizes(links)),
+        refs=_measure_refs(repository, refs),
         worktrees=sorted(measured, key=lambda worktree: (-worktree.bytes, worktree.path)),
-        run_files=_sum(measure, filter(os.path.isdir, [run_files.directory(repository)])),
-        index=_sum(measure, index_files),
-        private=_sum(Measure([*leftovers, *index_files]), [repository.private_dir]),
-        leftovers=_by_kind(leftovers),
-        loose=Amount(len(loose), _size(loose)),
+        run_files=_sum_files(measure, filter(os.path.isdir, [run_files.directory(repository)])),
+        index=_sum_files(measure, index_files),
+        private=_sum_files(Measure([*leftovers, *index_files]), [repository.private_dir]),
+        leftovers=_sum_by_kind(leftovers),
+        loose=Amount(len(loose), _sum_sizes(loose)),
         is_complete=is_complete,
     )
 
 
-def _objects(
+def _find_objects(
     repository: Repository, refs: Mapping[str, str], tips: Sequence[str]
 ) -> tuple[list[list[StoredObject]], bool]:
     documents = {oid for ref, oid in refs.items() if ref.startswith(_HEADS)}
     leases = {oid for ref, oid in refs.items() if ref.startswith(_LEASES)} - documents
     notes = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
     roots = [set(refs.values()) - notes, notes]
-    (held, links), is_complete = _held_only_by(repository, roots, tips)
-    stored = _look_up(repository, held | links)
-    sets = (held & documents, held - documents - leases, held & leases, links)
+    (own_oids, links), is_complete = _held_only_by(repository, roots, tips)
+    stored = _look_up(repository, own_oids | links)
+    sets = (own_oids & documents, own_oids - documents - leases, own_oids & leases, links)
     return [[stored[oid] for oid in oids if oid in stored] for oids in sets], is_complete
 
 
@@ -262,11 +264,11 @@ def _count(refs: Mapping[str, str], prefixes: str | tuple[str, ...]) -> int:
     return sum(ref.startswith(prefixes) for ref in refs)
 
 
-def _size(objects: Iterable[StoredObject]) -> int:
+def _sum_sizes(objects: Iterable[StoredObject]) -> int:
     return sum(stored.size for stored in objects)
 
 
-def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
+def _measure_refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
     if repository.has_reftable:
         return Amount(len(refs), None)
     measure = Measure()
@@ -274,9 +276,9 @@ def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
     return Amount(len(refs), size + packed_size(repository, refs))
 
 
-def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None, Owner | None]]:
+def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
     """Return path, git directory and owner of worktrees; the path if forgotten."""
-    worktrees: list[tuple[str, str | None, Owner | None]] = []
+    worktrees: list[_Worktree] = []
     registered = set()
     for git_dir, path in administration.registered(repository):
         registered.add(os.path.realpath(path))
@@ -300,7 +302,7 @@ def _was_ours(repository: Repository, path: str) -> bool:
     return git_dir is not None and administration.is_ours(repository, git_dir)
 
 
-def _statuses(
+def _read_statuses(
     store: Checkpoints, refs: Mapping[str, str], runs: set[str | None]
 ) -> dict[str | None, str]:
     # Only the heads are read: reading more would write the index.
@@ -317,7 +319,7 @@ def _statuses(
     return statuses
 
 
-def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
+def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
     due = sweep.left_files(repository)
     leftovers = {
         path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)
@@ -331,7 +333,7 @@ def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tupl
     return leftovers
 
 
-def _by_kind(leftovers: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
+def _sum_by_kind(leftovers: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
     measure = Measure()
     rows: dict[str, list[tuple[int, int, int, int]]] = {}
     for path, (kind, is_due) in sorted(leftovers.items()):
@@ -340,6 +342,6 @@ def _by_kind(leftovers: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
     return [Leftover(kind, *map(sum, zip(*rows[kind], strict=True))) for kind in sorted(rows)]
 
 
-def _sum(measure: Measure, paths: Iterable[str]) -> Amount:
+def _sum_files(measure: Measure, paths: Iterable[str]) -> Amount:
     sizes = [measure.of(path) for path in paths]
     return Amount(sum(files for files, _ in sizes), sum(size for _, size in sizes))

@@ -87,12 +87,12 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     return [
         *installation.inspect(repository, version=version),
         *setup.inspect(repository),
-        *_settings(repository),
-        *_unknown_settings(repository),
-        *_tracked_settings(repository),
-        *_stale_locks(store),
-        *_maintenance(repository),
-        *_checkpoints(store),
+        *_inspect_settings(repository),
+        *_find_unknown_settings(repository),
+        *_find_tracked_settings(repository),
+        *_find_stale_locks(store),
+        *_inspect_maintenance(repository),
+        *_inspect_checkpoints(store),
         *worktrees.headless(repository),
         *map(_describe_invalid, store.problems()),
         *(flaw.finding for flaw in flaws),
@@ -107,7 +107,7 @@ def _describe_invalid(problem: Problem) -> Finding:
     return Finding("invalid-checkpoint", problem.ref, sentence, cure)
 
 
-def _settings(repository: Repository) -> list[Finding]:
+def _inspect_settings(repository: Repository) -> list[Finding]:
     rules = settings.read(repository)
     error = rules.error
     if isinstance(error, ConfigError):
@@ -125,7 +125,7 @@ def _settings(repository: Repository) -> list[Finding]:
     return []
 
 
-def _unknown_settings(repository: Repository) -> list[Finding]:
+def _find_unknown_settings(repository: Repository) -> list[Finding]:
     """Return settings below `ckpt.` that nothing reads, such as typing errors."""
     names = (*settings.NAMES, *installation.SETTINGS)
     unknown = [place for place in settings.places(repository).items() if place[0] not in names]
@@ -141,7 +141,7 @@ def _unknown_settings(repository: Repository) -> list[Finding]:
     return findings
 
 
-def _tracked_settings(repository: Repository) -> list[Finding]:
+def _find_tracked_settings(repository: Repository) -> list[Finding]:
     prefix = "is tracked, so a branch decides its content; these settings in it do not count: "
     findings = []
     for path, names in config.tracked(repository).items():
@@ -150,7 +150,7 @@ def _tracked_settings(repository: Repository) -> list[Finding]:
     return findings
 
 
-def _maintenance(repository: Repository) -> list[Finding]:
+def _inspect_maintenance(repository: Repository) -> list[Finding]:
     ran = maintenance.last(repository)
     if not maintenance.has_failed(ran):
         return []
@@ -159,8 +159,7 @@ def _maintenance(repository: Repository) -> list[Finding]:
     return [Finding("maintenance-failed", path, sentence, "git ckpt expire")]
 
 
-def _checkpoints(store: Checkpoints) -> list[Finding]:
-    """Report too many checkpoints, and those of commits that git filter-repo rewrote."""
+def _inspect_checkpoints(store: Checkpoints) -> list[Finding]:
     entries = store.list(Query())
     findings = [_report_cost(entries)] if len(entries) >= _MANY else []
     rewritten = store.rewritten()
@@ -174,7 +173,6 @@ def _checkpoints(store: Checkpoints) -> list[Finding]:
 
 
 def _report_cost(entries: Sequence[CheckpointInfo]) -> Finding:
-    """Report what many checkpoints cost, with the cure for the most frequent kind."""
     apart = [entry for entry in entries if entry.run is None]
     unasked = sum(entry.agent is not None or entry.trigger in HOOK_TRIGGERS for entry in apart)
     of_runs, by_hand = len(entries) - len(apart), len(apart) - unasked
@@ -192,7 +190,7 @@ def _report_cost(entries: Sequence[CheckpointInfo]) -> Finding:
     return Finding("many-checkpoints", _SPACE, sentence, cures[max(cures)])
 
 
-def _stale_locks(store: Checkpoints) -> list[Finding]:
+def _find_stale_locks(store: Checkpoints) -> list[Finding]:
     repository = store.repository
     places = list(heads.locks(repository))
     for path in leftovers.lock_files(repository):
@@ -201,11 +199,11 @@ def _stale_locks(store: Checkpoints) -> list[Finding]:
         if not heads.is_ours(repository, path) and not ref_names.is_foreign(ref):
             places.append(path)
     stale = leftovers.left_locks(repository, places)
-    now = store.clock() // times.MICRO
+    instant = store.clock() // times.MICRO
     findings = []
     for path in places:
         mark = leftovers.mark(path)
-        age = max(now - int(mark.changed), 0) if mark is not None else 0
+        age = max(instant - int(mark.changed), 0) if mark is not None else 0
         if path not in stale and age <= _STALE_AFTER:
             continue
         sentence = f"is {times.age_text(age * times.MICRO)} old, "

@@ -193,10 +193,10 @@ def _read(store: Checkpoints, evidence: Evidence) -> None:
     for (id_, oid), content in zip(evidence.oids.items(), contents, strict=True):
         ref = ref_names.CHECKPOINTS + id_
         try:
-            row = fenced(ref, partial(_row, ref, oid, content))
+            row = fenced(ref, partial(_make_row, ref, oid, content))
         except InvalidCheckpoint as error:
             evidence.unjudged[id_] = oid
-            evidence.flaws.append(_invalid(error, is_missing=content is None))
+            evidence.flaws.append(_describe_invalid(error, is_missing=content is None))
             continue
         evidence.rows[id_] = row
         if row.entry.run is not None or row.references or row.entry.submodules or row.holds:
@@ -209,7 +209,7 @@ def _read(store: Checkpoints, evidence: Evidence) -> None:
         chain.sort(key=lambda row: row.entry.sequence or 0)
 
 
-def _row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
+def _make_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
     checkpoint = decode(ref_names.document(content, ref, oid, lack="missing or damaged"), ref)
     files, imported = checkpoint.worktree, checkpoint.imported
     needed = {
@@ -222,7 +222,7 @@ def _row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
     return Row(entry, checkpoint.parent, holds, references(checkpoint))
 
 
-def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
+def _describe_invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
     ref = shell_word(error.ref)
     sentence = problem_of(error)
     if isinstance(error, NewerCheckpoint):

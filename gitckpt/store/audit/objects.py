@@ -63,7 +63,7 @@ def audit_objects(
     lost = {*damaged, *damage.unreadable(store.repository, sorted(empty))}
     # By time: similar trees are adjacent.
     rows = evidence.by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
-    roots = list(dict.fromkeys(oid for row in rows for oid in _roots(row, evidence)))
+    roots = list(dict.fromkeys(oid for row in rows for oid in _find_roots(row, evidence)))
     lacking = graph.lacking(store.repository, store.objects, roots, lost, with_history=only is None)
     flaws = []
     if lacking.complaint:
@@ -72,16 +72,16 @@ def audit_objects(
     if lacking.samples or None in evidence.odd.values():
         rewritten = operation.filtered(store.repository)
         for row in sorted(rows, key=lambda row: row.id):
-            gone = _missing_objects(row, evidence)
-            samples = (lacking.samples.get(root, ()) for root in _roots(row, evidence))
-            oids = list(dict.fromkeys([*gone, *(oid for sample in samples for oid in sample)]))
+            missing = _missing_objects(row, evidence)
+            samples = (lacking.samples.get(root, ()) for root in _find_roots(row, evidence))
+            oids = list(dict.fromkeys([*missing, *(oid for sample in samples for oid in sample)]))
             commit = row.entry.git_sha
-            if commit in gone and commit in rewritten:
+            if commit in missing and commit in rewritten:
                 sentence = f"git filter-repo has rewritten its commit {commit}"
                 cure = "git ckpt remove --rewritten"
                 flaws.append(lasting("commit-rewritten", row.ref, sentence, cure))
             elif oids:
-                flaws.append(_incomplete(row, oids, lacks_commit=commit in gone))
+                flaws.append(_describe_incomplete(row, oids, lacks_commit=commit in missing))
     for oid, path in sorted(empty.items()):
         cure = f"remove it: rm -f {shell_word(path)}; {_REWRITE} {oid}"
         flaws.append(lasting("object-empty", path, _EMPTY.format(oid), cure))
@@ -101,11 +101,11 @@ def _missing_objects(row: Row, evidence: Evidence) -> list[str]:
     ]
 
 
-def _roots(row: Row, evidence: Evidence) -> list[str]:
+def _find_roots(row: Row, evidence: Evidence) -> list[str]:
     return [oid for space, oid in row.holds.items() if evidence.is_sound(space, oid)]
 
 
-def _incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Flaw:
+def _describe_incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Flaw:
     names = ", ".join(oids[: graph.SHOWN]) + (" and others" if len(oids) > graph.SHOWN else "")
     verb = "is" if len(oids) == 1 else "are"
     sentence = f"{names} {verb} missing or damaged, which its files or history need"
@@ -122,7 +122,7 @@ def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     space = ref_names.TREES
     held = ((row.id, row.holds[space]) for row in evidence.rich if space in row.holds)
     trees = {id_: tree for id_, tree in held if evidence.is_sound(space, tree)}
-    problems = dict(_problems(store, sorted(set(trees.values()))))
+    problems = dict(_find_problems(store, sorted(set(trees.values()))))
     for id_, tree in trees.items():
         if tree in problems:
             cure = f"look at it: git ls-tree {shell_word(space + id_)}; "
@@ -131,7 +131,7 @@ def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
             yield lasting("snapshot-invalid", ref_names.CHECKPOINTS + id_, sentence, cure)
 
 
-def _problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, str]]:
+def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, str]]:
     repository = store.repository
     is_whole = graph.promisor(repository) is None
 
@@ -201,10 +201,10 @@ def replaced(
 
 def lost_targets(repository: Repository) -> Iterator[Flaw]:
     """Yield the branches, tags, stashes and detached HEADs whose object is gone."""
-    tips = _tips(repository)
+    tips = _list_tips(repository)
     odd = graph.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit")
     lost = [tip for tip in tips.items() if odd.get(tip[1][0], "") is None]
-    current = _tips(repository) if lost else {}  # others may have moved or deleted refs meanwhile
+    current = _list_tips(repository) if lost else {}  # others may have moved refs meanwhile
     for name, (oid, undo) in lost:
         if current.get(name) != (oid, undo):
             continue
@@ -220,7 +220,7 @@ def lost_targets(repository: Repository) -> Iterator[Flaw]:
         yield lasting("ref-target-missing", name, sentence, cure)
 
 
-def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
+def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
     """Return oid and undo command, or "", of the user's refs and detached HEADs."""
     output = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *_USER_REFS)
     tips: dict[str, tuple[str, str]] = {}
@@ -292,13 +292,13 @@ def _holder_flaws(row: Row, evidence: Evidence) -> Iterator[Flaw]:
 
 def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     owners: dict[str, Row] = {}
-    gone: set[str] = set()
+    missing: set[str] = set()
     for row in evidence.rows.values():
         commit = row.entry.git_sha
         owners.setdefault(commit, row)
         kind = evidence.kind(ref_names.KEEP, commit)
         if commit and kind is None:
-            gone.add(commit)
+            missing.add(commit)
         elif commit and kind != "commit":
             sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
             yield lasting("commit-ref-wrong", row.ref, sentence, f"git ckpt remove {row.id}")
@@ -308,14 +308,14 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     needed = right.intersection(linked)
     # Where history is missing, which is a separate finding, every ref is useful.
     lost, useful = set() if right else set(linked), right
-    if not right & gone:
+    if not right & missing:
         try:
             unreached = graph.unreached(repository.git, linked, right)
             lost, useful = unreached, graph.above(repository.git, right - needed, linked)
         except GitError:
             pass
     for commit in sorted(lost):
-        yield _unkept(owners[commit], evidence)
+        yield _describe_unkept(owners[commit], evidence)
     if evidence.unjudged:
         useful = right  # unreadable checkpoints may need them
     for name, ref, present in keeps:
@@ -329,7 +329,7 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             yield mendable("ref-leftover", ref, sentence, update, is_leftover=True)
 
 
-def _unkept(row: Row, evidence: Evidence) -> Flaw:
+def _describe_unkept(row: Row, evidence: Evidence) -> Flaw:
     commit = row.entry.git_sha
     ref = ref_names.KEEP + commit
     present, target = evidence.refs.get(ref, ""), evidence.symbolic.get(ref)

@@ -28,8 +28,8 @@ def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     `remove` also deletes note lines and keep refs. If only the ref of a checkpoint is gone (a
     pruning fetch, a disk fault), these traces prove a loss.
     """
-    held = {id_ for space in ref_names.HOLDERS for id_, _, _ in evidence.below(space)}
-    traces = (evidence.strays | held) - remover.begun(store.repository)
+    holder_ids = {id_ for space in ref_names.HOLDERS for id_, _, _ in evidence.below(space)}
+    traces = (evidence.strays | holder_ids) - remover.begun(store.repository)
     for run, chain in sorted(evidence.runs.items()):
         yield from _chain_flaws(run, chain, evidence, traces)
         if not _is_complete(chain):  # a complete run may outlive what it started from
@@ -139,7 +139,6 @@ def _head_flaws(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 
 
 def _may_start(store: Checkpoints, ref: str, head: str) -> bool:
-    """Return whether a run without checkpoints may be starting."""
     if not commit_refs.is_young(store.repository, ref):
         return False
     try:

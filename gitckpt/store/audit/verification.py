@@ -54,15 +54,11 @@ def verify(
     only: Collection[str] | None = None,
     progress: damage.Counted | None = None,
 ) -> Report:
-    """Check everything that gitckpt keeps in a repository; safe beside writers.
+    """Check everything that gitckpt keeps in a repository, as `Store.verify`.
 
-    Args:
-        repair: whether to mend derived data: keep refs, run heads, links, the index, and leases
-            without a run. A checkpoint that a fetch replaced gets its document back if that still
-            exists; a worktree whose directory and checkpoint are gone is forgotten if nothing is
-            lost.
-        contents: whether to read every object; `progress` gets their number and total.
-        only: ids of checkpoints and runs to check, without the history of their commits.
+    It is safe beside writers. Of the repairs: a checkpoint that a fetch replaced gets its document
+    back if that still exists; a worktree whose directory and checkpoint are gone is forgotten if
+    nothing is lost.
     """
     damaged = damage.all_unreadable(store.repository, progress) if contents else set()
     checked, flaws = _inspect_settled(store, damaged, only)
@@ -110,14 +106,15 @@ def _inspect(
     evidence = inventory.gather(store)
     in_links, links = derived.links(store, evidence)
     in_worktrees, worktree_count = worktrees.audit(store, evidence)
-    named = None
+    checked_ids = None
     if only is not None:
         chains = [evidence.runs[name] for name in only if name in evidence.runs]
-        named = evidence.rows.keys() & set(only) | {row.id for chain in chains for row in chain}
+        rows = {row.id for chain in chains for row in chain}
+        checked_ids = evidence.rows.keys() & set(only) | rows
     flaws = [
         *evidence.flaws,
         *objects.audit_refs(store.repository, evidence),
-        *objects.audit_objects(store, evidence, empty, damaged, named),
+        *objects.audit_objects(store, evidence, empty, damaged, checked_ids),
         *objects.snapshots(store, evidence),
         *runs.audit_runs(store, evidence),
         *in_links,
@@ -134,10 +131,10 @@ def _inspect(
         "leases": len(evidence.below(ref_names.LEASES)),
         "worktrees": worktree_count,
     }
-    if only is not None and named is not None:
-        names = {*only, *(evidence.rows[id_].entry.git_sha for id_ in named)} - {""}
+    if only is not None and checked_ids is not None:
+        names = {*only, *(evidence.rows[id_].entry.git_sha for id_ in checked_ids)} - {""}
         flaws = [flaw for flaw in flaws if any(name in "\0".join(flaw.key) for name in names)]
-        checked = dict.fromkeys(checked, 0) | {"checkpoints": len(named)}
+        checked = dict.fromkeys(checked, 0) | {"checkpoints": len(checked_ids)}
     return evidence.digest, checked, flaws
 
 
@@ -187,7 +184,7 @@ def _write_links(store: Checkpoints, links: Sequence[inventory.Link]) -> None:
     for link in links:
         if link.new is not None:
             by_commit.setdefault(link.commit, []).append(link.new)
-    gone = {link_id(link.old) for link in links if link.new is None and link.old is not None}
+    removed_ids = {link_id(link.old) for link in links if link.new is None and link.old is not None}
 
     def make_room(items: Sequence[Item]) -> None:
         oids = [object_id(kind, data, repository.object_format) for kind, data in items]
@@ -196,4 +193,4 @@ def _write_links(store: Checkpoints, links: Sequence[inventory.Link]) -> None:
             damage.move_aside(repository, oid)
 
     common = (repository, store.objects, store.refs, store.clock())
-    notes.write(*common, links=by_commit, gone=gone, prepared=make_room)
+    notes.write(*common, links=by_commit, gone=removed_ids, prepared=make_room)

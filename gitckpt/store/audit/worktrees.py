@@ -97,13 +97,13 @@ def _check(
     repository, owner = store.repository, ownership.owner_in(git_dir)
     code, lack = "worktree-unclaimed", "does not say what it was made for"
     if owner is not None:
-        code, lack = "worktree-orphan", _missing_owner(owner, evidence)
+        code, lack = "worktree-orphan", _describe_missing_owner(owner, evidence)
     remove = mounts.way_to_remove(path)
     loss = "what is staged there, or committed and on no branch,"
     if _is_of(path, git_dir):
         cure = f"save what you need of it, then: {remove}"
         return lasting(code, path, lack, cure) if lack else None
-    moved = _elsewhere(repository, git_dir, path, root)
+    moved = _find_moved(repository, git_dir, path, root)
     if moved is not None:
         # First: removal by the old path would delete the index of the moved worktree.
         return moved
@@ -133,7 +133,7 @@ def can_be_forgotten(
     return resumption.holds_nothing(Repository(git_dir, None, repository.object_format), linked)
 
 
-def _missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
+def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
     """Say that the owner of a worktree no longer exists; "" if it does."""
     if owner.run is None:
         exists, name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
@@ -142,7 +142,7 @@ def _missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
     return "" if exists else f"its {name} does not exist any more"
 
 
-def _elsewhere(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
+def _find_moved(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
     moved = administration.moved_to(repository, git_dir, path, *([root] if root else []))
     other = administration.elsewhere(repository, path)
     if moved is not None:
