@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from _thread import allocate_lock  # importing `threading` takes 0.5 ms
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
+from types import NoneType
 
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.refs import Refs
-from gitckpt.git.repository import Repository, open_repository
+from gitckpt.git.repository import Repository
 from gitckpt.model import codec, ids, times
-from gitckpt.model.arguments import require_text, strings
+from gitckpt.model.arguments import require, require_text, strings
 from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints, notes
-from gitckpt.store.error_log import Listener
-from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import draft, ref_names
 from gitckpt.store.records.heads import Heads
 from gitckpt.store.records.recorder import Proposal, Recorder
@@ -63,22 +61,19 @@ _ONE_IN_256 = "00"  # Prefix of ids. Loose refs are counted on one record in 256
 class Checkpoints:
     """The checkpoints of one repository; a context manager that threads may share.
 
-    Args:
-        repository: opened in the worktree in which checkpoints are recorded.
-        clock: returns the current time in microseconds since the epoch.
-        new_id: returns a new UUID version 4.
-        ahead: a private index that git is already refreshing, for the first capture.
+    `clock` returns the time in microseconds since the epoch, `new_id` a new UUID version 4; `ahead`
+    is a private index that git is already refreshing, for the first capture.
     """
 
     def __init__(
         self,
         repository: Repository,
-        *,
         adapter: str = "auto",
+        *,
         clock: Callable[[], int] = times.now,
         new_id: Callable[[], str] = ids.new_id,
         ahead: PrivateIndex | None = None,
-        listener: Listener | None = None,
+        listener: error_log.Listener | None = None,
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
@@ -87,7 +82,7 @@ class Checkpoints:
         self._ahead = [] if ahead is None else [ahead]
         self._parts: tuple[tuple[str, str], Collection[str] | None] = ("", ""), None
         self._opening = allocate_lock()
-        self._listener = listener or Listener()
+        self._listener = listener or error_log.Listener()
         self.clock = clock
         self.new_id = new_id
         self._has_written = self._has_removed = False
@@ -95,18 +90,10 @@ class Checkpoints:
         is_local = partial(local_checkpoints.knows, repository)
         self.heads = Heads(self.refs, self.objects, lambda: self.index, is_local)
 
-    @classmethod
-    def open(cls, path: str | os.PathLike[str] = ".", *, adapter: str = "auto") -> Self:
-        return cls(open_repository(os.fspath(path)), adapter=adapter)
-
     def seen_from(self, repository: Repository, adapter: str) -> Self:
         """Return a store with the same clock and ids for another worktree or thread."""
         return type(self)(
-            repository,
-            adapter=adapter,
-            clock=self.clock,
-            new_id=self.new_id,
-            listener=self._listener,
+            repository, adapter, clock=self.clock, new_id=self.new_id, listener=self._listener
         )
 
     @property
@@ -160,33 +147,26 @@ class Checkpoints:
         return PrivateIndex(self.repository)
 
     def capture(
-        self,
-        limits: Limits | None = None,
-        beside: Beside | None = None,
-        *,
-        with_submodules: bool = True,
+        self, limits: Limits | None = None, beside: Beside | None = None, *, recursive: bool = True
     ) -> Worktree:
         """Capture as `Store.capture` does, with the run's files that `beside` names."""
-        commit = draft.head(self.repository, self.objects)[0]
-        worktree, limits = self._capture(commit, limits, with_submodules)
-        if beside is None:
-            return worktree
-        return beside.added(self.repository, self.objects, worktree, commit, limits)
-
-    def _capture(
-        self, commit: str, limits: Limits | None, with_submodules: bool
-    ) -> tuple[Worktree, Limits]:
         from gitckpt.store.snapshot import capture as snapshot
+        from gitckpt.store.snapshot.limits import Limits
 
+        require("limits", limits, (Limits, NoneType), "a Limits")
+        commit = draft.head(self.repository, self.objects)[0]
         # An explicit capture has no timeout. A caller that must not wait passes its own limits.
         limits = limits or replace(self.rules.limits(), timeout=float("inf"))
         captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
         self._parts = (commit, captured.files), captured.parts
-        if not (captured.submodules and limits.submodules and with_submodules):
-            return captured.worktree, limits
-        from gitckpt.store import submodules
+        worktree = captured.worktree
+        if captured.submodules and limits.submodules and recursive:
+            from gitckpt.store import submodules  # imports `typing`
 
-        return submodules.capture(self, captured.worktree, captured.submodules, limits), limits
+            worktree = submodules.capture(self, worktree, captured.submodules, limits)
+        if beside is None:
+            return worktree
+        return beside.added(self.repository, self.objects, worktree, commit, limits)
 
     def record(
         self,
@@ -207,13 +187,11 @@ class Checkpoints:
         """Record a checkpoint as `Store.record` does, with arguments for internal callers.
 
         Args:
-            guard: the lease that must be held when the refs are written: that of the run or, with
-                `start`, that of the run that starts another.
-            change: in place of `state`: takes the state of the run's head (empty for a new run) and
-                returns the new one. Called again after a lost race; its errors are raised here.
-            progress_of: takes the state that `change` returned and returns the progress of the run.
-            keeps: keys of `state` that others write too: if another process has extended the run
-                since this store did, its values are kept.
+            guard: the lease to hold; with `start`, that of the run that starts another.
+            change: in place of `state`: returns the new state from that of the run's head, {} for a
+                new run. Called again after a lost race; its errors are raised here.
+            progress_of: returns the run's progress from the state that `change` returned.
+            keeps: keys of `state` whose values stay if another process has extended the run.
             then: a second checkpoint, recorded in the same transaction.
         """
         run = details.get("run")
@@ -225,14 +203,18 @@ class Checkpoints:
             self.heads.move_up_once(run)
         commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
         instant = self.clock()
-        recorder = partial(self._recorder.record, needs=self._written_for(worktree, commit))
+        needs: Sequence[str] = ()
+        if worktree is not None and worktree.tree is not None:
+            from gitckpt.store.snapshot import assurance
+
+            files = worktree.tree, commit
+            needs = assurance.own_objects(self.repository, *files, self._captured_parts)
+        recorder = partial(self._recorder.record, needs=needs)
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         first_id = details["id"] if "id" in details else self.new_id()
         first = drafted(label, state, details, checkpoint_id=first_id, instant=instant)
         checkpoint, fields, data = first
-        changing = (
-            None if change is None else draft.Changing(checkpoint, fields, change, progress_of)
-        )
+        changing = None if change is None else draft.Changing(*first[:2], change, progress_of)
         proposal = Proposal(fields, data, guard=guard, change=changing, keeps=keeps)
         if then is not None:
             draft.require_call(then.label, then.details, state=then.state)
@@ -255,15 +237,12 @@ class Checkpoints:
         if data == {} and not details.get("pipeline"):
             error_log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
         if checkpoint.id.startswith(_ONE_IN_256):
-            self._pack()
+            try:
+                packing.pack_if_many(self.repository, ref_names.OWN, require_git())
+            except CkptError as error:
+                # The checkpoint is recorded by now, so the caller sees no error.
+                error_log.append(self.repository, f"refs were not packed: {error.message}")
         return draft.recorded(checkpoint, fields, data)
-
-    def _written_for(self, worktree: Worktree | None, commit: str) -> Sequence[str]:
-        if worktree is None or worktree.tree is None:
-            return ()
-        from gitckpt.store.snapshot import assurance
-
-        return assurance.own_objects(self.repository, worktree.tree, commit, self._captured_parts)
 
     def save(
         self,
@@ -275,10 +254,7 @@ class Checkpoints:
         without_files: str | None = None,
         **options: Unpack[Options],
     ) -> Checkpoint:
-        """Capture and record as `Store.save` does; see `capture` and `record`.
-
-        If the capture timed out, `without_files` is the label.
-        """
+        """Capture and record; after a timeout of the capture, as `without_files`."""
         from gitckpt.store.snapshot import assurance
 
         checked = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
@@ -295,14 +271,8 @@ class Checkpoints:
             second = [then.made.id] if then is not None and then.made is not None else []
             self.remove([*torn, *second])
 
-        return assurance.recorded(
-            self.repository,
-            self.objects,
-            attempt,
-            remove,
-            self.announce,
-            parts=self._captured_parts,
-        )
+        common = self.repository, self.objects, attempt, remove, self.announce
+        return assurance.recorded(*common, parts=self._captured_parts)
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
         """Return the objects of a captured tree that its commit lacks; None if not known."""
@@ -317,7 +287,7 @@ class Checkpoints:
         if not ids.is_id(checkpoint_id):
             return False
         oid = self.refs.read(ref_names.CHECKPOINTS + checkpoint_id)
-        local = LocalCheckpoints.read(self.repository, [checkpoint_id])
+        local = local_checkpoints.LocalCheckpoints.read(self.repository, [checkpoint_id])
         return oid is not None and local.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:
@@ -329,9 +299,9 @@ class Checkpoints:
     def raw(self, checkpoint_id: str) -> bytes:
         require_text("id", checkpoint_id)
         ref = ref_names.CHECKPOINTS + checkpoint_id
-        oid = self.refs.read(ref) if ids.is_id(checkpoint_id) else None
+        ids.require_id(checkpoint_id)
+        oid = self.refs.read(ref)
         if oid is None:
-            ids.require_id(checkpoint_id)
             hint = "see which there are: git ckpt list"
             raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint=hint)
         document = next(self.objects.read([oid]))
@@ -364,7 +334,6 @@ class Checkpoints:
         return finder.linked(commit, self.repository, self.objects, self.index)
 
     def bound(self, run: str | None) -> Guard | None:
-        """Return the guard for the lease of the driver that started this process, if any."""
         return self.leases.bound(run) if run is not None else None
 
     def write_links(self, instant: int | None = None) -> bool:
@@ -373,10 +342,7 @@ class Checkpoints:
             return notes.write(self.repository, self.objects, self.refs, instant)
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
-        """Write the notes if due, or `at_once`; return whether it did, and log failures.
-
-        They are due a minute after the last write. `instant` is now, if the caller knows it.
-        """
+        """Write the notes a minute after the last write, or `at_once`; log failures."""
         instant = self.clock() if instant is None else instant
         try:
             return (at_once or notes.is_due(self.repository, instant)) and self.write_links(instant)
@@ -387,7 +353,6 @@ class Checkpoints:
             return False
 
     def link(self, entries: Sequence[CheckpointInfo]) -> None:
-        """Queue the note lines of checkpoints that were copied here."""
         notes.append(self.repository, ref_names.link_lines(entries))
 
     def claim(self, key: str) -> Claim:
@@ -408,20 +373,12 @@ class Checkpoints:
         """Remove checkpoints as `Store.remove` does; options as for `Remover.remove`."""
         from gitckpt.store import submodules
 
-        wanted = strings("checkpoint_ids", checkpoint_ids)
-        with submodules.removal(self, wanted, listed):
-            gone = self.remover().remove(
-                wanted, runs=runs, listed=listed, last=last, settled=settled
-            )
+        names = strings("checkpoint_ids", checkpoint_ids)
+        with submodules.removal(self, names, listed):
+            remover = self.remover()
+            count = remover.remove(names, runs=runs, listed=listed, last=last, settled=settled)
         self._has_removed = True
-        return gone
-
-    def _pack(self) -> None:
-        try:
-            packing.pack_if_many(self.repository, ref_names.OWN, require_git())
-        except CkptError as error:
-            # The checkpoint is recorded by now, so the caller sees no error.
-            error_log.append(self.repository, f"refs were not packed: {error.message}")
+        return count
 
     def remover(self) -> Remover:
         from gitckpt.store.records.remover import Remover

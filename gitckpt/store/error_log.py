@@ -26,17 +26,19 @@ _LEFT_OUT = "\n… {} characters …\n"
 def append(repository: Repository, text: str) -> str:
     """Append an entry with a timestamp and return the path of the log.
 
-    A log of more than 1 MB is first renamed to `log.1`. Users attach logs to bug reports, so an
-    entry must not contain arguments, state or file contents.
+    Users attach logs to bug reports: no arguments, state or file contents.
     """
-    path = os.path.join(repository.make_private_dir(), FILE)
+    path, text = os.path.join(repository.make_private_dir(), FILE), text.rstrip()
+    if len(text) > LONGEST:
+        half = LONGEST // 2 - len(_LEFT_OUT)
+        text = text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[-half:]
     try:
         if os.path.exists(path) and os.stat(path).st_size > _LARGE:
             os.replace(path, f"{path}.1")
         with open(
             path, "a", encoding="utf-8", errors="backslashreplace", opener=private_dirs.create
         ) as file:
-            file.write(f"{times.to_text(times.now())} {_shorten(text.rstrip())}\n")
+            file.write(f"{times.to_text(times.now())} {text}\n")
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
     return path
@@ -60,22 +62,11 @@ def trace(error: BaseException) -> str:
     return "".join(lines)
 
 
-def _shorten(text: str) -> str:
-    if len(text) <= LONGEST:
-        return text
-    half = LONGEST // 2 - len(_LEFT_OUT)
-    return text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[-half:]
-
-
-# Callbacks of a store.
-
-
 class Listener:
     """Functions that a store calls, from any thread that uses it; for `Store.open`.
 
-    Args:
-        tell: takes one sentence about an unrequested action (also logged) or an ignored setting.
-        progress: takes a line that replaces the previous one; "" ends the display.
+    `tell` takes one sentence about an unrequested action (also logged) or an ignored setting;
+    `progress` a line that replaces the previous one, "" to end the display.
     """
 
     def __init__(

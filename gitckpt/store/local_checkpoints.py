@@ -1,11 +1,8 @@
 """Remember which checkpoints and documents of runs were written in this clone.
 
-Refs can be fetched with any document and date; the private directory cannot. "latest", the steps
-of `undo` and the replacement of a thinned checkpoint must therefore be listed here. An id proves
-nothing: a fetch with `+` can replace the document behind it, which the oid reveals.
-
-A line is written before the refs of its checkpoint, so a kill can leave an extra line. If a line
-is lost, the checkpoint must be named by its id. The hook imports this module.
+Refs can be fetched with any document and date; the private directory cannot. An id proves nothing:
+a fetch with `+` can replace the document behind it, which the oid reveals. A line is written before
+the refs of its checkpoint, so a kill can leave an extra line. The hook imports this module.
 """
 
 from __future__ import annotations
@@ -50,10 +47,9 @@ def extend(
 ) -> list[str]:
     """List documents (oldest first) that will extend a run; return paths to flush.
 
-    Nothing is listed after a head that was not written here; "" is the head of a new run. If they
-    cannot be listed, the checkpoint is recorded all the same and the log says so: to adopt the run
-    later is better than to lose the checkpoint. A driver (`drives`) never extends a foreign
-    document: `CkptError`.
+    Nothing is listed after a head that was not written here; "" is the head of a new run. A
+    checkpoint that cannot be listed is recorded all the same: adopting the run later is better than
+    losing it. A driver never extends a foreign document: `CkptError`.
     """
     if head and not knows(repository, run, head):
         if drives:
@@ -89,41 +85,24 @@ def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[s
 
 def knows(repository: Repository, run: str, oid: str) -> bool:
     """Return whether a document (by oid) of a run was written or adopted here."""
-    if not ids.is_run_id(run):
-        return False
-    try:
-        with open(_path_chains(repository, run), "rb", opener=private_dirs.create) as file:
-            size, line = file.seek(0, os.SEEK_END), oid.encode("ascii", "replace")
-            for start in dict.fromkeys((max(size - _TAIL, 0), 0)):
-                file.seek(start)
-                if line in file.read().split():
-                    return True
-    except OSError:
-        return False
-    return False
+    line = oid.encode("ascii", "replace")
+    return any(line in _read_oids(repository, run, size) for size in (_TAIL, None))
 
 
 def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
     """Return the oids listed after a document, newest first; they may have no refs."""
-    path = _path_chains(repository, run)
-    try:
-        with open(path, "rb", buffering=0, opener=private_dirs.create) as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
-            lines = file.read().split()
-    except OSError:
-        return []
-    line = oid.encode("ascii", "replace")
+    lines, line = _read_oids(repository, run, _TAIL), oid.encode("ascii", "replace")
     return lines[: lines.index(line) : -1] if line in lines else []
 
 
 def known(repository: Repository, run: str) -> frozenset[str]:
+    return frozenset(oid.decode("ascii", "replace") for oid in _read_oids(repository, run))
+
+
+def _read_oids(repository: Repository, run: str, size: int | None = None) -> list[bytes]:
     if not ids.is_run_id(run):
-        return frozenset()
-    try:
-        with open(_path_chains(repository, run), "rb", opener=private_dirs.create) as file:
-            return frozenset(file.read().decode("ascii", "replace").split())
-    except OSError:
-        return frozenset()
+        return []
+    return private_dirs.read(_path_chains(repository, run), size).split()
 
 
 def forget(repository: Repository, run: str) -> None:
@@ -132,10 +111,7 @@ def forget(repository: Repository, run: str) -> None:
 
 
 def forget_others_chains(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Delete the lists of runs that are gone, which a kill can leave behind.
-
-    The list of a run that is about to start is younger than `times.GRACE` and stays.
-    """
+    """Delete the lists of runs that are gone, except those that may be about to start."""
     place = os.path.join(repository.private_dir, DIRECTORY)
     try:
         old = [
@@ -202,28 +178,31 @@ def note(
     *,
     is_apart: bool = False,
     flushed: bool = False,
+    kind: str = "",
 ) -> None:
     """Append a line for each checkpoint (id, oid); on a full disk, none.
 
-    Args:
-        is_apart: whether the files are not those of this worktree, as for a run that starts at a
-            commit.
-        flushed: whether to flush to disk: an operation in progress is only restored with its line.
+    `is_apart`: its files are not those of this worktree, as for a run that starts at a commit.
     """
-    _append(repository, documents, _FROM if is_apart else _IN, flushed=flushed)
+    end = f"{kind or (_FROM if is_apart else _IN)} {place_of(repository)}\n"
+    text = "".join(f"{name} {oid} {end}" for name, oid in documents)
+    if text:
+        with contextlib.suppress(OSError):
+            path = os.path.join(repository.make_private_dir(), FILE)
+            # The line before may have been cut off.
+            private_dirs.append(path, os.fsencode(f"\n{text}"), flushed=flushed)
 
 
 def note_fork(repository: Repository, checkpoint_id: str) -> None:
     """List a checkpoint whose files another checkpoint captured here."""
     oid = _oid_of(repository, checkpoint_id)
     if oid is not None:
-        _append(repository, [(checkpoint_id, oid)], _COPIED)
+        note(repository, [(checkpoint_id, oid)], kind=_COPIED)
 
 
 def prepare(repository: Repository) -> None:
     """Create the file for the shell hook; without it, the hook starts Python."""
-    with open(os.path.join(repository.make_private_dir(), FILE), "ab", opener=private_dirs.create):
-        pass
+    private_dirs.append(os.path.join(repository.make_private_dir(), FILE), b"")
 
 
 def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
@@ -231,15 +210,13 @@ def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]
     for kind in (_FROM, _COPIED):
         names = [name for name in checkpoint_ids if local.has_captured(name) == (kind == _COPIED)]
         oids = ((name, local.oid(name)) for name in names)
-        _append(target, [(name, oid) for name, oid in oids if oid is not None], kind)
+        note(target, [(name, oid) for name, oid in oids if oid is not None], kind=kind)
 
 
 def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
     """Return whether a checkpoint's files were captured here and no fetch replaced it."""
-    local, oid = (
-        LocalCheckpoints.read(repository, [checkpoint_id]),
-        _oid_of(repository, checkpoint_id),
-    )
+    local = LocalCheckpoints.read(repository, [checkpoint_id])
+    oid = _oid_of(repository, checkpoint_id)
     return oid is not None and local.has(checkpoint_id, oid) and local.has_captured(checkpoint_id)
 
 
@@ -263,7 +240,7 @@ class LocalCheckpoints:
     def read(
         cls, repository: Repository, checkpoint_ids: Collection[str] | None = None
     ) -> LocalCheckpoints:
-        data = _content(repository)
+        data = private_dirs.read(_path(repository))
         if checkpoint_ids is None or len(checkpoint_ids) > _FEW:
             lines = data.split(b"\n")
         else:
@@ -286,7 +263,6 @@ class LocalCheckpoints:
         return self.oid(checkpoint_id) not in (None, oid)
 
     def is_ours(self, entry: Recorded) -> bool:
-        """Return whether a checkpoint was written here, or its run adopted."""
         if entry.run is None:
             return self.has(entry.id, entry.oid)
         return knows(self._repository, entry.run, entry.oid)
@@ -306,38 +282,26 @@ class LocalCheckpoints:
         return {name for name, line in self._lines.items() if oids.get(name) == line[0]}
 
     def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
-        """Return, by id, the oid that was written here of each replaced checkpoint."""
         return {
             name: self._lines[name][0] for name, oid in oids.items() if self.is_replaced(name, oid)
         }
 
 
 def forget_others(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Drop the lines of checkpoints that are gone, once they are half of all lines.
-
-    The caller holds the lock of writers: a record has its line before its refs.
-    """
-    lines = _content(repository).split(b"\n")
+    """Drop lines of checkpoints that are gone; the caller holds the lock of writers."""
+    lines = private_dirs.read(_path(repository)).split(b"\n")
     if len(lines) <= 2 * _FEW:
         return
     ids = existing()
     entries = ((_parse(line), line) for line in lines)
-    kept = {entry[0]: line for entry, line in entries if entry is not None and entry[0] in ids}
-    if len(lines) <= 2 * (len(kept) + _FEW):
+    lines_by_id = {entry[0]: line for entry, line in entries if entry and entry[0] in ids}
+    if len(lines) <= 2 * (len(lines_by_id) + _FEW):
         return
     from gitckpt.git.files import atomic  # seldom needed
 
-    data = b"".join(b"\n%s" % line for line in kept.values()) + b"\n"
+    data = b"".join(b"\n%s" % line for line in lines_by_id.values()) + b"\n"
     with contextlib.suppress(OSError):  # the next maintenance tries again
         atomic.write_own(_path(repository), data, flushed=True, opener=private_dirs.create)
-
-
-def _content(repository: Repository) -> bytes:
-    try:
-        with open(_path(repository), "rb", buffering=0, opener=private_dirs.create) as file:
-            return file.read() or b""
-    except OSError:
-        return b""
 
 
 def _oid_of(repository: Repository, checkpoint_id: str) -> str | None:
@@ -345,25 +309,6 @@ def _oid_of(repository: Repository, checkpoint_id: str) -> str | None:
 
     document = repository.cat_file.info(notes.CHECKPOINTS + checkpoint_id)
     return document[0] if document is not None else None
-
-
-def _append(
-    repository: Repository,
-    documents: Iterable[tuple[str, str]],
-    kind: str,
-    *,
-    flushed: bool = False,
-) -> None:
-    end = f"{kind} {place_of(repository)}\n"
-    text = "".join(f"{name} {oid} {end}" for name, oid in documents)
-    if not text:
-        return
-    with contextlib.suppress(OSError):
-        path = os.path.join(repository.make_private_dir(), FILE)
-        with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
-            file.write(os.fsencode(f"\n{text}"))  # the line before may have been cut off
-            if flushed:
-                os.fsync(file.fileno())
 
 
 def _last_line(data: bytes, checkpoint_id: str) -> bytes:

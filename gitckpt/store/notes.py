@@ -1,9 +1,8 @@
 """Queue and write the notes that link commits to checkpoints. The hook imports it.
 
-Notes are derived data: nothing else depends on them. Each notes commit turns the previous one
-into garbage, so changes are appended to a file in the private directory and written together.
-A line is appended before the refs of its checkpoint and removed after the notes have it. A kill
-can therefore leave an extra line, which is harmless.
+Each notes commit turns the previous one into garbage, so changes are appended to a file in the
+private directory and written together. A line is appended before the refs of its checkpoint, and
+removed after the notes have it: a kill can leave an extra line, which is harmless.
 """
 
 from __future__ import annotations
@@ -52,50 +51,35 @@ _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 def prepare(repository: Repository) -> None:
     """Create the file for links; without it, the shell hook starts Python."""
-    path = os.path.join(repository.make_private_dir(), WAITING)
-    with open(path, "ab", opener=private_dirs.create):
-        pass
+    private_dirs.append(os.path.join(repository.make_private_dir(), WAITING), b"")
 
 
 def append(repository: Repository, links: Lines, gone: Collection[str] = ()) -> None:
-    """Queue note lines by commit, and the ids of checkpoints about to be removed.
-
-    On a full disk nothing is queued; `verify --repair` finds such changes.
-    """
+    """Queue note lines by commit, and ids about to be removed; on a full disk, none."""
     text = "".join(f"{commit} {line}\n" for commit, lines in links.items() for line in lines)
     text += "".join(f"{name}\n" for name in gone)
-    if not text:
-        return
-    path = os.path.join(repository.make_private_dir(), WAITING)
-    with (
-        contextlib.suppress(OSError),
-        open(path, "ab", buffering=0, opener=private_dirs.create) as file,
-    ):
-        # The first newline ends a line that was cut off.
-        file.write(f"\n{text}".encode("utf-8", "surrogateescape"))
+    if text:
+        path = os.path.join(repository.make_private_dir(), WAITING)
+        with contextlib.suppress(OSError):
+            # The first newline ends a line that was cut off.
+            private_dirs.append(path, f"\n{text}".encode("utf-8", "surrogateescape"))
 
 
 def is_due(repository: Repository, instant: int) -> bool:
-    """Return whether changes are queued and the last write is over a minute ago.
-
-    A last write in the future counts as due: the clock was changed. `instant` is now, in µs.
-    """
-    if not _size(repository):
+    """Return whether changes are queued and the last write is over a minute ago."""
+    queue, last_write = (_status(repository, name) for name in (WAITING, WRITTEN))
+    if queue is None or not queue.st_size:
         return False
-    try:
-        age = instant * 1000 - os.lstat(os.path.join(repository.private_dir, WRITTEN)).st_mtime_ns
-    except OSError:
-        return True
+    age = instant * 1000 - last_write.st_mtime_ns if last_write is not None else -1
     return not 0 <= age < INTERVAL * 1_000_000_000
 
 
 def waiting(repository: Repository) -> Lines:
-    """Return the queued links by commit; their checkpoints may not exist."""
     return pending(repository)[0]
 
 
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
-    """Return the queued links by commit and the ids of removed checkpoints."""
+    """Return the queued links by commit, perhaps of no checkpoint, and removed ids."""
     return _parse(_content(repository))
 
 
@@ -111,41 +95,37 @@ def write(
 ) -> bool:
     """Write queued changes into the notes and return whether the notes changed.
 
-    The caller holds the lock of writers. On an error, the changes stay queued.
-
-    Args:
-        instant: now, in microseconds since the epoch.
-        links: further note lines by commit.
-        gone: further ids whose lines are removed, unless their checkpoints exist.
-        prepared: takes the objects before they are written.
+    The caller holds the lock of writers. On an error, the changes stay queued. `links` are further
+    lines by commit, `gone` further ids whose lines are removed if their checkpoints do not exist;
+    `prepared` takes the objects before they are written.
     """
     data = _content(repository)
-    wanted, removed = _parse(data)
+    lines_by_commit, removed = _parse(data)
     for commit, lines in (links or {}).items():
-        wanted.setdefault(commit, []).extend(lines)
+        lines_by_commit.setdefault(commit, []).extend(lines)
     removed.update(gone)
-    if not wanted and not removed:
+    if not lines_by_commit and not removed:
         return False
     from gitckpt.git.notes import Notes  # appending does not need it
 
-    linked = {link_id(line) for lines in wanted.values() for line in lines}
+    linked = {link_id(line) for lines in lines_by_commit.values() for line in lines}
     existing = _existing(repository, refs, removed | linked)
-    for commit, lines in wanted.items():
-        wanted[commit] = [line for line in lines if link_id(line) in existing]
+    for commit, lines in lines_by_commit.items():
+        lines_by_commit[commit] = [line for line in lines if link_id(line) in existing]
     removed -= existing
+
+    def edit(commit: str, lines: list[str]) -> list[str]:
+        return changed(lines, lines_by_commit.get(commit, ()), removed)
+
     notes = Notes(repository, objects, NOTES)
     deadline = time.monotonic() + PATIENCE
     while True:
         tip = notes.tip()
-        commits = {commit for commit, lines in wanted.items() if lines}
-        if removed and tip:  # git copies lines to rewritten commits, so any note may contain one
-            for commit, note in notes.each():
-                if note and not removed.isdisjoint(map(link_id, note)):
-                    commits.add(commit)
-
-        def edit(commit: str, lines: list[str]) -> list[str]:
-            return changed(lines, wanted.get(commit, ()), removed)
-
+        commits = {commit for commit, lines in lines_by_commit.items() if lines}
+        # Git copies lines to rewritten commits, so any note may contain one that is removed.
+        for commit, note in notes.each() if removed and tip else ():
+            if note and not removed.isdisjoint(map(link_id, note)):
+                commits.add(commit)
         new_tip, items = notes.edited(tip, list(commits), edit, instant)
         prepared(items)
         objects.write(items)
@@ -161,11 +141,7 @@ def write(
 
 
 def carry(repository: Repository, command: str) -> None:
-    """Copy queued links of commits rewritten in this worktree to the new commits.
-
-    Git itself copies the links that are already in notes. `command` is the argument of the
-    post-rewrite hook: "amend" or "rebase".
-    """
+    """Copy queued links of commits that were amended or rebased to the new commits."""
     queued = waiting(repository)
     if not queued:
         return
@@ -189,24 +165,19 @@ def _existing(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
     return {name for name, ref in paths.items() if plain(repository, ref) or has_ref(ref)}
 
 
-def _size(repository: Repository) -> int:
+def _status(repository: Repository, name: str) -> os.stat_result | None:
     try:
-        return os.lstat(os.path.join(repository.private_dir, WAITING)).st_size
+        return os.lstat(os.path.join(repository.private_dir, name))
     except OSError:
-        return 0
+        return None
 
 
 def _content(repository: Repository) -> bytes:
-    path = os.path.join(repository.private_dir, WAITING)
-    try:
-        with open(path, "rb", opener=private_dirs.create) as file:
-            return file.read()
-    except OSError:
-        return b""
+    return private_dirs.read(os.path.join(repository.private_dir, WAITING))
 
 
 def _parse(data: bytes) -> tuple[Lines, set[str]]:
-    links: dict[tuple[str, str], str] = {}
+    links: dict[str, dict[str, str]] = {}
     removed: set[str] = set()
     for entry in data.decode("utf-8", "surrogateescape").split("\n"):
         commit, _, line = entry.partition(" ")
@@ -214,11 +185,8 @@ def _parse(data: bytes) -> tuple[Lines, set[str]]:
         if not line and ids.is_id(commit):
             removed.add(commit)
         elif ids.is_oid(commit) and ids.is_id(name) and _is_stamp(stamp):  # else cut off by a kill
-            links[commit, name] = line
-    lines: Lines = {}
-    for (commit, _), line in links.items():
-        lines.setdefault(commit, []).append(line)
-    return lines, removed
+            links.setdefault(commit, {})[name] = line
+    return {commit: [*lines.values()] for commit, lines in links.items()}, removed
 
 
 def _is_stamp(text: str) -> bool:
@@ -234,15 +202,12 @@ def _clear_queue(repository: Repository, size: int, instant: int) -> None:
             # If a line came meanwhile, all lines are written again, which changes nothing.
             if os.fstat(file.fileno()).st_size == size:
                 file.truncate(0)
-        _stamp(os.path.join(place, WRITTEN), instant)
-
-
-def _stamp(path: str, instant: int) -> None:
-    for _ in range(2):
-        try:
-            with open(path, "wb", opener=private_dirs.create) as file:
-                os.utime(file.fileno(), ns=(instant * 1000, instant * 1000))
-        except PermissionError:  # only the owner of a file may set its time
-            os.unlink(path)
-        else:
-            return
+        path = os.path.join(place, WRITTEN)
+        for _ in range(2):
+            try:
+                with open(path, "wb", opener=private_dirs.create) as file:
+                    os.utime(file.fileno(), ns=(instant * 1000, instant * 1000))
+            except PermissionError:  # only the owner of a file may set its time
+                os.unlink(path)
+            else:
+                return

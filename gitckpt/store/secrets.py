@@ -78,30 +78,25 @@ _EXAMPLE = re.compile(rb"(?i)example|placeholder|changeme|\.\.\.|xxxx")
 
 
 def _find_by_context(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]:
-    r"""Yield rule, start and end of each likely secret, unordered.
-
-    `text` is `data` with its escaped line breaks (`\n` in JSON) blanked.
-    """
+    """Yield rule, start and end of secrets; `text` has no escaped line breaks."""
     if b"PRIVATE KEY" in data:
         yield from _find_private_keys(data)
     folded = text.lower()
-    for start in _positions(folded, b"://"):
-        match = _IN_URL.match(text, start)
-        if match is not None and not _NO_SECRET.search(match[0]):
+    for start in _find_word(folded, b"://"):
+        if (match := _IN_URL.match(text, start)) and not _NO_SECRET.search(match[0]):
             yield "password-in-url", *match.span(1)
     for word in (b"machine", b"default"):
-        for start in _positions(folded, word):
-            match = _NETRC.match(text, start)
-            if match is not None and not _is_placeholder(match[1]):
+        for start in _find_word(folded, word):
+            if (match := _NETRC.match(text, start)) and not _is_placeholder(match[1]):
                 yield "netrc-password", *match.span(1)
-    for start in _positions(folded, b"auth"):
+    for start in _find_word(folded, b"auth"):
         yield from _find_authorization(text, folded, start)
     for name in _NAMES:
-        for start in _positions(folded, name):
+        for start in _find_word(folded, name):
             yield from _find_assignment(text, folded, name, start)
 
 
-def _positions(text: bytes, word: bytes) -> Iterator[int]:
+def _find_word(text: bytes, word: bytes) -> Iterator[int]:
     start = text.find(word)
     while start >= 0:
         yield start
@@ -109,7 +104,6 @@ def _positions(text: bytes, word: bytes) -> Iterator[int]:
 
 
 def _find_private_keys(data: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield private keys from header to footer; of a truncated key, the lines present."""
     for header in _KEY_HEADER.finditer(data):
         start = header.end()
         end = data.find(b"-----", start, start + _KEY_BYTES)
@@ -170,7 +164,7 @@ def _is_placeholder(password: bytes) -> bool:
 
 
 def entropy_of(text: bytes) -> float:
-    """Return the entropy of a text in bits per byte."""
+    """Return the entropy in bits per byte."""
     shares = [count / len(text) for count in Counter(text).values()]
     return -sum(share * math.log2(share) for share in shares)
 
@@ -202,7 +196,7 @@ _ESCAPED = re.compile(rb"\\[nrt]")
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A likely secret: the rule that matched, and its start and end in bytes."""
+    """A likely secret: the rule, start and end in bytes."""
 
     rule: str
     start: int
@@ -212,9 +206,8 @@ class Hit:
 @functools.cache
 def rules() -> tuple[tuple[str, str, str, float], ...]:
     """Return name, prefixes, expression and least entropy of the rules for tokens."""
-    with open(
-        os.path.join(os.path.dirname(__file__), "secret_rules.tsv"), encoding="ascii"
-    ) as file:
+    path = os.path.join(os.path.dirname(__file__), "secret_rules.tsv")
+    with open(path, encoding="ascii") as file:
         rows = [line.rstrip("\n").split("\t") for line in file if line[0] != "#"]
     return tuple((name, prefixes, regex, float(least)) for name, prefixes, least, regex in rows)
 
@@ -250,15 +243,14 @@ def find(data: bytes) -> list[Hit]:
 
 def _find_tokens(text: bytes) -> Iterator[Hit]:
     end = 0
-    for start, candidates in sorted(_token_starts(text), key=lambda place: place[0]):
+    for start, candidates in sorted(_find_starts(text), key=lambda place: place[0]):
         token = _match_token(text, start, candidates) if start >= end else None
         if token is not None:
             yield token
             end = token.end
 
 
-def _token_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
-    """Yield where tokens may start, with the rules to try, unordered."""
+def _find_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
     by_start = _rules_by_start()
     end = 0
     # Splitting the text takes half the time of a regular expression for words.
@@ -269,7 +261,7 @@ def _token_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
             word = whole.lstrip(_PUNCTUATION)
         else:
             continue
-        if candidates := _candidates(word, by_start):
+        if candidates := _find_rules(word, by_start):
             while True:
                 start = text.find(whole, end)
                 end = start + len(whole)
@@ -279,11 +271,11 @@ def _token_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
             yield end - len(word), candidates
     for part in _INNER.finditer(text):
         start = part.start(1)
-        if candidates := _candidates(text[start : start + _LONGEST_PREFIX], by_start):
+        if candidates := _find_rules(text[start : start + _LONGEST_PREFIX], by_start):
             yield start, candidates
 
 
-def _candidates(word: bytes, by_start: dict[bytes, list[Rule]]) -> list[Rule]:
+def _find_rules(word: bytes, by_start: dict[bytes, list[Rule]]) -> list[Rule]:
     return [rule for rule in by_start.get(word[:2], ()) if word[: len(rule[0])].lower() == rule[0]]
 
 
@@ -299,7 +291,7 @@ def _match_token(text: bytes, start: int, candidates: list[Rule]) -> Hit | None:
 
 
 def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
-    """Return the hits in a file, each with its line number and bytes; [] if binary."""
+    """Return the hits in a file with line number and bytes; [] if binary."""
     if b"\0" in data[:_BINARY]:
         return []
     hits, line, end = [], 1, 0
@@ -339,34 +331,25 @@ class Settled:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._lines: frozenset[bytes] | None = None
-        self._key: bytes | None = None
 
     def digest(self, secret: bytes) -> str:
         """Return the 16 hex digits that replace a secret in documents.
 
         The hash is keyed with a private key of this clone, so that a short password cannot be
-        guessed from a pushed document. A clone that loses its private directory has to settle its
-        hits again. If the key cannot be stored, each process uses its own.
+        guessed from a pushed document. If the key cannot be stored, each process uses its own.
         """
-        if self._key is None:
-            self._key = self._read_key()
         return hashlib.blake2b(secret, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
 
     def knows(self, path: str, digest: str) -> bool:
-        lines = self._read()
-        return _DIGEST + digest.encode() in lines or _PATH + _escape(path) in lines
+        return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape(path)))
 
     def settle(self, what: str) -> bool:
-        """Settle a file, or one secret in any file; return whether it is new.
-
-        `what` is a digest of 16 hex digits, or a path relative to the top of the worktree.
-        """
+        """Settle a file by its path, or a secret by its digest; return whether it is new."""
         if not what:
             hint = "name a path or a digest from: git ckpt show ID"
             raise UsageError("the path or digest is empty", hint=hint)
         line = _DIGEST + what.encode() if is_digest(what) else _PATH + _escape(what)
-        if line in self._read():
+        if line in self._lines:
             return False
         path = os.path.join(self._repository.make_private_dir(), FILE)
         try:
@@ -374,37 +357,29 @@ class Settled:
                 file.write(line + b"\n")
         except OSError as error:
             raise CkptError(f"cannot write {path}: {error.strerror}") from None
-        self._lines = None
+        del self._lines
         return True
 
-    def _read(self) -> frozenset[bytes]:
-        if self._lines is None:
-            path = os.path.join(self._repository.private_dir, FILE)
-            try:
-                with open(path, "rb", opener=private_dirs.create) as file:
-                    self._lines = frozenset(file.read().split(b"\n"))
-            except OSError:
-                self._lines = frozenset()
-        return self._lines
+    @functools.cached_property
+    def _lines(self) -> frozenset[bytes]:
+        path = os.path.join(self._repository.private_dir, FILE)
+        return frozenset(private_dirs.read(path).split(b"\n"))
 
-    def _read_key(self) -> bytes:
+    @functools.cached_property
+    def _key(self) -> bytes:
         path = os.path.join(self._repository.make_private_dir(), KEY)
         try:
             if os.path.lexists(path) and os.lstat(path).st_size == 0:
                 os.unlink(path)  # emptied by a power cut; passwords could be guessed without a key
             if not os.path.lexists(path):
                 scratch = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
-                try:
-                    with open(scratch, "xb", opener=private_dirs.create) as file:
-                        file.write(os.urandom(32))
-                        file.flush()
-                        os.fsync(file.fileno())
-                    os.link(scratch, path)  # atomic: concurrent processes get the same key
-                except FileExistsError:
-                    pass
-                finally:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(scratch)
+                with contextlib.suppress(FileExistsError):
+                    try:
+                        private_dirs.append(scratch, os.urandom(32), flushed=True)
+                        os.link(scratch, path)  # atomic: concurrent processes get the same key
+                    finally:
+                        with contextlib.suppress(FileNotFoundError):
+                            os.unlink(scratch)
             with open(path, "rb", opener=private_dirs.create) as file:
                 return file.read(64)
         except OSError:
@@ -430,7 +405,6 @@ def unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]
 
 
 def masked_copies(repository: Repository, data: bytes) -> bytes:
-    """Mask the unsettled hits of a file."""
     return _mask(data, [hit for hit, *_ in unsettled(repository, data)])
 
 
@@ -452,12 +426,8 @@ def find_suspects(
 ) -> tuple[Suspect, ...]:
     """Return the unsettled hits in captured files, ordered by path and line.
 
-    Files that are not regular, larger than `LARGEST`, or binary are skipped.
-
-    Args:
-        files: the tree of all files, as `index` lists them.
-        paths: of the files to search, relative to the top of the worktree.
-        stored: content of each of these that is a regular file; None to read it.
+    Files that are not regular, larger than `LARGEST`, or binary are skipped. `files` is the tree of
+    all files in `index`; `stored` has the contents of the regular ones, or None to read them.
     """
     contents = (
         _read_files(index, files, paths)
@@ -477,10 +447,8 @@ def unsettled_suspects(
 ) -> list[Suspect]:
     """Return the unsettled hits of one file, from rule, line and bytes of each hit."""
     settled, name = Settled(repository), quoted(path)
-    suspects = [
-        Suspect(name, rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST]
-    ]
-    return [suspect for suspect in suspects if not settled.knows(name, suspect.digest)]
+    hits = ((rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST])
+    return [Suspect(name, *hit) for hit in hits if not settled.knows(name, hit[2])]
 
 
 def _read_files(

@@ -54,26 +54,22 @@ def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[s
         cure = f"git config --unset-all {push} && {heads} && {tags}"
         yield "push", f"names refs of gitckpt: {sends}", cure
     if _matches_own_refs(values.get("fetch", ()), 1):
-        sentence = (
-            "fetches over refs of gitckpt: git fetch replaces checkpoints, "
-            "and with --prune deletes those that are missing there"
-        )
+        sentence = "fetches over refs of gitckpt: git fetch replaces checkpoints, "
+        sentence += "and with --prune deletes those that are missing there"
         spec = shell_word(f"+refs/heads/*:refs/remotes/{name}/*")
         yield "fetch", sentence, f"git config --replace-all {fetch} {spec}"
 
 
 def _matches_own_refs(specs: Sequence[str], side: int) -> bool:
-    kept = [spec for spec in specs if not spec.startswith("^")]
-    negative = {spec[1:].rstrip("*") for spec in specs if spec.startswith("^")}
-    for spec in kept:
+    negative = tuple(spec[1:].rstrip("*") for spec in specs if spec.startswith("^"))
+    refs = [ref for ref in _OURS if not ref.startswith(negative)]
+    for spec in specs:
         sides = spec.removeprefix("+").split(":")
-        pattern = sides[side] if len(sides) > side else sides[0] if side == 0 else ""
+        pattern = sides[side] if len(sides) > side and not spec.startswith("^") else ""
         prefix = pattern.removesuffix("*")
-        for ours in _OURS:
-            is_named = ours.startswith(prefix) if pattern.endswith("*") else False
-            is_named |= prefix.startswith(ours)
-            if pattern and is_named and not any(ours.startswith(ref) for ref in negative):
-                return True
+        reach = [ref for ref in refs if ref.startswith(prefix)] if prefix != pattern else []
+        if pattern and (reach or any(prefix.startswith(ref) for ref in refs)):
+            return True
     return False
 
 
@@ -85,23 +81,21 @@ def install(repository: Repository, mode: str) -> Installation:
     version = require_git()
     notes.prepare(repository)
     local_checkpoints.prepare(repository)
-    done = installation.install(repository, version=version, mode=mode)
-    remotes = [
-        f"{finding.object} {finding.sentence}: {finding.cure}" for finding in inspect(repository)
-    ]
-    done = replace(done, advice=[*done.advice, *remotes])
+    result = installation.install(repository, version=version, mode=mode)
+    remotes = [f"{flaw.object} {flaw.sentence}: {flaw.cure}" for flaw in inspect(repository)]
+    result = replace(result, advice=[*result.advice, *remotes])
     path = _file(repository)
     if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):
-        return done  # the caller reports the error in the file
+        return result  # the caller reports the error in the file
     if not settings.write_template(path):
-        return done
-    return replace(done, changed=[*done.changed, f"wrote {path}: commit it to share the settings"])
+        return result
+    change = f"wrote {path}: commit it to share the settings"
+    return replace(result, changed=[*result.changed, change])
 
 
 def uninstall(repository: Repository) -> Installation:
     removed = installation.uninstall(repository)
-    path = _file(repository)
-    lines = installation.lines_left(repository)
+    path, lines = _file(repository), installation.lines_left(repository)
     advice = [f"{line} stays: remove your own lines that call gitckpt" for line in lines]
     if path is not None and os.path.exists(path):
         if repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0:

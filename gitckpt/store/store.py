@@ -4,44 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import NoneType
 
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError, cure_of_promised
 from gitckpt.git.repository import open_repository
-from gitckpt.model import ids
-from gitckpt.model.arguments import (
-    first_of,
-    instances,
-    paths_of,
-    require,
-    require_callable,
-    require_path,
-    require_seconds,
-    require_text,
-    strings,
-    words,
-)
-from gitckpt.model.checkpoint import Checkpoint
+from gitckpt.model import arguments, ids
+from gitckpt.model.arguments import require, require_callable, require_path, require_text, strings
+from gitckpt.model.checkpoint import Checkpoint, Worktree
 from gitckpt.model.errors import BusyError, NotFoundError, UsageError, WorktreeError
-from gitckpt.model.ids import require_run_id
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.error_log import Listener
+from gitckpt.store.local_checkpoints import LocalCheckpoints
+from gitckpt.store.records import draft
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Self, Unpack
 
-    from gitckpt.model.checkpoint import Worktree
     from gitckpt.model.jsonable import StateChange
     from gitckpt.model.policy import Policy
     from gitckpt.store.audit.doctor import Diagnosis
     from gitckpt.store.audit.verification import Report
     from gitckpt.store.config.settings import Loosening
     from gitckpt.store.hooks.installation import Installation
-    from gitckpt.store.records.draft import Details
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.recorder import Guard
     from gitckpt.store.restore.restorer import RestoreResult
@@ -54,6 +41,7 @@ if TYPE_CHECKING:
     from gitckpt.store.worktrees.opener import OpenResult
 
     _Path = str | bytes | os.PathLike[str]
+    _Announce = Callable[[Sequence[str]], None]
 
 
 class Store:
@@ -63,10 +51,8 @@ class Store:
             saved = store.save("plan-complete", {"step": 3})
             store.restore(saved.id)
 
-    Threads may share a store, and close it after the last of them. A forked process opens its own.
-
-    A checkpoint argument is a `Checkpoint` or a full id; an id raises the errors of `read`.
-    `UsageError` also reports an argument of the wrong type.
+    Threads may share a store; a forked process opens its own. A checkpoint argument is a
+    `Checkpoint` or a full id; an id raises the errors of `read`.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
@@ -82,16 +68,14 @@ class Store:
         adapter: str = "auto",
         listener: Listener | None = None,
     ) -> Self:
-        """Open the store of the repository that contains `path`.
+        """Open the store of the repository that contains `path`, or raise RepositoryError.
 
         Args:
-            path: a directory in a worktree, or a bare repository. Variables such as `GIT_DIR` are
-                used for the current directory only: a hook has them for its own repository.
+            path: a directory in a worktree, or a bare repository. Variables such as `GIT_DIR` count
+                for the current directory only.
             adapter: "libgit2" is faster for many calls and takes 80 ms to import; "plumbing" runs
                 git; "auto" is libgit2 if it can open the repository.
             listener: receives messages, and the progress of long operations.
-
-        Raises RepositoryError if there is no repository, or git refuses it or is too old.
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
@@ -128,11 +112,9 @@ class Store:
     def capture(self, limits: Limits | None = None) -> Worktree:
         """Capture the files of the worktree, for `record`; by default without timeout.
 
-        The result names what was left out, and is `degraded` after a timeout.
-
-        Raises WorktreeError or UsageError if there is no worktree here, or git cannot read it.
+        The result names omitted files, and is `degraded` after a timeout. Raises WorktreeError.
         """
-        return self._checkpoints.capture(_limits(limits))
+        return self._checkpoints.capture(limits)
 
     def record(
         self,
@@ -143,30 +125,24 @@ class Store:
         start: str | None = None,
         key: str | None = None,
         base: str | None = None,
-        **details: Unpack[Details],
+        **details: Unpack[draft.Details],
     ) -> Checkpoint:
         """Record a checkpoint; when this returns, it is on disk.
 
         Args:
             label: `{phase}-{status}`, such as "research-failed"; "add-login" alone is complete.
-            state: JSON values, bytes, dates and times by name; None keeps the state of the run's
-                newest checkpoint, which the result then lacks.
+            state: JSON values, bytes, dates and times by name; None keeps that of the run's newest
+                checkpoint, which the result then lacks.
             worktree: what `capture` returned; None if the files are those of the linked commit.
-            start: name of a run to start with this checkpoint, instead of `run`.
-            key: unique key of that run, chosen by the caller; `run_of` finds the run by it.
+            start: name of a run to start, instead of `run`.
+            key: unique key of that run, by which `run_of` finds it.
             base: rev or full oid of the commit to link, instead of HEAD; "" for none.
-            details: more keys of the document: `run` (id of the run to extend), `trigger`,
-                `message` (one line of at most 1,000 characters), `agent`, `errors`, `progress`,
-                `id` (a new UUID version 4, if the caller must know it in advance), `pipeline`,
-                `attempt`, `forked_from`, `rewound_to`.
+            details: `run` (id to extend), `trigger`, `message` (a line of up to 1,000 characters),
+                `agent`, `errors`, `progress`, `id`, `pipeline`, `attempt`, `forked_from`,
+                `rewound_to`.
 
-        Raises:
-            UsageError: label or message is invalid, the id is taken, or a value is not allowed.
-            StateError: the state cannot be stored losslessly; the error names the value's path.
-            NotFoundError, RunExists: the run or rev does not exist; a run with that key does.
-            LeaseLost: a phase of `run` started this program, and another driver has the run now.
-            BusyError: a lock is held, or other writers were faster each time.
-            CkptError: objects or refs could not be written; nothing was recorded.
+        Raises UsageError or StateError for a value, NotFoundError or RunExists for a run, LeaseLost
+        if another driver has the run now, BusyError if a lock is held or other writers are faster.
         """
         checkpoints, guard = self._checkpoints, self._guard(details)
         if isinstance(base, str) and base != "":
@@ -186,31 +162,20 @@ class Store:
         limits: Limits | None = None,
         start: str | None = None,
         key: str | None = None,
-        **details: Unpack[Details],
+        **details: Unpack[draft.Details],
     ) -> Checkpoint:
         """Capture the files and record a checkpoint with them, as `capture` and `record`.
 
-        It is safe against a concurrent `gc --prune=now` and against a HEAD that moves in between.
-
-        Raises:
-            BusyError: HEAD moved, or objects of the snapshot vanished, at each attempt.
-            WorktreeError: an object is damaged and no file has its content; or as `capture`.
+        Safe against `gc --prune=now` and a moving HEAD: BusyError after too many attempts. Raises
+        WorktreeError if an object is damaged and no file has its content.
         """
+        guard = self._guard(details)
         return self._checkpoints.save(
-            label,
-            state,
-            limits=_limits(limits),
-            start=start,
-            key=key,
-            guard=self._guard(details),
-            **details,
+            label, state, limits=limits, start=start, key=key, guard=guard, **details
         )
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        """Return a checkpoint, given by its full id, with its state.
-
-        Raises NotFoundError, or InvalidCheckpoint if its ref points to no valid document.
-        """
+        """Return a checkpoint, given by its full id; NotFoundError or InvalidCheckpoint."""
         return self._checkpoints.read(checkpoint_id)
 
     def raw(self, checkpoint_id: str) -> bytes:
@@ -218,14 +183,10 @@ class Store:
         return self._checkpoints.raw(checkpoint_id)
 
     def find(self, text: str) -> str:
-        """Resolve a name to the id of a checkpoint.
+        """Resolve a name to a checkpoint's id; NotFoundError or AmbiguousError.
 
-        Args:
-            text: an id, a run id (its newest checkpoint), or a prefix of at least four characters;
-                "latest" (of this worktree or, in a run's worktree, of the run); "latest:any"
-                (of the repository); or a rev (the newest linked to it, preferably from here).
-
-        Raises NotFoundError, or AmbiguousError with the ids that match.
+        `text` is an id, a run id (its newest checkpoint), a prefix of at least four characters, a
+        rev, "latest" (of this worktree or its run) or "latest:any" (of the repository).
         """
         return self._checkpoints.find(text)
 
@@ -236,9 +197,8 @@ class Store:
     def links(self, commit: str) -> Sequence[CheckpointInfo]:
         """List the checkpoints linked to a commit by its note or their document.
 
-        Args:
-            commit: a rev; the full oid of a commit, even if it is gone; or "" for the checkpoints
-                before the first commit. Raises NotFoundError if there is no such rev.
+        `commit` is a rev or NotFoundError, a full oid even if the commit is gone, or "" for the
+        checkpoints before the first commit.
         """
         require_text("commit", commit)
         inside = self._checkpoints
@@ -251,16 +211,11 @@ class Store:
         return inside.links(oid)
 
     def changed_files(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, int]:
-        """Return, by id, how many files differ from the linked commit.
-
-        Entries whose files were not captured or are gone are left out.
-        """
+        """Return, by id, how many captured files differ from the linked commit."""
         from gitckpt.store.records import finder
-        from gitckpt.store.records.entry import CheckpointInfo
 
-        require("entries", entries, Iterable, "a list of entries")
-        checked = instances("entries", entries, CheckpointInfo, "an Entry")
-        return finder.count(self._checkpoints.repository, self._checkpoints.index, checked)
+        inside = self._checkpoints
+        return finder.count(inside.repository, inside.index, _require_entries(entries))
 
     def problems(self) -> Sequence[Problem]:
         """List the refs below `refs/checkpoints/` that are not valid checkpoints."""
@@ -268,12 +223,7 @@ class Store:
 
     def replaced(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, str]:
         """Return, by id, the original oid of each checkpoint that a fetch has replaced."""
-        from gitckpt.store.local_checkpoints import LocalCheckpoints
-        from gitckpt.store.records.entry import CheckpointInfo
-
-        require("entries", entries, Iterable, "a list of entries")
-        checked = instances("entries", entries, CheckpointInfo, "an Entry")
-        oids = {entry.id: entry.oid for entry in checked}
+        oids = {entry.id: entry.oid for entry in _require_entries(entries)}
         return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced(oids)
 
     def resume(
@@ -281,53 +231,36 @@ class Store:
     ) -> OpenResult:
         """Return the worktree of a checkpoint, created with its files if missing.
 
-        To continue a run, use `Run.resume`. By default, the settings say where `directory` is,
-        and it is named after run or checkpoint.
-
-        Raises WorktreeError if the directory exists, or files are missing or differ.
+        To continue a run, use `Run.resume`. By default, the settings decide on `directory`. Raises
+        WorktreeError if it exists, or files are missing or differ.
         """
         from gitckpt.store.worktrees import resumption
 
-        return resumption.resume(self._checkpoints, self._given(checkpoint), directory)
+        return resumption.resume(self._checkpoints, self._resolve(checkpoint), directory)
 
     def worktrees_made_from(self, checkpoint_ids: Collection[str]) -> Mapping[str, str]:
-        """Return, by path, the checkpoint from which `resume` made each worktree.
-
-        Worktrees of runs are left out. The worktrees stay when their checkpoints are removed.
-        """
+        """Return, by path, the checkpoint from which `resume` made each worktree."""
         from gitckpt.store.worktrees import ownership
 
         names = strings("checkpoint_ids", checkpoint_ids)
         return dict(ownership.made_from(self._checkpoints.repository, names))
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
-        """List the checkpoints of commits that `git filter-repo` has rewritten.
-
-        They may contain the data that was to be purged.
-        """
+        """List checkpoints of commits that `git filter-repo` has rewritten, to purge data."""
         return self._checkpoints.rewritten()
 
     def remove(self, checkpoint_ids: Collection[str]) -> int:
-        """Remove checkpoints with their links and refs, and move the heads of their runs.
+        """Remove checkpoints by full id; return the number of deleted checkpoint refs.
 
-        Args:
-            checkpoint_ids: full ids, also of refs that are not valid checkpoints.
-
-        Returns:
-            The number of checkpoint refs that were deleted.
-
-        Raises:
-            NotFoundError: an id is not a full id; nothing was removed.
-            BusyError: a ref moved, or a lock is held; each checkpoint is gone or complete.
+        The heads of their runs move. Raises NotFoundError for any other text, and removes nothing;
+        BusyError if a ref moved or a lock is held: each checkpoint is then gone or complete.
         """
         for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
             ids.require_id(checkpoint_id)
         return self._checkpoints.remove(checkpoint_ids)
 
-    def _guard(self, details: Details) -> Guard | None:
-        from gitckpt.store.records.draft import require_known
-
-        require_known(details)  # checked here, because `Checkpoints` accepts more arguments
+    def _guard(self, details: draft.Details) -> Guard | None:
+        draft.require_known(details)  # checked here, because `Checkpoints` accepts more arguments
         return self._checkpoints.bound(details.get("run"))
 
     # Runs
@@ -346,23 +279,14 @@ class Store:
         return finder.named_run(text, self._checkpoints.repository, self._checkpoints.index)
 
     def newest(self, run: str) -> Checkpoint:
-        """Return the newest checkpoint of a run.
-
-        That includes one that a hook was still recording when the driver died.
-
-        Raises NotFoundError, or InvalidCheckpoint if the document is invalid.
-        """
-        return self._checkpoints.heads.catch_up(require_run_id(run))
+        """Return the newest checkpoint of a run; NotFoundError or InvalidCheckpoint."""
+        return self._checkpoints.heads.catch_up(ids.require_run_id(run))
 
     def is_ours(self, checkpoint: Checkpoint | str) -> bool:
-        """Return whether a checkpoint was written in this clone or adopted.
-
-        Fetched checkpoints drive nothing until they are trusted. Outside of runs, a checkpoint that
-        contains nothing to drive a run counts as well.
-        """
+        """Return whether a checkpoint was written in this clone or adopted (trusted)."""
         from gitckpt.store.runs import trust
 
-        return trust.is_ours(self._checkpoints, self._given(checkpoint))
+        return trust.is_ours(self._checkpoints, self._resolve(checkpoint))
 
     def runs(self) -> Sequence[RunInfo]:
         """List all runs with their status, the one with the newest checkpoint first."""
@@ -371,19 +295,13 @@ class Store:
         return summary.summaries(self._checkpoints)
 
     def unfinished_runs(self) -> Sequence[RunInfo]:
-        """List the unfinished runs of this worktree without a live driver, newest first.
-
-        Each was started in this worktree, or this worktree belongs to it.
-        """
+        """List the unfinished runs of this worktree without a live driver, newest first."""
         from gitckpt.store.runs import summary
 
         return summary.unfinished(self._checkpoints)
 
     def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
-        """Return, by id, the other worktree that made each checkpoint or run.
-
-        Fetched ones, and those that a fetch has replaced, have no worktree here.
-        """
+        """Return, by id, the other worktree here that made each checkpoint or run."""
         from gitckpt.store.runs import summary
 
         return summary.made_elsewhere(self._checkpoints, strings("names", names))
@@ -397,50 +315,34 @@ class Store:
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
         """Stop the driver of a run, which can be resumed; return whether it had one.
 
-        A driver in another process of this machine gets SIGTERM: `git ckpt run` ends its phase and
-        records it as failed; a program without a handler dies, and its run has crashed. A driver
-        elsewhere or in this process stops at its next `Run.check`, `Run.wait` or milestone.
-
-        Args:
-            wait: seconds to wait for the end; 0 only asks, without a signal.
-
-        Raises CkptError if the driver is stalled or has not stopped in time.
+        A driver in another process of this machine gets SIGTERM: `git ckpt run` records its phase
+        as failed, a program without a handler dies. Any other driver stops at its next `Run.check`,
+        `Run.wait` or milestone. `wait` is in seconds; 0 only asks, without a signal. Raises
+        CkptError if the driver is stalled or has not stopped in time.
         """
         from gitckpt.store.leases import cancellation
 
-        require_seconds("wait", wait)
-        inside = self._checkpoints
-        return cancellation.cancel(
-            inside.leases, require_run_id(run), wait=wait, tell=inside.announce
-        )
+        arguments.require_seconds("wait", wait)
+        leases, tell = self._checkpoints.leases, self._checkpoints.announce
+        return cancellation.cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Take a run from a stalled driver, which can then write nothing more.
 
-        The next `Run.resume` ends the commands that the driver left; `take_over` there does both.
-        `holder` is shown to people.
-
-        Raises NotFoundError, LeaseHeld if a driver that is not stalled has it, or BusyError.
+        The next `Run.resume` ends its commands. `holder` is shown to people. Raises NotFoundError,
+        LeaseHeld if the driver is not stalled, or BusyError.
         """
         require_text("holder", holder)
         inside = self._checkpoints
-        inside.heads.read(require_run_id(run))
+        inside.heads.read(ids.require_run_id(run))
         inside.leases.acquire(run, holder, take_over=True).release()
 
     def run_of(self, key: str) -> str | None:
-        """Return the run that was started with a key; None if it does not exist.
-
-        Raises UsageError if the key is invalid, or InvalidCheckpoint if its ref is.
-        """
+        """Return the run that was started with a key; None if it does not exist."""
         return self._checkpoints.claim(key).run()
 
     def latest_resumable(self) -> Checkpoint | None:
-        """Return the checkpoint to continue from, or None.
-
-        It is the newest checkpoint of the newest of `unfinished_runs`; or, if newer, the newest
-        checkpoint of a phase outside of runs in this worktree, as from `git ckpt save --phase
-        research-failed`.
-        """
+        """Return the newest checkpoint of an unfinished run or phase here, or None."""
         from gitckpt.store.runs import summary
 
         return summary.latest_resumable(self._checkpoints)
@@ -448,15 +350,13 @@ class Store:
     def remove_run(self, run: str) -> int:
         """Remove a run with worktree, lease and files; return its number of checkpoints.
 
-        Raises:
-            NotFoundError, LeaseHeld: there is no such run; a live process drives it.
-            WorktreeError: its worktree has uncaptured changes or cannot be removed; the run stays.
-            UsageError: an unfinished run refers to it; it stays.
-            BusyError: as `remove`; the worktree may be gone already, call again for the rest.
+        It stays if a process drives it (LeaseHeld), its worktree has uncaptured changes
+        (WorktreeError), or an unfinished run refers to it (UsageError). After BusyError, call
+        again.
         """
         from gitckpt.store.retention import expiry
 
-        return expiry.remove(self._checkpoints, require_run_id(run))
+        return expiry.remove(self._checkpoints, ids.require_run_id(run))
 
     # Files
 
@@ -467,7 +367,7 @@ class Store:
         *,
         index: bool = False,
         dry_run: bool = False,
-        announce: Callable[[Sequence[str]], None] = lambda _: None,
+        announce: _Announce = lambda _: None,
         trust: bool = False,
     ) -> RestoreResult:
         """Restore a checkpoint's files into this worktree, after a safety checkpoint.
@@ -479,49 +379,28 @@ class Store:
                 files with the index and an operation in progress.
             index: whether to restore the index entries of `paths` too.
             dry_run: whether to only report the changes.
-            announce: called with warnings, if any, before anything is changed: sentences about
-                another commit or branch, an operation in progress, and `remarks` of the result.
+            announce: called with warnings, if any, before anything is changed.
             trust: whether to restore a checkpoint whose document a fetch has replaced.
 
-        Raises:
-            NotFoundError: a path is neither here nor in the checkpoint.
-            WorktreeError: something is in the way or missing; nothing was changed.
-            UsageError: `paths` is empty, or contains an empty path.
+        Raises NotFoundError if a path is neither here nor in the checkpoint, or WorktreeError if
+        something is in the way or missing; nothing was changed then.
         """
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        return restorer.restore(
-            self._checkpoints,
-            self._given(checkpoint),
-            _named(paths) if paths is not None else [],
-            index=index,
-            dry_run=dry_run,
-            announce=announce,
-            trusted=trust,
-        )
+        given, names = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
+        options = {"index": index, "dry_run": dry_run, "trusted": trust}
+        return restorer.restore(self._checkpoints, given, names, announce=announce, **options)
 
-    def undo(
-        self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None
-    ) -> RestoreResult:
-        """Undo the newest `restore` in this worktree; repeat to undo earlier ones.
-
-        The present files are saved in a checkpoint first; `redo` restores them. Raises
-        NotFoundError if there is nothing to undo; else as `restore`.
-        """
+    def undo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
+        """Undo the newest `restore` here, then earlier ones; NotFoundError without any."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
         return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
 
-    def redo(
-        self, *, dry_run: bool = False, announce: Callable[[Sequence[str]], None] = lambda _: None
-    ) -> RestoreResult:
-        """Redo the newest `undo` in this worktree; repeat to redo earlier ones.
-
-        The present files are saved in a checkpoint first; `undo` restores them. Raises
-        NotFoundError if nothing was undone since the newest `restore`; else as `restore`.
-        """
+    def redo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
+        """Redo the newest `undo` here since `restore`; NotFoundError without any."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
@@ -534,10 +413,7 @@ class Store:
         return undo.steps(self._checkpoints)
 
     def is_cut_off(self) -> bool:
-        """Return whether the newest restore, `undo` or `redo` here was interrupted.
-
-        Files may then be from either side. To undo or repeat that step makes them consistent.
-        """
+        """Return whether the newest restore was cut off: files may be from either side."""
         from gitckpt.store.restore import undo
 
         return undo.read(self._checkpoints).open is not None
@@ -552,30 +428,28 @@ class Store:
     ) -> bytes:
         """Return git's diff between two checkpoints, or a checkpoint and this worktree.
 
-        Args:
-            after: None for the present files of this worktree.
-            paths: pathspecs, relative to the current directory in a worktree.
-            options: more options of `git diff`, such as "--stat".
-
+        `paths` are pathspecs, relative to the current directory; `options` are those of `git diff`.
         Raises NotFoundError if a path matches no file, or WorktreeError if files are missing.
         """
         from gitckpt.store.snapshot import comparison, manifest
 
-        repository = self._checkpoints.repository
-        paths = paths_of(paths)
-        first, second = self._given(before), None if after is None else self._given(after)
+        inside, paths = self._checkpoints, arguments.paths_of(paths)
+        first, second = self._resolve(before), None if after is None else self._resolve(after)
         # First check for missing objects: a capture of the same files would write them again.
-        manifest.files_of(repository, first)
-        here = self._current() if second is None else (second.tree, second.git_sha)
-        old, new = comparison.comparable(
-            repository, self._checkpoints.objects, (first.tree, first.git_sha), here
-        )
-        other = "among the captured files here"
+        manifest.files_of(inside.repository, first)
         if second is not None:
-            other = f"in checkpoint {second.id[: ids.SHORT]}"
-        where = f"in checkpoint {first.id[: ids.SHORT]} or {other}"
-        self._require_matches((old, new), paths, where)
-        return self._compare(old, new, paths, options)
+            place = f"in checkpoint {second.id[: ids.SHORT]}"
+            files = second.tree, second.git_sha
+        elif inside.repository.worktree is not None:
+            place = "among the captured files here"
+            files = inside.capture(recursive=False).tree, inside.objects.head()[0]
+        else:
+            hint = "compare two checkpoints: git ckpt diff ID ID"
+            raise WorktreeError("there is no worktree here to compare with", hint=hint)
+        sides = (first.tree, first.git_sha), files
+        trees = comparison.comparable(inside.repository, inside.objects, *sides)
+        self._require_matches(trees, paths, f"in checkpoint {first.id[: ids.SHORT]} or {place}")
+        return self._compare(*trees, paths, options)
 
     def diff_commit(
         self,
@@ -587,22 +461,21 @@ class Store:
         """Return git's diff between a checkpoint's commit and its files, as `diff`."""
         from gitckpt.store.snapshot import manifest
 
-        repository, given = self._checkpoints.repository, self._given(checkpoint)
+        repository, given = self._checkpoints.repository, self._resolve(checkpoint)
         base = manifest.tree_of_files(repository, None, given.git_sha)
-        return self._compare(base, manifest.files_of(repository, given), paths_of(paths), options)
+        files = manifest.files_of(repository, given)
+        return self._compare(base, files, arguments.paths_of(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
-        repository = self._checkpoints.repository
-        # A pattern without a match may be a typo.
-        nothing = object_id("tree", b"", repository.object_format)
-        unmatched = [
-            path
+        nothing = object_id("tree", b"", self._checkpoints.repository.object_format)
+        unmatched = [  # perhaps typos
+            os.fsdecode(path)
             for path in paths
             if not any(self._compare(nothing, tree, [path], ["--name-only"]) for tree in trees)
         ]
         if unmatched:
-            names = first_of([os.fsdecode(path) for path in unmatched])
             hint = "paths are relative to the current directory; see: git ckpt diff ID --stat"
+            names = arguments.first_of(unmatched)
             raise NotFoundError(f"no file {where} matches {names}", hint=hint)
 
     def _compare(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
@@ -611,10 +484,10 @@ class Store:
             place = ["-C", os.getcwd()] if repository.worktree else []
         except FileNotFoundError:  # deleted: paths are relative to the top
             place = []
-        patterns = [os.fsdecode(path) for path in paths]
-        command = [*place, "diff", "--no-color", *words("options", options), old, new, "--"]
+        options = arguments.words("options", options)
+        command = [*place, "diff", "--no-color", *options, old, new, "--", *map(os.fsdecode, paths)]
         try:
-            return repository.git.run(*command, *patterns).out
+            return repository.git.run(*command).out
         except GitError as error:
             if cure_of_promised(error.stderr) is None:
                 raise
@@ -626,52 +499,33 @@ class Store:
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
         """Return the content of a file of a checkpoint; for a symbolic link, the target.
 
-        It is the content as git stores it, or the raw bytes if git would change them on checkout.
-
-        Args:
-            path: relative to the top of the worktree.
-            beside: whether `path` is one of the run's files that `beside` lists.
-
-        Raises NotFoundError if the file does not exist, or WorktreeError if files are missing.
+        It is as git stores it, or raw if git would change it on checkout. `path` is relative to the
+        top of the worktree, or one that `beside` lists. Raises NotFoundError or WorktreeError.
         """
         from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
-        return manifest.content(
-            self._checkpoints.repository, self._given(checkpoint), os.fsencode(path), beside=beside
-        )
+        repository, given = self._checkpoints.repository, self._resolve(checkpoint)
+        return manifest.content(repository, given, os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files that a run keeps beside its worktree: inputs and phase outputs."""
         from gitckpt.store.runs import run_files
 
-        return run_files.names(self._checkpoints.repository, self._given(checkpoint).tree)
+        return run_files.names(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files of `beside` in which likely secrets were masked."""
         from gitckpt.store.runs import run_files
 
-        return run_files.masked(self._checkpoints.repository, self._given(checkpoint).tree)
+        return run_files.masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
-        """Return the parts of a snapshot that a git tree cannot represent.
-
-        Raises WorktreeError if an object is missing or damaged, or there are too many paths.
-        """
+        """Return the parts of a snapshot that a git tree cannot represent; WorktreeError."""
         from gitckpt.store.snapshot import manifest
 
-        return manifest.extras(
-            self._checkpoints.repository, self._checkpoints.objects, self._given(checkpoint)
-        )
-
-    def _current(self) -> tuple[str | None, str]:
         inside = self._checkpoints
-        if inside.repository.worktree is None:
-            raise WorktreeError(
-                "there is no worktree here to compare with",
-                hint="compare two checkpoints: git ckpt diff ID ID",
-            )
-        return inside.capture(with_submodules=False).tree, inside.objects.head()[0]
+        return manifest.extras(inside.repository, inside.objects, self._resolve(checkpoint))
 
     def diff_states(
         self, before: Checkpoint | str, after: Checkpoint | str
@@ -679,9 +533,9 @@ class Store:
         """List the values that differ in the states of two checkpoints."""
         from gitckpt.model import jsonable
 
-        return jsonable.compare(dict(self._given(before).state), dict(self._given(after).state))
+        return jsonable.compare(dict(self._resolve(before).state), dict(self._resolve(after).state))
 
-    def _given(self, checkpoint: Checkpoint | str) -> Checkpoint:
+    def _resolve(self, checkpoint: Checkpoint | str) -> Checkpoint:
         if isinstance(checkpoint, Checkpoint):
             return checkpoint
         return self._checkpoints.read(checkpoint)
@@ -691,8 +545,7 @@ class Store:
     def policy(self) -> Policy:
         """Return the policy of `gitckpt.toml` and git's configuration, or the default.
 
-        To change a value: `dataclasses.replace(store.policy(), keep_last=5)`. If the settings have
-        an error, the values that keep the most apply, and the listener gets a message.
+        To change a value: `dataclasses.replace(store.policy(), keep_last=5)`.
         """
         return self._checkpoints.rules.read().policy
 
@@ -703,18 +556,11 @@ class Store:
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> ExpireResult:
-        """Remove the checkpoints and runs that the policy does not keep.
+        """Remove the checkpoints and runs that the policy does not keep; BusyError.
 
-        A run is removed as a whole, with its worktree; it stays if the worktree has uncaptured
-        changes. Checkpoints that cannot be deleted, for example because a ref is locked, are listed
-        in `failed`.
-
-        Args:
-            policy: by default that of the settings; see `policy`.
-            dry_run: whether to decide only.
-            progress: called now and then with a short text.
-
-        Raises BusyError as `remove`.
+        A run is removed as a whole, unless its worktree has uncaptured changes. `failed` lists the
+        checkpoints that cannot be deleted, as if a ref is locked. `policy` is by default that of
+        the settings; `progress` is called now and then with a short text.
         """
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
@@ -722,19 +568,13 @@ class Store:
         require("policy", policy, (Policy, NoneType), "a Policy")
         require_callable("progress", progress)
         inside = self._checkpoints
-        policy = policy or self.policy()
-        result = expiry.expire(inside, policy, dry_run=dry_run, progress=progress)
+        result = expiry.expire(inside, policy or self.policy(), dry_run=dry_run, progress=progress)
         if not dry_run:
             maintenance.pack(inside.repository)
         return result
 
     def settle(self, what: str) -> bool:
-        """Settle a likely secret as harmless; return whether it was not settled before.
-
-        `what` is a digest from `worktree.suspects`, or a path relative to the top of the worktree.
-
-        Raises UsageError if it is empty, or CkptError if it cannot be saved.
-        """
+        """Settle a digest of `worktree.suspects`, or a path; return whether it is new."""
         from gitckpt.store.secrets import Settled
 
         require_text("what", what)
@@ -742,12 +582,7 @@ class Store:
         return Settled(self._checkpoints.repository).settle(what)
 
     def loosened(self) -> Loosening | None:
-        """Return the defaults that `gitckpt.toml` of this worktree loosens, or None.
-
-        Values of `git config ckpt.*` and of the calling program do not count.
-
-        Raises UsageError if the settings have an error.
-        """
+        """Return the defaults that `gitckpt.toml` here loosens, or None; UsageError."""
         from gitckpt.store.config import settings
 
         current = settings.read(self._checkpoints.repository)
@@ -757,9 +592,8 @@ class Store:
     def allow(self, loosened: Loosening) -> None:
         """Allow what `loosened` returned in all worktrees of this clone, until it changes."""
         from gitckpt.store.config import settings
-        from gitckpt.store.config.settings import Loosening
 
-        require("loosened", loosened, Loosening, "what Store.loosened returned")
+        require("loosened", loosened, settings.Loosening, "what Store.loosened returned")
         settings.note(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
@@ -779,13 +613,11 @@ class Store:
         """Check every checkpoint and all objects that it needs.
 
         Args:
-            repair: whether to repair derived data and objects whose content is elsewhere.
-                Checkpoints and worktrees are never changed.
+            repair: whether to repair derived data and objects whose content is elsewhere, but no
+                checkpoint or worktree. Raises BusyError if a lock prevents it.
             contents: whether to read every object of the repository.
             only: full ids of checkpoints and runs to check, without the history of their commits.
             progress: called now and then with the number of objects read and their total.
-
-        Raises BusyError if a lock prevented the repair.
         """
         from gitckpt.store.audit import verification
 
@@ -793,8 +625,7 @@ class Store:
         if repair:
             with contextlib.suppress(BusyError):  # queued notes are not an error
                 self._checkpoints.write_links()
-        if only is not None:
-            only = strings("only", only)
+        only = None if only is None else strings("only", only)
         return verification.verify(
             self._checkpoints, repair=repair, contents=contents, only=only, progress=progress
         )
@@ -802,13 +633,8 @@ class Store:
     def write_notes(self, *, only_if_due: bool = False) -> bool:
         """Write the notes that `git log --notes=checkpoints` shows; return whether it did.
 
-        `record`, `save`, `git ckpt list` and maintenance do this at most once a minute. Only git
-        log depends on notes: `list`, `links` and `find` know all checkpoints without them.
-
-        Args:
-            only_if_due: whether to write only after a minute without writing, and log failures.
-
-        Raises BusyError if another process holds a lock; the notes stay queued.
+        With `only_if_due`, at most once a minute, as other commands do, and failures are logged.
+        Else BusyError means that another process holds a lock; the notes stay queued.
         """
         inside = self._checkpoints
         return inside.write_due_links() if only_if_due else inside.write_links()
@@ -826,28 +652,20 @@ class Store:
         return usage.measure(self._checkpoints)
 
     def install(self, hooks: str = "auto") -> Installation:
-        """Install hooks, git settings and `gitckpt.toml`, or repair them.
+        """Install hooks, git settings and `gitckpt.toml`: commits record checkpoints.
 
-        Every commit then records a checkpoint.
-
-        Args:
-            hooks: how git calls gitckpt: "config", "files", "external" (the user adds the lines in
-                `advice`), "none", or "auto".
-
-        Raises UsageError if the mode is unknown, or CkptError if a file cannot be written.
+        `hooks` is how git calls gitckpt: "config", "files", "external" (the user adds the lines in
+        `advice`), "none", or "auto". Raises CkptError if a file cannot be written.
         """
         from gitckpt.store import setup
         from gitckpt.store.retention import maintenance
 
-        done = setup.install(self._checkpoints.repository, hooks)
+        result = setup.install(self._checkpoints.repository, hooks)
         maintenance.expect_in_new(self._checkpoints.repository)
-        return done
+        return result
 
     def outlook(self) -> str:
-        """Return "recorded", "missed", "none" or "not installed" for the next commit.
-
-        "missed" means that the user must act first; "none" that no hooks were wanted.
-        """
+        """Return "recorded", "missed" (the user must act), "none" or "not installed"."""
         from gitckpt.git.command import require_git
         from gitckpt.store.hooks import installation
 
@@ -860,26 +678,22 @@ class Store:
         return setup.uninstall(self._checkpoints.repository)
 
 
-def _named(paths: Sequence[_Path]) -> list[bytes]:
-    names = [os.fsencode(path) for path in paths_of(paths)]
+def _encode_paths(paths: Sequence[_Path]) -> list[bytes]:
+    names = [os.fsencode(path) for path in arguments.paths_of(paths)]
     if not names:
-        raise UsageError(
-            "paths: the list is empty",
-            hint="leave it out to restore all files",
-        )
+        raise UsageError("paths: the list is empty", hint="leave it out to restore all files")
     if b"" in names:
         raise UsageError("paths: a path is empty", hint='name "." for all files')
     return [b"" if name == b"." else name for name in names]  # git names the top ""
 
 
+def _require_entries(entries: Sequence[CheckpointInfo]) -> Sequence[CheckpointInfo]:
+    from gitckpt.store.records.entry import CheckpointInfo
+
+    require("entries", entries, Iterable, "a list of entries")
+    return arguments.instances("entries", entries, CheckpointInfo, "an Entry")
+
+
 def inside(store: Store) -> Checkpoints:
     require("store", store, Store, "a Store")
     return store._checkpoints  # noqa: SLF001 - the only access to it
-
-
-def _limits(limits: Limits | None) -> Limits | None:
-    if limits is not None:  # without limits, skip the import
-        from gitckpt.store.snapshot.limits import Limits
-
-        require("limits", limits, Limits, "a Limits")
-    return limits

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from functools import partial
 
 from gitckpt.git.worktree import modules
 from gitckpt.model import budget, codec, times
@@ -19,16 +19,16 @@ from gitckpt.model.errors import CkptError
 from gitckpt.model.skip_invalid import fenced
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints
-from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.entry import Query
+from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
 from gitckpt.store.snapshot import assurance, manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol, Self
+
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
-    from gitckpt.store.records.entry import CheckpointInfo, Problem
     from gitckpt.store.snapshot.limits import Limits
 
     class AnyCheckpoints(Protocol):
@@ -38,15 +38,8 @@ if TYPE_CHECKING:
 
         def seen_from(self, repository: Repository, adapter: str) -> AnyCheckpoints: ...
         def capture(self, limits: Limits | None = None) -> Worktree: ...
-        def record(
-            self,
-            label: str,
-            state: dict[str, Any],
-            *,
-            worktree: Worktree,
-            trigger: str,
-            base: str | None = None,
-        ) -> Checkpoint: ...
+        @property
+        def record(self) -> Callable[..., Checkpoint]: ...
         def read(self, checkpoint_id: str) -> Checkpoint: ...
         def read_own(self, checkpoint_id: str) -> Checkpoint: ...
         def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]: ...
@@ -54,7 +47,8 @@ if TYPE_CHECKING:
         def remove(self, checkpoint_ids: Collection[str]) -> int: ...
         def link(self, entries: Sequence[CheckpointInfo]) -> None: ...
         def announce(self, sentence: str) -> None: ...
-        def close(self) -> None: ...
+        def __enter__(self) -> Self: ...
+        def __exit__(self, *_: object) -> None: ...
 
 
 _LABEL = "submodule-complete"
@@ -63,10 +57,10 @@ _LABEL = "submodule-complete"
 def capture(
     store: AnyCheckpoints, files: Worktree, paths: Collection[bytes], limits: Limits
 ) -> Worktree:
-    """Capture the submodules of a captured worktree (`files`), recursively.
+    """Capture the submodules of captured `files`, recursively.
 
-    A submodule that could not be captured stays among the omitted paths, with the reason. `paths`
-    are those of submodules that are checked out, and of embedded repositories.
+    `paths` are checked-out submodules and embedded repositories. One that could not be captured
+    stays among the omitted paths, with the reason.
     """
     captured: list[Submodule] = []
     failed: dict[bytes, str] = {}
@@ -78,7 +72,7 @@ def capture(
         if repository is None:
             continue
         try:
-            with _opened(store, repository) as inner:
+            with store.seen_from(repository, "plumbing") as inner:
                 checkpoint = _capture_one(inner, texts[path], limits)
         except CkptError as error:
             failed[path] = error.message
@@ -86,27 +80,20 @@ def capture(
         inside = checkpoint.worktree or CLEAN
         is_dirty = inside.dirty or any(submodule.dirty for submodule in inside.submodules)
         captured.append(Submodule(texts[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
-    done = {submodule.path for submodule in captured}
-    done |= {quoted(modules.unquoted(path) + b"/") for path in done}
+    captured_paths = {submodule.path for submodule in captured}
+    captured_paths |= {quoted(modules.unquoted(path) + b"/") for path in captured_paths}
     omitted = []
     for entry in files.omitted:
         problem = failed.get(modules.unquoted(entry.path))
         if problem is not None:
             reason = f"a submodule that could not be captured: {problem}"
             omitted.append(replace(entry, reason=reason, dirty=None))
-        elif entry.path not in done:
+        elif entry.path not in captured_paths:
             omitted.append(entry)
     return replace(files, omitted=tuple(omitted), submodules=tuple(captured))
 
 
-def _opened(
-    store: AnyCheckpoints, repository: Repository
-) -> contextlib.AbstractContextManager[AnyCheckpoints]:
-    return contextlib.closing(store.seen_from(repository, "plumbing"))
-
-
 def differ(store: AnyCheckpoints, before: Worktree | None, after: Worktree) -> bool:
-    """Return whether a submodule, also a nested one, differs in commit or files."""
     earlier = {entry.path: entry for entry in before.submodules} if before is not None else {}
     pairs = [(earlier[entry.path], entry) for entry in after.submodules if entry.path in earlier]
     return any(old.checkpoint != new.checkpoint and _differs(store, old, new) for old, new in pairs)
@@ -119,30 +106,23 @@ def _differs(store: AnyCheckpoints, before: Submodule, after: Submodule) -> bool
     repository = modules.seen_from(store.repository, modules.unquoted(after.path))
     if repository is None:
         return True
-    with _opened(store, repository) as inner:
+    with store.seen_from(repository, "plumbing") as inner:
         try:
             pair = inner.read_own(before.checkpoint), inner.read_own(after.checkpoint)
-            old, new = (
-                manifest.contents_of(checkpoint, inner.repository, inner.objects)
-                for checkpoint in pair
-            )
+            place = inner.repository, inner.objects
+            old, new = (manifest.contents_of(checkpoint, *place) for checkpoint in pair)
         except CkptError:
             return True  # gone or incomplete
-        return (old.files, old.raw) != (new.files, new.raw) or differ(
-            inner, pair[0].worktree, pair[1].worktree or CLEAN
-        )
+        if (old.files, old.raw) != (new.files, new.raw):
+            return True
+        return differ(inner, pair[0].worktree, pair[1].worktree or CLEAN)
 
 
 def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
-    """Return the checked-out submodules of a tree, clean at their recorded commits.
+    """Return the checked-out submodules of a tree or commit, clean at their commits.
 
     A submodule whose repository lacks the commit is left out, as `git worktree add` leaves out all;
     other errors are logged.
-
-    Args:
-        store: of the worktree in which the submodules are checked out.
-        tree: of the files, or a commit; "" for none.
-        but: paths of submodules to skip.
     """
     repository = store.repository
     if not tree or repository.worktree is None or not modules.are_there(repository):
@@ -153,21 +133,18 @@ def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tupl
         submodule = modules.seen_from(repository, path) if name not in but else None
         if submodule is None:
             continue
-        with _opened(store, submodule) as inner:
+        with store.seen_from(submodule, "plumbing") as inner:
             if inner.repository.cat_file.info(f"{oid}^{{commit}}") is None:
                 continue
             try:
-                checkpoint = _clean_at(inner, oid, name)
+                worktree = replace(CLEAN, submodules=of_tree(inner, oid))
+                attempt = partial(_find_or_record, inner, (oid, None), worktree, name, oid)
+                checkpoint = _record_whole(inner, attempt)
                 submodules.append(Submodule(name, checkpoint.id, oid, dirty=False))
             except CkptError as error:
                 problem = f"the submodule {name} is not in a new worktree: {error.message}"
                 error_log.append(repository, problem)
     return tuple(submodules)
-
-
-def _clean_at(inner: AnyCheckpoints, commit: str, path: str) -> Checkpoint:
-    worktree = replace(CLEAN, submodules=of_tree(inner, commit))
-    return _recorded(inner, lambda: _find_or_record(inner, (commit, None), worktree, path, commit))
 
 
 def _capture_one(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint:
@@ -177,13 +154,12 @@ def _capture_one(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint
             raise CkptError(worktree.degraded)
         return _find_or_record(inner, inner.objects.head(), worktree, path)
 
-    return _recorded(inner, attempt)
+    return _record_whole(inner, attempt)
 
 
-def _recorded(inner: AnyCheckpoints, attempt: Callable[[], Checkpoint]) -> Checkpoint:
-    return assurance.recorded(
-        inner.repository, inner.objects, attempt, inner.remove, inner.announce
-    )
+def _record_whole(inner: AnyCheckpoints, attempt: Callable[[], Checkpoint]) -> Checkpoint:
+    place = inner.repository, inner.objects
+    return assurance.recorded(*place, attempt, inner.remove, inner.announce)
 
 
 def _find_or_record(
@@ -195,7 +171,7 @@ def _find_or_record(
 ) -> Checkpoint:
     linked = inner.list(Query(git_sha=head[0]))
     alike = [entry for entry in linked if (entry.branch, entry.tree) == (head[1], worktree.tree)]
-    local = LocalCheckpoints.read(inner.repository, [entry.id for entry in alike])
+    local = local_checkpoints.LocalCheckpoints.read(inner.repository, [entry.id for entry in alike])
     for entry in alike:
         if entry.trigger == SUBMODULE and local.is_ours(entry):
             checkpoint = inner.read(entry.id)
@@ -204,15 +180,9 @@ def _find_or_record(
     return inner.record(_LABEL, {"path": path}, worktree=worktree, trigger=SUBMODULE, base=base)
 
 
-def named_by(submodules: Iterable[str]) -> dict[str, bytes]:
-    """Return the paths of submodule checkpoints by id."""
-    # In the format of `CheckpointInfo.submodules`.
-    lines = (line.partition(" ") for entry in submodules for line in entry.split("\0")[:-1])
-    return {checkpoint: modules.unquoted(path) for checkpoint, _, path in lines}
-
-
-def _submodules(entries: Iterable[CheckpointInfo]) -> Iterator[str]:
-    return (entry.submodules for entry in entries)
+def named_by(entries: Iterable[CheckpointInfo]) -> dict[str, bytes]:
+    lines = (line.partition(" ") for entry in entries for line in entry.submodules.split("\0"))
+    return {checkpoint: modules.unquoted(path) for checkpoint, _, path in lines if checkpoint}
 
 
 def way_to_make(path: bytes) -> str:
@@ -237,12 +207,11 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
     with contextlib.closing(submodule):
         try:
             stored = next(submodule.cat_file.contents([ref], budget.DOCUMENT.size))
-            local = LocalCheckpoints.read(submodule, [checkpoint_id])
+            local = local_checkpoints.LocalCheckpoints.read(submodule, [checkpoint_id])
             if stored is not None and local.is_replaced(checkpoint_id, stored[0]):
                 return local_checkpoints.replaced(checkpoint_id).message
-            checkpoint = codec.decode_header(
-                ref_names.document(stored and stored[1:], ref, "of the document"), ref
-            )
+            document = ref_names.document(stored and stored[1:], ref, "of the document")
+            checkpoint = codec.decode_header(document, ref)
             files = checkpoint.worktree or CLEAN
             for oid in (checkpoint.git_sha, checkpoint.tree, files.operation_commit):
                 if oid and submodule.cat_file.info(oid) is None:
@@ -263,31 +232,26 @@ def removal(
 ) -> Iterator[None]:
     """Remove, after the body, submodule checkpoints that are no longer named.
 
-    The body removes `checkpoint_ids` of the superproject, which the caller may have `listed`.
-    Failures are logged; expiry tries again.
+    The body removes `checkpoint_ids` of the superproject. Failures are logged; expiry tries again.
     """
     try:
         query = Query(ids=list(checkpoint_ids))
-        entries = (
-            fenced(ref_names.CHECKPOINTS, lambda: store.list(query))
-            if listed is None
-            else listed.values()
-        )
-        named = named_by(_submodules(entries))
+        find = partial(fenced, ref_names.CHECKPOINTS, lambda: store.list(query))
+        paths_by_id = named_by(find() if listed is None else listed.values())
     except CkptError:
-        named = {}  # a checkpoint to remove may make listing fail; expiry finds the rest
+        paths_by_id = {}  # a checkpoint to remove may make listing fail; expiry finds the rest
     yield
-    if not named:
+    if not paths_by_id:
         return
     with ref_names.turn(store.repository) as is_alone:
         if is_alone and not store.problems():  # an invalid checkpoint may name any of them
-            ids = sorted(named.keys() - named_by(_submodules(store.list())).keys())
+            ids = sorted(paths_by_id.keys() - named_by(store.list()).keys())
 
             def remove(inner: AnyCheckpoints) -> None:
                 # A fetched document may name a checkpoint that a user saved in the submodule.
                 _remove(inner, inner.list(Query(ids=ids)))
 
-            _in_each(store, named.values(), remove)
+            _apply_in_each(store, paths_by_id.values(), remove)
 
 
 def sweep(store: AnyCheckpoints) -> None:
@@ -296,38 +260,36 @@ def sweep(store: AnyCheckpoints) -> None:
         return
 
     def clear(inner: AnyCheckpoints) -> None:
-        _remove(
-            inner, (entry for entry in inner.list() if entry.time < until and entry.id not in named)
-        )
+        entries = (entry for entry in inner.list() if entry.id not in paths_by_id)
+        _remove(inner, (entry for entry in entries if entry.time < until))
         sweep(inner)
 
     # A later writer checks that the submodule checkpoints it names exist.
     with ref_names.turn(store.repository) as is_alone:
-        named = named_by(_submodules(store.list()))
+        paths_by_id = named_by(store.list())
         # An unnamed one may belong to a checkpoint that is being recorded.
         until = store.clock() - times.GRACE * times.MICRO
         if is_alone and not store.problems():  # an invalid checkpoint may name any of them
-            _in_each(store, named.values(), clear)
+            _apply_in_each(store, paths_by_id.values(), clear)
 
 
 def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
-    """Copy submodule checkpoints, with all they need, to another repository of it.
-
-    The source's own checkpoints are not copied. Of `store`, only the clock is used.
-    """
-    with _opened(store, source) as theirs:
+    """Copy submodule checkpoints, with all they need, but no others, to a copy of it."""
+    with store.seen_from(source, "plumbing") as theirs:
         listed = [entry.id for entry in theirs.list() if entry.trigger == SUBMODULE]
     ids = [name for name in listed if not modules.has(to, ref_names.CHECKPOINTS + name)]
     if not ids:
         return
-    existing = set(_refs(source, *ref_names.HOLDERS))
+    spaces = [space.rstrip("/") for space in (*ref_names.HOLDERS, ref_names.KEEP)]
+    output = source.git.run("for-each-ref", "--format=%(refname)", *spaces).out
+    refs = output.decode("utf-8", "surrogateescape").split("\n")[:-1]
+    holders = {space + name for name in ids for space in ref_names.HOLDERS}
     # An existing keep ref keeps the same commit.
-    kept = [ref for ref in _refs(source, ref_names.KEEP) if not modules.has(to, ref)]
-    holders = [space + name for name in ids for space in ref_names.HOLDERS]
-    modules.fetch(to, source, [*kept, *(ref for ref in holders if ref in existing)])
+    keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has(to, ref)}
+    modules.fetch(to, source, [ref for ref in refs if ref in holders or ref in keeps])
     modules.fetch(to, source, [ref_names.CHECKPOINTS + name for name in ids])
     local_checkpoints.copy(source, to, ids)
-    with _opened(store, to) as inner:
+    with store.seen_from(to, "plumbing") as inner:
         inner.link(inner.list(Query(ids=ids)))
 
 
@@ -339,24 +301,18 @@ def bring_all(store: AnyCheckpoints, source: Repository, to: Repository) -> None
                 bring(store, theirs, ours)
 
 
-def _refs(repository: Repository, *spaces: str) -> list[str]:
-    patterns = [space.rstrip("/") for space in spaces]
-    refs = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
-    return refs.decode("utf-8", "surrogateescape").split("\n")[:-1]
-
-
 def _remove(inner: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:
     ids = [entry.id for entry in entries if entry.trigger == SUBMODULE]
     if ids:
         inner.remove(ids)
 
 
-def _in_each(
+def _apply_in_each(
     store: AnyCheckpoints, paths: Collection[bytes], action: Callable[[AnyCheckpoints], None]
 ) -> None:
     for repository in modules.stores(store.repository, paths):
         try:
-            with _opened(store, repository) as inner:
+            with store.seen_from(repository, "plumbing") as inner:
                 action(inner)
         except CkptError as error:
             problem = f"checkpoints of the submodule in {repository.git_dir} stay: {error.message}"

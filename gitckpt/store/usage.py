@@ -5,9 +5,10 @@ Nothing is changed or fetched, no link is followed, and missing objects are skip
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import packed_size
@@ -26,9 +27,15 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.store.checkpoints import Checkpoints
 
-_NO_FETCH = {"GIT_FLUSH": "0"}
+    _Worktree = tuple[str, str | None, Owner | None]
+
+_BUFFERED = {"GIT_FLUSH": "0"}
 _WALK = ("rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing")
-_CHUNK = 1 << 20
+_ANY = range(-128, 256)  # exit codes; negative ones are signals
+
+_SPACES = (*ref_names.OWN, ref_names.NOTES)
+_HEADS = (ref_names.CHECKPOINTS, ref_names.RUNS)
+_LEASES = (ref_names.LEASES, ref_names.KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,44 +46,31 @@ class StoredObject:
 
 
 def _held_only_by(
-    repository: Repository,
-    lots: Sequence[Collection[str]],
-    spaces: Sequence[str],
-    others: Collection[str],
+    repository: Repository, roots: Sequence[Collection[str]], tips: Collection[str]
 ) -> tuple[list[set[str]], bool]:
-    """Return the objects that only the given roots lead to, and whether all were read.
-
-    Each object is in the first lot of roots leading to it.
-
-    Args:
-        lots: oids of the roots, in lots.
-        spaces: refs of the roots, or spaces such as "refs/notes/x": no ref there counts as
-            another one, but the oids `others` do.
-    """
-    excluded = [f"--exclude={ref}" for space in spaces for ref in (space, f"{space}/*")]
+    """Return the objects of each lot that only its roots reach, and if all were read."""
+    excluded = [f"--exclude={ref}" for space in _SPACES for ref in (space, f"{space}/*")]
     excluded.append("--all")
-    reached: set[str] = set()
     objects: list[set[str]] = []
     is_complete = True
-    for roots in lots:
-        lot: set[str] = set()
-        if roots:
+    for oids in roots:
+        reached: set[str] = set()
+        if oids:
             # This leaves out the history of the others, but not their trees.
-            revs = [*roots, *(f"^{oid}" for oid in others)]
+            revs = [*oids, *(f"^{oid}" for oid in tips)]
             words = ["--not", *excluded, "--not", "--stdin"]
-            is_complete &= _walk(repository, words, revs, lot.add)
-        objects.append(lot - reached)
-        reached |= lot
+            is_complete &= _walk(repository, words, revs, reached.update)
+        objects.append(reached.difference(*objects))  # an object counts in the first lot
 
-    def discard(oid: str) -> None:
-        if oid in reached:
-            for lot in objects:
-                lot.discard(oid)
+    def discard(oids: Iterator[str]) -> None:
+        foreign = set(oids)
+        for lot in objects:
+            lot.difference_update(foreign)
 
-    if reached:
+    if any(objects):
         # A bitmap, if any, makes this fast.
         words = ["--use-bitmap-index", *excluded, "--stdin"]
-        is_complete &= _walk(repository, words, others, discard)
+        is_complete &= _walk(repository, words, tips, discard)
     return objects, is_complete
 
 
@@ -84,20 +78,16 @@ def _walk(
     repository: Repository,
     words: Sequence[str],
     revs: Collection[str],
-    take: Callable[[str], object],
+    take: Callable[[Iterator[str]], object],
 ) -> bool:
-    """Call `take` with each oid of `git rev-list`; return whether git succeeded."""
-    child = repository.git.start(*_WALK, *words, env=_NO_FETCH)
-    try:
-        child.feed("".join(f"{rev}\n" for rev in revs).encode("ascii"))
-        rest = b""
-        while chunk := child.receive(_CHUNK):  # as they come: there may be millions
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                take(line.decode("ascii"))
-        return child.close() == 0
-    finally:
-        child.stop()
+    """Give oids of `git rev-list` to `take` in parts; return whether git succeeded."""
+
+    def decode(lines: list[bytes]) -> None:
+        take(line.decode("ascii") for line in lines)
+
+    data = "".join(f"{rev}\n" for rev in revs).encode("ascii")
+    git = repository.git.each_line(*_WALK, *words, take=decode, data=data, ok=_ANY)
+    return git.code == 0
 
 
 def _look_up(repository: Repository, oids: Collection[str]) -> dict[str, StoredObject]:
@@ -105,11 +95,10 @@ def _look_up(repository: Repository, oids: Collection[str]) -> dict[str, StoredO
         return {}
     data = "".join(f"{oid}\n" for oid in sorted(oids)).encode("ascii")
     words = ("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize:disk)", "--buffer")
-    lines = repository.git.run(*words, data=data, env=_NO_FETCH).out.decode("ascii", "replace")
+    lines = repository.git.run(*words, data=data, env=_BUFFERED).out.decode("ascii", "replace")
     objects = {}
     for line in lines.splitlines():
-        oid, _, rest = line.partition(" ")
-        kind, _, size = rest.partition(" ")
+        oid, kind, size = (*line.split(" "), "")[:3]
         if size.isdigit():
             path = os.path.join(repository.common_dir, "objects", oid[:2], oid[2:])
             try:
@@ -127,40 +116,29 @@ class Measure:
         self._seen: set[tuple[int, int]] = set()
 
     def of(self, path: str) -> tuple[int, int]:
-        """Return number and bytes on disk of the files at or below a path.
+        """Return number and bytes of the files at or below a path, which itself counts.
 
-        The bytes include directories. Vanished or unreadable files are skipped. A link
-        is counted, not followed. The path itself counts even if it is `apart`.
+        Vanished or unreadable files are skipped; a link is counted, not followed.
         """
-        files, size = self._measure_one(path)
-        waiting = [path] if os.path.isdir(path) and not os.path.islink(path) else []
+        files, size, waiting = 0, 0, [path]
         while waiting:
+            place = waiting.pop()
             try:
-                with os.scandir(waiting.pop()) as listing:
-                    entries = list(listing)
+                status = os.lstat(place)
             except OSError:
                 continue
-            for entry in entries:
-                if entry.path in self._apart:
+            is_directory = stat.S_ISDIR(status.st_mode)
+            if status.st_nlink > 1 and not is_directory:
+                key = status.st_dev, status.st_ino
+                if key in self._seen:
                     continue
-                more, bytes_ = self._measure_one(entry.path)
-                files, size = files + more, size + bytes_
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+                self._seen.add(key)
+            files, size = files + int(not is_directory), size + status.st_blocks * 512
+            if is_directory:
+                with contextlib.suppress(OSError):
+                    inner = (os.path.join(place, name) for name in os.listdir(place))
+                    waiting += [entry for entry in inner if entry not in self._apart]
         return files, size
-
-    def _measure_one(self, path: str) -> tuple[int, int]:
-        try:
-            status = os.lstat(path)
-        except OSError:
-            return 0, 0
-        is_directory = stat.S_ISDIR(status.st_mode)
-        if status.st_nlink > 1 and not is_directory:
-            key = status.st_dev, status.st_ino
-            if key in self._seen:
-                return 0, 0
-            self._seen.add(key)
-        return int(not is_directory), status.st_blocks * 512
 
 
 # The report.
@@ -231,68 +209,66 @@ class Usage:
 def measure(store: Checkpoints) -> Usage:
     """Measure a repository, with the same number of processes for any size."""
     repository = store.repository
-    listed = list(store.refs.each(*ref_names.OWN, ref_names.NOTES))
+    listed = list(store.refs.each(*_SPACES))
     refs = {ref: oid for ref, oid in listed if not ref_names.is_foreign(ref)}
-    others = sorted({oid for ref, oid in listed if ref_names.is_foreign(ref)})
-    objects, is_complete = _objects(repository, refs, others)
+    foreign = sorted({oid for ref, oid in listed if ref_names.is_foreign(ref)})
+    objects, is_complete = _find_objects(repository, refs, foreign)
     documents, files, leases, links = objects
-
-    files_of_runs = run_files.directory(repository)
     root = resumption.known_root(repository) or ""
-    worktrees = _worktrees(repository, root)
+    worktrees = _list_worktrees(repository, root)
     paths = [path for path, _, _ in worktrees]
-    leftovers = _leftovers(repository, {*map(os.path.dirname, paths), root})
+    leftovers = _find_leftovers(repository, {*map(os.path.dirname, paths), root})
     measure = Measure([*leftovers, *paths, *map(os.path.realpath, paths)])
-    statuses = _statuses(store, refs, {owner.run for _, _, owner in worktrees if owner})
-    measured = [_measure_worktree(measure, *worktree, statuses) for worktree in worktrees]
+    statuses = _read_statuses(store, refs, {owner.run for _, _, owner in worktrees if owner})
+    measured = []
+    for path, git_dir, owner in worktrees:
+        if git_dir is None or owner is None:
+            measured.append(WorktreeUse(path, None, FORGOTTEN, *measure.of(path)))
+        else:
+            count, size = measure.of(os.path.realpath(path))
+            size += measure.of(git_dir)[1]
+            measured.append(WorktreeUse(path, owner.run, statuses[owner.run], count, size))
     database = os.path.join(repository.private_dir, index.FILE)
     index_files = [f"{database}{end}" for end in ("", "-wal", "-shm")]
-    lease_refs = (ref_names.LEASES, ref_names.KEYS)
-    loose = [stored for lot in objects for stored in lot.values() if stored.is_loose]
+    loose = [stored for lot in objects for stored in lot if stored.is_loose]
     return Usage(
-        checkpoints=Amount(_count(refs, ref_names.CHECKPOINTS), _size(documents)),
-        files=Amount(len(files), _size(files)),
-        leases=Amount(_count(refs, lease_refs), _size(leases)),
-        links=Amount(sum(stored.kind == "blob" for stored in links.values()), _size(links)),
-        refs=_refs(repository, refs),
+        checkpoints=Amount(_count(refs, ref_names.CHECKPOINTS), _sum_sizes(documents)),
+        files=Amount(len(files), _sum_sizes(files)),
+        leases=Amount(_count(refs, _LEASES), _sum_sizes(leases)),
+        links=Amount(sum(stored.kind == "blob" for stored in links), _sum_sizes(links)),
+        refs=_measure_refs(repository, refs),
         worktrees=sorted(measured, key=lambda worktree: (-worktree.bytes, worktree.path)),
-        run_files=_sum(measure, [files_of_runs] if os.path.isdir(files_of_runs) else []),
-        index=_sum(measure, index_files),
-        private=_sum(Measure([*leftovers, *index_files]), [repository.private_dir]),
-        leftovers=_by_kind(leftovers),
-        loose=Amount(len(loose), sum(stored.size for stored in loose)),
+        run_files=_sum_files(measure, filter(os.path.isdir, [run_files.directory(repository)])),
+        index=_sum_files(measure, index_files),
+        private=_sum_files(Measure([*leftovers, *index_files]), [repository.private_dir]),
+        leftovers=_sum_by_kind(leftovers),
+        loose=Amount(len(loose), _sum_sizes(loose)),
         is_complete=is_complete,
     )
 
 
-def _objects(
-    repository: Repository, refs: Mapping[str, str], others: Sequence[str]
-) -> tuple[list[dict[str, StoredObject]], bool]:
-    """Return the objects that only gitckpt's refs hold, by kind, and if these are all."""
-    heads, lease_refs = (
-        (ref_names.CHECKPOINTS, ref_names.RUNS),
-        (ref_names.LEASES, ref_names.KEYS),
-    )
-    documents = {oid for ref, oid in refs.items() if ref.startswith(heads)}
-    leases = {oid for ref, oid in refs.items() if ref.startswith(lease_refs)} - documents
+def _find_objects(
+    repository: Repository, refs: Mapping[str, str], tips: Sequence[str]
+) -> tuple[list[list[StoredObject]], bool]:
+    documents = {oid for ref, oid in refs.items() if ref.startswith(_HEADS)}
+    leases = {oid for ref, oid in refs.items() if ref.startswith(_LEASES)} - documents
     notes = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
-    lots = [set(refs.values()) - notes, notes]
-    spaces = (*ref_names.OWN, ref_names.NOTES)
-    (ours, links), is_complete = _held_only_by(repository, lots, spaces, others)
-    stored = _look_up(repository, ours | links)
-    sets = (ours & documents, ours - documents - leases, ours & leases, links)
-    return [{oid: stored[oid] for oid in oids if oid in stored} for oids in sets], is_complete
+    roots = [set(refs.values()) - notes, notes]
+    (own_oids, links), is_complete = _held_only_by(repository, roots, tips)
+    stored = _look_up(repository, own_oids | links)
+    sets = (own_oids & documents, own_oids - documents - leases, own_oids & leases, links)
+    return [[stored[oid] for oid in oids if oid in stored] for oids in sets], is_complete
 
 
 def _count(refs: Mapping[str, str], prefixes: str | tuple[str, ...]) -> int:
     return sum(ref.startswith(prefixes) for ref in refs)
 
 
-def _size(objects: Mapping[str, StoredObject]) -> int:
-    return sum(stored.size for stored in objects.values())
+def _sum_sizes(objects: Iterable[StoredObject]) -> int:
+    return sum(stored.size for stored in objects)
 
 
-def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
+def _measure_refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
     if repository.has_reftable:
         return Amount(len(refs), None)
     measure = Measure()
@@ -300,12 +276,9 @@ def _refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
     return Amount(len(refs), size + packed_size(repository, refs))
 
 
-def _worktrees(repository: Repository, root: str) -> list[tuple[str, str | None, Owner | None]]:
-    """Return path, git directory and owner of worktrees; the path of forgotten ones.
-
-    `root` is where worktrees are made; "" for none.
-    """
-    worktrees: list[tuple[str, str | None, Owner | None]] = []
+def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
+    """Return path, git directory and owner of worktrees; the path if forgotten."""
+    worktrees: list[_Worktree] = []
     registered = set()
     for git_dir, path in administration.registered(repository):
         registered.add(os.path.realpath(path))
@@ -329,21 +302,7 @@ def _was_ours(repository: Repository, path: str) -> bool:
     return git_dir is not None and administration.is_ours(repository, git_dir)
 
 
-def _measure_worktree(
-    measure: Measure,
-    path: str,
-    git_dir: str | None,
-    owner: Owner | None,
-    statuses: Mapping[str | None, str],
-) -> WorktreeUse:
-    files, size = measure.of(os.path.realpath(path) if git_dir is not None else path)
-    size += measure.of(git_dir)[1] if git_dir is not None else 0
-    if owner is None:
-        return WorktreeUse(path, None, FORGOTTEN, files, size)
-    return WorktreeUse(path, owner.run, statuses[owner.run], files, size)
-
-
-def _statuses(
+def _read_statuses(
     store: Checkpoints, refs: Mapping[str, str], runs: set[str | None]
 ) -> dict[str | None, str]:
     # Only the heads are read: reading more would write the index.
@@ -360,7 +319,7 @@ def _statuses(
     return statuses
 
 
-def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
+def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
     due = sweep.left_files(repository)
     leftovers = {
         path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)
@@ -374,17 +333,15 @@ def _leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tupl
     return leftovers
 
 
-def _by_kind(leftovers: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
+def _sum_by_kind(leftovers: Mapping[str, tuple[str, bool]]) -> list[Leftover]:
     measure = Measure()
-    amounts: dict[str, list[int]] = {}
+    rows: dict[str, list[tuple[int, int, int, int]]] = {}
     for path, (kind, is_due) in sorted(leftovers.items()):
         size = measure.of(path)[1]
-        amount = amounts.get(kind, [0, 0, 0, 0])
-        row = (1, size, int(is_due), size if is_due else 0)
-        amounts[kind] = [total + more for total, more in zip(amount, row, strict=True)]
-    return [Leftover(kind, *amount) for kind, amount in sorted(amounts.items())]
+        rows.setdefault(kind, []).append((1, size, int(is_due), size if is_due else 0))
+    return [Leftover(kind, *map(sum, zip(*rows[kind], strict=True))) for kind in sorted(rows)]
 
 
-def _sum(measure: Measure, paths: Sequence[str]) -> Amount:
+def _sum_files(measure: Measure, paths: Iterable[str]) -> Amount:
     sizes = [measure.of(path) for path in paths]
     return Amount(sum(files for files, _ in sizes), sum(size for _, size in sizes))

@@ -182,6 +182,25 @@ def create(path: str, flags: int) -> int:
     return fd
 
 
+def read(path: str, last: int | None = None) -> bytes:
+    """Return a private file's content, or its last bytes; b"" if it cannot be read."""
+    try:
+        with open(path, "rb", buffering=0, opener=create) as file:
+            if last is not None:
+                file.seek(max(file.seek(0, os.SEEK_END) - last, 0))
+            return file.read() or b""
+    except OSError:
+        return b""
+
+
+def append(path: str, data: bytes, *, flushed: bool = False) -> None:
+    """Append to a private file in one write; without `data`, only create it."""
+    with open(path, "ab", buffering=0, opener=create) as file:
+        file.write(data)
+        if flushed:
+            os.fsync(file.fileno())
+
+
 def ensure(path: str) -> None:
     """Create an empty file like `create`, or set its mode without opening it.
 

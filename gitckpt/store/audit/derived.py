@@ -13,7 +13,6 @@ from gitckpt.store import notes
 from gitckpt.store.audit.inventory import REPAIR, Evidence, Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import entry, index, ref_names
-from gitckpt.store.records.entry import CheckpointInfo
 
 # Only the index counts changed paths.
 _FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
@@ -22,8 +21,8 @@ _FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
 def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Return the flaws of the notes, and the number of links.
 
-    A checkpoint is linked if the note of any commit lists it (git copies notes of rewritten
-    commits), if its link is pending, or if the note of its commit is full.
+    A checkpoint is linked if any note lists it (git copies notes of rewritten commits), if its link
+    is pending, or if the note of its commit is full.
     """
     pending, removed = notes.pending(store.repository)  # first: they may be written meanwhile
     # A kill leaves pending lines of checkpoints that were never finished.
@@ -74,12 +73,11 @@ def _line_flaws(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
         yield Flaw(finding, link=Link(commit, line, new))
 
 
-def _link_line(info: CheckpointInfo) -> str:
+def _link_line(info: entry.CheckpointInfo) -> str:
     return note.link_line(info.id, info.label, info.timestamp)
 
 
 def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Return a flaw if an entry of the index differs from its document."""
     listed = {info.id: _FIELDS(info) for info in store.index.select()}
     valid = {id_: _FIELDS(row.entry) for id_, row in evidence.rows.items()}
     # The index has the header of documents whose state is unreadable.

@@ -31,6 +31,8 @@ _STALE_AFTER = 600
 # all refs, 2.5 s for 100,000.
 _MANY = 50_000
 
+_SPACE = ref_names.CHECKPOINTS.rstrip("/")
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -41,7 +43,6 @@ class Diagnosis:
 
 
 def diagnose(store: Checkpoints) -> Diagnosis:
-    """Return facts about the repository and all findings; change nothing."""
     version = require_git()
     return Diagnosis(facts(store, version), examine(store, version))
 
@@ -49,12 +50,8 @@ def diagnose(store: Checkpoints) -> Diagnosis:
 def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
     repository = store.repository
     refs = [ref for ref, _ in store.refs.each(ref_names.CHECKPOINTS)]
-    foreign = sum(map(ref_names.is_foreign, refs))
-    loose = sum(
-        not ref_names.is_foreign(ref) and os.path.isfile(os.path.join(repository.common_dir, ref))
-        for ref in refs
-    )
-    left = sweep.left_files(repository)
+    own = [ref for ref in refs if not ref_names.is_foreign(ref)]
+    paths = sweep.left_files(repository)
     ran = maintenance.last(repository)
     return {
         "git": ".".join(map(str, version)),
@@ -62,10 +59,10 @@ def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int |
         "object_format": repository.object_format,
         "ref_format": "reftable" if repository.has_reftable else "files",
         "checkpoints": len(store.list(Query())),
-        "loose_refs": loose,
-        "foreign_refs": foreign,
-        "leftover_files": len(left),
-        "leftover_bytes": sum(map(leftovers.size_of, left)),
+        "loose_refs": sum(os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own),
+        "foreign_refs": len(refs) - len(own),
+        "leftover_files": len(paths),
+        "leftover_bytes": sum(map(leftovers.size_of, paths)),
         "maintenance_started": None if ran.started is None else times.to_text(ran.started),
         "maintenance_ended": None if ran.ended is None else times.to_text(ran.ended),
         "maintenance_outcome": ran.outcome,
@@ -90,19 +87,19 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     return [
         *installation.inspect(repository, version=version),
         *setup.inspect(repository),
-        *_settings(repository),
-        *_unknown_settings(repository),
-        *_tracked_settings(repository),
-        *_stale_locks(store),
-        *_maintenance(repository),
-        *_checkpoints(store),
+        *_inspect_settings(repository),
+        *_find_unknown_settings(repository),
+        *_find_tracked_settings(repository),
+        *_find_stale_locks(store),
+        *_inspect_maintenance(repository),
+        *_inspect_checkpoints(store),
         *worktrees.headless(repository),
-        *(_invalid(problem) for problem in store.problems()),
+        *map(_describe_invalid, store.problems()),
         *(flaw.finding for flaw in flaws),
     ]
 
 
-def _invalid(problem: Problem) -> Finding:
+def _describe_invalid(problem: Problem) -> Finding:
     sentence = problem.sentence.removeprefix(f"{problem.ref}: ")
     cure = inventory.cure_of_invalid(problem.ref)
     if "a newer gitckpt" in sentence:
@@ -110,7 +107,7 @@ def _invalid(problem: Problem) -> Finding:
     return Finding("invalid-checkpoint", problem.ref, sentence, cure)
 
 
-def _settings(repository: Repository) -> list[Finding]:
+def _inspect_settings(repository: Repository) -> list[Finding]:
     rules = settings.read(repository)
     error = rules.error
     if isinstance(error, ConfigError):
@@ -128,37 +125,32 @@ def _settings(repository: Repository) -> list[Finding]:
     return []
 
 
-def _unknown_settings(repository: Repository) -> list[Finding]:
+def _find_unknown_settings(repository: Repository) -> list[Finding]:
     """Return settings below `ckpt.` that nothing reads, such as typing errors."""
-    known = (*settings.NAMES, *installation.SETTINGS)
+    names = (*settings.NAMES, *installation.SETTINGS)
+    unknown = [place for place in settings.places(repository).items() if place[0] not in names]
     findings = []
-    for name, file in settings.places(repository).items():
-        if name in known:
-            continue
+    for name, file in unknown:
         sentence, cure = "is unknown to this version", "see GIT_CONFIG_COUNT and git -c"
         if file:
             sentence += f"; it is set in {file}"
             cure = f"git config --file {shell_word(file)} --unset-all {shell_word(name)}"
-        if close := closest(name, known):
+        if close := closest(name, names):
             cure = f"did you mean {close}? To remove it: {cure}"
         findings.append(Finding("settings-unknown", name, sentence, cure))
     return findings
 
 
-def _tracked_settings(repository: Repository) -> list[Finding]:
+def _find_tracked_settings(repository: Repository) -> list[Finding]:
     prefix = "is tracked, so a branch decides its content; these settings in it do not count: "
-    return [
-        Finding(
-            "settings-tracked",
-            path,
-            prefix + first_of(names),
-            f"git config {shell_word(names[0])} VALUE",
-        )
-        for path, names in config.tracked(repository).items()
-    ]
+    findings = []
+    for path, names in config.tracked(repository).items():
+        cure = f"git config {shell_word(names[0])} VALUE"
+        findings.append(Finding("settings-tracked", path, prefix + first_of(names), cure))
+    return findings
 
 
-def _maintenance(repository: Repository) -> list[Finding]:
+def _inspect_maintenance(repository: Repository) -> list[Finding]:
     ran = maintenance.last(repository)
     if not maintenance.has_failed(ran):
         return []
@@ -167,29 +159,23 @@ def _maintenance(repository: Repository) -> list[Finding]:
     return [Finding("maintenance-failed", path, sentence, "git ckpt expire")]
 
 
-def _checkpoints(store: Checkpoints) -> list[Finding]:
-    """Report too many checkpoints, and those of commits that git filter-repo rewrote."""
-    findings = []
-    space = ref_names.CHECKPOINTS.rstrip("/")
+def _inspect_checkpoints(store: Checkpoints) -> list[Finding]:
     entries = store.list(Query())
-    if len(entries) >= _MANY:
-        findings.append(_many(entries))
+    findings = [_report_cost(entries)] if len(entries) >= _MANY else []
     rewritten = store.rewritten()
     if rewritten:
         commits = dict.fromkeys(entry.git_sha[:10] for entry in rewritten)
         sentence = f"{len(rewritten)} belong to commits that git filter-repo has rewritten, "
         sentence += f"and may hold what was to be purged: {first_of([*commits])}"
-        findings.append(
-            Finding("commits-rewritten", space, sentence, "git ckpt remove --rewritten")
-        )
+        cure = "git ckpt remove --rewritten"
+        findings.append(Finding("commits-rewritten", _SPACE, sentence, cure))
     return findings
 
 
-def _many(entries: Sequence[CheckpointInfo]) -> Finding:
-    """Report what many checkpoints cost, with the cure for the most frequent kind."""
-    others = [entry for entry in entries if entry.run is None]
-    unasked = sum(entry.agent is not None or entry.trigger in HOOK_TRIGGERS for entry in others)
-    of_runs, by_hand = len(entries) - len(others), len(others) - unasked
+def _report_cost(entries: Sequence[CheckpointInfo]) -> Finding:
+    apart = [entry for entry in entries if entry.run is None]
+    unasked = sum(entry.agent is not None or entry.trigger in HOOK_TRIGGERS for entry in apart)
+    of_runs, by_hand = len(entries) - len(apart), len(apart) - unasked
     seconds = len(entries) / 40_000
     sentence = f"holds {len(entries):,} checkpoints ({of_runs:,} of runs, "
     sentence += f"{unasked:,} by hooks and agents, {by_hand:,} by hand), "
@@ -201,36 +187,32 @@ def _many(entries: Sequence[CheckpointInfo]) -> Finding:
         by_hand: "git ckpt expire --all --older-than 90d --dry-run, "
         "and without --dry-run if that is meant",
     }
-    space = ref_names.CHECKPOINTS.rstrip("/")
-    return Finding("many-checkpoints", space, sentence, cures[max(cures)])
+    return Finding("many-checkpoints", _SPACE, sentence, cures[max(cures)])
 
 
-def _stale_locks(store: Checkpoints) -> list[Finding]:
+def _find_stale_locks(store: Checkpoints) -> list[Finding]:
     repository = store.repository
-    # Without locks of other tools beside gitckpt's refs.
-    others = (
-        path
-        for path in leftovers.lock_files(repository)
-        if not heads.is_ours(repository, path)
-        and not ref_names.is_foreign(os.path.relpath(path, repository.common_dir)[: -len(".lock")])
-    )
-    places = [*heads.locks(repository), *others]
+    places = list(heads.locks(repository))
+    for path in leftovers.lock_files(repository):
+        ref = os.path.relpath(path, repository.common_dir).removesuffix(".lock")
+        # Without locks of other tools beside gitckpt's refs.
+        if not heads.is_ours(repository, path) and not ref_names.is_foreign(ref):
+            places.append(path)
     stale = leftovers.left_locks(repository, places)
-    now = store.clock() // times.MICRO
+    instant = store.clock() // times.MICRO
     findings = []
     for path in places:
         mark = leftovers.mark(path)
-        age = max(now - int(mark.changed), 0) if mark is not None else 0
+        age = max(instant - int(mark.changed), 0) if mark is not None else 0
         if path not in stale and age <= _STALE_AFTER:
             continue
         sentence = f"is {times.age_text(age * times.MICRO)} old, "
-        sentence += (
-            "and no running git can have made it"
-            if path in stale
-            else "most likely a crash left it behind"
-        )
-        if path in stale and heads.is_ours(repository, path):
-            sentence += "; the next command that needs the ref removes it"
+        if path not in stale:
+            sentence += "most likely a crash left it behind"
+        else:
+            sentence += "and no running git can have made it"
+            if heads.is_ours(repository, path):
+                sentence += "; the next command that needs the ref removes it"
         cure = f"make sure that no git runs here, then: rm {shell_word(path)}"
         findings.append(Finding("stale-lock", path, sentence, cure))
     return findings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -33,19 +33,8 @@ KINDS = {
 FETCH = "fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE"
 
 # Names that git needs as directories.
-BARRING = (
-    *ref_names.OWN,
-    *(
-        space.rstrip("/")
-        for space in (
-            ref_names.TREES,
-            ref_names.ORIGINALS,
-            ref_names.RUNS,
-            ref_names.LEASES,
-            ref_names.KEYS,
-        )
-    ),
-)
+_SPACES = (ref_names.TREES, ref_names.ORIGINALS, ref_names.RUNS, ref_names.LEASES, ref_names.KEYS)
+BARRING = (*ref_names.OWN, *(space.rstrip("/") for space in _SPACES))
 _SHARED = ("refs/keep", "refs/notes")  # of other tools as well: not listed
 
 _BROKEN = "ignoring broken ref "
@@ -69,14 +58,12 @@ class Row(NamedTuple):
 
     @property
     def check(self) -> Update:
-        """The ref update that makes a transaction fail if the checkpoint has changed."""
+        """The ref update that fails a transaction if the checkpoint has changed."""
         return Update(self.ref, self.entry.oid, self.entry.oid)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A change of a note line, which may be added or removed."""
-
     commit: str
     old: str | None
     new: str | None
@@ -107,18 +94,14 @@ class Flaw:
 def mendable(
     code: str, name: str, sentence: str, *updates: Update, is_leftover: bool = False
 ) -> Flaw:
-    """Return a flaw that `--repair` mends with ref updates."""
     return Flaw(Finding(code, name, sentence, REPAIR), updates, is_leftover=is_leftover)
 
 
 def lasting(code: str, name: str, sentence: str, cure: str | None) -> Flaw:
-    """Return a flaw that only the user can fix."""
     return Flaw(Finding(code, name, sentence, cure))
 
 
 class Evidence:
-    """The refs and checkpoints of a repository, as read by `gather`."""
-
     def __init__(self) -> None:
         self.oids: dict[str, str] = {}  # by id, sorted: each ref of a checkpoint, valid or not
         self.rows: dict[str, Row] = {}  # the valid checkpoints, in the same order
@@ -141,23 +124,17 @@ class Evidence:
         return self.kind(space, oid) == KINDS[space]
 
     def below(self, space: str) -> list[tuple[str, str, str]]:
-        """Return name, full name and oid of the refs of a namespace."""
         # `refs` does not have those of checkpoints.
-        return [
-            (ref.removeprefix(space), ref, oid)
-            for ref, oid in self.refs.items()
-            if ref.startswith(space)
-        ]
+        refs = [(ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
+        return [(ref.removeprefix(space), ref, oid) for ref, oid in refs]
 
     def all_runs(self) -> set[str]:
-        """Return the runs that have a valid checkpoint or a head."""
         return {*self.runs, *(run for run, _, _ in self.below(ref_names.RUNS))}
 
     def by_time(self) -> list[Row]:
         return sorted(self.rows.values(), key=lambda row: row.entry.time)
 
     def commits(self) -> list[str]:
-        """Return the existing linked commits, newest first."""
         # That is about their order in packs.
         commits = dict.fromkeys(row.entry.git_sha for row in reversed(self.by_time()))
         return [oid for oid in commits if oid and self.is_sound(ref_names.KEEP, oid)]
@@ -166,12 +143,9 @@ class Evidence:
 def list_refs(
     repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None
 ) -> tuple[bytes, str]:
-    """Give oid, name and symbolic target of gitckpt's refs to `take`, sorted by name.
+    """Pass oid, name and symbolic target (or "") of gitckpt's refs to `take`, by name.
 
-    The target is "" for an ordinary ref.
-
-    Returns:
-        A digest of the listing, and what git wrote to stderr.
+    Returns a digest of the listing, and what git wrote to stderr.
     """
     digest = hashlib.blake2b()
 
@@ -205,7 +179,12 @@ def gather(store: Checkpoints) -> Evidence:
     evidence.flaws += broken(store.repository, complaint)
     evidence.flaws += barring(store.repository, evidence.refs)
     _read(store, evidence)
-    _find_odd(store.repository, evidence)
+    # Which referenced objects are missing or of a wrong kind; nothing is fetched.
+    commits = evidence.commits()
+    for space in ref_names.HOLDERS:
+        oids = {row.holds[space] for row in evidence.rich if space in row.holds}
+        evidence.odd |= graph.unlike(store.repository, sorted(oids), KINDS[space])
+    evidence.odd |= graph.unlike(store.repository, commits, KINDS[ref_names.KEEP])
     return evidence
 
 
@@ -214,10 +193,10 @@ def _read(store: Checkpoints, evidence: Evidence) -> None:
     for (id_, oid), content in zip(evidence.oids.items(), contents, strict=True):
         ref = ref_names.CHECKPOINTS + id_
         try:
-            row = fenced(ref, partial(_row, ref, oid, content))
+            row = fenced(ref, partial(_make_row, ref, oid, content))
         except InvalidCheckpoint as error:
             evidence.unjudged[id_] = oid
-            evidence.flaws.append(_invalid(error, is_missing=content is None))
+            evidence.flaws.append(_describe_invalid(error, is_missing=content is None))
             continue
         evidence.rows[id_] = row
         if row.entry.run is not None or row.references or row.entry.submodules or row.holds:
@@ -230,7 +209,7 @@ def _read(store: Checkpoints, evidence: Evidence) -> None:
         chain.sort(key=lambda row: row.entry.sequence or 0)
 
 
-def _row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
+def _make_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
     checkpoint = decode(ref_names.document(content, ref, oid, lack="missing or damaged"), ref)
     files, imported = checkpoint.worktree, checkpoint.imported
     needed = {
@@ -243,9 +222,9 @@ def _row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
     return Row(entry, checkpoint.parent, holds, references(checkpoint))
 
 
-def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
+def _describe_invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
     ref = shell_word(error.ref)
-    sentence = error.message.removeprefix(f"{error.ref}: ")
+    sentence = problem_of(error)
     if isinstance(error, NewerCheckpoint):
         return lasting("checkpoint-newer", error.ref, f"cannot be judged: {sentence}", error.hint)
     if is_missing:
@@ -255,6 +234,10 @@ def _invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
     is_misnamed = error.field == "id" and error.problem.endswith("is not the ref's name")
     code = "checkpoint-misnamed" if is_misnamed else "checkpoint-invalid"
     return lasting(code, error.ref, sentence, cure_of_invalid(error.ref))
+
+
+def problem_of(error: InvalidCheckpoint) -> str:
+    return error.message.removeprefix(f"{error.ref}: ")
 
 
 def cure_of_invalid(ref: str) -> str:
@@ -278,21 +261,7 @@ def barring(repository: Repository, refs: Collection[str]) -> list[Flaw]:
     """Return the refs whose names git needs as directories of gitckpt's refs."""
     names = [ref for ref in BARRING if ref in refs]
     names += [ref for ref in _SHARED if repository.cat_file.info(ref) is not None]
-    flaws = []
-    for ref in names:
-        cure = f"look at it: git show {ref}; move it away: git tag NAME {ref} && "
-        cure += f"git update-ref --no-deref -d {ref}"
-        sentence = "blocks all refs below its name, so nothing can be recorded"
-        flaws.append(lasting("ref-barring", ref, sentence, cure))
-    return flaws
-
-
-def _find_odd(repository: Repository, evidence: Evidence) -> None:
-    """Record which referenced objects are missing or of a wrong kind; fetch nothing."""
-    oids: dict[str, Iterable[str]] = {
-        space: sorted({row.holds[space] for row in evidence.rich if space in row.holds})
-        for space in ref_names.HOLDERS
-    }
-    oids[ref_names.KEEP] = evidence.commits()
-    for space, wanted in oids.items():
-        evidence.odd |= graph.unlike(repository, wanted, KINDS[space])
+    sentence = "blocks all refs below its name, so nothing can be recorded"
+    cure = "look at it: git show {0}; move it away: git tag NAME {0} && "
+    cure += "git update-ref --no-deref -d {0}"
+    return [lasting("ref-barring", ref, sentence, cure.format(ref)) for ref in names]

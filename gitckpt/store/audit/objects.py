@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 
 from gitckpt.git import damage, graph
 from gitckpt.git.contents import bounds
-from gitckpt.git.contents.bounds import Census, UnsoundSnapshot
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import Update
@@ -57,16 +56,14 @@ def audit_objects(
     damaged: Collection[str],
     only: Collection[str] | None = None,
 ) -> list[Flaw]:
-    """Return the checkpoints that lack objects, and the damaged objects.
+    """Return checkpoints (all or `only`) that lack objects, and the damaged objects.
 
-    Args:
-        empty: paths of loose objects of length zero, by oid.
-        only: ids of the checkpoints to check, without their history; None for all.
+    `empty` has the paths of empty loose objects by oid. With `only`, no history is checked.
     """
     lost = {*damaged, *damage.unreadable(store.repository, sorted(empty))}
     # By time: similar trees are adjacent.
     rows = evidence.by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
-    roots = list(dict.fromkeys(oid for row in rows for oid in _roots(row, evidence)))
+    roots = list(dict.fromkeys(oid for row in rows for oid in _find_roots(row, evidence)))
     lacking = graph.lacking(store.repository, store.objects, roots, lost, with_history=only is None)
     flaws = []
     if lacking.complaint:
@@ -75,16 +72,16 @@ def audit_objects(
     if lacking.samples or None in evidence.odd.values():
         rewritten = operation.filtered(store.repository)
         for row in sorted(rows, key=lambda row: row.id):
-            gone = _missing_objects(row, evidence)
-            samples = (lacking.samples.get(root, ()) for root in _roots(row, evidence))
-            oids = list(dict.fromkeys([*gone, *(oid for sample in samples for oid in sample)]))
+            missing = _missing_objects(row, evidence)
+            samples = (lacking.samples.get(root, ()) for root in _find_roots(row, evidence))
+            oids = list(dict.fromkeys([*missing, *(oid for sample in samples for oid in sample)]))
             commit = row.entry.git_sha
-            if commit in gone and commit in rewritten:
+            if commit in missing and commit in rewritten:
                 sentence = f"git filter-repo has rewritten its commit {commit}"
                 cure = "git ckpt remove --rewritten"
                 flaws.append(lasting("commit-rewritten", row.ref, sentence, cure))
             elif oids:
-                flaws.append(_incomplete(row, oids, lacks_commit=commit in gone))
+                flaws.append(_describe_incomplete(row, oids, lacks_commit=commit in missing))
     for oid, path in sorted(empty.items()):
         cure = f"remove it: rm -f {shell_word(path)}; {_REWRITE} {oid}"
         flaws.append(lasting("object-empty", path, _EMPTY.format(oid), cure))
@@ -95,7 +92,7 @@ def audit_objects(
 
 
 def _missing_objects(row: Row, evidence: Evidence) -> list[str]:
-    """Return the missing objects of a checkpoint that are not already a flaw of a ref."""
+    """Return a checkpoint's missing objects that are no flaw of a ref."""
     return [
         oid
         for space, oid in row.holds.items()
@@ -104,11 +101,11 @@ def _missing_objects(row: Row, evidence: Evidence) -> list[str]:
     ]
 
 
-def _roots(row: Row, evidence: Evidence) -> list[str]:
+def _find_roots(row: Row, evidence: Evidence) -> list[str]:
     return [oid for space, oid in row.holds.items() if evidence.is_sound(space, oid)]
 
 
-def _incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Flaw:
+def _describe_incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Flaw:
     names = ", ".join(oids[: graph.SHOWN]) + (" and others" if len(oids) > graph.SHOWN else "")
     verb = "is" if len(oids) == 1 else "are"
     sentence = f"{names} {verb} missing or damaged, which its files or history need"
@@ -123,9 +120,9 @@ def _incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Flaw:
 def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     """Yield the first problem of each checkpoint whose snapshot is damaged."""
     space = ref_names.TREES
-    trees = {row.id: row.holds[space] for row in evidence.rich if space in row.holds}
-    trees = {id_: tree for id_, tree in trees.items() if evidence.is_sound(space, tree)}
-    problems = dict(_problems(store, sorted(set(trees.values()))))
+    held = ((row.id, row.holds[space]) for row in evidence.rich if space in row.holds)
+    trees = {id_: tree for id_, tree in held if evidence.is_sound(space, tree)}
+    problems = dict(_find_problems(store, sorted(set(trees.values()))))
     for id_, tree in trees.items():
         if tree in problems:
             cure = f"look at it: git ls-tree {shell_word(space + id_)}; "
@@ -134,37 +131,38 @@ def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
             yield lasting("snapshot-invalid", ref_names.CHECKPOINTS + id_, sentence, cure)
 
 
-def _problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, str]]:
+def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, str]]:
     repository = store.repository
     is_whole = graph.promisor(repository) is None
 
     def present(trees: list[str]) -> list[str]:
-        """Return the trees that exist, without fetching any in a partial clone."""
+        # Without fetching any in a partial clone.
         odd = {} if is_whole else graph.unlike(repository, trees, "tree")
         return [tree for tree in trees if odd.get(tree, "tree") is not None]
 
-    census = Census(repository, roots, present)
+    census = bounds.Census(repository, roots, present)
     for tree, read in zip(roots, repository.cat_file.contents(roots), strict=True):
         try:
             parts = decode_tree(read[2], repository.object_format) if read is not None else {}
             if read is not None:
                 bounds.require_shape(parts, tree)
-            whole = [oid for mode, oid in parts.values() if mode == DIRECTORY]
             if flaw := census.flaw(tree):
-                raise UnsoundSnapshot(flaw)
-            if any(census.is_beyond(oid, budget.SNAPSHOT) for oid in whole):
+                raise bounds.UnsoundSnapshot(flaw)
+            trees = [oid for mode, oid in parts.values() if mode == DIRECTORY]
+            if any(census.is_beyond(oid, budget.SNAPSHOT) for oid in trees):
                 bounds.require(repository, tree, "")  # checked-out files do not count
             if is_whole and parts.keys() - _PLAIN:
                 manifest.read(repository, store.objects, tree, "")
-        except (UnsoundSnapshot, MalformedTree) as error:
+        except (bounds.UnsoundSnapshot, MalformedTree) as error:
             yield tree, str(error)
         except CkptError:
             pass  # missing or damaged objects are separate findings
 
 
-def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
-    """Return the flaws of the refs that keep objects, and of replaced checkpoints."""
-    flaws = [flaw for row in evidence.rich for flaw in _holder_flaws(row, evidence)]
+def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+    """Yield the flaws of the refs that keep objects, and of replaced checkpoints."""
+    for holder in evidence.rich:
+        yield from _holder_flaws(holder, evidence)
     for space in ref_names.HOLDERS:
         for id_, ref, oid in evidence.below(space):
             row = evidence.rows.get(id_)
@@ -177,43 +175,38 @@ def audit_refs(repository: Repository, evidence: Evidence) -> list[Flaw]:
             if not commit_refs.is_young(repository, ref):
                 absent = [Update(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
                 updates = [*(absent if row is None else ()), Update(ref, "", oid)]
-                flaws.append(mendable("ref-leftover", ref, sentence, *updates, is_leftover=True))
-    known = LocalCheckpoints.read(repository)
-    oids = {id_: evidence.oids[id_] for id_ in known if id_ in evidence.oids}
-    flaws += replaced(repository, oids, known)
-    return [
-        *flaws,
-        *_symbolic_flaws(evidence),
-        *_submodule_flaws(repository, evidence),
-        *_commit_flaws(repository, evidence),
-        *lost_targets(repository),
-    ]
+                yield mendable("ref-leftover", ref, sentence, *updates, is_leftover=True)
+    local = LocalCheckpoints.read(repository)
+    oids = {id_: evidence.oids[id_] for id_ in local if id_ in evidence.oids}
+    yield from replaced(repository, oids, local)
+    yield from _symbolic_flaws(evidence)
+    yield from _submodule_flaws(repository, evidence)
+    yield from _commit_flaws(repository, evidence)
+    yield from lost_targets(repository)
 
 
 def replaced(
-    repository: Repository, oids: Mapping[str, str], known: LocalCheckpoints
+    repository: Repository, oids: Mapping[str, str], local: LocalCheckpoints
 ) -> Iterator[Flaw]:
-    """Yield the checkpoints that a fetch has replaced."""
-    for id_, written in sorted(known.replaced(oids).items()):
+    for id_, original in sorted(local.replaced(oids).items()):
         ref = ref_names.CHECKPOINTS + id_
-        sentence = f"points to {oids[id_]}, and not to {written}, which was written here"
-        info = repository.cat_file.info(written)
+        sentence = f"points to {oids[id_]}, and not to {original}, which was written here"
+        info = repository.cat_file.info(original)
         if info is not None and info[1] == "blob":
-            yield mendable("checkpoint-replaced", ref, sentence, Update(ref, written, oids[id_]))
+            yield mendable("checkpoint-replaced", ref, sentence, Update(ref, original, oids[id_]))
         else:
             cure = f"look at what came: git ckpt show {id_}; remove it: git ckpt remove {id_}"
             yield lasting("checkpoint-replaced", ref, f"{sentence}, and is gone", cure)
 
 
-def lost_targets(repository: Repository) -> list[Flaw]:
-    """Return the branches, tags, stashes and detached HEADs whose object is gone."""
-    tips = _tips(repository)
+def lost_targets(repository: Repository) -> Iterator[Flaw]:
+    """Yield the branches, tags, stashes and detached HEADs whose object is gone."""
+    tips = _list_tips(repository)
     odd = graph.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit")
-    lost = {name: tip for name, tip in tips.items() if odd.get(tip[0], "") is None}
-    now = _tips(repository) if lost else {}  # others may have moved or deleted refs meanwhile
-    flaws = []
-    for name, (oid, undo) in lost.items():
-        if now.get(name) != (oid, undo):
+    lost = [tip for tip in tips.items() if odd.get(tip[1][0], "") is None]
+    current = _list_tips(repository) if lost else {}  # others may have moved refs meanwhile
+    for name, (oid, undo) in lost:
+        if current.get(name) != (oid, undo):
             continue
         cure = f"fetch it from a clone that has it: {_REFETCH} {oid}"
         if name == _STASH:  # rarely in other clones; older stashes are only in its reflog
@@ -224,11 +217,10 @@ def lost_targets(repository: Repository) -> list[Flaw]:
         elif undo:
             cure += f"; or go back to where it was before, if the reflog has it: {undo}"
         sentence = f"points to {oid}, which is missing or damaged: every git gc fails"
-        flaws.append(lasting("ref-target-missing", name, sentence, cure))
-    return flaws
+        yield lasting("ref-target-missing", name, sentence, cure)
 
 
-def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
+def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
     """Return oid and undo command, or "", of the user's refs and detached HEADs."""
     output = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *_USER_REFS)
     tips: dict[str, tuple[str, str]] = {}
@@ -250,7 +242,6 @@ def _tips(repository: Repository) -> dict[str, tuple[str, str]]:
 
 
 def _symbolic_flaws(evidence: Evidence) -> Iterator[Flaw]:
-    """Yield symbolic refs of gitckpt, except keep refs."""
     for ref, target in evidence.symbolic.items():
         sentence = f"is a symbolic ref: it moves and vanishes with {target}"
         if ref.startswith(ref_names.CHECKPOINTS):
@@ -265,7 +256,7 @@ def _symbolic_flaws(evidence: Evidence) -> Iterator[Flaw]:
 def _submodule_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     checked = set()
     for row in evidence.rich:
-        for checkpoint, path in submodules.named_by([row.entry.submodules]).items():
+        for checkpoint, path in submodules.named_by([row.entry]).items():
             if checkpoint in checked:
                 continue
             checked.add(checkpoint)
@@ -285,58 +276,49 @@ def _holder_flaws(row: Row, evidence: Evidence) -> Iterator[Flaw]:
             continue
         ref, (prefix, meaning) = space + row.id, _MEANINGS[space]
         kind, present = evidence.kind(space, wanted), evidence.refs.get(ref)
+        code, start = f"{prefix}-ref-wrong", f"points to {present}, not to"
+        if present is None:
+            code, start = f"{prefix}-ref-missing", "nothing keeps"
+        sentence = f"{start} {wanted}, the {meaning} of its checkpoint"
         if kind is not None and kind != KINDS[space]:
             sentence = f"its checkpoint names {wanted}, which is a {kind}, not a {KINDS[space]}"
             yield lasting(f"{prefix}-ref-wrong", ref, sentence, f"git ckpt remove {row.id}")
-            continue
-        if present == wanted:
-            continue
-        if present is None:
-            code = f"{prefix}-ref-missing"
-            sentence = f"nothing keeps {wanted}, the {meaning} of its checkpoint"
-        else:
-            code = f"{prefix}-ref-wrong"
-            sentence = f"points to {present}, not to {wanted}, the {meaning} of its checkpoint"
-        if kind is None:
+        elif kind is None and present != wanted:
             cure = f"{FETCH} {shell_word(f'+{ref}:{ref}')}"
             yield lasting(code, ref, f"{sentence}; that is missing", cure)
-        else:
+        elif present != wanted:
             yield mendable(code, ref, sentence, row.check, Update(ref, wanted, present or ""))
 
 
 def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     owners: dict[str, Row] = {}
-    gone: set[str] = set()
+    missing: set[str] = set()
     for row in evidence.rows.values():
         commit = row.entry.git_sha
         owners.setdefault(commit, row)
         kind = evidence.kind(ref_names.KEEP, commit)
         if commit and kind is None:
-            gone.add(commit)
+            missing.add(commit)
         elif commit and kind != "commit":
             sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
             yield lasting("commit-ref-wrong", row.ref, sentence, f"git ckpt remove {row.id}")
-    kept = {name: (ref, oid) for name, ref, oid in evidence.below(ref_names.KEEP)}
-    right = {
-        name
-        for name, (ref, oid) in kept.items()
-        if ids.is_oid(name) and name == oid and ref not in evidence.symbolic
-    }
+    keeps = evidence.below(ref_names.KEEP)
+    right = {oid for name, ref, oid in keeps if name == oid and ref not in evidence.symbolic}
     linked = evidence.commits()
     needed = right.intersection(linked)
     # Where history is missing, which is a separate finding, every ref is useful.
     lost, useful = set() if right else set(linked), right
-    if not right & gone:
+    if not right & missing:
         try:
             unreached = graph.unreached(repository.git, linked, right)
             lost, useful = unreached, graph.above(repository.git, right - needed, linked)
         except GitError:
             pass
     for commit in sorted(lost):
-        yield _unkept(owners[commit], evidence)
+        yield _describe_unkept(owners[commit], evidence)
     if evidence.unjudged:
         useful = right  # unreadable checkpoints may need them
-    for name, (ref, present) in kept.items():
+    for name, ref, present in keeps:
         if name in lost or (name in right and (name in needed or name in useful)):
             continue
         if not commit_refs.is_young(repository, ref):
@@ -347,8 +329,7 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             yield mendable("ref-leftover", ref, sentence, update, is_leftover=True)
 
 
-def _unkept(row: Row, evidence: Evidence) -> Flaw:
-    """Return the flaw of a checkpoint whose linked commit no ref keeps."""
+def _describe_unkept(row: Row, evidence: Evidence) -> Flaw:
     commit = row.entry.git_sha
     ref = ref_names.KEEP + commit
     present, target = evidence.refs.get(ref, ""), evidence.symbolic.get(ref)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from gitckpt.git.refs import Update
-from gitckpt.model import codec
-from gitckpt.model import phase as phases
+from gitckpt.model import codec, phase
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-from gitckpt.store.audit.inventory import Evidence, Flaw, Row, lasting, mendable
+from gitckpt.store.audit.inventory import Evidence, Flaw, Row, lasting, mendable, problem_of
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import parse
 from gitckpt.store.records import commit_refs, keys, ref_names, remover
@@ -20,24 +19,22 @@ _GAP = f"{_FETCH}; or give up the traces that are left: git ckpt verify --repair
 _REMOVED = f"{_FETCH}; if it was removed on purpose, nothing is wrong"
 _CLOSING = ("complete", "skipped")
 # The first part of the labels at both ends of a run.
-_RUN = phases.split(ref_names.RUN_COMPLETE)[0]
+_RUN = phase.split(ref_names.RUN_COMPLETE)[0]
 
 
-def audit_runs(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Return the flaws of runs; call `derived.links` first: it reads the notes.
+def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
+    """Yield the flaws of runs; call `derived.links` first: it reads the notes.
 
-    `remove` also deletes a checkpoint's note lines and keep refs. If only the checkpoint's ref
-    is gone (a pruning fetch, a disk fault, a slip), these traces prove a loss, unless an
-    interrupted removal is still to be finished.
+    `remove` also deletes note lines and keep refs. If only the ref of a checkpoint is gone (a
+    pruning fetch, a disk fault), these traces prove a loss.
     """
-    flaws: list[Flaw] = []
-    held = {id_ for space in ref_names.HOLDERS for id_, _, _ in evidence.below(space)}
-    traces = (evidence.strays | held) - remover.begun(store.repository)
+    holder_ids = {id_ for space in ref_names.HOLDERS for id_, _, _ in evidence.below(space)}
+    traces = (evidence.strays | holder_ids) - remover.begun(store.repository)
     for run, chain in sorted(evidence.runs.items()):
-        flaws += _chain_flaws(run, chain, evidence, traces)
+        yield from _chain_flaws(run, chain, evidence, traces)
         if not _is_complete(chain):  # a complete run may outlive what it started from
-            flaws += _missing_references(run, chain, evidence)
-    return flaws + list(_head_flaws(store, evidence))
+            yield from _missing_references(run, chain, evidence)
+    yield from _head_flaws(store, evidence)
 
 
 def _chain_flaws(
@@ -54,7 +51,7 @@ def _chain_flaws(
             previous.append(row)
             continue
         if number == last + 1:
-            yield from _parent_flaws(row, [each.id for each in previous], evidence)
+            yield from _parent_flaws(row, [before.id for before in previous], evidence)
         # A parent that was removed or never fetched leaves no traces, a lost one does.
         elif not _has_legal_gap(chain, position, evidence) and (
             row.parent is None or row.parent in evidence.oids or row.parent in traces
@@ -91,10 +88,10 @@ def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> b
     # Expiry squashes the progress of phases that were started before and closed later.
     is_open: dict[str, bool] = {}
     for row in chain[:position]:
-        name, status = phases.split(row.entry.label)
+        name, status = phase.split(row.entry.label)
         if status == "started" or status in _CLOSING:
             is_open[name] = status == "started" and name != _RUN
-    later = [phases.split(row.entry.label) for row in chain[position:]]
+    later = [phase.split(row.entry.label) for row in chain[position:]]
     return any(is_open.get(name) for name, status in later if status in _CLOSING)
 
 
@@ -142,7 +139,6 @@ def _head_flaws(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 
 
 def _may_start(store: Checkpoints, ref: str, head: str) -> bool:
-    """Return whether a run without checkpoints may be starting."""
     if not commit_refs.is_young(store.repository, ref):
         return False
     try:
@@ -173,32 +169,24 @@ def _describe_wrong_head(store: Checkpoints, chain: Sequence[Row], head: str) ->
     return "run-head-wrong", f"points to {checkpoint.id}, which {problem}"
 
 
-def audit_keys(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
+def audit_keys(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     runs = evidence.all_runs()
-    flaws: list[Flaw] = []
-    named = evidence.below(ref_names.KEYS)
-    contents = store.objects.read([oid for _, _, oid in named])
-    for (_, ref, oid), content in zip(named, contents, strict=True):
+    for _, ref, oid, content in _read_below(store, evidence, ref_names.KEYS):
         try:
             run = keys.run_in(content, ref)
         except InvalidCheckpoint as error:
-            flaws.append(lasting("key-invalid", ref, _problem_of(error), error.hint))
+            yield lasting("key-invalid", ref, problem_of(error), error.hint)
             continue
         if run not in runs and not commit_refs.is_young(store.repository, ref):
             updates = (Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid))
             sentence = f"its run {run} does not exist"
-            flaws.append(mendable("key-orphan", ref, sentence, *updates, is_leftover=True))
-    return flaws
+            yield mendable("key-orphan", ref, sentence, *updates, is_leftover=True)
 
 
-def audit_leases(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Return the flaws of leases."""
+def audit_leases(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     # A held lease may belong to a run that is about to start.
     runs = evidence.all_runs()
-    flaws: list[Flaw] = []
-    named = evidence.below(ref_names.LEASES)
-    contents = store.objects.read([oid for _, _, oid in named])
-    for (run, ref, oid), content in zip(named, contents, strict=True):
+    for run, ref, oid, content in _read_below(store, evidence, ref_names.LEASES):
         take_over = f"if the run has no driver: git ckpt resume {run} --take-over"
         try:
             if content is None or content[0] != "blob":
@@ -207,17 +195,19 @@ def audit_leases(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
         except InvalidCheckpoint as error:
             if run not in runs:
                 take_over = f"if the run has no driver: git update-ref -d {shell_word(ref)}"
-            flaws.append(lasting("lease-invalid", ref, _problem_of(error), error.hint or take_over))
+            yield lasting("lease-invalid", ref, problem_of(error), error.hint or take_over)
             continue
         if lease.is_endless(store.clock()):
             sentence = f"expires at {lease.expires}, but was renewed at {lease.renewed}: "
             sentence += "no driver writes that"
-            flaws.append(lasting("lease-endless", ref, sentence, take_over))
+            yield lasting("lease-endless", ref, sentence, take_over)
         if run not in runs and not store.leases.is_held(oid, lease):
-            update = Update(ref, "", oid)
-            flaws.append(mendable("lease-orphan", ref, "its run does not exist", update))
-    return flaws
+            yield mendable("lease-orphan", ref, "its run does not exist", Update(ref, "", oid))
 
 
-def _problem_of(error: InvalidCheckpoint) -> str:
-    return error.message.removeprefix(f"{error.ref}: ")
+def _read_below(
+    store: Checkpoints, evidence: Evidence, space: str
+) -> Iterator[tuple[str, str, str, tuple[str, bytes] | None]]:
+    refs = evidence.below(space)
+    contents = store.objects.read([oid for _, _, oid in refs])
+    return ((*ref, content) for ref, content in zip(refs, contents, strict=True))

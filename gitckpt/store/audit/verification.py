@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git import damage
-from gitckpt.git.damage import Counted
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved
@@ -18,9 +17,7 @@ from gitckpt.model.errors import Finding, WorktreeError
 from gitckpt.model.note import link_id
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import notes
-from gitckpt.store.audit import derived, inventory, objects, runs
-from gitckpt.store.audit import worktrees as audit_worktrees
-from gitckpt.store.audit.inventory import Flaw, Link
+from gitckpt.store.audit import derived, inventory, objects, runs, worktrees
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import commit_refs, ref_names
 from gitckpt.store.worktrees import ownership
@@ -34,12 +31,9 @@ _INSPECTIONS = 3  # at most, while others write
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of `verify`.
+    """The result of `verify`, with the number of things checked by kind.
 
-    Attributes:
-        checked: the number of things checked, by kind.
-        findings: all flaws, including the repaired ones.
-        refused: repairs that git refused, a sentence each.
+    `findings` include the repaired ones; `refused` has a sentence for each repair git refused.
     """
 
     checked: Mapping[str, int]
@@ -52,91 +46,75 @@ class Report:
         return all(finding.repaired for finding in self.findings)
 
 
-@dataclass(frozen=True, slots=True)
-class _Inspection:
-    digest: bytes
-    checked: Mapping[str, int]
-    flaws: Sequence[Flaw]
-
-
 def verify(
     store: Checkpoints,
     *,
     repair: bool = False,
     contents: bool = False,
     only: Collection[str] | None = None,
-    progress: Counted | None = None,
+    progress: damage.Counted | None = None,
 ) -> Report:
-    """Check everything that gitckpt keeps in a repository; safe beside writers.
+    """Check everything that gitckpt keeps in a repository, as `Store.verify`.
 
-    Args:
-        store: its pending links count as missing.
-        repair: whether to mend derived data: keep refs, run heads, links, the index, and leases
-            without a run. A checkpoint that a fetch replaced gets its original document back if
-            that still exists; no other is changed, and none is deleted. Git forgets a worktree
-            whose directory and checkpoint are gone if nothing is lost.
-        contents: whether to read every object of the repository.
-        only: ids of checkpoints and runs to check, without the history of their commits.
-        progress: called with the number of objects read and their total.
+    It is safe beside writers. Of the repairs: a checkpoint that a fetch replaced gets its document
+    back if that still exists; a worktree whose directory and checkpoint are gone is forgotten if
+    nothing is lost.
     """
     damaged = damage.all_unreadable(store.repository, progress) if contents else set()
-    result = _inspect_settled(store, damaged, only)
-    findings = {flaw.key: flaw.finding for flaw in result.flaws}
-    tried: set[tuple[str, str, str]] = set()
-    refused: list[str] = []
+    checked, flaws = _inspect_settled(store, damaged, only)
+    findings = {flaw.key: flaw.finding for flaw in flaws}
+    tried, refused = set[tuple[str, str, str]](), list[str]()
     # Replaced checkpoints first: foreign documents must not guide repairs.
     for is_last in (False, True) if repair else ():
-        due = [
-            flaw
-            for flaw in result.flaws
-            if flaw.can_be_mended and flaw.key not in tried
-            if is_last or flaw.finding.code == "checkpoint-replaced"
-        ]
+        due = [flaw for flaw in flaws if flaw.can_be_mended and flaw.key not in tried]
+        if not is_last:
+            due = [flaw for flaw in due if flaw.finding.code == "checkpoint-replaced"]
         if not due:
             continue
         refused += mend(store, due)
         tried |= {flaw.key for flaw in due}
         damaged = damage.unreadable(store.repository, sorted(damaged))  # notes are rewritten
-        result = _inspect_settled(store, damaged, only)
+        checked, flaws = _inspect_settled(store, damaged, only)
         if not is_last:  # what followed from the foreign documents is not reported
             findings = {flaw.key: flaw.finding for flaw in due}
-        for flaw in result.flaws:
+        for flaw in flaws:
             findings.setdefault(flaw.key, flaw.finding)
-    remaining = {flaw.key for flaw in result.flaws}
-    report = [
-        replace(finding, repaired=key not in remaining)
-        for key, finding in findings.items()
-        if key in remaining or key in tried
-    ]
-    return Report(result.checked, report, refused)
+    remaining = {flaw.key for flaw in flaws}
+    reported = [(key, findings[key]) for key in findings if key in remaining or key in tried]
+    report = [replace(finding, repaired=key not in remaining) for key, finding in reported]
+    return Report(checked, report, refused)
 
 
 def _inspect_settled(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
-) -> _Inspection:
+) -> tuple[dict[str, int], list[inventory.Flaw]]:
     """Inspect again while others write; keep the flaws found each time."""
-    result = _inspect(store, damaged, only)
+    digest, checked, flaws = _inspect(store, damaged, only)
     for _ in range(_INSPECTIONS - 1):
-        if not result.flaws or inventory.list_refs(store.repository)[0] == result.digest:
+        if not flaws or inventory.list_refs(store.repository)[0] == digest:
             break
-        again = _inspect(store, damaged, only)
-        lasting = {flaw.key for flaw in result.flaws}
-        result = replace(again, flaws=[flaw for flaw in again.flaws if flaw.key in lasting])
-    return result
+        keys = {flaw.key for flaw in flaws}
+        digest, checked, flaws = _inspect(store, damaged, only)
+        flaws = [flaw for flaw in flaws if flaw.key in keys]
+    return checked, flaws
 
 
 def _inspect(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
-) -> _Inspection:
+) -> tuple[bytes, dict[str, int], list[inventory.Flaw]]:
     empty = damage.empty_files(store.repository)
     evidence = inventory.gather(store)
     in_links, links = derived.links(store, evidence)
-    in_worktrees, worktrees = audit_worktrees.audit(store, evidence)
-    named = _checkpoints_among(evidence, only) if only is not None else None
+    in_worktrees, worktree_count = worktrees.audit(store, evidence)
+    checked_ids = None
+    if only is not None:
+        chains = [evidence.runs[name] for name in only if name in evidence.runs]
+        rows = {row.id for chain in chains for row in chain}
+        checked_ids = evidence.rows.keys() & set(only) | rows
     flaws = [
         *evidence.flaws,
         *objects.audit_refs(store.repository, evidence),
-        *objects.audit_objects(store, evidence, empty, damaged, named),
+        *objects.audit_objects(store, evidence, empty, damaged, checked_ids),
         *objects.snapshots(store, evidence),
         *runs.audit_runs(store, evidence),
         *in_links,
@@ -151,22 +129,16 @@ def _inspect(
         "runs": len(evidence.all_runs()),
         "links": links,
         "leases": len(evidence.below(ref_names.LEASES)),
-        "worktrees": worktrees,
+        "worktrees": worktree_count,
     }
-    if only is not None and named is not None:
-        names = {*only, *(evidence.rows[id_].entry.git_sha for id_ in named)} - {""}
+    if only is not None and checked_ids is not None:
+        names = {*only, *(evidence.rows[id_].entry.git_sha for id_ in checked_ids)} - {""}
         flaws = [flaw for flaw in flaws if any(name in "\0".join(flaw.key) for name in names)]
-        checked = dict.fromkeys(checked, 0) | {"checkpoints": len(named)}
-    return _Inspection(evidence.digest, checked, flaws)
+        checked = dict.fromkeys(checked, 0) | {"checkpoints": len(checked_ids)}
+    return evidence.digest, checked, flaws
 
 
-def _checkpoints_among(evidence: inventory.Evidence, names: Collection[str]) -> set[str]:
-    """Return the ids of the named valid checkpoints, and of those in named runs."""
-    chains = [evidence.runs[name] for name in names if name in evidence.runs]
-    return evidence.rows.keys() & set(names) | {row.id for chain in chains for row in chain}
-
-
-def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
+def mend(store: Checkpoints, flaws: Sequence[inventory.Flaw]) -> list[str]:
     """Mend flaws unchanged since they were found; return a sentence per failure."""
     refused: list[str] = []
     with ref_names.turn(store.repository) as is_alone:
@@ -188,37 +160,31 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
         if is_kept:
             with contextlib.suppress(RefMoved, LockHeld):
                 commit_refs.settle(store.repository, store.refs.update, store.index.commits)
-        links = [flaw.link for flaw in flaws if flaw.link is not None]
-        if links:
-            _write_links(store, links)
+        _write_links(store, [flaw.link for flaw in flaws if flaw.link is not None])
     for flaw in flaws:
         if flaw.scaffold:
             ownership.discard(store.repository, flaw.scaffold)
         if flaw.worktree:
-            refused += _forget(store, *flaw.worktree)
+            (git_dir, path), commits = flaw.worktree, store.index.commits() or ()
+            if worktrees.can_be_forgotten(store.repository, git_dir, path, commits):
+                try:
+                    administration.forget(store.repository, git_dir)
+                except WorktreeError as error:
+                    refused.append(f"{path}: {error.message}")
     if any(flaw.in_index for flaw in flaws):
         store.index.discard()
     return refused
 
 
-def _forget(store: Checkpoints, git_dir: str, path: str) -> list[str]:
-    commits = store.index.commits() or ()
-    if not audit_worktrees.can_be_forgotten(store.repository, git_dir, path, commits):
-        return []
-    try:
-        administration.forget(store.repository, git_dir)
-    except WorktreeError as error:
-        return [f"{path}: {error.message}"]
-    return []
-
-
-def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
+def _write_links(store: Checkpoints, links: Sequence[inventory.Link]) -> None:
+    if not links:
+        return
     repository = store.repository
     by_commit: dict[str, list[str]] = {}
     for link in links:
         if link.new is not None:
             by_commit.setdefault(link.commit, []).append(link.new)
-    gone = {link_id(link.old) for link in links if link.new is None and link.old is not None}
+    removed_ids = {link_id(link.old) for link in links if link.new is None and link.old is not None}
 
     def make_room(items: Sequence[Item]) -> None:
         oids = [object_id(kind, data, repository.object_format) for kind, data in items]
@@ -227,4 +193,4 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
             damage.move_aside(repository, oid)
 
     common = (repository, store.objects, store.refs, store.clock())
-    notes.write(*common, links=by_commit, gone=gone, prepared=make_room)
+    notes.write(*common, links=by_commit, gone=removed_ids, prepared=make_room)

@@ -17,7 +17,6 @@ from gitckpt.model.errors import Finding
 from gitckpt.store.audit.inventory import REPAIR, Evidence, Flaw, lasting
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.ref_names import Owner
 from gitckpt.store.worktrees import opener, ownership, resumption
 
 
@@ -58,32 +57,29 @@ def headless(repository: Repository) -> list[Finding]:
         if not _is_of(path, git_dir):
             continue
         if administration.lacks_commondir(repository, git_dir):
-            sentence = "its commondir is missing or broken: git does not see the worktree"
-            file = shell_word(os.path.join(git_dir, administration.COMMONDIR))
-            cure = f"echo ../.. >{file}"
+            name = administration.COMMONDIR
+            cure = f"echo ../.. >{shell_word(os.path.join(git_dir, name))}"
         elif administration.lacks_head(git_dir):
-            sentence = "its HEAD is missing or broken: git does not see the worktree"
-            cure = f"write ref: refs/heads/BRANCH into {shell_word(os.path.join(git_dir, 'HEAD'))}"
+            name, head = "HEAD", shell_word(os.path.join(git_dir, "HEAD"))
+            cure = f"write ref: refs/heads/BRANCH into {head}"
             if repository.has_reftable:
-                head = shell_word(os.path.join(git_dir, "HEAD"))
                 cure = f"write ref: refs/heads/.invalid into {head}: the reftables know the branch"
         else:
             continue
         owner = ownership.owner_in(git_dir)
         if owner is not None:
             cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
+        sentence = f"its {name} is missing or broken: git does not see the worktree"
         findings.append(Finding("worktree-headless", path, sentence, cure))
     return findings
 
 
 def _is_ours(git_dir: str) -> bool:
-    return ownership.is_locked_by_us(git_dir) or os.path.exists(
-        os.path.join(git_dir, ref_names.RUN_FILE)
-    )
+    path = os.path.join(git_dir, ref_names.RUN_FILE)
+    return ownership.is_locked_by_us(git_dir) or os.path.exists(path)
 
 
 def _is_of(path: str, git_dir: str) -> bool:
-    """Return whether the directory at a path is the worktree of a git directory."""
     named = administration.named_by(path)
     return named is not None and os.path.realpath(named) == os.path.realpath(git_dir)
 
@@ -101,13 +97,13 @@ def _check(
     repository, owner = store.repository, ownership.owner_in(git_dir)
     code, lack = "worktree-unclaimed", "does not say what it was made for"
     if owner is not None:
-        code, lack = "worktree-orphan", _missing_owner(owner, evidence)
+        code, lack = "worktree-orphan", _describe_missing_owner(owner, evidence)
     remove = mounts.way_to_remove(path)
     loss = "what is staged there, or committed and on no branch,"
     if _is_of(path, git_dir):
         cure = f"save what you need of it, then: {remove}"
         return lasting(code, path, lack, cure) if lack else None
-    moved = _elsewhere(repository, git_dir, path, root)
+    moved = _find_moved(repository, git_dir, path, root)
     if moved is not None:
         # First: removal by the old path would delete the index of the moved worktree.
         return moved
@@ -137,7 +133,7 @@ def can_be_forgotten(
     return resumption.holds_nothing(Repository(git_dir, None, repository.object_format), linked)
 
 
-def _missing_owner(owner: Owner, evidence: Evidence) -> str:
+def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
     """Say that the owner of a worktree no longer exists; "" if it does."""
     if owner.run is None:
         exists, name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
@@ -146,8 +142,7 @@ def _missing_owner(owner: Owner, evidence: Evidence) -> str:
     return "" if exists else f"its {name} does not exist any more"
 
 
-def _elsewhere(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
-    """Return the flaw of a worktree that was moved or whose path holds something else."""
+def _find_moved(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
     moved = administration.moved_to(repository, git_dir, path, *([root] if root else []))
     other = administration.elsewhere(repository, path)
     if moved is not None:

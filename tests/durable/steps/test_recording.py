@@ -110,7 +110,8 @@ class TestMany:
     ) -> None:
         script = (
             "import sys; from gitckpt.durable.steps import journal; from gitckpt.durable.steps.report import StepReport;"
-            "from gitckpt.store.checkpoints import Checkpoints; store = Checkpoints.open('.', adapter='plumbing');"
+            "from gitckpt.git.repository import open_repository; from gitckpt.store.checkpoints import Checkpoints;"
+            "store = Checkpoints(open_repository('.'), 'plumbing');"
             "where = journal.place(store, track='t'); sys.stdin.read();"
             "print(journal.report(store, where, StepReport('progress', 'PLAN', notes=sys.argv[1])).is_new)"
         )
