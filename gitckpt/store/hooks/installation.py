@@ -52,12 +52,8 @@ MADE_DIRECTORY = "hooks directory"
 
 _SORTED_UNION = "cat_sort_uniq"
 # What `init` sets or once set; `uninit` removes it if it is unchanged.
-VALUES = (
-    (REWRITE_REF, OUR_NOTES),
-    (REWRITE_REF, NOTES),
-    (_REWRITE_MODE, _SORTED_UNION),
-    (_CRUFT_PACKS, "true"),
-)
+VALUES = [(REWRITE_REF, OUR_NOTES), (REWRITE_REF, NOTES)]
+VALUES += [(_REWRITE_MODE, _SORTED_UNION), (_CRUFT_PACKS, "true")]
 
 
 class HookSettings:
@@ -65,9 +61,8 @@ class HookSettings:
         self.repository = repository
         self._everywhere = config.read(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
         # Local values only: global settings must be neither changed nor restored.
-        self._values = config.read_local(
-            repository, r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)"
-        )
+        names = r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)"
+        self._values = config.read_local(repository, names)
 
     def all(self, name: str) -> list[str]:
         return self._values.get(_canonical(name), [])
@@ -207,8 +202,8 @@ class Manager:
         """Return what the user has to add, and where; `in_full` even if a way is shorter."""
         if not events:
             return []
-        place = self.files(events[0])[0]
         if self.name == _LEFTHOOK:
+            place = self.files(events[0])[0]
             advice = [f"lefthook owns the hooks; add to {place}, then run: lefthook install"]
             for event in events:
                 advice += [f"  {event}:", "    commands:", "      gitckpt:"]
@@ -219,11 +214,7 @@ class Manager:
             shared = f"or share them with all clones: git ckpt init --hooks external, for {place}"
             return [_SHORT_WAY, shared]
         if self.name == PRE_COMMIT:
-            supported = [event for event in events if event in _PRE_COMMIT_TYPES]
-            others = [event for event in events if event not in supported]
-            advice = self._pre_commit_advice(supported) if supported else []
-            advice += self._file_advice("pre-commit has no such type", others) if others else []
-            return [_SHORT_WAY, *advice]
+            return [_SHORT_WAY, *self._pre_commit_advice(events)]
         if os.path.exists(self.hooks_dir) and not os.path.isdir(self.hooks_dir):
             cure = "git config --unset core.hooksPath, then git ckpt init"
             return [f"git runs no hooks: {self.hooks_dir} is not a directory; run: {cure}"]
@@ -234,19 +225,23 @@ class Manager:
     def _file_advice(self, reason: str, events: Sequence[str]) -> list[str]:
         lines = [f"  {self.files(event)[0]}: {self.line(event)}" for event in events]
         how = "add a line to each file (start a new one with #!/bin/sh; make it executable)"
-        return [f"{reason}; {how}:", *lines]
+        return [f"{reason}; {how}:", *lines] if lines else []
 
     def _pre_commit_advice(self, events: Sequence[str]) -> list[str]:
-        types = " ".join(f"--hook-type {event}" for event in events)
-        place = self.files(events[0])[0]
-        lines = [f"or add to {place} below `repos:`, then run: pre-commit install {types}"]
-        lines += ["  - repo: local", "    hooks:"]
-        for event in events:
+        supported = [event for event in events if event in _PRE_COMMIT_TYPES]
+        lines = []
+        if supported:
+            types = " ".join(f"--hook-type {event}" for event in supported)
+            place = self.files(supported[0])[0]
+            lines = [f"or add to {place} below `repos:`, then run: pre-commit install {types}"]
+            lines += ["  - repo: local", "    hooks:"]
+        for event in supported:
             lines += [f"      - id: gitckpt-{event}", f"        name: gitckpt {event}"]
             lines += [f"        {self.line(event)}", "        language: system"]
             lines += [f"        stages: [{event}]", "        always_run: true"]
             lines += ["        pass_filenames: false"]
-        return lines
+        others = [event for event in events if event not in supported]
+        return lines + self._file_advice("pre-commit has no such type", others)
 
 
 def _find_manager(repository: Repository) -> Manager:
@@ -292,12 +287,11 @@ def _owner(repository: Repository, hooks_dir: str) -> str | None:
 
 
 def _lefthook_files(worktree: str) -> list[str]:
-    return [
-        os.path.join(directory, name)
-        for directory in (worktree, os.path.join(worktree, ".config"))
-        for name in sorted(names_in(directory))
-        if _LEFTHOOK_FILE.fullmatch(name)
-    ]
+    paths = []
+    for directory in (worktree, os.path.join(worktree, ".config")):
+        names = filter(_LEFTHOOK_FILE.fullmatch, sorted(names_in(directory)))
+        paths += [os.path.join(directory, name) for name in names]
+    return paths
 
 
 def _content(path: str) -> bytes:
@@ -466,10 +460,9 @@ def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_ma
     has_config_hooks = version >= CONFIG_HOOKS_SINCE
     if asked == "config" and not has_config_hooks:
         needed, present = (".".join(map(str, part)) for part in (CONFIG_HOOKS_SINCE, version))
-        raise UsageError(
-            f"git {present} cannot read hooks from its configuration; git {needed} can",
-            hint="install a newer git, or choose another mode: files, external or auto",
-        )
+        problem = f"git {present} cannot read hooks from its configuration; git {needed} can"
+        hint = "install a newer git, or choose another mode: files, external or auto"
+        raise UsageError(problem, hint=hint)
     if asked != "auto":
         return asked
     before = settings.last(MODE)
