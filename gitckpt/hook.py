@@ -24,11 +24,8 @@ DAY = 86400
 _PHASE, _WITHOUT_FILES = "commit-complete", "commit-partial"
 _ALONE = "this checkpoint belongs to no run"
 _NO_FILES = "the checkpoint holds no uncommitted files"
-_DEFERRING = ("rebase", "am", "bisect")
-_BOOTSTRAP = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import run; "
-    "run(sys.argv[1:])"
-)
+_BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+_BOOTSTRAP += "from gitckpt.hook import run; run(sys.argv[1:])"
 
 
 def run(argv: Sequence[str]) -> NoReturn:
@@ -55,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     """
     if os.environ.get("GITCKPT_SKIP", "0") not in ("", "0"):
         return 0
-    event = argv[0] if argv else ""
+    event, argument = [*argv, "", ""][:2]
     repository = None
     failed = _FAILURES.get(event, "no checkpoint was recorded")
     try:
@@ -72,15 +69,18 @@ def main(argv: Sequence[str]) -> int:
             _start_maintenance(repository)
         elif event == KEEP_UP:
             _follow_up(repository, "")
-        elif _ENDS[event](repository, repository.operation(), argv[1] if argv[1:] else ""):
+        else:
+            is_recorded = _is_recorded(repository, event, argument)
             if event == "post-rewrite":
-                _carry_links(repository, argv[1:])  # before the record: git has copied the notes
-            checkpoint_id = _record(repository, event, *argv[1:2] if event == "post-commit" else ())
-            failed = "the checkpoint is recorded; what follows it was not done"
-            _follow_up(repository, checkpoint_id)
-        elif event == "post-rewrite":
-            failed = "links were not carried over"
-            _carry_links(repository, argv[1:])
+                from gitckpt.store import notes
+
+                failed = failed if is_recorded else "links were not carried over"
+                notes.carry(repository, argument)  # before the record: git has copied the notes
+            if is_recorded:
+                revision = argument if event == "post-commit" and argument else "HEAD"
+                checkpoint_id = _record(repository, event, revision)
+                failed = "the checkpoint is recorded; what follows it was not done"
+                _follow_up(repository, checkpoint_id)
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
         _report(repository, event, f"{failed}: {error.message}{advice}")
@@ -103,41 +103,25 @@ def _follow_up(repository: Repository, checkpoint_id: str) -> None:
         _detach(repository, PACK)
 
 
-# Inside a rebase, `am` or bisect, nothing is recorded until its end.
-
-
-def _is_commit(_: Repository, operation: str | None, __: str) -> bool:
-    return operation not in _DEFERRING
-
-
-def _is_merge(_: Repository, operation: str | None, is_squash: str) -> bool:
-    return is_squash != "1" and operation not in _DEFERRING  # a squash makes no commit
-
-
-def _is_rebase(repository: Repository, __: str | None, command: str) -> bool:
-    if command != "rebase":
+def _is_recorded(repository: Repository, event: str, argument: str) -> bool:
+    """Return whether an event records a checkpoint; `argument` is from git."""
+    in_progress = repository.operation()
+    if event in ("post-commit", "post-merge"):
+        is_squash = event == "post-merge" and argument == "1"  # makes no commit
+        # Inside a rebase, `am` or bisect, nothing is recorded until its end.
+        return not is_squash and in_progress not in ("rebase", "am", "bisect")
+    is_applied = event == "post-applypatch" and in_progress == "am"
+    is_rebased = event == "post-rewrite" and argument == "rebase"
+    if not is_applied and not is_rebased:
         return False
-    from gitckpt.git.worktree.operation import has_moved
+    from gitckpt.git.worktree import operation
 
     # git calls post-rewrite for a rebase with `--exec` even if nothing was rewritten.
-    return has_moved(repository)
+    return operation.is_last_patch(repository) if is_applied else operation.has_moved(repository)
 
 
-def _is_last_patch(repository: Repository, operation: str | None, _: str) -> bool:
-    if operation != "am":
-        return False
-    from gitckpt.git.worktree.operation import is_last_patch
-
-    return is_last_patch(repository)
-
-
-# Event -> whether it records a checkpoint, by the operation in progress and git's first argument.
-_ENDS = {
-    "post-commit": _is_commit,
-    "post-merge": _is_merge,
-    "post-applypatch": _is_last_patch,
-    "post-rewrite": _is_rebase,
-}
+# The events that may record a checkpoint.
+_ENDS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite")
 _GC = "pre-auto-gc"
 _KNOWN = (*_ENDS, _GC, MAINTAIN, PACK, KEEP_UP)
 _FAILURES = {
@@ -196,12 +180,18 @@ def _branch(repository: Repository, event: str) -> str | None:
     return target.removeprefix("refs/heads/") if target.startswith("refs/heads/") else None
 
 
-def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
+def _record(repository: Repository, event: str, revision: str) -> str:
     from gitckpt.git.objects.plumbing import Plumbing
     from gitckpt.git.refs import Refs
 
     objects = Plumbing(repository)
-    refs = Refs(repository, lambda path: _clear(repository, event, path))
+
+    def clear(path: str) -> bool:
+        from gitckpt.store.records import heads
+
+        return heads.clear(repository, lambda sentence: _report(repository, event, sentence), path)
+
+    refs = Refs(repository, clear)
     if not repository.is_linked:  # else a run may have it, whose store starts its own process
         refs.warm_up()  # the process starts in the background
     from gitckpt.model import document, ids, times
@@ -243,18 +233,6 @@ def _record(repository: Repository, event: str, revision: str = "HEAD") -> str:
     return checkpoint_id
 
 
-def _clear(repository: Repository, event: str, path: str) -> bool:
-    from gitckpt.store.records import heads
-
-    return heads.clear(repository, lambda sentence: _report(repository, event, sentence), path)
-
-
-def _carry_links(repository: Repository, args: Sequence[str]) -> None:
-    from gitckpt.store import notes
-
-    notes.carry(repository, args[0] if args else "")
-
-
 def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:
     """Record a checkpoint with uncommitted files in the run that has this worktree.
 
@@ -282,18 +260,17 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
         config = settings.read(here)
         for problem in filter(None, (config.problem, config.notice)):
             _report(repository, event, problem)
-        guard = store.leases.bound(owner.run)
+        in_run: dict[str, Any] = {"run": owner.run, "guard": store.leases.bound(owner.run)}
         plain: dict[str, Any] = {"message": message, "trigger": _trigger(event)}
-        limits = config.limits.automatic()
-        files: dict[str, Any] = {"limits": limits, "without_files": _WITHOUT_FILES}
+        whole = plain | {"limits": config.limits.automatic(), "without_files": _WITHOUT_FILES}
         try:
-            checkpoint = store.save(_PHASE, run=owner.run, guard=guard, **plain, **files)
+            checkpoint = store.save(_PHASE, **in_run, **whole)
         except WorktreeError as error:
             _report(repository, event, f"{_NO_FILES}: {error.message}")
-            return store.record(_PHASE, run=owner.run, guard=guard, **plain).id
+            return store.record(_PHASE, **in_run, **plain).id
         except LeaseLost as error:
             _report(repository, event, f"{_ALONE}: {error.message}")
-            checkpoint = store.save(_PHASE, **plain, **files)
+            checkpoint = store.save(_PHASE, **whole)
         if checkpoint.worktree is not None and checkpoint.worktree.degraded:
             cure = f"record them now: git ckpt save; {MORE_TIME}"
             _report(repository, event, f"{_NO_FILES}: {checkpoint.worktree.degraded}; {cure}")
@@ -307,10 +284,8 @@ def _trigger(event: str) -> str:
 def _subject(commit: bytes) -> str:
     """Return the subject of a commit as `git log --format=%s` prints it."""
     head, _, body = commit.partition(b"\n\n")
-    encoding = "utf-8"
-    for line in head.split(b"\n"):
-        if line.startswith(b"encoding "):
-            encoding = line.removeprefix(b"encoding ").decode("ascii", "replace")
+    lines = [line for line in head.split(b"\n") if line.startswith(b"encoding ")]
+    encoding = lines[-1].removeprefix(b"encoding ").decode("ascii", "replace") if lines else "utf-8"
     try:
         text = body.decode(encoding, "replace")
     except LookupError:

@@ -13,9 +13,9 @@ from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
-    from gitckpt.store.config.lines import Locations
+    from gitckpt.store.config.lines import KeyPath, Locations
 
     D = TypeVar("D")
     T = TypeVar("T")
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _MAX_NAME = 100
 # A century: more is a slip, and times beyond the year 9999 cannot be written.
 _MAX_DURATION = 36_500 * 86400 * times.MICRO
-
 # Any count above this is a slip, too.
 MANY = 999_999
 
@@ -44,7 +43,7 @@ class Mistakes:
         self._locations: Locations | None = None
         self.found: list[Mistake] = []
 
-    def note(self, text: str, path: tuple[str | int, ...], hint: str | None) -> None:
+    def note(self, text: str, path: KeyPath, hint: str | None) -> None:
         self.found.append(Mistake(self.line(*path), text, hint))
 
     def line(self, *path: str | int) -> int:
@@ -62,11 +61,7 @@ class Table(table.TableReader):
     kinds: Mapping[type, str] = {**table.TableReader.kinds, bool: "true or false"}
 
     def __init__(
-        self,
-        values: Mapping[str, object],
-        path: tuple[str | int, ...],
-        label: str,
-        mistakes: Mistakes,
+        self, values: Mapping[str, object], path: KeyPath, label: str, mistakes: Mistakes
     ) -> None:
         super().__init__(values, label)
         self.path = path  # of keys in the document
@@ -83,8 +78,7 @@ class Table(table.TableReader):
     def only(self, known: Sequence[str]) -> None:
         for key in self.values:
             if key not in known:
-                close = closest(key, known)
-                hint = f"did you mean {close}?" if close else f"known keys: {', '.join(known)}"
+                hint = _guess(key, known) or f"known keys: {', '.join(known)}"
                 self.complain(f"unknown key {key!r} in {self.label}", key, hint=hint)
 
     def inner(self, key: str, label: str) -> Table | None:
@@ -93,15 +87,13 @@ class Table(table.TableReader):
 
     def tables(self, key: str, label: str) -> list[Table]:
         """Return the tables of an array, each labeled by its `name` or its number."""
-        value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            header = ".".join(map(str, (*self.path, key)))
-            return self.wrong(key, f"an array of tables, [[{header}]]", value, [])
-        labels = [f"{label} {shown(item.get('name', i + 1))}" for i, item in enumerate(value)]
-        return [
-            Table(item, (*self.path, key, i), labels[i], self._mistakes)
-            for i, item in enumerate(value)
-        ]
+        header = ".".join(map(str, (*self.path, key)))
+        wanted = f"an array of tables, [[{header}]]"
+        tables = []
+        for i, item in enumerate(self._list(key, wanted, lambda item: isinstance(item, dict))):
+            name = f"{label} {shown(item.get('name', i + 1))}"
+            tables.append(Table(item, (*self.path, key, i), name, self._mistakes))
+        return tables
 
     def text(self, key: str, default: str | None = None, *, one_line: bool = False) -> str | None:
         """Return a string that is not blank."""
@@ -113,8 +105,7 @@ class Table(table.TableReader):
         elif not sound(value):
             self.complain(f"{key} in {self.label} has a NUL or is not UTF-8: {shown(value)}", key)
         elif one_line and not value.isprintable():
-            wanted = "one line without control characters"
-            self.wrong(key, wanted, value, default)
+            self.wrong(key, "one line without control characters", value, default)
         else:
             return value
         return default
@@ -125,15 +116,16 @@ class Table(table.TableReader):
         if name is None:
             self.complain(f"{self.label} has no name")
             return ""
-        problem, hint = "", None
+        problem: str | None = "must be a string"
+        hint = None
         if not isinstance(name, str):
-            name, problem = "", "must be a string"
-        elif invalid := name_problem(name):
-            problem = invalid
-        elif folded(name) in {folded(word) for word in reserved}:
-            problem, hint = "is reserved", f"reserved are {', '.join(reserved)}"
-        elif name.rpartition("-")[2] in phase.STATUSES:
-            problem, hint = "ends in a status", f"a status is one of {', '.join(phase.STATUSES)}"
+            name = ""
+        elif not (problem := name_problem(name)):
+            if folded(name) in map(folded, reserved):
+                problem, hint = "is reserved", f"reserved are {', '.join(reserved)}"
+            elif name.rpartition("-")[2] in phase.STATUSES:
+                hint = f"a status is one of {', '.join(phase.STATUSES)}"
+                problem = "ends in a status"
         if problem:
             self.complain(f"the name of {self.label} {problem}", "name", hint=hint)
         return name
@@ -142,8 +134,7 @@ class Table(table.TableReader):
         value = self.values.get(key, default)
         if value in known:
             return str(value)
-        close = closest(value, known) if isinstance(value, str) else None
-        hint = f"did you mean {close}?" if close else None
+        hint = _guess(value, known) if isinstance(value, str) else None
         return self.wrong(key, f"one of {', '.join(known)}", value, default, hint=hint)
 
     def count(self, key: str, default: int, least: int = 0, most: int = MANY) -> int:
@@ -189,21 +180,24 @@ class Table(table.TableReader):
             return None
 
     def codes(self, key: str) -> tuple[int, ...]:
-        value = self.values.get(key, [])
-        codes = value if isinstance(value, list) else [None]
-        if all(type(code) is int and 1 <= code <= 255 for code in codes):
-            return tuple(codes)
-        return self.wrong(key, "a list of exit codes from 1 to 255", value, ())
+        wanted = "a list of exit codes from 1 to 255"
+        return self._list(key, wanted, lambda code: type(code) is int and 1 <= code <= 255)
 
     def words(self, key: str) -> tuple[str, ...]:
-        value = self.values.get(key, [])
-        words = value if isinstance(value, list) else [None]
-        if not all(isinstance(word, str) and word.strip() and sound(word) for word in words):
-            return self.wrong(key, 'a list of names, such as ["lint"]', value, ())
+        def is_name(value: object) -> bool:
+            return isinstance(value, str) and bool(value.strip()) and sound(value)
+
+        words = self._list(key, 'a list of names, such as ["lint"]', is_name)
         for i, word in enumerate(words):
             if word in words[:i]:
                 self.complain(f"{key} names {word!r} twice in {self.label}", key, i)
         return tuple(dict.fromkeys(words))
+
+    def _list(self, key: str, wanted: str, is_valid: Callable[[Any], object]) -> tuple[Any, ...]:
+        values = self.values.get(key, [])
+        if isinstance(values, list) and all(map(is_valid, values)):
+            return tuple(values)
+        return self.wrong(key, wanted, values, ())
 
     def members(self, key: str, known: Collection[str], kind: str) -> tuple[str, ...]:
         names = self.words(key)
@@ -215,9 +209,8 @@ class Table(table.TableReader):
         choices = f"there are: {', '.join(known)}" if known else f"no {kind} is defined"
         for i, name in enumerate(names):
             if name not in known:
-                close = closest(name, known)
                 text = f"{key} of {self.label} names {name!r}, which is no {kind}"
-                self.complain(text, key, i, hint=f"did you mean {close}?" if close else choices)
+                self.complain(text, key, i, hint=_guess(name, known) or choices)
 
     def environment(self, key: str) -> dict[str, str]:
         variables = self.strings(key, f"{key} of {self.label}")
@@ -259,6 +252,11 @@ class Table(table.TableReader):
         return default
 
 
+def _guess(name: str, known: Collection[str]) -> str | None:
+    close = closest(name, known)
+    return f"did you mean {close}?" if close else None
+
+
 def sound(text: str) -> bool:
     """Return whether a text can be passed to a process and written as UTF-8."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
@@ -274,15 +272,14 @@ def shown(value: object) -> str:
 
 def name_problem(name: str) -> str | None:
     """Return why a text cannot name a pipeline or a phase, or None."""
-    if not name.strip():
-        return "is empty"
-    if name != name.strip():
-        return "begins or ends with a space"
-    if not name.isprintable():
-        return "has a control character"
-    if "/" in name:
-        return "has a /"
-    return f"is longer than {_MAX_NAME} characters" if len(name) > _MAX_NAME else None
+    problems = {
+        "is empty": not name.strip(),
+        "begins or ends with a space": name != name.strip(),
+        "has a control character": not name.isprintable(),
+        "has a /": "/" in name,
+        f"is longer than {_MAX_NAME} characters": len(name) > _MAX_NAME,
+    }
+    return next((problem for problem, is_present in problems.items() if is_present), None)
 
 
 # The file.
@@ -325,10 +322,7 @@ class ConfigFile:
         self._mistakes = Mistakes(text)
         # Unchecked; raises `ConfigError` if the text is not TOML.
         self.document = _document(text, path)
-
-    @property
-    def whole(self) -> Table:
-        return Table(self.document, (), "the file", self._mistakes)
+        self.whole = Table(self.document, (), "the file", self._mistakes)
 
     def table(self, key: str, label: str = "", hint: str | None = None) -> Table:
         """Return a table at the top, empty if it is missing."""

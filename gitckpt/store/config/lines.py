@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from gitckpt.model import toml
 
@@ -26,12 +25,8 @@ _PUNCTUATION = frozenset("[].")
 # Keys and array indices, from the top of the document.
 KeyPath = tuple[str | int, ...]
 
-
-class Token(NamedTuple):
-    """A string, a bare word, a punctuation character or a line end; and its line."""
-
-    text: str
-    line: int
+# A string, a bare word, a punctuation character or a line end; and its line.
+_Token = tuple[str, int]
 
 
 class Locations:
@@ -42,15 +37,15 @@ class Locations:
         # The index of the last element so far of each array that is written with headers.
         self._newest: dict[KeyPath, int] = {}
 
-        statement: list[Token] = []
+        statement: list[_Token] = []
         table: KeyPath = ()
         depth = 0
-        for word in _tokens(text):
-            depth += (word.text in _OPENING) - (word.text in _CLOSING)
-            if word.text != "\n":
-                statement.append(word)
+        for word, line in _tokens(text):
+            depth += (word in _OPENING) - (word in _CLOSING)
+            if word != "\n":
+                statement.append((word, line))
             elif statement and not depth:
-                if statement[0].text == "[":
+                if statement[0][0] == "[":
                     table = self._header(statement)
                 else:
                     self._key(table, statement)
@@ -65,10 +60,10 @@ class Locations:
             path = path[:-1]
         return self._lines.get(path, 1)
 
-    def _header(self, words: list[Token]) -> KeyPath:
-        line = words[0].line
-        is_element = words[1].text == "["
-        keys = [_unquoted(word.text) for word in words if word.text not in _PUNCTUATION]
+    def _header(self, tokens: list[_Token]) -> KeyPath:
+        line = tokens[0][1]
+        is_element = tokens[1][0] == "["
+        keys = [_unquoted(word) for word, _ in tokens if word not in _PUNCTUATION]
         path: KeyPath = ()
         for i, key in enumerate(keys):
             path = (*path, key)
@@ -80,25 +75,25 @@ class Locations:
                 self._lines.setdefault(path, line)
         return path
 
-    def _key(self, table: KeyPath, statement: list[Token]) -> None:
+    def _key(self, table: KeyPath, statement: list[_Token]) -> None:
         path = table
-        for word in statement:
-            if word.text == "=":
+        for word, line in statement:
+            if word == "=":
                 return
-            if word.text != ".":
-                path = (*path, _unquoted(word.text))
-                self._lines.setdefault(path, word.line)
+            if word != ".":
+                path = (*path, _unquoted(word))
+                self._lines.setdefault(path, line)
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def _tokens(text: str) -> Iterator[_Token]:
     """Yield all tokens but spaces and comments; a line end follows the last one."""
     line = 1
     for match in _TOKEN.finditer(text):
         word = match.group()
         if word[0] != "#":
-            yield Token(word, line)
+            yield word, line
         line += word.count("\n")
-    yield Token("\n", line)
+    yield "\n", line
 
 
 def _unquoted(key: str) -> str:

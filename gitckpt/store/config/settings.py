@@ -19,16 +19,8 @@ from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass, replace
-from gitckpt.store.config.file import (
-    OBEYED,
-    ConfigError,
-    ConfigFile,
-    Mistakes,
-    Table,
-    name_problem,
-    read_file,
-    text_of,
-)
+from gitckpt.store.config import file as toml_file
+from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, Table, name_problem, text_of
 from gitckpt.store.snapshot.limits import MB, Limits, size_text
 
 TYPE_CHECKING = False
@@ -174,7 +166,7 @@ def note(repository: Repository, digests: Collection[str]) -> None:
             os.fsync(file.fileno())
         fsync.flush([repository.private_dir, repository.common_dir])
     except OSError as error:
-        raise CkptError(f"cannot write {path_approval(repository)}: {error.strerror}") from None
+        raise _unwritable(path_approval(repository), error) from None
 
 
 def forget(repository: Repository) -> bool:
@@ -187,8 +179,12 @@ def forget(repository: Repository) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise CkptError(f"cannot write {path_approval(repository)}: {error.strerror}") from None
+        raise _unwritable(path_approval(repository), error) from None
     return had_any
+
+
+def _unwritable(path: str, error: OSError) -> CkptError:
+    return CkptError(f"cannot write {path}: {error.strerror}")
 
 
 # Reading the settings.
@@ -210,18 +206,13 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Loosening:
-    """What `gitckpt.toml` loosens; it is allowed as a whole or not at all.
+    """What `gitckpt.toml` loosens; it is allowed as a whole or not at all."""
 
-    Attributes:
-        values: by key, such as "retention.keep_last", the value of the file and the one that
-            applies until it is allowed, both as written in a file.
-        digest: of everything the file sets in these tables.
-        is_allowed: whether that digest was allowed in this clone.
-    """
-
+    # By key, such as "retention.keep_last": the value of the file and the one that applies until
+    # it is allowed, both as written in a file.
     values: Mapping[str, tuple[Any, Any]]
-    digest: str
-    is_allowed: bool
+    digest: str  # of everything the file sets in these tables
+    is_allowed: bool  # whether that digest was allowed in this clone
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,38 +248,39 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     not stop saving or restoring: keys that git's configuration does not set then get the strictest
     of the built-in value, the readable part of the file, and the file of HEAD.
     """
-    read_all = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
-    own = {name: values for name, values in read_all.items() if name.startswith("ckpt.")}
-    owned, error = _own_values(own)
+    from_git = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
+    owned, error = _own_values(from_git)
+    usual = {name: key.usual for name, key in KEYS.items()}
     from_file: dict[str, Any] = {}
     where = path(repository)
     try:
-        file = file or read_file(where)
+        file = file or toml_file.read_file(where)
         from_file = _values_in(file, owned)
         file.require_correct()
     except UsageError as mistake:
         error = mistake
-    usual = {name: key.usual for name, key in KEYS.items()}
     if error is not None or file is None:
         values = _strictest(usual, from_file, _values_in_head(repository)) | owned
         problem = _problem(error, where) if error is not None else ""
-        return replace(_settings(values, own, read_all), error=error, problem=problem)
+        return replace(_settings(values, from_git), error=error, problem=problem)
     strict = _strictest(usual, from_file)
     loosened = _loosening(repository, file, from_file, strict | owned)
     values = usual | from_file if loosened is not None and loosened.is_allowed else strict
-    return replace(_settings(values | owned, own, read_all), loosened=loosened)
+    return replace(_settings(values | owned, from_git), loosened=loosened)
 
 
-def _own_values(own: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
+def _own_values(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
     """Return the keys that git's configuration sets, and its first bad value."""
-    mistakes = Mistakes("")
-    table = Table({name: own_keys(name, own[name]) for name in own}, (), "git config", mistakes)
+    mistakes = toml_file.Mistakes("")
+    own = {name: own_keys(name, values) for name, values in from_git.items() if name in NAMES}
+    table = Table(own, (), "git config", mistakes)
     owned = {}
     for name, key in KEYS.items():
-        count = len(mistakes.found)
-        value = key.read(table, key.setting, key.usual) if key.setting in own else None
-        if key.setting in own and len(mistakes.found) == count:
-            owned[name] = value
+        if key.setting in own:
+            count = len(mistakes.found)
+            value = key.read(table, key.setting, key.usual)
+            if len(mistakes.found) == count:
+                owned[name] = value
     first = next(iter(mistakes.found), None)
     return owned, None if first is None else UsageError(first.text, hint=first.hint)
 
@@ -305,10 +297,12 @@ def _values_in(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
 
 
 def head_text(repository: Repository) -> str:
-    (stored,) = repository.cat_file.contents([f"HEAD:{FILE}"], budget.FILE.size)
-    if stored is None or stored[1] != "blob":
-        return ""
-    return stored[2].decode("utf-8", "surrogateescape")
+    return (_content_at(repository, "HEAD") or b"").decode("utf-8", "surrogateescape")
+
+
+def _content_at(repository: Repository, commit: str) -> bytes | None:
+    (stored,) = repository.cat_file.contents([f"{commit}:{FILE}"], budget.FILE.size)
+    return stored[2] if stored is not None and stored[1] == "blob" else None
 
 
 def _values_in_head(repository: Repository) -> dict[str, Any]:
@@ -347,11 +341,8 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
     """
     settings = read(repository)
     loosened = settings.loosened
-    is_allowed = (
-        loosened is not None
-        and loosened.is_allowed
-        and loosened.values.get(_key_of(pipeline), ("",))[0] == times.length_text(age)
-    )
+    allowed = loosened.values if loosened is not None and loosened.is_allowed else {}
+    is_allowed = allowed.get(_key_of(pipeline), ("",))[0] == times.length_text(age)
     return age if is_allowed else max(age, settings.policy.runs_older_than)
 
 
@@ -359,12 +350,11 @@ def _tables(file: ConfigFile) -> dict[str, Table]:
     """Return the tables of the settings; record unknown keys and tables."""
     names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
     file.whole.only((*names, *_ELSEWHERE))
-    tables = {
-        name: file.table(name, f"[{name}]", f"write [{name}] above its keys") for name in names
-    }
-    for name, table in tables.items():
+    tables = {}
+    for name in names:
+        tables[name] = file.table(name, f"[{name}]", f"write [{name}] above its keys")
         prefix = f"{name}."
-        table.only([key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)])
+        tables[name].only([key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)])
     return tables
 
 
@@ -372,11 +362,10 @@ def _loosening(
     repository: Repository, file: ConfigFile, values: Mapping[str, Any], strict: Mapping[str, Any]
 ) -> Loosening | None:
     """Return what a file loosens: keys whose value in the file is not the strict one."""
-    loosened = {
-        name: (KEYS[name].written(value), KEYS[name].written(strict[name]))
-        for name, value in values.items()
-        if strict[name] != value
-    }
+    loosened = {}
+    for name, value in values.items():
+        if strict[name] != value:
+            loosened[name] = (KEYS[name].written(value), KEYS[name].written(strict[name]))
     ages = {}
     pipelines = file.document.get(PIPELINES)
     for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
@@ -400,17 +389,15 @@ def _key_of(pipeline: str) -> str:
     return f"{PIPELINES}.{pipeline}.retention"
 
 
-def _settings(
-    values: Mapping[str, Any], own: Mapping[str, list[str]], read_all: Mapping[str, list[str]]
-) -> Settings:
+def _settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]]) -> Settings:
     policy, limits = (
         {name.removeprefix(table): values[name] for name in KEYS if name.startswith(table)}
         for table in ("retention.", "snapshot.")
     )
     limits["submodules"] = limits["submodules"] == ALL
     limits["timeout"] /= times.MICRO
-    configured = attributes.Configured.of(read_all)
-    worktree_dir = own[WORKTREE_DIR][-1] if WORKTREE_DIR in own else None
+    configured = attributes.Configured.of(from_git)
+    worktree_dir = from_git[WORKTREE_DIR][-1] if WORKTREE_DIR in from_git else None
     return Settings(Policy(**policy), Limits(**limits, configured=configured), worktree_dir)
 
 
@@ -452,7 +439,7 @@ def write_template(path: str) -> bool:
         hint = "correct it, then run the command again"
         raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
     except OSError as error:
-        raise CkptError(f"cannot write {path}: {error.strerror}") from None
+        raise _unwritable(path, error) from None
     return after != before
 
 
@@ -471,37 +458,33 @@ _SHORT = 10
 def require_correct(repository: Repository, commit: str) -> None:
     """Raise `ConfigError` if the settings of a commit have mistakes."""
     name = f"{commit}:{FILE}"
-    (stored,) = repository.cat_file.contents([name], budget.FILE.size) if commit else (None,)
-    if stored is None or stored[1] != "blob":
-        return  # no file, or an error reported after checkout
-    if _mistakes(repository, name, stored[2]) is None:
+    data = _content_at(repository, commit) if commit else None
+    # Without a file, an error is reported after checkout.
+    if data is None or _mistakes(repository, name, data) is None:
         return
     # Only now, as this starts processes: it may be a link, and a filter may change it.
     entry = leaf(repository, commit, os.fsencode(FILE))
     if entry is None or entry[1] not in FILES:
         return
     error = _mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)
-    if error is not None:
-        raise ConfigError(f"{commit[:_SHORT]}:{FILE}", error.mistakes, _cure(repository, commit))
+    if error is None:
+        return
+    cure = f"the run would start with that file: correct {path(repository) or FILE}, commit it, and"
+    try:
+        is_base = repository.commit("HEAD") != commit
+    except NotFoundError:  # the branch is unborn, as in a bare repository that others push to
+        is_base = True
+    cure += " start again" + ("; or start at another commit: --base REV" if is_base else "")
+    raise ConfigError(f"{commit[:_SHORT]}:{FILE}", error.mistakes, cure)
 
 
 def _mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | None:
     try:
         file = ConfigFile(data.decode("utf-8", "surrogateescape"), name)
-        error = read(repository, file).error
     except ConfigError as not_toml:
-        error = not_toml
+        return not_toml
+    error = read(repository, file).error
     return error if isinstance(error, ConfigError) else None
-
-
-def _cure(repository: Repository, commit: str) -> str:
-    where = path(repository) or FILE
-    cure = f"the run would start with that file: correct {where}, commit it, and start again"
-    try:
-        is_base = repository.commit("HEAD") != commit
-    except NotFoundError:  # the branch is unborn, as in a bare repository that others push to
-        is_base = True
-    return f"{cure}; or start at another commit: --base REV" if is_base else cure
 
 
 # Settings for commands.

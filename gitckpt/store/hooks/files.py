@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # The hooks that gitckpt uses.
 
-
 # Event → the variable in which pre-commit passes its argument: "" if it has none, None for an
 # event that pre-commit does not support.
 PRE_COMMIT_ARGUMENTS = {
@@ -44,11 +43,9 @@ ANY = f"{', '.join(EVENTS[:-1])} or {EVENTS[-1]}"
 
 # The block in a hook file.
 
-
 # The directory that holds the package `gitckpt`.
 PACKAGE_DIR = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 
-_HOOKS, _SCRIPT = "hooks", "hook.sh"
 _NEW_FILE = b"#!/bin/sh\n"
 _NEW_MODE = 0o755
 
@@ -74,10 +71,7 @@ class Pin:
     @property
     def script(self) -> str:
         """The shell script that the hook runs."""
-        # Inside the package (wheel) or beside it (checkout).
-        packaged = os.path.join(self.package_dir, "gitckpt", _HOOKS, _SCRIPT)
-        in_checkout = os.path.join(self.package_dir, _HOOKS, _SCRIPT)
-        return packaged if os.path.isfile(packaged) else in_checkout
+        return _find_hook_file(self.package_dir, "hook.sh")
 
     def block(self, event: str, *, created: bool = False) -> bytes:
         """Return the block for a file; note in it whether gitckpt `created` the file."""
@@ -111,11 +105,11 @@ def pinned(text: str) -> Pin | None:
 
 def without_blocks(data: bytes) -> bytes:
     """Return a text without gitckpt's blocks, as it was before they were added."""
-    parts, offset = [], 0
+    rest, offset = b"", 0
     for start, end in _blocks(data):
-        parts.append(data[offset:start])
+        rest += data[offset:start]
         offset = end + 1  # with its line break
-    rest = b"".join([*parts, data[offset:]])
+    rest += data[offset:]
     return rest[:-1] if offset > len(data) else rest
 
 
@@ -230,37 +224,36 @@ def remove_directory(path: str) -> bool:
     return True
 
 
-def apply(changes: Sequence[FileChange], undo: ExitStack) -> None:
-    """Write each changed file as a whole; `undo` receives what reverts it."""
+def apply(changes: Sequence[FileChange], undo: ExitStack) -> list[str]:
+    """Write each changed file as a whole, to be reverted by `undo`."""
     for change in changes:
-        path = change.file.path
         try:
-            if change.data is None:
-                os.unlink(path)
-            else:
-                _write(path, change.data, change.mode)
+            _put(change.file.path, change.data, change.mode)
         except OSError as error:
-            _raise_refused("write", path, error)
+            _raise_refused("write", change.file.path, error)
         undo.callback(_revert, change.file)
     directories = {os.path.dirname(change.file.path) for change in changes}
     # The hooks directory may be new.
     fsync.flush(directories | set(map(os.path.dirname, directories)))
+    return [change.sentence for change in changes]
 
 
 def _revert(file: HookFile) -> None:
     with contextlib.suppress(OSError):
-        if file.data is None:
-            os.unlink(file.path)
-        else:
-            _write(file.path, file.data, file.mode)
+        _put(file.path, file.data, file.mode)
 
 
-def _write(path: str, data: bytes, mode: int) -> None:
+def _put(path: str, data: bytes | None, mode: int) -> None:
+    """Write a file, or delete it if there is no `data`."""
+
     def opener(scratch: str, flags: int) -> int:
         fd = os.open(scratch, flags, mode)
         os.fchmod(fd, mode)  # whatever the umask
         return fd
 
+    if data is None:
+        os.unlink(path)
+        return
     directory, name = os.path.split(path)
     scratch = os.path.join(directory, f".{name}.gitckpt-hook")
     atomic.write_own(path, data, flushed=True, opener=opener, scratch=scratch)
@@ -283,11 +276,11 @@ def _shebang_problem(data: bytes) -> str:
     line = data[2:].partition(b"\n")[0]
     if line.endswith(b"\r"):
         return "has a carriage return in its first line, which the system cannot run"
-    words = os.fsdecode(line).split()
-    name = os.path.basename(words.pop(0)) if words else ""
+    program, *words = os.fsdecode(line).split() or [""]
+    name = os.path.basename(program)
     if name in ("env", "busybox"):
-        programs = [word for word in words if not word.startswith("-") and "=" not in word]
-        name = os.path.basename(programs[0]) if programs else name
+        programs = (word for word in words if not word.startswith("-") and "=" not in word)
+        name = os.path.basename(next(programs, name))
     if name in _SHELLS:
         return ""
     return f"is a script for {name or 'an unnamed interpreter'}, not for a POSIX shell"
@@ -304,15 +297,20 @@ def _raise_refused(verb: str, path: str, error: OSError) -> NoReturn:
 
 
 def _template(name: str) -> str:
-    """Return a file of `hooks/`."""
+    try:
+        with open(_find_hook_file(PACKAGE_DIR, name), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        package = os.path.join(PACKAGE_DIR, "gitckpt")
+        raise RepositoryError(
+            f"{name} is missing from the installation of gitckpt in {package}",
+            hint=f"install it again for {sys.executable}",
+        ) from None
+
+
+def _find_hook_file(package_dir: str, name: str) -> str:
+    """Return the path of a file of `hooks/`."""
     # Inside the package (wheel) or beside it (checkout).
-    package = os.path.join(PACKAGE_DIR, "gitckpt")
-    for directory in (package, PACKAGE_DIR):
-        path = os.path.join(directory, _HOOKS, name)
-        if os.path.isfile(path):
-            with open(path, encoding="utf-8") as file:
-                return file.read()
-    raise RepositoryError(
-        f"{name} is missing from the installation of gitckpt in {package}",
-        hint=f"install it again for {sys.executable}",
-    )
+    packaged = os.path.join(package_dir, "gitckpt", "hooks", name)
+    in_checkout = os.path.join(package_dir, "hooks", name)
+    return packaged if os.path.isfile(packaged) else in_checkout

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 # Git settings that belong to the hooks.
 
-
 MODE = "ckpt.hooks"
 # Whether the user chose the mode, so that the next `git ckpt init` keeps it.
 CHOSEN = "ckpt.hooksChosen"
@@ -37,6 +36,9 @@ CHOSEN = "ckpt.hooksChosen"
 DIRECTORY = "ckpt.hooksDirectory"
 # Names of what `init` added and `uninit` removes.
 SET_BY_INIT = "ckpt.setByInit"
+_OURS = (MODE, CHOSEN, DIRECTORY, SET_BY_INIT)
+# The git settings of hooks, as git spells them.
+SETTINGS = tuple(name.lower() for name in _OURS)
 
 REWRITE_REF = "notes.rewriteRef"
 _REWRITE_MODE = "notes.rewriteMode"
@@ -50,48 +52,35 @@ MADE_DIRECTORY = "hooks directory"
 
 _SORTED_UNION = "cat_sort_uniq"
 # What `init` sets or once set; `uninit` removes it if it is unchanged.
-VALUES = (
-    (REWRITE_REF, OUR_NOTES),
-    (REWRITE_REF, NOTES),
-    (_REWRITE_MODE, _SORTED_UNION),
-    (_CRUFT_PACKS, "true"),
-)
+VALUES = [(REWRITE_REF, OUR_NOTES), (REWRITE_REF, NOTES)]
+VALUES += [(_REWRITE_MODE, _SORTED_UNION), (_CRUFT_PACKS, "true")]
 
 
 class HookSettings:
     def __init__(self, repository: Repository) -> None:
-        self._repository = repository
+        self.repository = repository
         self._everywhere = config.read(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
         # Local values only: global settings must be neither changed nor restored.
-        self._values = config.read_local(
-            repository, r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)"
-        )
+        names = r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)"
+        self._values = config.read_local(repository, names)
 
     def all(self, name: str) -> list[str]:
         return self._values.get(_canonical(name), [])
 
     def last(self, name: str) -> str | None:
-        values = self.all(name)
-        return values[-1] if values else None
+        return next(reversed(self.all(name)), None)
 
+    @property
     def rewrites_notes(self) -> bool:
-        """Return whether git carries gitckpt's notes through amend and rebase."""
+        """Whether git carries gitckpt's notes through amend and rebase."""
         patterns = self.all(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
         return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in patterns)
 
-    def rewrites_other_notes(self) -> bool:
-        """Return whether the user configured how git copies other notes."""
-        others = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
-        return bool(others or self._everywhere.get(_REWRITE_MODE.lower()))
-
-    def keeps_garbage_together(self) -> bool:
-        """Return whether cruft packs are configured, locally or globally."""
-        return _CRUFT_PACKS.lower() in self._everywhere
-
-    def set(self, name: str, value: str, undo: ExitStack) -> bool:
-        """Give a name exactly one value; return whether that changed anything."""
-        before = self.all(name)
-        if before == [value]:
+    def set(self, name: str, value: str | None, undo: ExitStack) -> bool:
+        """Give a name exactly one value, or none; return whether that changed anything."""
+        if value is None:
+            return self.drop(name, undo)
+        if self.all(name) == [value]:
             return False
         self.drop(name, undo)
         self.add(name, value, undo)
@@ -100,8 +89,8 @@ class HookSettings:
     def add(self, name: str, value: str, undo: ExitStack) -> None:
         if value not in self.all(name):
             # Before the write: git may write the value and then fail to flush it.
-            undo.callback(config.unset, self._repository, name, value)
-            config.write(self._repository, name, value, add=True)
+            undo.callback(config.unset, self.repository, name, value)
+            config.write(self.repository, name, value, add=True)
             self._values.setdefault(_canonical(name), []).append(value)
 
     def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
@@ -109,56 +98,45 @@ class HookSettings:
         before = self.all(name)
         dropped = [old for old in before if value in (None, old)]
         if dropped:
-            config.unset(self._repository, name, value)
+            config.unset(self.repository, name, value)
             for old in reversed(dropped):
-                undo.callback(config.write, self._repository, name, old, add=True)
+                undo.callback(config.write, self.repository, name, old, add=True)
             self._values[_canonical(name)] = [old for old in before if old not in dropped]
         return bool(dropped)
 
-    def add_as_init(self, values: Sequence[tuple[str, str]], undo: ExitStack) -> list[str]:
-        """Add settings that `uninit` removes; return a sentence for each."""
-        for name, _ in values:
+    def add_missing(self, undo: ExitStack) -> list[str]:
+        """Add settings for git to copy notes and pack garbage; return the changes."""
+        missing = []
+        by_init = self.all(SET_BY_INIT)
+        if not self.rewrites_notes:
+            missing.append((REWRITE_REF, OUR_NOTES))
+        # The mode applies to all notes and would sort the lines of the user's own.
+        others = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
+        has_own_mode = bool(others or self._everywhere.get(_REWRITE_MODE.lower()))
+        may_set_mode = _REWRITE_MODE in by_init or not has_own_mode
+        is_ours = REWRITE_REF in by_init or bool(missing)
+        if is_ours and may_set_mode and not self.all(_REWRITE_MODE):
+            missing.append((_REWRITE_MODE, _SORTED_UNION))
+        if _CRUFT_PACKS.lower() not in self._everywhere:
+            missing.append((_CRUFT_PACKS, "true"))
+        for name, _ in missing:
             # First: after a kill, a setting that is not recorded here would stay forever.
             self.add(SET_BY_INIT, name, undo)
-        for name, value in values:
+        for name, value in missing:
             self.add(name, value, undo)
-        return [f"added {name} = {value} to the configuration" for name, value in values]
+        return [f"added {name} = {value} to the configuration" for name, value in missing]
 
 
-def _missing_settings(settings: HookSettings) -> list[tuple[str, str]]:
-    """Return missing settings by which git copies notes and packs garbage."""
-    by_init = settings.all(SET_BY_INIT)
-    missing = []
-    if not settings.rewrites_notes():
-        missing.append((REWRITE_REF, OUR_NOTES))
-    is_ours = REWRITE_REF in by_init or bool(missing)
-    # The mode applies to all notes and would sort the lines of the user's own.
-    may_set_mode = _REWRITE_MODE in by_init or not settings.rewrites_other_notes()
-    if is_ours and may_set_mode and not settings.all(_REWRITE_MODE):
-        missing.append((_REWRITE_MODE, _SORTED_UNION))
-    if not settings.keeps_garbage_together():
-        missing.append((_CRUFT_PACKS, "true"))
-    return missing
-
-
-def hooks_directory(repository: Repository) -> str:
+def _find_hooks_directory(repository: Repository) -> str:
     """Return the real path of the directory in which git looks for hooks."""
     where = [] if repository.worktree is not None else ["-C", repository.git_dir]
-    return os.path.realpath(
-        repository.git.text(*where, "rev-parse", "--path-format=absolute", "--git-path", "hooks")
-    )
+    words = ("rev-parse", "--path-format=absolute", "--git-path", "hooks")
+    return os.path.realpath(repository.git.text(*where, *words))
 
 
-def default_directory(repository: Repository) -> str:
-    """Return the real path of git's hooks directory without `core.hooksPath`."""
-    return os.path.realpath(os.path.join(repository.common_dir, "hooks"))
-
-
-def installed_directory(repository: Repository, settings: HookSettings) -> str:
-    """Return the real path to which hooks were installed; git may use another now."""
-    return os.path.realpath(
-        os.path.join(repository.common_dir, settings.last(DIRECTORY) or "hooks")
-    )
+def _resolve_directory(repository: Repository, path: str | None = None) -> str:
+    """Return the real path of a hooks directory; git's default one without a `path`."""
+    return os.path.realpath(os.path.join(repository.common_dir, path or "hooks"))
 
 
 def _canonical(name: str) -> str:
@@ -170,21 +148,13 @@ def _canonical(name: str) -> str:
 
 # Other hook managers, and the lines that a user adds to their files to call gitckpt.
 
-
-_HUSKY = "husky"
-_LEFTHOOK = "lefthook"
-PRE_COMMIT = "pre-commit"
-_HOOKS_PATH = "core.hooksPath"
-
+_HUSKY, _LEFTHOOK, PRE_COMMIT, _HOOKS_PATH = "husky", "lefthook", "pre-commit", "core.hooksPath"
 GENERATED_BY_PRE_COMMIT = b"File generated by pre-commit"
 
 _CALL = re.compile(rb"\bckpt\W+hook\W+([\w-]+)")
 _LEFTHOOK_FILE = re.compile(r"\.?lefthook(-local)?\.(ya?ml|toml|jsonc?)")
 _PRE_COMMIT_FILE = ".pre-commit-config.yaml"
-_PRE_COMMIT_TYPES = tuple(
-    event for event, argument in PRE_COMMIT_ARGUMENTS.items() if argument is not None
-)
-
+_PRE_COMMIT_TYPES = [name for name in EVENTS if PRE_COMMIT_ARGUMENTS[name] is not None]
 
 # Pre-commit writes only hook types it is installed for, and calls the hook files that it replaced.
 BESIDE = "git ckpt init --hooks files"
@@ -196,23 +166,31 @@ _SHORT_WAY = (
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """The program that owns the hook files."""
+    """The program, or user, that fills the hooks directory."""
 
-    name: str  # one of the names above; `_HOOKS_PATH` is any directory outside the git directory
+    name: str  # one of the names above; `_HOOKS_PATH` is a user
     hooks_dir: str  # real path: `.git/hooks` may link into the worktree
     worktree: str | None
+    # Whether the directory is not git's own to write to: a program has it, or it lies elsewhere.
+    is_foreign: bool
 
     def calls(self, event: str) -> bool:
         return any(calls(path, event) for path in self.files(event))
 
     def files(self, event: str) -> list[str]:
-        return [*self._files(event), os.path.join(self.hooks_dir, event)]
-
-    def place(self, event: str) -> str:
-        """Return the file in which an event calls gitckpt, or should."""
-        return self.files(event)[0]
+        """Return the files that may call gitckpt, the recommended one first."""
+        own: list[str] = []
+        top = self.worktree
+        if top is not None and self.name == _HUSKY:
+            own = [os.path.join(top, ".husky", event)]
+        elif top is not None and self.name == _LEFTHOOK:
+            own = _lefthook_files(top) or [os.path.join(top, "lefthook.yml")]
+        elif top is not None and self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
+            own = [os.path.join(top, _PRE_COMMIT_FILE)]
+        return [*own, os.path.join(self.hooks_dir, event)]
 
     def line(self, event: str) -> str:
+        """Return the line by which the recommended file calls gitckpt."""
         if self.name == _LEFTHOOK:
             return f"run: git ckpt hook {event} {{0}} || :"
         if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
@@ -225,17 +203,18 @@ class Manager:
         if not events:
             return []
         if self.name == _LEFTHOOK:
-            return self._lefthook_advice(events)
+            place = self.files(events[0])[0]
+            advice = [f"lefthook owns the hooks; add to {place}, then run: lefthook install"]
+            for event in events:
+                advice += [f"  {event}:", "    commands:", "      gitckpt:"]
+                advice += [f"        {self.line(event)}"]
+            return advice
         if self.name == PRE_COMMIT and not in_full:
-            place = self.place(_PRE_COMMIT_TYPES[0])
+            place = self.files(_PRE_COMMIT_TYPES[0])[0]
             shared = f"or share them with all clones: git ckpt init --hooks external, for {place}"
             return [_SHORT_WAY, shared]
         if self.name == PRE_COMMIT:
-            supported = [event for event in events if event in _PRE_COMMIT_TYPES]
-            others = [event for event in events if event not in supported]
-            advice = self._pre_commit_advice(supported) if supported else []
-            advice += self._file_advice("pre-commit has no such type", others) if others else []
-            return [_SHORT_WAY, *advice]
+            return [_SHORT_WAY, *self._pre_commit_advice(events)]
         if os.path.exists(self.hooks_dir) and not os.path.isdir(self.hooks_dir):
             cure = "git config --unset core.hooksPath, then git ckpt init"
             return [f"git runs no hooks: {self.hooks_dir} is not a directory; run: {cure}"]
@@ -243,57 +222,32 @@ class Manager:
         reason = "husky owns the hooks" if is_husky else f"gitckpt does not write {self.hooks_dir}"
         return self._file_advice(reason, events)
 
-    def _files(self, event: str) -> list[str]:
-        """Return its own files that may call gitckpt, the recommended one first."""
-        if self.worktree is None:
-            return []
-        if self.name == _HUSKY:
-            return [os.path.join(self.worktree, ".husky", event)]
-        if self.name == _LEFTHOOK:
-            return _lefthook_files(self.worktree) or [os.path.join(self.worktree, "lefthook.yml")]
-        if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
-            return [os.path.join(self.worktree, _PRE_COMMIT_FILE)]
-        return []
-
     def _file_advice(self, reason: str, events: Sequence[str]) -> list[str]:
-        lines = [f"  {self.place(event)}: {self.line(event)}" for event in events]
+        lines = [f"  {self.files(event)[0]}: {self.line(event)}" for event in events]
         how = "add a line to each file (start a new one with #!/bin/sh; make it executable)"
-        return [f"{reason}; {how}:", *lines]
-
-    def _lefthook_advice(self, events: Sequence[str]) -> list[str]:
-        place = self.place(events[0])
-        lines = [f"lefthook owns the hooks; add to {place}, then run: lefthook install"]
-        for event in events:
-            lines += [
-                f"  {event}:",
-                "    commands:",
-                "      gitckpt:",
-                f"        {self.line(event)}",
-            ]
-        return lines
+        return [f"{reason}; {how}:", *lines] if lines else []
 
     def _pre_commit_advice(self, events: Sequence[str]) -> list[str]:
-        types = " ".join(f"--hook-type {event}" for event in events)
-        place = self.place(events[0])
-        lines = [f"or add to {place} below `repos:`, then run: pre-commit install {types}"]
-        lines += ["  - repo: local", "    hooks:"]
-        for event in events:
+        supported = [event for event in events if event in _PRE_COMMIT_TYPES]
+        lines = []
+        if supported:
+            types = " ".join(f"--hook-type {event}" for event in supported)
+            place = self.files(supported[0])[0]
+            lines = [f"or add to {place} below `repos:`, then run: pre-commit install {types}"]
+            lines += ["  - repo: local", "    hooks:"]
+        for event in supported:
             lines += [f"      - id: gitckpt-{event}", f"        name: gitckpt {event}"]
             lines += [f"        {self.line(event)}", "        language: system"]
             lines += [f"        stages: [{event}]", "        always_run: true"]
             lines += ["        pass_filenames: false"]
-        return lines
+        others = [event for event in events if event not in supported]
+        return lines + self._file_advice("pre-commit has no such type", others)
 
 
-def detect(repository: Repository, hooks_dir: str) -> Manager | None:
-    name = _owner(repository, hooks_dir)
-    return Manager(name, hooks_dir, repository.worktree) if name else None
-
-
-def detect_or_user(repository: Repository, hooks_dir: str) -> Manager:
-    """Return the manager, or the user, who fills the hooks directory by hand."""
-    name = _owner(repository, hooks_dir) or _HOOKS_PATH
-    return Manager(name, hooks_dir, repository.worktree)
+def _find_manager(repository: Repository) -> Manager:
+    directory = _find_hooks_directory(repository)
+    name = _owner(repository, directory)
+    return Manager(name or _HOOKS_PATH, directory, repository.worktree, is_foreign=bool(name))
 
 
 def call(event: str) -> str:
@@ -305,13 +259,15 @@ def calls(path: str, event: str) -> bool:
     """Return whether a file calls `git ckpt hook <event>` outside of comments."""
     lines = _content(path).split(b"\n")
     code = b"\n".join(line for line in lines if not line.lstrip().startswith((b"#", b"//")))
-    return any(match[1] == event.encode() for match in _CALL.finditer(code))
+    return event.encode() in _CALL.findall(code)
 
 
 def _owner(repository: Repository, hooks_dir: str) -> str | None:
     if os.path.basename(hooks_dir) == ".husky" or hooks_dir.endswith("/.husky/_"):
         return _HUSKY
-    text = _hook_texts(hooks_dir)
+    # A hook manager that owns one active hook file may take the others, too.
+    names = [name for name in sorted(names_in(hooks_dir)) if "." not in name]
+    text = b"\n".join(_content(os.path.join(hooks_dir, name)) for name in names)
     if GENERATED_BY_PRE_COMMIT in text:
         return PRE_COMMIT
     if b"lefthook" in text:
@@ -330,20 +286,12 @@ def _owner(repository: Repository, hooks_dir: str) -> str | None:
     return PRE_COMMIT if any(calls(settings, event) for event in _PRE_COMMIT_TYPES) else None
 
 
-def _hook_texts(hooks_dir: str) -> bytes:
-    """Return the text of all active hook files."""
-    # A hook manager that owns one may take the others, too.
-    names = [name for name in sorted(names_in(hooks_dir)) if "." not in name]
-    return b"\n".join(_content(os.path.join(hooks_dir, name)) for name in names)
-
-
 def _lefthook_files(worktree: str) -> list[str]:
-    return [
-        os.path.join(directory, name)
-        for directory in (worktree, os.path.join(worktree, ".config"))
-        for name in sorted(names_in(directory))
-        if _LEFTHOOK_FILE.fullmatch(name)
-    ]
+    paths = []
+    for directory in (worktree, os.path.join(worktree, ".config")):
+        names = filter(_LEFTHOOK_FILE.fullmatch, sorted(names_in(directory)))
+        paths += [os.path.join(directory, name) for name in names]
+    return paths
 
 
 def _content(path: str) -> bytes:
@@ -356,26 +304,14 @@ def _content(path: str) -> bytes:
 
 # Installation, removal and inspection.
 
-
 _MODES = ("auto", "config", "files", "external", "none")
 # The first git version that reads hooks from its configuration.
 CONFIG_HOOKS_SINCE = (2, 54)
 
-_OURS = (MODE, CHOSEN, DIRECTORY, SET_BY_INIT)
-# The git settings of hooks, as git spells them.
-SETTINGS = tuple(name.lower() for name in _OURS)
-
 _INIT = "git ckpt init"
-_AT_COMMIT = "post-commit"
 # The codes of findings that keep a hook from being called.
-_MISSED = (
-    "hook-missing",
-    "hook-external-missing",
-    "hook-not-executable",
-    "hook-shadowed",
-    "interpreter-missing",
-    "package-missing",
-)
+_MISSED = {"hook-missing", "hook-external-missing", "hook-not-executable", "hook-shadowed"}
+_MISSED |= {"interpreter-missing", "package-missing"}
 
 # Suffixes of hook files that pre-commit and lefthook replaced.
 _ASIDE = (".legacy", ".old")
@@ -383,17 +319,11 @@ _ASIDE = (".legacy", ".old")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What `install` did.
+    """What `install` did."""
 
-    Attributes:
-        mode: "config", "files", "external" or "none".
-        changed: a sentence for each change.
-        advice: lines for the user about what is left to do.
-    """
-
-    mode: str
-    changed: list[str]
-    advice: list[str]
+    mode: str  # "config", "files", "external" or "none"
+    changed: list[str]  # a sentence for each change
+    advice: list[str]  # lines for the user about what is left to do
 
 
 def install(
@@ -415,15 +345,13 @@ def install(
             mode chosen before, or else one that suits the repository.
     """
     settings = HookSettings(repository)
-    directory = hooks_directory(repository)
-    manager = detect(repository, directory)
+    owner = _find_manager(repository)
+    directory = owner.hooks_dir
     # A manager that was installed later but left all blocks in place is no conflict.
-    is_standing = all(_in_use(directory, event).block for event in EVENTS)
-    used = _mode(mode, version, settings, is_managed=manager is not None and not is_standing)
+    is_managed = owner.is_foreign and not all(_in_use(directory, event).block for event in EVENTS)
+    used = _mode(mode, version, settings, is_managed=is_managed)
     pin = _pin(python, package_dir)
-    target = directory if used == "files" else None
-    changes, advice = _file_changes(repository, settings, pin, target)
-    owner = manager or detect_or_user(repository, directory)
+    changes, advice = _file_changes(settings, pin, directory, adds=used == "files")
     if used == "external":
         missing = [event for event in EVENTS if not owner.calls(event)]
         advice = owner.advice(missing, in_full=mode == used)
@@ -434,11 +362,10 @@ def install(
         advice = [f"no hooks, as chosen before; to install them: {cure}"]
     with ExitStack() as undo:
         if used == "files":
-            _prepare_directory(repository, settings, directory, undo)
-        files.apply(changes, undo)
-        changed = [change.sentence for change in changes]
+            _prepare_directory(settings, directory, undo)
+        changed = files.apply(changes, undo)
         changed += _set_hooks(settings, pin if used == "config" else None, undo)
-        changed += settings.add_as_init(_missing_settings(settings), undo)
+        changed += settings.add_missing(undo)
         settings.set(MODE, used, undo)
         if mode != "auto":
             settings.set(CHOSEN, "true", undo)
@@ -453,16 +380,15 @@ def uninstall(repository: Repository) -> list[str]:
     """
     settings = HookSettings(repository)
     by_init = settings.all(SET_BY_INIT)
-    directory = installed_directory(repository, settings)
-    changes, _ = _file_changes(repository, settings, Pin("", ""), None)
+    directory = _resolve_directory(repository, settings.last(DIRECTORY))
+    changes, _ = _file_changes(settings, Pin("", ""), _find_hooks_directory(repository), adds=False)
     with ExitStack() as undo:
-        files.apply(changes, undo)
-        changed = [change.sentence for change in changes]
+        changed = files.apply(changes, undo)
         changed += _set_hooks(settings, None, undo)
         for name, value in VALUES:
             if name in by_init and settings.drop(name, undo, value):
                 changed.append(f"removed {name} = {value} from the configuration")
-        for name in (MODE, CHOSEN, DIRECTORY, SET_BY_INIT):
+        for name in _OURS:
             settings.drop(name, undo)
         undo.pop_all()
     if MADE_DIRECTORY in by_init and files.remove_directory(directory):
@@ -472,8 +398,7 @@ def uninstall(repository: Repository) -> list[str]:
 
 def lines_left(repository: Repository) -> list[str]:
     """Return the files in which the user's own lines call gitckpt."""
-    directory = hooks_directory(repository)
-    owner = detect_or_user(repository, directory)
+    owner = _find_manager(repository)
     paths = (path for event in EVENTS for path in owner.files(event) if calls(path, event))
     return list(dict.fromkeys(paths))
 
@@ -491,20 +416,18 @@ def inspect(
     if mode not in _MODES[1:]:
         sentence = "gitckpt was never set up in this repository"
         return [Finding("hooks-not-installed", repository.common_dir, sentence, _INIT)]
-    directory = hooks_directory(repository)
-    owner = detect_or_user(repository, directory)
+    owner = _find_manager(repository)
     pin = _pin(python, package_dir)
     findings: list[Finding] = []
     if mode == "config":
         findings = _inspect_config(settings, version, pin, owner)
     elif mode == "files":
-        findings = _inspect_files(repository, settings, directory, pin, owner)
+        findings = _inspect_files(settings, pin, owner)
     elif mode == "external":
-        is_managed = detect(repository, directory) is not None
-        is_wanted = is_managed or settings.last(CHOSEN) is not None
+        is_wanted = owner.is_foreign or settings.last(CHOSEN) is not None
         missing = [event for event in EVENTS if not owner.calls(event)]
         findings = [_external_missing(owner, event, is_wanted=is_wanted) for event in missing]
-    if not settings.rewrites_notes():
+    if not settings.rewrites_notes:
         sentence = "amend and rebase do not carry the links from commits to checkpoints along"
         cure = f"git config --add {REWRITE_REF} '{OUR_NOTES}'"
         findings.append(Finding("rewrite-ref-missing", REWRITE_REF, sentence, cure))
@@ -518,11 +441,10 @@ def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
         return "not installed"
     if mode == "none":
         return mode
-    others = [event for event in EVENTS if event != _AT_COMMIT]
-    for finding in inspect(repository, version=version):
-        if finding.code in _MISSED and not any(event in finding.sentence for event in others):
-            return "missed"
-    return "recorded"
+    others = [event for event in EVENTS if event != "post-commit"]
+    missed = (found for found in inspect(repository, version=version) if found.code in _MISSED)
+    is_missed = any(not any(event in found.sentence for event in others) for found in missed)
+    return "missed" if is_missed else "recorded"
 
 
 def _pin(python: str, package_dir: str) -> Pin:
@@ -538,10 +460,9 @@ def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_ma
     has_config_hooks = version >= CONFIG_HOOKS_SINCE
     if asked == "config" and not has_config_hooks:
         needed, present = (".".join(map(str, part)) for part in (CONFIG_HOOKS_SINCE, version))
-        raise UsageError(
-            f"git {present} cannot read hooks from its configuration; git {needed} can",
-            hint="install a newer git, or choose another mode: files, external or auto",
-        )
+        problem = f"git {present} cannot read hooks from its configuration; git {needed} can"
+        hint = "install a newer git, or choose another mode: files, external or auto"
+        raise UsageError(problem, hint=hint)
     if asked != "auto":
         return asked
     before = settings.last(MODE)
@@ -553,19 +474,16 @@ def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_ma
 
 
 def _file_changes(
-    repository: Repository, settings: HookSettings, pin: Pin, target: str | None
+    settings: HookSettings, pin: Pin, hooks_dir: str, *, adds: bool
 ) -> tuple[list[FileChange], list[str]]:
-    """Return changes that add the block to one directory and remove all others."""
+    """Return changes that remove all blocks, or write those in git's directory."""
     changes: list[FileChange] = []
     advice: list[str] = []
-    candidates = [
-        hooks_directory(repository),
-        default_directory(repository),
-        installed_directory(repository, settings),
-    ]
-    for directory in dict.fromkeys(candidates):
+    repository, installed = settings.repository, settings.last(DIRECTORY)
+    others = (_resolve_directory(repository), _resolve_directory(repository, installed))
+    for directory in dict.fromkeys((hooks_dir, *others)):
         for event in EVENTS:
-            if directory == target:
+            if adds and directory == hooks_dir:
                 file = _in_use(directory, event)
                 change = None if file.obstacle else file.with_block(event, pin)
                 if file.obstacle and not calls(file.path, event):
@@ -579,22 +497,19 @@ def _file_changes(
 
 
 def _twice(owner: Manager, event: str) -> str:
-    return f"{event} calls gitckpt twice; remove the line from {owner.place(event)}"
+    return f"{event} calls gitckpt twice; remove the line from {owner.files(event)[0]}"
 
 
-def _prepare_directory(
-    repository: Repository, settings: HookSettings, directory: str, undo: ExitStack
-) -> None:
+def _prepare_directory(settings: HookSettings, directory: str, undo: ExitStack) -> None:
     if not os.path.isdir(directory):
         # Before the directory is made: a kill in between must not leave it unrecorded.
         settings.add(SET_BY_INIT, MADE_DIRECTORY, undo)
         files.make_directory(directory, undo)
-    if directory == default_directory(repository):
-        settings.drop(DIRECTORY, undo)
-        return
-    relative = os.path.relpath(directory, os.path.realpath(repository.common_dir))
+    relative = os.path.relpath(directory, os.path.realpath(settings.repository.common_dir))
     # A path below the git directory is stored relative: it moves with the repository.
-    settings.set(DIRECTORY, directory if relative.startswith(os.pardir) else relative, undo)
+    path = directory if relative.startswith(os.pardir) else relative
+    is_default = directory == _resolve_directory(settings.repository)
+    settings.set(DIRECTORY, None if is_default else path, undo)
 
 
 def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list[str]:
@@ -602,14 +517,13 @@ def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list
     changed = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
+        values: list[tuple[str, str | None]] = [("command", None), ("event", None)]
+        sentence = f"{event}: removed {section} from the configuration"
         if pin is not None:
-            is_new = settings.set(f"{section}.event", event, undo)
-            if settings.set(f"{section}.command", pin.command(event), undo) or is_new:
-                changed.append(f"{event}: set {section} in the configuration")
-        else:
-            had_command = settings.drop(f"{section}.command", undo)
-            if settings.drop(f"{section}.event", undo) or had_command:
-                changed.append(f"{event}: removed {section} from the configuration")
+            values = [("event", event), ("command", pin.command(event))]
+            sentence = f"{event}: set {section} in the configuration"
+        changes = [settings.set(f"{section}.{key}", value, undo) for key, value in values]
+        changed += [sentence] if any(changes) else []
     return changed
 
 
@@ -618,9 +532,8 @@ def _inspect_config(
 ) -> list[Finding]:
     if version < CONFIG_HOOKS_SINCE:
         present = ".".join(map(str, version))
-        return [
-            _not_called(MODE, f"git {present} ignores the hooks that are set in its configuration")
-        ]
+        sentence = f"git {present} ignores the hooks that are set in its configuration"
+        return [_not_called(MODE, sentence)]
     findings = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
@@ -638,13 +551,11 @@ def _inspect_config(
     return findings
 
 
-def _inspect_files(
-    repository: Repository, settings: HookSettings, directory: str, pin: Pin, owner: Manager
-) -> list[Finding]:
+def _inspect_files(settings: HookSettings, pin: Pin, owner: Manager) -> list[Finding]:
     findings = []
-    installed = installed_directory(repository, settings)
+    installed = _resolve_directory(settings.repository, settings.last(DIRECTORY))
     for event in EVENTS:
-        file = _in_use(directory, event)
+        file = _in_use(owner.hooks_dir, event)
         is_called = owner.calls(event)
         if file.block is not None:
             if not file.is_executable:
@@ -656,7 +567,7 @@ def _inspect_files(
             if is_called:
                 findings.append(Finding("hook-twice", file.path, _twice(owner, event)))
         elif not is_called:
-            findings.append(_missing_block(file, event, installed, directory))
+            findings.append(_missing_block(file, event, installed, owner.hooks_dir))
     return findings
 
 
@@ -694,16 +605,12 @@ def _in_use(directory: str, event: str) -> HookFile:
     file = files.read(os.path.join(directory, event))
     aside = files.read(file.path + _ASIDE[0])
     # Pre-commit rewrites its own file, so a block there would be lost.
-    is_called = (
-        aside.block is not None
-        and file.block is None
-        and GENERATED_BY_PRE_COMMIT in (file.data or b"")
-    )
-    return aside if is_called else file
+    is_moved = file.block is None and GENERATED_BY_PRE_COMMIT in (file.data or b"")
+    return aside if is_moved and aside.block is not None else file
 
 
 def _external_missing(owner: Manager, event: str, *, is_wanted: bool) -> Finding:
-    where = owner.place(event)
+    where = owner.files(event)[0]
     shorter = f"{BESIDE}; or " if owner.name == PRE_COMMIT else ""
     cure = f"{shorter}add to {where}: {owner.line(event)}" if is_wanted else _INIT
     return Finding("hook-external-missing", where, f"{event} does not call gitckpt", cure)

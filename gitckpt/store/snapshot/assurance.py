@@ -18,7 +18,7 @@ from gitckpt.store.snapshot import capture, manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from gitckpt.git.objects.port import Objects
     from gitckpt.model.checkpoint import Checkpoint
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     Parts = Callable[[str, str], Collection[str] | None]
 
 
-def is_whole(
-    repository: Repository, checkpoint: Checkpoint, parts: Parts = lambda _commit, _files: None
-) -> bool:
+def _know_none(_commit: str, _files: str) -> None:
+    """Know of no parts of a tree."""
+
+
+def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = _know_none) -> bool:
     """Return whether the objects of a checkpoint's snapshot exist and are intact.
 
     Until its ref is written, `gc --prune=now` can take them. The linked commit is not checked.
@@ -40,36 +42,30 @@ def is_whole(
             return False  # another process removed the checkpoint meanwhile
     if checkpoint.tree is None:
         return True
-    own = own_objects_wholeness(repository, checkpoint.tree, checkpoint.git_sha, parts)
+    own = _own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts)
     return own is not None and not damage.unreadable(repository, list(own))
 
 
-def own_objects_wholeness(
-    repository: Repository, tree: str, commit: str, parts: Parts = lambda _commit, _files: None
-) -> set[str] | None:
+def _own_objects(repository: Repository, tree: str, commit: str, parts: Parts) -> set[str] | None:
     """Return the objects that the commit does not hold; None if unreadable.
 
     `parts` returns the objects that the tree of all files adds, perhaps more; None if unknown.
     """
     base = manifest.base_tree(repository, commit)
+    own = {tree}
     try:
-        return {tree, *_parts(repository, tree, base, lambda files: parts(commit, files))} - {base}
+        for name, (mode, oid) in _entries(repository, tree).items():
+            own.add(oid)
+            known = parts(commit, oid) if name == b"files" else None
+            if known is not None:
+                own.update(known)
+            elif mode == DIRECTORY:
+                stages = _entries(repository, oid).values() if name == b"index" else [(mode, oid)]
+                for _, part in stages:
+                    own.update([part, *diff.own(repository, base, part)])
     except (GitError, MalformedTree):
         return None
-
-
-def _parts(
-    repository: Repository, tree: str, base: str, known: Callable[[str], Collection[str] | None]
-) -> Iterator[str]:
-    for name, (mode, oid) in _entries(repository, tree).items():
-        yield oid
-        if name == b"files" and (found := known(oid)) is not None:
-            yield from found
-        elif mode == DIRECTORY:
-            stages = [tree for _, tree in _entries(repository, oid).values()]
-            for part in stages if name == b"index" else [oid]:
-                yield part
-                yield from diff.own(repository, base, part)
+    return own - {base}
 
 
 def _entries(repository: Repository, tree: str) -> Entries:
@@ -90,7 +86,7 @@ def recorded(
     remove: Callable[[list[str]], object],
     say: Callable[[str], None],
     *,
-    parts: Parts = lambda _commit, _files: None,
+    parts: Parts = _know_none,
 ) -> Checkpoint:
     """Return a checkpoint whose snapshot is whole, after several attempts if needed.
 
@@ -100,7 +96,7 @@ def recorded(
     """
     torn = 0
     unreadable: set[str] = set()
-    reason: CkptError = _busy()
+    reason: CkptError | None = None
     for remaining in reversed(range(_ATTEMPTS)):
         try:
             checkpoint = attempt()
@@ -121,20 +117,19 @@ def recorded(
             unreadable.add(error.oid)
             say(capture.moved_aside(repository, error.oid))
             continue
-        found = failure(repository, objects, checkpoint, say, parts)
-        if found is None:
+        reason = failure(repository, objects, checkpoint, say, parts)
+        if reason is None:
             return checkpoint
         remove([checkpoint.id])
-        reason = found
         torn += 1
         if torn == _CAPTURES:
             break
-    raise reason
+    raise reason or _busy()
 
 
 def own_objects(repository: Repository, tree: str, commit: str, parts: Parts) -> list[str]:
     """Return the objects that a snapshot adds to its commit; none if unreadable."""
-    return sorted(own_objects_wholeness(repository, tree, commit, parts) or ())
+    return sorted(_own_objects(repository, tree, commit, parts) or ())
 
 
 def failure(
@@ -142,7 +137,7 @@ def failure(
     objects: Objects,
     checkpoint: Checkpoint,
     say: Callable[[str], None],
-    parts: Parts = lambda _commit, _files: None,
+    parts: Parts = _know_none,
 ) -> CkptError | None:
     """Return None once a checkpoint's snapshot can be read, else the error to raise.
 
@@ -157,7 +152,5 @@ def failure(
 
 
 def _busy() -> BusyError:
-    return BusyError(
-        "HEAD moves, or objects are pruned, as fast as they are written",
-        hint="wait for its end, then run it again",
-    )
+    message = "HEAD moves, or objects are pruned, as fast as they are written"
+    return BusyError(message, hint="wait for its end, then run it again")

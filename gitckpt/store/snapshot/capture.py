@@ -13,18 +13,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git import damage, fsync
 from gitckpt.git.contents import attributes, bounds, conversion, dir_modes, raw_files
-from gitckpt.git.objects.encoding import (
-    DIRECTORY,
-    EXECUTABLE,
-    FILE,
-    GITLINK,
-    Entries,
-    MalformedTree,
-    decode_tree,
-    object_id,
-)
+from gitckpt.git.files import regular
+from gitckpt.git.objects import encoding
+from gitckpt.git.objects.encoding import MalformedTree, decode_tree, object_id
 from gitckpt.git.process import DeadlinePassed, GitError
-from gitckpt.git.worktree import index as sparse
 from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.administration import is_corrupt
 from gitckpt.git.worktree.index import PrivateIndex
@@ -35,7 +27,7 @@ from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits, size_text
-from gitckpt.store.snapshot.status import Survey, Surveyor, leading_to
+from gitckpt.store.snapshot.status import Survey, leading_to, survey_worktree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +47,7 @@ _MANY = 1000
 # in bulk-checkin.c).
 _AT_ONCE = 20_000
 _WITHOUT = "leave them out: git ckpt save --no-worktree"
+_NESTED = "a repository of its own: its files stay in it"
 
 
 class Moved(WorktreeError):
@@ -69,9 +62,7 @@ class DamagedObject(WorktreeError):
     """git met a damaged object while it looked at the worktree."""
 
     def __init__(self, message: str, oid: str) -> None:
-        super().__init__(
-            message, hint="see what is wrong, and who has it: git ckpt verify --contents"
-        )
+        super().__init__(message, hint="see what is wrong: git ckpt verify --contents")
         self.oid = oid
 
 
@@ -128,8 +119,10 @@ def capture_in(
         FilesPruned: a gc took objects meanwhile.
         WorktreeError: git cannot read the worktree.
     """
+    top = index.repository.worktree or ""
     try:
-        return _Capture(index, objects, commit, limits, also, keeps=keeps).run()
+        files = _Capture(index, objects, commit, limits, set(also), keeps, os.fsencode(top))
+        return files.run()
     except DeadlinePassed:
         raise
     except GitError as error:
@@ -137,145 +130,125 @@ def capture_in(
 
         if refusal.was_pruned(error):
             raise FilesPruned from None
-        message = f"cannot capture the files of {index.repository.worktree}: {error.message}"
+        message = f"cannot capture the files of {top}: {error.message}"
         damaged = _UNREADABLE.search(error.stderr)
         if damaged is not None:
             raise DamagedObject(message, damaged[1]) from None
         # If objects cannot be stored, a checkpoint without files cannot either: no such hint.
-        raise WorktreeError(
-            message, hint=error.hint or (None if refusal.is_unstorable(error) else _WITHOUT)
-        ) from None
+        hint = error.hint or (None if refusal.is_unstorable(error) else _WITHOUT)
+        raise WorktreeError(message, hint=hint) from None
 
 
+@dataclass(slots=True)
 class _Capture:
     """One capture; afterwards the index lists all files except `Captured.unlisted`."""
 
-    def __init__(
-        self,
-        index: PrivateIndex,
-        objects: Objects,
-        commit: str,
-        limits: Limits,
-        also: Collection[bytes],
-        *,
-        keeps: Callable[[bytes], bool],
-    ) -> None:
-        self._index = index
-        self._repository = index.repository
-        self._top = os.fsencode(index.repository.worktree or "")
-        self._objects = objects
-        self._commit = commit
-        self._limits = limits
-        self._also = set(also)
-        self._keeps = keeps
-        self._staged: Mapping[bytes, bytes] = {}
-        self._tracked: Collection[bytes] = ()
-        self._apart: Collection[bytes] = ()
-        self._as_is: dict[bytes, str] = {}
-        self._unheld: dict[bytes, str] = {}
-        self._omitted: list[Omitted] = []
-        self._read: list[bytes] = []
-        self._converted: list[str] = []
-        self._unread: set[bytes] = set()
-        self._named: set[bytes] = set(also)
-        self._writer: TreeWriter | None = None
+    index: PrivateIndex
+    objects: Objects
+    commit: str
+    limits: Limits
+    also: Collection[bytes]
+    keeps: Callable[[bytes], bool]
+    top: bytes
+    survey: Survey = field(default_factory=Survey)
+    tracked: Collection[bytes] = ()  # those that differ from the index
+    included: Collection[bytes] = ()  # ignored or secret paths to capture
+    read: list[bytes] = field(default_factory=list)  # files to read
+    unread: set[bytes] = field(default_factory=set)  # those that cannot be read
+    converted: list[str] = field(default_factory=list)
+    omitted: list[Omitted] = field(default_factory=list)
+    as_is: dict[bytes, str] = field(default_factory=dict)
+    unheld: dict[bytes, str] = field(default_factory=dict)
+    writer: TreeWriter | None = None
 
     def run(self) -> Captured:
-        seen, settings = self._survey()
-        under_way = self._repository.operation()
-        base = manifest.base_tree(self._repository, self._commit)
-        stages = self._index_trees(seen) if seen.is_staged else {}
-        if not seen.is_staged and manifest.INTENT in seen.flags:  # git does not compare these
-            tree = self._index.write_tree()
+        sparse = self._survey()
+        survey, repository = self.survey, self.index.repository
+        under_way = repository.operation()
+        base = manifest.base_tree(repository, self.commit)
+        stages = self._index_trees() if survey.is_staged else {}
+        if not survey.is_staged and manifest.INTENT in survey.flags:  # git does not compare these
+            tree = self.index.write_tree()
             stages = {0: tree} if tree != base else {}
-        self._staged = {path: entry[1] for path, entry in _ours(seen).items()} | seen.staged
-        self._tracked = set(seen.changed)
-        self._apart = seen.apart
-        wanted = list(dict.fromkeys([*seen.changed, *self._accepted(seen.untracked)]))
-        rules = self._rules(seen)
-        files = self._files_tree(seen, base, rules, wanted)
+        wanted = list(dict.fromkeys([*survey.changed, *self._accepted()]))
+        unseen = [*survey.deleted, *survey.flags.get(manifest.SKIPPED, ())]
+        named = leading_to({*self.also, *self.included})  # ignored ones, too
+        inside = {*survey.directories, *named}
+        # None if git converts nothing.
+        rules = attributes.rules(repository, self.limits.conversions(repository), inside, unseen)
+        files = self._files_tree(base, rules, wanted)
         inexact = self._inexact(rules)
-        raw = manifest.write_raw(self._repository, self._objects, inexact.raw | self._as_is)
-        directories, modes = self._layout(seen, files)
-        self._omitted += [*self._nested(seen), *seen.submodules.values(), *seen.passed_over]
-        is_flagged = any(flag != manifest.SKIPPED or settings is None for flag in seen.flags)
+        raw = manifest.write_raw(repository, self.objects, inexact.raw | self.as_is)
+        directories, modes = self._layout(files)
+        for path in survey.nested:
+            oid = modules.head_of(os.path.join(self.top, path))
+            self.omitted.append(Omitted(quoted(path), _NESTED, oid=oid))
+        self.omitted += [*survey.submodules.values(), *survey.passed_over]
+        content = manifest.Contents(files, stages, survey.flags, sparse=sparse, raw=raw)
+        content.conversion = attributes.settings(repository, rules.configured) if rules else b""
+        content.directories, content.modes = directories, modes
+        is_flagged = any(flag != manifest.SKIPPED or sparse is None for flag in survey.flags)
         dirty = bool(stages or is_flagged or under_way or files != base)
-        outside = attributes.settings(self._repository, rules.configured) if rules else b""
-        is_plain = settings is None and raw is None and not (outside or directories or modes)
-        made = Worktree(dirty=False)  # the commit has the files
+        is_plain = sparse is None and raw is None
+        is_plain = is_plain and not (content.conversion or directories or modes)
+        worktree = Worktree(dirty=False)  # the commit has the files
         if dirty or not is_plain:
-            content = manifest.Contents(files, stages, seen.flags, sparse=settings, raw=raw)
-            content.conversion = outside
-            content.directories, content.modes = directories, modes
-            made = self._written(content, under_way, dirty=dirty)
-        by_path = {entry.path: entry for entry in self._omitted}  # the last reason is the best
-        made = replace(
-            made,
-            omitted=tuple(entry for _, entry in sorted(by_path.items())),
-            converted=tuple(sorted(self._converted)),
-        )
-        captured = Captured(
-            made,
-            files,
-            seen.submodules.keys(),
-            inexact.left,
-            as_is=self._as_is,
-            unheld=self._unheld,
-            apart=seen.apart,
-            is_as_stored=rules is None,
-        )
-        if self._writer is None:
+            worktree = self._write(content, under_way, dirty=dirty)
+        by_path = {entry.path: entry for entry in self.omitted}  # the last reason is the best
+        omitted = tuple(entry for _, entry in sorted(by_path.items()))
+        worktree = replace(worktree, omitted=omitted, converted=tuple(sorted(self.converted)))
+        captured = Captured(worktree, files, survey.submodules.keys(), inexact.left)
+        captured = replace(captured, as_is=self.as_is, unheld=self.unheld, apart=survey.apart)
+        captured = replace(captured, is_as_stored=rules is None)
+        if self.writer is None:
             return captured
-        return replace(captured, parts=self._writer.oids, unlisted=[*self._read, *seen.deleted])
+        return replace(captured, parts=self.writer.oids, unlisted=[*self.read, *survey.deleted])
 
-    def _written(
-        self, content: manifest.Contents, under_way: str | None, *, dirty: bool
-    ) -> Worktree:
+    def _write(self, content: manifest.Contents, under_way: str | None, *, dirty: bool) -> Worktree:
         """Write the tree of the snapshot; leave out an operation that is too large."""
-        needed = None
+        repository, needed = self.index.repository, None
         if under_way:
-            content.operation = operation.collect(self._repository)
-            if bounds.is_too_much(content.operation):
+            state = operation.collect(repository)
+            if bounds.is_too_much(state):
                 reason = f"the state of the {under_way} in progress: {bounds.OPERATION}"
-                self._omitted.append(Omitted(".git", reason))
-                under_way, content.operation = None, {}
-            needed = operation.holder_of(
-                self._repository, self._objects, content.operation, self._commit
-            )
-        tree = manifest.write(self._repository, self._objects, content)
-        return Worktree(dirty, tree, under_way, needed, suspects=self._suspects(content.files))
+                self.omitted.append(Omitted(".git", reason))
+                under_way, state = None, {}
+            content.operation = state
+            needed = operation.holder_of(repository, self.objects, state, self.commit)
+        tree = manifest.write(repository, self.objects, content)
+        suspects: tuple[Suspect, ...] = ()
+        if self.read:
+            from gitckpt.store import secrets
 
-    def _survey(self) -> tuple[Survey, bytes | None]:
-        """Return what the worktree holds, and the settings of a sparse checkout."""
+            stored = self.writer.contents if self.writer is not None else None
+            paths = [path for path in self.read if path not in self.unread]
+            suspects = secrets.find_suspects(self.index, content.files, paths, stored)
+        return Worktree(dirty, tree, under_way, needed, suspects=suspects)
+
+    def _survey(self) -> bytes | None:
+        """Look at the worktree; return the settings of a sparse checkout."""
         try:
-            seen, settings = self._look()
+            self.survey, sparse = survey_worktree(self.index)
         except GitError as error:
             if isinstance(error, DeadlinePassed) or not is_corrupt(error):
                 raise
-            self._index.rebuild(self._commit)
+            self.index.rebuild(self.commit)
             reason = "git cannot read it, so what was staged is not known"
-            self._omitted.append(Omitted(".git/index", reason))
-            seen, settings = self._look()
-        if seen.commit != self._commit:
+            self.omitted.append(Omitted(".git/index", reason))
+            self.survey, sparse = survey_worktree(self.index)
+        if self.survey.commit != self.commit:
             raise moved()
-        return seen, settings
+        self.tracked = set(self.survey.changed)
+        return sparse
 
-    def _look(self) -> tuple[Survey, bytes | None]:
-        surveyor = Surveyor(self._index)
-        try:
-            surveyor.begin()
-            settings = sparse.read(self._repository)  # while git looks at the files
-            return surveyor.finish(is_sparse=settings is not None), settings
-        finally:
-            surveyor.stop()
-
-    def _layout(self, seen: Survey, files: str) -> tuple[list[bytes], dict[bytes, int]]:
+    def _layout(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
         """Return the empty directories, and the modes that are narrower than usual."""
-        lead = set(seen.leading) - {os.path.dirname(path) for path in seen.deleted}
-        others = set(seen.directories) - lead - {os.path.dirname(path) for path in self._read}
-        directories = dir_modes.empty(self._repository, self._top, others, files)
-        modes = dir_modes.narrowed_directories(seen.modes)
-        modes |= dir_modes.narrowed_files(self._top, self._read)
+        survey = self.survey
+        lead = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
+        others = set(survey.directories) - lead - {os.path.dirname(path) for path in self.read}
+        directories = dir_modes.empty(self.index.repository, self.top, others, files)
+        modes = dir_modes.narrowed_directories(survey.modes)
+        modes |= dir_modes.narrowed_files(self.top, self.read)
         most = dir_modes.MOST
         if len(directories) > most:
             more = len(directories) - most - 1
@@ -287,137 +260,140 @@ class _Capture:
             modes = {path: mode for path, mode in modes.items() if path < first}
         return directories[:most], modes
 
-    def _index_trees(self, seen: Survey) -> Mapping[int, str]:
-        if not seen.conflicts:
-            return {0: self._index.write_tree()}
+    def _index_trees(self) -> Mapping[int, str]:
+        if not self.survey.conflicts:
+            return {0: self.index.write_tree()}
         # In a copy: the private index keeps its conflicts until the files are added.
-        zero = b"0" * len(object_id("blob", b"", self._repository.object_format))
-        with PrivateIndex(self._repository, self._index.deadline) as scratch:
-            scratch.copy_from(self._index.path)
-            scratch.put(b"0 %s 0\t%s" % (zero, path) for path in seen.unmerged)
+        repository = self.index.repository
+        zero = b"0" * len(object_id("blob", b"", repository.object_format))
+        with PrivateIndex(repository, self.index.deadline) as scratch:
+            scratch.copy_from(self.index.path)
+            scratch.put(b"0 %s 0\t%s" % (zero, path) for path in self.survey.unmerged)
             trees = {0: scratch.write_tree()}
-            for stage, entries in seen.conflicts.items():
+            for stage, entries in self.survey.conflicts.items():
                 scratch.git("read-tree", "--empty")
                 scratch.put(b"%s 0\t%s" % tuple(entry.split(b"\t", 1)) for entry in entries)
                 trees[stage] = scratch.write_tree()
         return trees
 
     def _files_tree(
-        self, seen: Survey, base: str, rules: attributes.AttributeRules | None, wanted: list[bytes]
+        self, base: str, rules: attributes.AttributeRules | None, wanted: list[bytes]
     ) -> str:
         """Return the tree of all files; `base` if nothing differs from it."""
+        index, survey = self.index, self.survey
         if not wanted:
-            return self._index.write_tree() if seen.is_staged or self._index.is_rebuilt else base
+            return index.write_tree() if survey.is_staged or index.is_rebuilt else base
         from gitckpt.git.contents import unfiltered  # costly: only if files differ
 
-        gone = set(seen.deleted)
-        self._read = [path for path in wanted if path not in gone]
-        if rules is None and (plain := self._plain_tree(seen, base, gone)):
+        deleted = set(survey.deleted)
+        self.read = [path for path in wanted if path not in deleted]
+        if rules is None and (plain := self._plain_tree(base, deleted)):
             return plain
-        removed_rules = {path for path in gone if os.path.basename(path) == _ATTRIBUTES}
+        removed_rules = {path for path in deleted if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these, or not drop their stages.
-        apart = set(filter(self._is_misplaced, gone - removed_rules))
-        self._index.update("--force-remove", sorted(apart))
-        held = unfiltered.held(self._repository)
-        unfiltered.accept(self._index, {path: held[path] for path in wanted if path in held})
-        others = [path for path in wanted if path not in gone and path not in held]
-        self._add([*sorted(gone - removed_rules - apart), *others])
-        ours = _ours(seen)
-        unread = sorted(self._unread & ours.keys())
-        self._index.put(b"%s %s 0\t%s" % (*ours[path], path) for path in unread)
+        apart = set(filter(self._is_misplaced, deleted - removed_rules))
+        index.update("--force-remove", sorted(apart))
+        held = unfiltered.held(index.repository)
+        unfiltered.accept(index, {path: held[path] for path in wanted if path in held})
+        others = [path for path in wanted if path not in deleted and path not in held]
+        self._add([*sorted(deleted - removed_rules - apart), *others])
+        ours = _find_ours(survey)
+        unread = sorted(self.unread & ours.keys())
+        index.put(b"%s %s 0\t%s" % (*ours[path], path) for path in unread)
         # Last: their filters must apply to the other files, lest a secret is stored in plain text.
-        self._index.update("--force-remove", sorted(removed_rules))
-        return self._index.write_tree()
+        index.update("--force-remove", sorted(removed_rules))
+        return index.write_tree()
 
-    def _plain_tree(self, seen: Survey, base: str, gone: set[bytes]) -> str | None:
+    def _plain_tree(self, base: str, deleted: set[bytes]) -> str | None:
         """Return the tree of all files if it can be built without git, else None."""
-        is_special = seen.is_staged or seen.conflicts or seen.flags or not self._commit
-        if is_special or self._index.is_rebuilt or len(self._read) >= _MANY:
+        survey, repository = self.survey, self.index.repository
+        is_special = survey.is_staged or survey.conflicts or survey.flags or not self.commit
+        if is_special or self.index.is_rebuilt or len(self.read) >= _MANY:
             return None
-        if not self._limits.conversions(self._repository).takes_as_is:
+        if not self.limits.conversions(repository).takes_as_is:
             return None
         from gitckpt.git.contents import unfiltered
         from gitckpt.git.contents.plain_files import TreeWriter
 
-        if conversion.are_there(self._repository) or unfiltered.held(self._repository):
+        if conversion.are_there(repository) or unfiltered.held(repository):
             return None
-        writer = TreeWriter(self._repository, self._objects)
-        tree = writer.tree(base, gone, self._read, set(self._read).difference(seen.changed))
-        self._writer = writer if tree is not None else None
-        self._index.require_time("write-tree")
+        writer = TreeWriter(repository, self.objects)
+        tree = writer.tree(base, deleted, self.read, set(self.read).difference(survey.changed))
+        self.writer = writer if tree is not None else None
+        self.index.require_time("write-tree")
         return tree
 
-    def _accepted(self, untracked: list[bytes]) -> list[bytes]:
+    def _accepted(self) -> list[bytes]:
         """Return the untracked and ignored paths to capture."""
-        included = set(self._also)
-        if self._limits.include:
-            words = ("ls-files", "--others", "--ignored", "-z", *self._limits.include_options())
-            listed = self._index.git(*words).split(b"\0")[:-1]
-            included |= {path for path in listed if not path.endswith(b"/")}
-        included = {
-            path
-            for path in included
-            if not modules.lies_in(path, self._apart)
-            and not (path in self._also and self._is_misplaced(path))
-        }
-        self._named |= included
+        included = {path for path in self.also if not self._is_misplaced(path)}
+        if self.limits.include:
+            words = ("ls-files", "--others", "--ignored", "-z", *self.limits.include_options())
+            listed = self.index.git(*words).split(b"\0")[:-1]
+            files = {path for path in listed if not path.endswith(b"/")}
+            included |= files.difference(self.also)
+        apart = self.survey.apart
+        self.included = {path for path in included if not modules.lies_in(path, apart)}
         accepted = []
-        for path in dict.fromkeys([*untracked, *sorted(included)]):
+        for path in dict.fromkeys([*self.survey.untracked, *sorted(self.included)]):
             reason = None
-            if path not in self._also:
-                whole = os.path.join(self._top, path)
-                reason = self._limits.reason_to_omit(whole, included=path in included)
+            if path not in self.also:
+                absolute = os.path.join(self.top, path)
+                reason = self.limits.reason_to_omit(absolute, included=path in self.included)
             if reason is None:
                 accepted.append(path)
             else:
-                self._omitted.append(Omitted(quoted(path), *reason))
+                self.omitted.append(Omitted(quoted(path), *reason))
         return self._within_total(accepted)
 
     def _within_total(self, untracked: list[bytes]) -> list[bytes]:
-        most = self._limits.max_total_size
+        most = self.limits.max_total_size
         if most is None:
             return untracked
-        others = [path for path in untracked if path not in self._also]
-        sizes = {path: _size(os.path.join(self._top, path)) for path in others}
-        excess = set(self._limits.excess(sizes))
+        others = [path for path in untracked if path not in self.also]
+        sizes = {path: _size(os.path.join(self.top, path)) for path in others}
+        excess = set(self.limits.excess(sizes))
         limit = f"{size_text(most)} of untracked files"
         reason = f"an automatic checkpoint takes {limit}, the smallest first"
-        self._omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(excess)]
+        self.omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(excess)]
         return [path for path in untracked if path not in excess]
 
     def _is_misplaced(self, path: bytes) -> bool:
         """Return whether a path is a directory or behind a link, where git sees no file."""
-        whole = os.path.join(self._top, path)
-        if os.path.isdir(whole) and not os.path.islink(whole):
+        absolute = os.path.join(self.top, path)
+        if os.path.isdir(absolute) and not os.path.islink(absolute):
             return True
         while path := os.path.dirname(path):
-            if os.path.islink(os.path.join(self._top, path)):
+            if os.path.islink(os.path.join(self.top, path)):
                 return True
         return False
 
     def _add(self, paths: list[bytes]) -> None:
         """Read files into the private index; list those that git cannot read as omitted."""
-        paths = [path for path in paths if self._is_readable(path)]
-        if len(paths) < _MANY:
-            self._read_in(paths)
+        readable = []
+        for path in paths:
+            file = os.path.join(self.top, path)
+            if os.path.islink(file) or not os.path.isfile(file) or os.access(file, os.R_OK):
+                readable.append(path)
+            else:
+                self._omit(path, "cannot be read: permission denied")
+        if len(readable) < _MANY:
+            self._read_in(readable)
             return
         from gitckpt.git.contents.bounds import Quarantine
 
-        with Quarantine(self._repository) as quarantine:
-            for at in range(0, len(paths), _AT_ONCE):
-                self._read_in(paths[at : at + _AT_ONCE], quarantine.options, quarantine.environment)
-            quarantine.migrate(self._index.deadline)
+        with Quarantine(self.index.repository) as quarantine:
+            options, environment = quarantine.options, quarantine.environment
+            for start in range(0, len(readable), _AT_ONCE):
+                self._read_in(readable[start : start + _AT_ONCE], options, environment)
+            quarantine.migrate(self.index.deadline)
 
     def _read_in(
-        self,
-        paths: list[bytes],
-        settings: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
+        self, paths: list[bytes], settings: Sequence[str] = (), env: Mapping[str, str] | None = None
     ) -> None:
         from gitckpt.git.contents import refusal
 
-        result = refusal.read_in(self._index, paths, settings, environment)
-        self._converted += map(quoted, result.converted)
+        result = refusal.read_in(self.index, paths, settings, env)
+        self.converted += map(quoted, result.converted)
         for refused in result.refused:
             reason, may_be_held = self._reason(refused)
             if not (may_be_held and self._hold_as_is(refused.path)):
@@ -430,74 +406,42 @@ class _Capture:
         path, driver = refused.path, refused.driver
         if refused.is_name:
             return refused.cause, False
-        if not driver:
-            return f"git cannot store it: {refused.cause}", True
-        if path not in self._tracked:
-            return f"git cannot store it: {refused.cause}", False
-        oid = self._staged.get(path, b"").decode("ascii")
-        if oid.strip("0") and refusal.filter_works(self._index, path, oid):
-            may_be_held = self._keeps(path) and self._limits.looks_secret(path) is None
+        if not driver or path not in self.tracked:
+            return f"git cannot store it: {refused.cause}", not driver
+        _, ours = _find_ours(self.survey).get(path, (b"", b""))
+        oid = self.survey.staged.get(path, ours).decode("ascii")
+        if oid.strip("0") and refusal.filter_works(self.index, path, oid):
+            may_be_held = self.keeps(path) and self.limits.looks_secret(path) is None
             return f"filter {driver} refuses it", may_be_held
         return f"filter {driver} does not work: {refused.cause}", False
 
     def _hold_as_is(self, path: bytes) -> bool:
-        (data,) = raw_files.bytes_of(self._repository, [path])
+        (data,) = raw_files.bytes_of(self.index.repository, [path])
         if data is None:
             return False
-        (oid,) = self._objects.write([("blob", data)], flushed=False)
-        is_executable = os.lstat(os.path.join(self._top, path)).st_mode & 0o100
-        mode = EXECUTABLE if is_executable else FILE
-        self._index.put([b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)])
-        self._as_is[path] = oid
+        (oid,) = self.objects.write([("blob", data)], flushed=False)
+        is_executable = os.lstat(os.path.join(self.top, path)).st_mode & 0o100
+        mode = encoding.EXECUTABLE if is_executable else encoding.FILE
+        self.index.put([b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)])
+        self.as_is[path] = oid
         return True
-
-    def _is_readable(self, path: bytes) -> bool:
-        whole = os.path.join(self._top, path)
-        if os.path.islink(whole) or not os.path.isfile(whole) or os.access(whole, os.R_OK):
-            return True
-        self._omit(path, "cannot be read: permission denied")
-        return False
-
-    def _rules(self, seen: Survey) -> attributes.AttributeRules | None:
-        """Return the rules for conversions; None if git converts nothing."""
-        unseen = [*seen.deleted, *seen.flags.get(manifest.SKIPPED, ())]
-        directories = {*seen.directories, *leading_to(self._named)}  # ignored ones, too
-        return attributes.rules(
-            self._repository, self._limits.conversions(self._repository), directories, unseen
-        )
 
     def _inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
         """Return the files that git would write differently."""
-        if rules is None and not conversion.are_there(self._repository):
+        if rules is None and not conversion.are_there(self.index.repository):
             return conversion.Converted()
-        terms = self._limits.terms(self._named, self._also)
-        conversions = conversion.Conversions(self._index, self._objects, rules, terms)
-        converted = conversions.look(self._unread | self._as_is.keys())
-        behind = {quoted(path) for path in converted.required}.intersection(self._converted)
-        self._converted = sorted({*map(quoted, converted.left), *behind})
+        terms = self.limits.terms({*self.also, *self.included}, self.also)
+        conversions = conversion.Conversions(self.index, self.objects, rules, terms)
+        converted = conversions.look(self.unread | self.as_is.keys())
+        behind = {quoted(path) for path in converted.required}.intersection(self.converted)
+        self.converted = sorted({*map(quoted, converted.left), *behind})
         return converted
 
     def _omit(self, path: bytes, reason: str) -> None:
-        self._unread.add(path)
-        if path in self._tracked:
-            self._unheld[path] = reason
-        self._omitted.append(Omitted(quoted(path), reason))
-
-    def _suspects(self, files: str) -> tuple[Suspect, ...]:
-        if not self._read:
-            return ()
-        from gitckpt.store import secrets
-
-        stored = self._writer.contents if self._writer is not None else None
-        paths = [path for path in self._read if path not in self._unread]
-        return secrets.find_suspects(self._index, files, paths, stored)
-
-    def _nested(self, seen: Survey) -> list[Omitted]:
-        reason = "a repository of its own: its files stay in it"
-        return [
-            Omitted(quoted(path), reason, oid=modules.head_of(os.path.join(self._top, path)))
-            for path in seen.nested
-        ]
+        self.unread.add(path)
+        if path in self.tracked:
+            self.unheld[path] = reason
+        self.omitted.append(Omitted(quoted(path), reason))
 
 
 def _size(path: bytes) -> int:
@@ -507,11 +451,11 @@ def _size(path: bytes) -> int:
         return 0
 
 
-def _ours(seen: Survey) -> dict[bytes, tuple[bytes, bytes]]:
+def _find_ours(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
     """Return mode and oid of our side of each conflict; else theirs, else the base."""
     sides = {}
     for stage in (1, 3, 2):
-        for entry in seen.conflicts.get(stage, ()):
+        for entry in survey.conflicts.get(stage, ()):
             about, _, path = entry.partition(b"\t")
             mode, oid = about.split(b" ")
             sides[path] = mode, oid
@@ -536,14 +480,16 @@ def write_again(
     for oid, (paths, is_committed) in sorted(_damaged(repository, objects, checkpoint).items()):
         source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
         if source is not None:
-            messages.append(
-                f"the object {oid} was missing or damaged, and was written again "
-                f"from {quoted(source)}"
-            )
+            origin = f"was written again from {quoted(source)}"
+            messages.append(f"the object {oid} was missing or damaged, and {origin}")
         elif not paths and not is_committed and damage.move_aside(repository, oid):
             messages.append(moved_aside(repository, oid))
         else:
-            error = _lost(oid, paths)
+            names = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
+            name = f"{oid} of {names}" if names else oid
+            message = f"the object {name} is missing or damaged, and no file has its content"
+            how = "else fetch it from a clone, see how: git ckpt verify --contents"
+            error = WorktreeError(message, hint=f"if it was staged, stage it again: git add; {how}")
     return messages, error
 
 
@@ -587,7 +533,7 @@ def _listed(
         below: dict[str, bytes] = {}
         for (oid, path), entry in zip(level.items(), objects.read(list(level), None), strict=True):
             listed[oid] = []
-            entries: Entries = {}
+            entries: encoding.Entries = {}
             try:
                 if entry is None or entry[0] != "tree":
                     raise MalformedTree("it is missing")
@@ -596,18 +542,18 @@ def _listed(
                 broken.add(oid)
             for name, (mode, child) in entries.items():
                 inner = b"/".join([path, name]) if path else name
-                if mode == DIRECTORY:
+                if mode == encoding.DIRECTORY:
                     below.setdefault(child, inner)
-                elif mode != GITLINK:
+                elif mode != encoding.GITLINK:
                     listed.setdefault(child, []).append(_SNAPSHOT.sub(b"", inner))
         level = {oid: path for oid, path in below.items() if oid not in listed}
     return listed
 
 
 def _write_file(repository: Repository, objects: Objects, oid: str, path: bytes) -> bool:
-    whole = os.path.join(os.fsencode(repository.worktree or ""), path)
+    absolute = os.path.join(os.fsencode(repository.worktree or ""), path)
     try:
-        data = os.readlink(whole) if os.path.islink(whole) else _read(whole)
+        data = os.readlink(absolute) if os.path.islink(absolute) else regular.content(absolute)
     except OSError:
         return False
     if object_id("blob", data, repository.object_format) == oid:
@@ -621,20 +567,3 @@ def _write_file(repository: Repository, objects: Objects, oid: str, path: bytes)
     repository.git.run(*words, "-w", data=data)
     fsync.flush(fsync.object_paths(repository.common_dir, [oid]))
     return True
-
-
-def _read(path: bytes) -> bytes:
-    if not os.path.isfile(path):
-        raise OSError
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def _lost(oid: str, paths: list[bytes]) -> WorktreeError:
-    names = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
-    of_paths = f" of {names}" if names else ""
-    return WorktreeError(
-        f"the object {oid}{of_paths} is missing or damaged, and no file has its content",
-        hint="if it was staged, stage it again: git add; "
-        "else fetch it from a clone, see how: git ckpt verify --contents",
-    )

@@ -50,19 +50,19 @@ def compare(
             index, objects, head, unlimited, untracked, keeps=lambda _: True
         )
     found = manifest.read(repository, objects, captured.worktree.tree, head)
+    changes = diff.differences(repository, wanted.files, captured.files)
     differing = [
-        entry
-        for entry in diff.differences(repository, wanted.files, captured.files)
-        if not stays(entry.path) and not _is_displaced(repository, wanted, entry)
+        change
+        for change in changes
+        if not stays(change.path) and not _is_displaced(repository, wanted, change)
     ]
-    raw = manifest.raw_of(repository, wanted).items()
-    raw_files_wanted = {path: oid for path, oid in raw if not stays(path)}
-    names = unexpected(repository, differing, gone, raw_files_wanted)
+    raw = manifest.raw_of(repository, wanted)
+    restored = {path: oid for path, oid in raw.items() if not stays(path)}
+    names = unexpected(repository, differing, gone, restored)
     if merged != merged_tree(repository, found, head):
         names.append("what is staged")
-    for stage in (1, 2, 3):
-        if wanted.index.get(stage) != found.index.get(stage):
-            names.append(f"stage {stage} of the index")
+    stages = [stage for stage in (1, 2, 3) if wanted.index.get(stage) != found.index.get(stage)]
+    names += [f"stage {stage} of the index" for stage in stages]
     if _flags(wanted) != _flags(found):
         names.append("flags of the index")
     if with_operation and wanted.operation != found.operation:
@@ -96,20 +96,15 @@ def unexpected(
 
     `raw` has the oids of the files that are wanted byte for byte; `gone` is as for `compare`.
     """
-    wrong = [
-        entry
-        for entry in differing
-        if not entry.is_submodule and (entry.status != "A" or gone is None or entry.path in gone)
-    ]
     differing_raw = set(raw_files.differing(repository, raw))
     same_raw = raw.keys() - differing_raw
-    names = [
-        str(entry)
-        for entry in wrong
-        if entry.path not in same_raw and not _is_as_git_writes_it(repository, entry)
-    ]
-    others = sorted(differing_raw - {entry.path for entry in wrong})
-    return names + [f"M {path.decode('utf-8', 'replace')}" for path in others]
+    names = []
+    for entry in differing:
+        if not entry.is_submodule and (entry.status != "A" or gone is None or entry.path in gone):
+            differing_raw.discard(entry.path)
+            if entry.path not in same_raw and not _is_as_git_writes_it(repository, entry):
+                names.append(str(entry))
+    return names + [f"M {path.decode('utf-8', 'replace')}" for path in sorted(differing_raw)]
 
 
 def _is_as_git_writes_it(repository: Repository, change: Difference) -> bool:
@@ -134,19 +129,17 @@ def comparable(
     They hold what git stores. Files that differ only in what git does not store are whole in them.
     Each side is the tree of a snapshot, or None, and its commit ("" for none).
     """
-    sides = [
-        Contents(
-            manifest.tree_of_files(repository, *side), raw=manifest.raw_tree(repository, side[0])
-        )
-        for side in (before, after)
-    ]
+    sides = []
+    for snapshot, commit in (before, after):
+        files = manifest.tree_of_files(repository, snapshot, commit)
+        sides.append(Contents(files, raw=manifest.raw_tree(repository, snapshot)))
     old, new = (side.files for side in sides)
     if sides[0].raw == sides[1].raw:
         return old, new
     stored = [manifest.regular_files(repository, tree) for tree in (old, new)]
     differing = manifest.differing_raw(repository, *sides)
     paths = [path for path in differing if stored[0].get(path) == stored[1].get(path)]
-    made = []
+    trees = []
     with PrivateIndex(repository) as index:
         for side, (snapshot, _) in zip(sides, (before, after), strict=True):
             raw = manifest.raw_of(repository, side)
@@ -158,13 +151,10 @@ def comparable(
             whole = dict(zip(as_git, oids, strict=True))
             whole |= {path: raw[path] for path in paths if path in raw}
             index.git("read-tree", side.files)
-            index.put(
-                b"%s %s 0\t%s" % (mode, whole[path].encode(), path)
-                for path, mode, *_ in index.entries()
-                if path in whole
-            )
-            made.append(index.write_tree())
-    return made[0], made[1]
+            entries = [(mode, path) for path, mode, *_ in index.entries() if path in whole]
+            index.put(b"%s %s 0\t%s" % (mode, whole[path].encode(), path) for mode, path in entries)
+            trees.append(index.write_tree())
+    return trees[0], trees[1]
 
 
 def merged_tree(repository: Repository, found: Contents, commit: str) -> str:

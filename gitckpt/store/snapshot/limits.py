@@ -24,98 +24,70 @@ if TYPE_CHECKING:
 MB = 1000 * 1000
 
 _AUTOMATIC = 500 * MB  # all untracked files of a hook, an autosave or an agent's step
-
 MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
 
 
 def _split(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return tuple(" ".join(lines).split())
 
-
-_DATA = _split("yml yaml json toml ini env xml properties txt conf cfg enc bak")
 
 # Names of untracked files that look like secrets; one with a slash includes directories. From the
 # manuals of the clients, the templates of github/gitignore, and the paths that gitleaks,
 # detect-secrets and gitrob look for. Names that end like source code or a document are never
 # secrets: work left out is lost, and a secret in a captured file is reported by its content.
-SECRETS = (
+_FIRST_SECRETS = """
     # what coding agents log in with: their manuals, and what they write
-    *_split(
-        """
-        .claude/.credentials.json .claude.json .codex/auth.json .gemini/oauth_creds.json
-        .gemini/mcp-oauth-tokens*.json .qwen/oauth_creds.json .config/github-copilot/*.json
-        opencode/auth.json opencode/mcp-auth.json crush/crush.json .factory/auth.json
-        .kimi/credentials/* huggingface/token .huggingface/token
-        """
-    ),
+    .claude/.credentials.json .claude.json .codex/auth.json .gemini/oauth_creds.json
+    .gemini/mcp-oauth-tokens*.json .qwen/oauth_creds.json .config/github-copilot/*.json
+    opencode/auth.json opencode/mcp-auth.json crush/crush.json .factory/auth.json
+    .kimi/credentials/* huggingface/token .huggingface/token
     # environments and settings: templates of github/gitignore, Rails, Django, Terraform, Ansible
-    *_split(
-        """
-        .env* *.env .flaskenv secret secrets *.secret *.secrets master.key *.tfstate *.tfstate.*
-        *.tfvars *.tfvars.json .terraformrc terraform.rc .vault_pass* .vault-token *.agekey
-        """
-    ),
-    *(
-        f"{name}.{data}"
-        for name in _split("secret secrets *-secret *-secrets *_secret *_secrets")
-        for data in _DATA
-    ),
-    *(
-        f"{name}.{data}"
-        for name in _split("creds password passwords *-credentials *_credentials")
-        for data in _DATA
-    ),
+    .env* *.env .flaskenv secret secrets *.secret *.secrets master.key *.tfstate *.tfstate.*
+    *.tfvars *.tfvars.json .terraformrc terraform.rc .vault_pass* .vault-token *.agekey
+"""
+# With each ending of data.
+_NAMES = """
+    secret secrets *-secret *-secrets *_secret *_secrets creds password passwords *-credentials
+    *_credentials
+"""
+_DATA = "yml yaml json toml ini env xml properties txt conf cfg enc bak"
+_FURTHER_SECRETS = """
     # keys, and certificates with keys: gitleaks, detect-secrets, gitrob
-    *_split(
-        """
-        id_rsa* id_dsa* id_ecdsa* id_ed25519* id_xmss* *.pem *.key *.p12 *.pfx *.p8 *.pkcs12
-        *.pk8 *.jks *.keystore *.bks *.ppk *.asc *.kdb *.kdbx *.ovpn *.keychain *.keychain-db
-        *.agilekeychain *.opvault *.psafe3 otr.private_key ssh_host_*_key *_rsa *_dsa *_ecdsa
-        *_ed25519 secring.* *.jwk *.jwks *.cscfg *.publishsettings wallet.dat *.wallet
-        key.properties keystore.properties sops/age/keys.txt
-        """
-    ),
+    id_rsa* id_dsa* id_ecdsa* id_ed25519* id_xmss* *.pem *.key *.p12 *.pfx *.p8 *.pkcs12 *.pk8 *.jks
+    *.keystore *.bks *.ppk *.asc *.kdb *.kdbx *.ovpn *.keychain *.keychain-db *.agilekeychain
+    *.opvault *.psafe3 otr.private_key ssh_host_*_key *_rsa *_dsa *_ecdsa *_ed25519 secring.* *.jwk
+    *.jwks *.cscfg *.publishsettings wallet.dat *.wallet key.properties keystore.properties
+    sops/age/keys.txt
     # what clients keep to log in: their manuals
-    *_split(
-        """
-        credentials* .netrc _netrc .git-credentials .npmrc .pypirc .pgpass pgpass.conf .my.cnf
-        .mylogin.cnf .htpasswd htpasswd .dockercfg .dockerconfigjson kubeconfig kubeconfig.*
-        *.kubeconfig .s3cfg .boto .aws/* .azure/* .kube/config .docker/config.json
-        .config/gh/hosts.yml .config/gcloud/* .ssh/* .gnupg/* service-account*.json
-        service_account*.json serviceaccount*.json client_secret*.json gha-creds-*.json
-        application_default_credentials.json *firebase-adminsdk*.json .tugboat
-        .composer/auth.json .m2/settings.xml settings-security.xml .remote-sync.json
-        sftp-config.json sftp.json .ftpconfig filezilla.xml recentservers.xml .esmtprc .msmtprc
-        .fetchmailrc .muttrc rclone.conf .yarnrc.yml kaggle.json .databrickscfg .snowsql/config
-        .oci/* .config/glab-cli/* .config/doctl/* .config/stripe/* .config/netlify/* .config/hub
-        .config/configstore/* .wrangler/config/* .fly/config.yml ngrok/ngrok.yml
-        containers/auth.json com.vercel.cli/auth.json oauth_creds*.json wg[0-9]*.conf
-        token*.json *_token.json *-token.json cookies cookies.* .auth/*
-        """
-    ),
+    credentials* .netrc _netrc .git-credentials .npmrc .pypirc .pgpass pgpass.conf .my.cnf
+    .mylogin.cnf .htpasswd htpasswd .dockercfg .dockerconfigjson kubeconfig kubeconfig.*
+    *.kubeconfig .s3cfg .boto .aws/* .azure/* .kube/config .docker/config.json .config/gh/hosts.yml
+    .config/gcloud/* .ssh/* .gnupg/* service-account*.json service_account*.json
+    serviceaccount*.json client_secret*.json gha-creds-*.json application_default_credentials.json
+    *firebase-adminsdk*.json .tugboat .composer/auth.json .m2/settings.xml settings-security.xml
+    .remote-sync.json sftp-config.json sftp.json .ftpconfig filezilla.xml recentservers.xml .esmtprc
+    .msmtprc .fetchmailrc .muttrc rclone.conf .yarnrc.yml kaggle.json .databrickscfg .snowsql/config
+    .oci/* .config/glab-cli/* .config/doctl/* .config/stripe/* .config/netlify/* .config/hub
+    .config/configstore/* .wrangler/config/* .fly/config.yml ngrok/ngrok.yml containers/auth.json
+    com.vercel.cli/auth.json oauth_creds*.json wg[0-9]*.conf token*.json *_token.json *-token.json
+    cookies cookies.* .auth/*
     # what was typed, with passwords in it: shells, and clients of databases
-    *_split(
-        """
-        .bash_history .zsh_history .sh_history .ash_history fish_history .psql_history
-        .mysql_history .sqlite_history .rediscli_history .dbshell .irb_history .python_history
-        .node_repl_history
-        """
-    ),
-)
+    .bash_history .zsh_history .sh_history .ash_history fish_history .psql_history .mysql_history
+    .sqlite_history .rediscli_history .dbshell .irb_history .python_history .node_repl_history
+"""
+_WITH_DATA = (f"{name}.{ending}" for name in _split(_NAMES) for ending in _split(_DATA))
+SECRETS = (*_split(_FIRST_SECRETS), *_WITH_DATA, *_split(_FURTHER_SECRETS))
 
 # Endings of source code and documents. Names that begin with `.env` are secrets all the same.
-_SOURCES = frozenset(
-    _split(
-        """
-        adoc asm astro awk bash bat c cc cjs clj cljc cljs cmake cmd cpp cs css cts cu cxx dart
-        ejs elm erb erl ex exs f90 fish fs fsx go gql gradle graphql groovy h handlebars hbs hcl
-        hh hpp hrl hs htm html hxx ipynb java jl js jsx kt kts less lhs liquid lua m md mdx mjs
-        ml mli mm mts nim nix org php phtml pl pm proto ps1 psm1 pug py pyi pyx r rake rb rkt rs
-        rst sass scala scm scss sh sol sql styl sv svelte swift t tcl tex tf thrift ts tsx v vb
-        vhd vhdl vue xhtml zig zsh
-        """
-    )
-)
+_ENDINGS = """
+    adoc asm astro awk bash bat c cc cjs clj cljc cljs cmake cmd cpp cs css cts cu cxx dart ejs elm
+    erb erl ex exs f90 fish fs fsx go gql gradle graphql groovy h handlebars hbs hcl hh hpp hrl hs
+    htm html hxx ipynb java jl js jsx kt kts less lhs liquid lua m md mdx mjs ml mli mm mts nim nix
+    org php phtml pl pm proto ps1 psm1 pug py pyi pyx r rake rb rkt rs rst sass scala scm scss sh
+    sol sql styl sv svelte swift t tcl tex tf thrift ts tsx v vb vhd vhdl vue xhtml zig zsh
+"""
+_SOURCES = frozenset(_split(_ENDINGS))
 
 # Names among `SECRETS` that are made to be shown: forms to fill in, public keys.
 _FORMS = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.pub")
@@ -211,25 +183,27 @@ class Limits:
 
     def looks_secret(self, path: bytes) -> str | None:
         """Return the pattern of `secrets` that the name of a file matches, or None."""
-        *above, name = os.fsdecode(path).lower().split("/")
+        parts = os.fsdecode(path).lower().split("/")
+        name = parts[-1]
+        _, dot, ending = name[1:].rpartition(".")
         is_default = self.secrets == SECRETS
-        if is_default and _is_source(name):
+        if is_default and dot and ending in _SOURCES and not name.startswith(".env"):
             return None
-        pattern = self._matching(above, name)
+        pattern = self._matching(parts)
         if is_default and pattern and any(fnmatch.fnmatchcase(name, form) for form in _FORMS):
             return None
         return pattern
 
-    def _matching(self, above: Sequence[str], name: str) -> str | None:
+    def _matching(self, parts: Sequence[str]) -> str | None:
         names, endings, rest = _by_kind(self.secrets)
-        for pattern, depth, whole in names.get(name, ()):
-            if not depth or "/".join([*above[-depth:], name]) == whole:
+        for pattern, depth in names.get(parts[-1], ()):
+            if "/".join(parts[-depth - 1 :]) == pattern.lower():
                 return pattern
-        dot = name.rfind(".")
-        if dot >= 0 and name[dot:] in endings:
-            return endings[name[dot:]]
+        _, dot, ending = parts[-1].rpartition(".")
+        if dot and ending in endings:
+            return endings[ending]
         for pattern, depth, first, last in rest:
-            path = "/".join([*above[-depth:], name]) if depth else name
+            path = "/".join(parts[-depth - 1 :])
             # First the ends: `fnmatch` compiles each pattern, which takes 4 ms for all of them.
             has_ends = path.startswith(first) and path.endswith(last)
             if has_ends and fnmatch.fnmatchcase(path, pattern.lower()):
@@ -237,31 +211,27 @@ class Limits:
         return None
 
 
-def _is_source(name: str) -> bool:
-    return name.rpartition(".")[2] in _SOURCES and "." in name[1:] and not name.startswith(".env")
-
-
 _SPECIAL = re.compile(r"[*?[\]]")
+_ENDING = re.compile(r"\*\.[^*?[/.]*")
 
 
 @functools.lru_cache(maxsize=8)
 def _by_kind(
     patterns: tuple[str, ...],
-) -> tuple[dict[str, list[tuple[str, int, str]]], dict[str, str], list[tuple[str, int, str, str]]]:
+) -> tuple[dict[str, list[tuple[str, int]]], dict[str, str], list[tuple[str, int, str, str]]]:
     """Return patterns by name, by ending, and others; each with its number of slashes."""
-    names: dict[str, list[tuple[str, int, str]]] = {}
+    names: dict[str, list[tuple[str, int]]] = {}
     endings: dict[str, str] = {}
     rest = []
     for pattern in patterns:
-        folded = pattern.lower()
+        folded, depth = pattern.lower(), pattern.count("/")
         if not any(c in folded for c in "*?["):
-            name = folded.rpartition("/")[2]
-            names.setdefault(name, []).append((pattern, pattern.count("/"), folded))
-        elif folded.startswith("*.") and not any(c in folded[2:] for c in "*?[/."):
-            endings[folded[1:]] = pattern
+            names.setdefault(folded.rpartition("/")[2], []).append((pattern, depth))
+        elif _ENDING.fullmatch(folded):
+            endings[folded[2:]] = pattern
         else:
             parts = _SPECIAL.split(folded)
-            rest.append((pattern, pattern.count("/"), parts[0], parts[-1]))
+            rest.append((pattern, depth, parts[0], parts[-1]))
     return names, endings, rest
 
 

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
-from gitckpt.git.objects import diff
+from gitckpt.git.objects import diff, encoding
 from gitckpt.git.objects.diff import leaves
-from gitckpt.git.objects.encoding import (
-    DIRECTORY,
-    FILE,
-    FILES,
-    GITLINK,
-    OVERSIZED,
-    Entries,
-    MalformedTree,
-    decode_tree,
-    empty_tree,
-    encode_tree,
-    object_id,
-    stays_within,
-)
+from gitckpt.git.objects.encoding import DIRECTORY, FILES, Entries, MalformedTree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import index as intent
@@ -59,6 +46,7 @@ if TYPE_CHECKING:
 INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-worktree", "absent"
 RAW, CONVERSION = b"raw", b"conversion"  # entries of a snapshot's tree
 _STAGES = (b"0", b"1", b"2", b"3")
+_MODE = re.compile(rb"[0-7]{1,6}")
 
 # Flags of intent-to-add entries whose modes are not those of a plain file.
 INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK, "repository": intent.REPOSITORY}
@@ -99,9 +87,13 @@ def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
     return {flag: paths for flag, paths in flags.items() if paths}
 
 
+def _has_commit(repository: Repository, commit: str) -> bool:
+    return bool(commit) and repository.cat_file.info(f"{commit}^{{commit}}") is not None
+
+
 def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
     commit = checkpoint.git_sha
-    if commit and repository.cat_file.info(f"{commit}^{{commit}}") is None:
+    if commit and not _has_commit(repository, commit):
         hint = f"fetch it from where it still is, or {VERIFY}"
         raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing", hint=hint)
 
@@ -123,22 +115,22 @@ def with_commit(
         WorktreeError: its commit is missing, and nothing can stand in.
     """
     commit = checkpoint.git_sha
-    if not commit or repository.cat_file.info(f"{commit}^{{commit}}") is not None:
+    if not commit or _has_commit(repository, commit):
         return checkpoint, None
     new = rewrites.filtered(repository).get(commit, "")
-    is_there = bool(new) and repository.cat_file.info(f"{new}^{{commit}}") is not None
-    if not is_there and (checkpoint.tree is None or head is None):
-        require_commit(repository, checkpoint)
+    if _has_commit(repository, new):
+        remark = f"commit {commit[:10]} was rewritten: taken to be {new[:10]}"
+        remark += "" if checkpoint.tree is not None else ", whose files these are"
+    else:
+        if checkpoint.tree is None or head is None:
+            require_commit(repository, checkpoint)
+        new = head or ""
+        remark = f"commit {commit[:10]} is gone: the files are those of the checkpoint"
+        remark += ", and what is staged is as HEAD has it"
     files = checkpoint.worktree
     if files is not None:
         files = replace(files, operation=None, operation_commit=None)
-    if is_there:
-        remark = f"commit {commit[:10]} was rewritten: taken to be {new[:10]}"
-        remark += "" if checkpoint.tree is not None else ", whose files these are"
-        return replace(checkpoint, git_sha=new, worktree=files), remark
-    remark = f"commit {commit[:10]} is gone: the files are those of the checkpoint"
-    remark += ", and what is staged is as HEAD has it"
-    return replace(checkpoint, git_sha=head or "", worktree=files), remark
+    return replace(checkpoint, git_sha=new, worktree=files), remark
 
 
 def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
@@ -149,7 +141,7 @@ def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
 def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> str:
     """Return the tree of the files of a snapshot, or of a commit ("" for none)."""
     if snapshot is None and not commit:
-        return empty_tree(repository.object_format)
+        return encoding.empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
     bounds.require(repository, snapshot, commit)
     found = repository.cat_file.info(name)
@@ -158,69 +150,69 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
     return found[0]
 
 
+class _Pending:
+    """Objects to write, all at once."""
+
+    def __init__(self, repository: Repository, objects: Objects) -> None:
+        self._format = repository.object_format
+        self._objects = objects
+        self._contents: list[tuple[str, bytes]] = []
+
+    def blob(self, data: bytes) -> str:
+        self._contents.append(("blob", data))
+        return object_id("blob", data, self._format)
+
+    def tree(self, entries: Entries) -> str:
+        data = encoding.encode_tree(entries)
+        self._contents.append(("tree", data))
+        return object_id("tree", data, self._format)
+
+    def tree_of(self, files: Mapping[bytes, str]) -> str:
+        """Add the trees for files (oids by path); return the oid of the top."""
+        entries: Entries = {}
+        below: dict[bytes, dict[bytes, str]] = {}
+        for path, oid in files.items():
+            first, slash, rest = path.partition(b"/")
+            if slash:
+                below.setdefault(first, {})[rest] = oid
+            else:
+                entries[first] = (encoding.FILE, oid)
+        entries |= {name: (DIRECTORY, self.tree_of(inner)) for name, inner in below.items()}
+        return self.tree(entries)
+
+    def write(self) -> None:
+        self._objects.write(self._contents, flushed=False)
+
+
 def write(repository: Repository, objects: Objects, content: Contents) -> str:
     """Write the tree of a snapshot and return its oid; the caller flushes it."""
-    pending: list[tuple[str, bytes]] = []
-    whole: Entries = {b"files": (DIRECTORY, content.files)}
-
-    def put_blob(data: bytes) -> str:
-        pending.append(("blob", data))
-        return object_id("blob", data, repository.object_format)
-
-    def add_records(name: bytes, records: Iterable[bytes]) -> None:
-        data = b"".join(record + b"\0" for record in records)
-        if data:
-            whole[name] = (FILE, put_blob(data))
-
+    pending = _Pending(repository, objects)
+    trees: dict[bytes, str | None] = {b"files": content.files, RAW: content.raw}
     if content.index:
         stages = {str(stage).encode(): (DIRECTORY, tree) for stage, tree in content.index.items()}
-        whole[b"index"] = (DIRECTORY, _put_tree(repository, stages, pending))
-    flags = content.flags.items()
-    add_records(
-        b"flags", (b"%s %s" % (flag.encode(), path) for flag, paths in flags for path in paths)
-    )
+        trees[b"index"] = pending.tree(stages)
     if content.operation:
-        files = {os.fsencode(name): put_blob(data) for name, data in content.operation.items()}
-        whole[b"operation"] = (DIRECTORY, _put_files(repository, files, pending))
+        files = {os.fsencode(name): pending.blob(data) for name, data in content.operation.items()}
+        trees[b"operation"] = pending.tree_of(files)
         merged = content.operation.get("AUTO_MERGE", b"").decode("ascii", "replace").strip()
-        if merged:
-            whole[b"auto-merge"] = (DIRECTORY, merged)  # a gc may take it: git does not protect it
-    if content.sparse is not None:
-        whole[b"sparse"] = (FILE, put_blob(content.sparse))
-    if content.raw is not None:
-        whole[RAW] = (DIRECTORY, content.raw)
-    if content.conversion:
-        whole[CONVERSION] = (FILE, put_blob(content.conversion))
-    add_records(b"directories", content.directories)
-    add_records(
-        b"modes", (b"%03o %s" % (mode, path) for path, mode in sorted(content.modes.items()))
-    )
-    tree = _put_tree(repository, whole, pending)
-    objects.write(pending, flushed=False)
+        trees[b"auto-merge"] = merged  # a gc may take it: git does not protect it
+    flags = [(flag.encode(), path) for flag, paths in content.flags.items() for path in paths]
+    modes = [(b"%03o" % mode, path) for path, mode in sorted(content.modes.items())]
+    blobs = {
+        b"flags": b"".join(b"%s %s\0" % pair for pair in flags),
+        b"directories": b"".join(path + b"\0" for path in content.directories),
+        b"modes": b"".join(b"%s %s\0" % pair for pair in modes),
+        CONVERSION: content.conversion,
+    }
+    whole = {name: (DIRECTORY, tree) for name, tree in trees.items() if tree}
+    for name, data in blobs.items():
+        if data:
+            whole[name] = (encoding.FILE, pending.blob(data))
+    if content.sparse is not None:  # empty if its file is
+        whole[b"sparse"] = (encoding.FILE, pending.blob(content.sparse))
+    tree = pending.tree(whole)
+    pending.write()
     return tree
-
-
-def _put_tree(repository: Repository, entries: Entries, pending: list[tuple[str, bytes]]) -> str:
-    data = encode_tree(entries)
-    pending.append(("tree", data))
-    return object_id("tree", data, repository.object_format)
-
-
-def _put_files(
-    repository: Repository, files: Mapping[bytes, str], pending: list[tuple[str, bytes]]
-) -> str:
-    """Add the trees for files (oids by path) to `pending`; return the oid of the top."""
-    entries: Entries = {}
-    below: dict[bytes, dict[bytes, str]] = {}
-    for path, oid in files.items():
-        first, slash, rest = path.partition(b"/")
-        if slash:
-            below.setdefault(first, {})[rest] = oid
-        else:
-            entries[first] = (FILE, oid)
-    for name, inner in below.items():
-        entries[name] = (DIRECTORY, _put_files(repository, inner, pending))
-    return _put_tree(repository, entries, pending)
 
 
 def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
@@ -243,17 +235,16 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
     stages = reader.entries(parts[b"index"][1]) if b"index" in parts else {}
 
     def blob(name: bytes) -> bytes:
-        return reader.blob(parts[name][1]) if name in parts else b""
+        return reader.blobs([parts[name][1]], budget.LIST)[0] if name in parts else b""
+
+    def pairs(name: bytes) -> list[tuple[bytes, bytes]]:
+        records = (record.partition(b" ") for record in blob(name).split(b"\0")[:-1])
+        return [(value, path) for value, _, path in records]
 
     flags: dict[str, list[bytes]] = {}
-    for record in blob(b"flags").split(b"\0")[:-1]:
-        flag, _, path = record.partition(b" ")
+    for flag, path in pairs(b"flags"):
         flags.setdefault(flag.decode("utf-8", "replace"), []).append(path)
-    modes = {}
-    for record in blob(b"modes").split(b"\0")[:-1]:
-        mode, _, path = record.partition(b" ")
-        if re.fullmatch(rb"[0-7]{1,6}", mode):
-            modes[path] = int(mode, 8) & 0o777
+    modes = pairs(b"modes")
     return Contents(
         files=parts[b"files"][1],
         index={int(stage): oid for stage, (_, oid) in stages.items() if stage in _STAGES},
@@ -263,7 +254,7 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
         raw=parts[RAW][1] if RAW in parts else None,
         conversion=blob(CONVERSION),
         directories=blob(b"directories").split(b"\0")[:-1],
-        modes=modes,
+        modes={path: int(mode, 8) & 0o777 for mode, path in modes if _MODE.fullmatch(mode)},
     )
 
 
@@ -271,9 +262,9 @@ def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]
     """Write the tree of files kept byte for byte (oids by path), if there are any."""
     if not raw:
         return None
-    pending: list[tuple[str, bytes]] = []
-    tree = _put_files(repository, raw, pending)
-    objects.write(pending, flushed=False)
+    pending = _Pending(repository, objects)
+    tree = pending.tree_of(raw)
+    pending.write()
     return tree
 
 
@@ -322,14 +313,13 @@ def _leaves(repository: Repository, tree: str) -> list[Leaf]:
     try:
         return leaves(repository, tree)
     except GitError as error:
-        raise WorktreeError(
-            f"the tree {tree} of the snapshot cannot be read: {error.message}", hint=VERIFY
-        ) from None
+        message = f"the tree {tree} of the snapshot cannot be read: {error.message}"
+        raise WorktreeError(message, hint=VERIFY) from None
 
 
 def decoded(data: bytes, repository: Repository, tree: str) -> Entries:
     try:
-        return decode_tree(data, repository.object_format)
+        return encoding.decode_tree(data, repository.object_format)
     except MalformedTree as error:
         raise UnsoundSnapshot(f"the tree {tree} of the snapshot: {error}", hint=VERIFY) from None
 
@@ -345,17 +335,14 @@ class _Reader:
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=VERIFY)
         return decoded(found[1], self._repository, tree)
 
-    def blob(self, oid: str) -> bytes:
-        return self._blobs([oid], budget.LIST)[0]
-
-    def _blobs(self, oids: Sequence[str], most: int) -> list[bytes]:
+    def blobs(self, oids: Sequence[str], most: int) -> list[bytes]:
         contents: list[bytes] = []
         size = 0
         for oid, blob in zip(oids, self._objects.read(oids, most), strict=True):
-            if blob is None or blob[0] not in ("blob", OVERSIZED):
+            if blob is None or blob[0] not in ("blob", encoding.OVERSIZED):
                 raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=VERIFY)
             size += len(blob[1])
-            if blob[0] == OVERSIZED or size > most:
+            if blob[0] == encoding.OVERSIZED or size > most:
                 message = f"the snapshot keeps more than {most:,} bytes in lists: with {oid}"
                 raise UnsoundSnapshot(message, hint=bounds.HINT)
             contents.append(blob[1])
@@ -379,11 +366,10 @@ class _Reader:
                     else:
                         oids[path] = oid
             level, depth = below, depth + 1
-        return dict(zip(oids, self._blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
+        return dict(zip(oids, self.blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
 
 
 # Single files and extras of a snapshot.
-
 
 # Entry of a snapshot for the files that a run keeps beside its worktree.
 _BESIDE = "run"
@@ -391,17 +377,11 @@ _BESIDE = "run"
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What a snapshot holds beyond git's trees; paths are relative to the top.
+    """What a snapshot holds beyond git's trees; paths are relative to the top."""
 
-    Attributes:
-        raw: files kept byte for byte because git would write them differently.
-        directories: the deepest directories that hold no file of the snapshot.
-        modes: permission bits narrower than the umask allows, by path.
-    """
-
-    raw: Sequence[bytes]
-    directories: Sequence[bytes]
-    modes: Mapping[bytes, int]
+    raw: Sequence[bytes]  # files kept byte for byte because git would write them differently
+    directories: Sequence[bytes]  # the deepest ones that hold no file of the snapshot
+    modes: Mapping[bytes, int]  # permission bits narrower than the umask allows, by path
 
 
 def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> Extras:
@@ -427,27 +407,25 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
     else:
         raw = raw_tree(repository, checkpoint.tree)  # first: it holds the bytes of the file
         trees = [tree for tree in (raw, files_of(repository, checkpoint)) if tree is not None]
+    name = os.fsdecode(path)
     for tree in trees:
         oid = _blob(repository, tree, path)
         if oid is not None:
             blob = next(repository.cat_file.contents([oid]))
             if blob is None:
-                message = f"{oid}, the content of {os.fsdecode(path)}, is missing"
-                raise WorktreeError(message, hint=VERIFY)
+                raise WorktreeError(f"{oid}, the content of {name}, is missing", hint=VERIFY)
             return blob[2]
     where = "beside its worktree" if beside else "among its files"
-    raise NotFoundError(
-        f"checkpoint {checkpoint.id} has no file {os.fsdecode(path)!r} {where}",
-        hint=f"see: git ckpt show {checkpoint.id}",
-    )
+    hint = f"see: git ckpt show {checkpoint.id}"
+    raise NotFoundError(f"checkpoint {checkpoint.id} has no file {name!r} {where}", hint=hint)
 
 
 def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
-    if not stays_within(path) or repository.cat_file.info(tree) is None:
+    if not encoding.stays_within(path) or repository.cat_file.info(tree) is None:
         return None
     # `cat-file` reads a name per line, and a path may contain newlines.
     entry = diff.leaf(repository, tree, path)
-    return entry[2] if entry is not None and entry[1] not in (DIRECTORY, GITLINK) else None
+    return entry[2] if entry and entry[1] not in (DIRECTORY, encoding.GITLINK) else None
 
 
 def turn_into(
@@ -461,10 +439,8 @@ def turn_into(
     if listed is None or merged is None:
         index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
     else:  # half the time, as few entries differ
-        differing = diff.differences(index.repository, listed, merged)
-        index.put(
-            change.line for change in sorted(differing, key=lambda change: change.status != "D")
-        )
+        changes = diff.differences(index.repository, listed, merged)
+        index.put(change.line for change in sorted(changes, key=lambda each: each.status != "D"))
     index.put(conflicts(index.repository, contents))
     add_in_intent(index, contents, contents.flags.get(INTENT, ()))
     for flag in (ASSUMED, SKIPPED):

@@ -20,85 +20,70 @@ from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, fl
 
 # What git passes over silently: sockets, fifos, devices, and unreadable directories.
 
-_KINDS = (
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISFIFO, "a fifo"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
+_KINDS = {stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a fifo"}
+_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 
 
+@dataclass(slots=True)
 class Scan:
-    """A look into the directories of a worktree; paths are relative to its top.
+    """A look into the directories of a worktree; paths are relative to its top."""
 
-    Attributes:
-        found: paths that cannot be captured, each with the reason.
-        seen: the directories that were looked into.
-        modes: of directories without the top, from lstat(2).
-        repositories: tops of other repositories; not all of those in ignored directories.
-        apart: directories to leave out; to be set before `look_elsewhere`.
-    """
-
-    def __init__(self, index: PrivateIndex) -> None:
-        self._index = index
-        self._top = os.fsencode(index.repository.worktree or "")
-        self._unknown: set[bytes] = set()
-        self._special: list[tuple[bytes, str]] = []
-        self.found: list[tuple[bytes, str]] = []
-        self.seen: set[bytes] = set()
-        self.modes: dict[bytes, int] = {}
-        self.repositories: list[bytes] = []
-        self.apart: Collection[bytes] = ()
+    index: PrivateIndex
+    top: bytes
+    # Paths that cannot be captured, each with the reason.
+    problems: list[tuple[bytes, str]] = field(default_factory=list)
+    visited: set[bytes] = field(default_factory=set)  # the directories that were looked into
+    modes: dict[bytes, int] = field(default_factory=dict)  # without the top, from lstat(2)
+    # Tops of other repositories; not all of those in ignored directories.
+    repositories: list[bytes] = field(default_factory=list)
+    unknown: set[bytes] = field(default_factory=set)  # subdirectories to look into
+    special: list[tuple[bytes, str]] = field(default_factory=list)  # as `problems`; may be ignored
 
     def look(self, directories: Iterable[bytes]) -> None:
         """Look into directories that are not ignored, parents first."""
         for directory in sorted(directories):
             # Not behind a link.
-            is_inside = not directory or os.path.dirname(directory) in self.seen
-            if is_inside and directory not in self.seen:
+            is_inside = not directory or os.path.dirname(directory) in self.visited
+            if is_inside and directory not in self.visited:
                 self._look(directory)
 
-    def look_elsewhere(self) -> None:
-        """Look into the subdirectories found, unless they are ignored or repositories."""
-        while self._unknown:
-            new = sorted((self._unknown - self.seen).difference(self.apart))
-            others = [path for path in new if os.path.lexists(self._join(path, b".git"))]
-            plain = sorted(set(new).difference(others))
-            self.repositories += others
-            self._unknown.clear()
+    def look_elsewhere(self, apart: Collection[bytes]) -> None:
+        """Look into subdirectories, unless they are ignored, `apart` or repositories."""
+        while self.unknown:
+            new = (self.unknown - self.visited).difference(apart)
+            self.unknown.clear()
+            dot_gits = {path: os.path.join(self.top, path, b".git") for path in sorted(new)}
+            plain = [path for path, dot_git in dot_gits.items() if not os.path.lexists(dot_git)]
+            self.repositories += sorted(new.difference(plain))
             ignored = self._ignored(plain)  # with a slash, a directory's own rules would decide
             self.look(path for path in plain if path not in ignored)
-        ignored = self._ignored([path for path, _ in self._special])
-        self.found += [(path, reason) for path, reason in self._special if path not in ignored]
-        self._special.clear()
+        ignored = self._ignored([path for path, _ in self.special])
+        self.problems += [(path, reason) for path, reason in self.special if path not in ignored]
 
     def _look(self, directory: bytes) -> None:
         prefix = directory + b"/" if directory else b""
-        whole = self._join(directory)
+        absolute = os.path.join(self.top, directory)
         try:
-            status = os.lstat(whole)
+            status = os.lstat(absolute)
             if not stat.S_ISDIR(status.st_mode):
                 return
-            directories, special = _list(whole)
+            directories, special = _list(absolute)
         except PermissionError:
-            self.found.append((prefix, "cannot be read: permission denied"))
+            self.problems.append((prefix, "cannot be read: permission denied"))
             return
         except (FileNotFoundError, NotADirectoryError):
             return  # it is tracked, and no longer there
-        self.seen.add(directory)
+        self.visited.add(directory)
         if directory:
             self.modes[directory] = status.st_mode
-        self._unknown.update(prefix + name for name in directories)
-        self._special += [(prefix + name, kind) for name, kind in special]
+        self.unknown.update(prefix + name for name in directories)
+        self.special += [(prefix + name, kind) for name, kind in special]
 
     def _ignored(self, paths: list[bytes]) -> set[bytes]:
         if not paths:
             return set()
         words = ("check-ignore", "--no-index", "-z", "--stdin")
-        return set(self._index.git(*words, data=b"\0".join(paths), ok=(0, 1)).split(b"\0"))
-
-    def _join(self, *parts: bytes) -> bytes:
-        return os.path.join(self._top, *parts)
+        return set(self.index.git(*words, data=b"\0".join(paths), ok=(0, 1)).split(b"\0"))
 
 
 def _list(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
@@ -120,10 +105,10 @@ def _kind(entry: os.DirEntry[bytes]) -> str:
         mode = entry.stat(follow_symlinks=False).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return "gone"
-    return next((name for is_kind, name in _KINDS if is_kind(mode)), "no regular file")
+    return _KINDS.get(stat.S_IFMT(mode), "no regular file")
 
 
-# The whole survey.
+# The absolute survey.
 
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
 _PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
@@ -157,107 +142,96 @@ class Survey:
     modes: Mapping[bytes, int] = field(default_factory=dict)  # of directories, from lstat(2)
 
 
-class Surveyor:
-    """Looks at a worktree, from the moment it is made.
+def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
+    """Return what a worktree holds, and the settings of a sparse checkout.
 
-    It clears flags in the private index, so that git looks at files marked as assume-unchanged,
-    and at existing ones marked as skip-worktree.
+    Clears flags in the private index, so that git looks at files marked as assume-unchanged, and at
+    existing ones marked as skip-worktree.
     """
-
-    def __init__(self, index: PrivateIndex) -> None:
-        self._index = index
-        self._status = index.look()
-        self._listing: Child | None = None
-
-    def begin(self) -> None:
-        """Start to list the flags of the index."""
-        if not self._index.is_whole():
+    children = [index.look()]  # the last one is `git status`
+    try:
+        if not index.is_whole():
             raise GitError(["ls-files"], 128, "index file corrupt")
-        self._listing = self._index.start("ls-files", "-v", "-z")
-
-    def stop(self) -> None:
-        for child in (self._listing, self._status):
-            if child is not None and not child.has_ended:
-                child.kill_group()
-
-    def finish(self, *, is_sparse: bool) -> Survey:
-        """Wait for git and return what the worktree holds."""
-        found = Survey()
-        tracked = self._tracked(found, is_sparse=is_sparse)
-        found.apart = modules.own_directories(self._index.repository)
-        scan = Scan(self._index)
+        children.insert(0, index.start("ls-files", "-v", "-z"))
+        settings = intent.read(index.repository)  # while git looks at the files
+        survey = Survey()
+        survey.leading = leading_to(_read_flags(index.finish(children[0]), survey))
+        if _look_again(index, survey, is_sparse=settings is not None):
+            children.append(index.look())
+            children[1].kill_group()
+        scan = Scan(index, os.fsencode(index.repository.worktree or ""))
+        survey.apart = modules.own_directories(index.repository)
         # While git looks at the files.
-        scan.look(path for path in tracked if not modules.lies_in(path, found.apart))
-        _read_status(self._status_out(), found)
-        _set_apart(self._index, found, tracked)
-        scan.apart = found.apart
-        _read_intended(self._index, found)
-        above = leading_to(found.untracked)
-        scan.look(above)
-        scan.look_elsewhere()
-        found.directories, found.leading, found.modes = scan.seen, tracked, scan.modes
-        changed = set(found.changed)
-        found.passed_over = [
-            Omitted(quoted(path), reason + (_INSTEAD if path in changed else ""))
-            for path, reason in scan.found
-        ]
-        _read_submodules(self._index, found, scan.repositories, _bare(scan, set(tracked), above))
-        return found
+        scan.look(path for path in survey.leading if not modules.lies_in(path, survey.apart))
+        _read_status(_finish_status(index, children), survey)
+    finally:
+        for child in children:
+            if not child.has_ended:
+                child.kill_group()
+    _set_apart(scan.top, survey)
+    # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
+    empty = intent.placeholder(index.repository.object_format) if survey.vanished else b""
+    vanished = [path for path, oid in survey.vanished.items() if oid == empty]
+    intended = intent.intended(index, [*survey.flags.get(INTENT, ()), *vanished])
+    survey.flags.update(flags_of(intended))
+    intent.forget_trees(index, sorted(intended))
 
-    def _status_out(self) -> bytes:
+    above = leading_to(survey.untracked)
+    scan.look(above)
+    scan.look_elsewhere(survey.apart)
+    survey.directories, survey.modes = scan.visited, scan.modes
+    changed = set(survey.changed)
+    for path, reason in scan.problems:
+        place = _INSTEAD if path in changed else ""
+        survey.passed_over.append(Omitted(quoted(path), reason + place))
+    # Directories next to tracked files that hold no untracked files.
+    others = scan.visited.difference(survey.leading, above)
+    bare = {path for path in others if path.rpartition(b"/")[0] in survey.leading}
+    _read_submodules(index, survey, scan, bare)
+    return survey, settings
+
+
+def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
+    """Return the output of the last child; start it again if a file changed meanwhile."""
+    options: list[str] = []
+    remaining = TRIES
+    while True:
         try:
-            return self._finished()
+            return index.finish(children[-1])
         except GitError as error:
-            # Files that need a failing required filter count as changed.
-            failing = failing_filters(self._index.repository, error)
-            if not failing:
+            remaining -= 1
+            if options:
                 raise
-        self._status = self._index.look(*filters_off(failing))
-        return self._index.finish(self._status)
-
-    def _finished(self) -> bytes:
-        remaining = TRIES
-        while True:
-            try:
-                return self._index.finish(self._status)
-            except GitError as error:
-                remaining -= 1  # a file changed while git read it: ask again
-                if not remaining or not met_change(error):
-                    raise
-            self._index.unlock()
-            self._status = self._index.look()
-
-    def _tracked(self, found: Survey, *, is_sparse: bool) -> Collection[bytes]:
-        """Return the directories that lead to tracked files; note the flags of the index."""
-        paths = []
-        if self._listing is not None:
-            paths = _read_flags(self._index.finish(self._listing), found)
-        if _look_again(self._index, found, is_sparse=is_sparse):
-            status, self._status = self._status, self._index.look()
-            status.kill_group()
-        return leading_to(paths)
+            if remaining and met_change(error):
+                index.unlock()
+            # Files that need a failing required filter count as changed.
+            elif failing := failing_filters(index.repository, error):
+                options = filters_off(failing)
+            else:
+                raise
+        children.append(index.look(*options))
 
 
-def _read_flags(listing: bytes, found: Survey) -> list[bytes]:
+def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
     """Return the tracked paths, and note the flagged ones."""
     entries = listing.split(b"\0")[:-1]
     if any(b"\0%s " % tag in listing or listing.startswith(tag + b" ") for tag in _FLAGS):
         for entry in entries:
             for flag in _FLAGS.get(entry[:1], ()):
-                found.flags.setdefault(flag, []).append(entry[2:])
+                survey.flags.setdefault(flag, []).append(entry[2:])
     return [entry[2:] for entry in entries]
 
 
-def _look_again(index: PrivateIndex, found: Survey, *, is_sparse: bool) -> bool:
+def _look_again(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool:
     """Clear index flags so that git looks at these files; return if there are any."""
-    assumed, skipped = found.flags.get(ASSUMED, []), found.flags.get(SKIPPED, [])
+    assumed, skipped = survey.flags.get(ASSUMED, []), survey.flags.get(SKIPPED, [])
     if is_sparse:
         skipped = []  # git itself clears the flag if there is a file
     elif skipped:
         top = os.fsencode(index.repository.worktree or "")
         absent = [path for path in skipped if not os.path.lexists(os.path.join(top, path))]
         if absent:
-            found.flags[ABSENT] = absent
+            survey.flags[ABSENT] = absent
             skipped = sorted(set(skipped) - set(absent))
     index.update("--no-assume-unchanged", assumed)
     index.update("--no-skip-worktree", skipped)
@@ -269,108 +243,83 @@ def leading_to(paths: Iterable[bytes]) -> set[bytes]:
     return dir_modes.with_above({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
-def _read_status(out: bytes, found: Survey) -> None:
+def _read_status(out: bytes, survey: Survey) -> None:
     """Read `git status --porcelain=v2 -z` (git-status(1))."""
     for record in out.split(b"\0"):
         kind = record[:1]
         if kind == b"1":
             _, xy, submodule, *modes, _, oid, path = record.split(b" ", 8)
-            found.staged[path] = oid
+            survey.staged[path] = oid
             if xy[1:] == b"D":
-                found.vanished[path] = oid
-            _read_changed(found, xy, submodule, modes[2], path)
+                survey.vanished[path] = oid
+            _read_changed(survey, xy, submodule, modes[2], path)
         elif kind == b"?":
             path = record[2:]
-            (found.nested if path.endswith(b"/") else found.untracked).append(path)
+            (survey.nested if path.endswith(b"/") else survey.untracked).append(path)
         elif kind == b"u":
             *fields, path = record.split(b" ", 10)
-            found.is_staged = True
-            found.unmerged.append(path)
-            found.changed.append(path)
+            survey.is_staged = True
+            survey.unmerged.append(path)
+            survey.changed.append(path)
             if fields[6] == _GONE:
-                found.deleted.append(path)
-            for stage in (1, 2, 3):
-                if fields[2 + stage] != _GONE:
-                    found.conflicts.setdefault(stage, []).append(
-                        b"%s %s\t%s" % (fields[2 + stage], fields[6 + stage], path)
-                    )
+                survey.deleted.append(path)
+            for stage, entry in enumerate(zip(fields[3:6], fields[7:10], strict=True), start=1):
+                if entry[0] != _GONE:
+                    survey.conflicts.setdefault(stage, []).append(b"%s %s\t%s" % (*entry, path))
         elif record.startswith(b"# branch.oid ") and record[13:] != b"(initial)":
-            found.commit = record[13:].decode("ascii")
+            survey.commit = record[13:].decode("ascii")
 
 
-def _set_apart(index: PrivateIndex, found: Survey, tracked: Collection[bytes]) -> None:
-    own = found.apart  # git's own directories; bare repositories without tracked files follow
+def _set_apart(top: bytes, survey: Survey) -> None:
+    own = survey.apart  # git's own directories; bare repositories without tracked files follow
 
     def without(paths: list[bytes], directories: Collection[bytes]) -> list[bytes]:
         return [path for path in paths if not modules.lies_in(path, directories)]
 
-    found.changed, found.deleted = without(found.changed, own), without(found.deleted, own)
-    others = without(found.untracked, own)
-    bare = modules.bare_above(os.fsencode(index.repository.worktree or ""), others)
-    bare = [path for path in bare if path not in tracked]
+    survey.changed, survey.deleted = without(survey.changed, own), without(survey.deleted, own)
+    others = without(survey.untracked, own)
+    bare = [path for path in modules.bare_above(top, others) if path not in survey.leading]
     outermost = [path for path in bare if not modules.lies_in(os.path.dirname(path), bare)]
-    found.untracked = without(others, outermost)
-    found.nested = [*without(found.nested, own), *(path + b"/" for path in outermost)]
-    found.apart = [*own, *outermost]
+    survey.untracked = without(others, outermost)
+    survey.nested = [*without(survey.nested, own), *(path + b"/" for path in outermost)]
+    survey.apart = [*own, *outermost]
 
 
-def _read_changed(found: Survey, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
+def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
     if xy[1:] == b"A":
-        found.flags.setdefault(INTENT, []).append(path)
+        survey.flags.setdefault(INTENT, []).append(path)
     if xy[:1] != b".":
-        found.is_staged = True
+        survey.is_staged = True
     if xy[1:] == b".":
         return
     if submodule[:1] == b"S" and mode != _GONE:
-        found.submodules[path] = Omitted("", "", dirty=submodule[2:] != b"..")
+        survey.submodules[path] = Omitted("", "", dirty=submodule[2:] != b"..")
         if submodule[1:2] != b"C":
             return
-    found.changed.append(path)
+    survey.changed.append(path)
     if mode == _GONE:
-        found.deleted.append(path)
-
-
-def _read_intended(index: PrivateIndex, found: Survey) -> None:
-    # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
-    empty = intent.placeholder(index.repository.object_format) if found.vanished else b""
-    vanished = [path for path, oid in found.vanished.items() if oid == empty]
-    intended = intent.intended(index, [*found.flags.get(INTENT, ()), *vanished])
-    found.flags.update(flags_of(intended))
-    intent.forget_trees(index, sorted(intended))
+        survey.deleted.append(path)
 
 
 def _read_submodules(
-    index: PrivateIndex, found: Survey, repositories: Collection[bytes], bare: Collection[bytes]
+    index: PrivateIndex, survey: Survey, scan: Scan, bare: Collection[bytes]
 ) -> None:
     """Note the commit of each submodule that is checked out.
 
-    `repositories` are tops of repositories. In the directories `bare` git sees nothing: it passes
-    over what is in the place of a submodule that is not checked out.
+    In the directories `bare` git sees nothing: it passes over what is in the place of a submodule
+    that is not checked out.
     """
-    top = os.fsencode(index.repository.worktree or "")
-    changed = found.submodules
-    found.submodules = {}
-    others = {path + b"/" for path in repositories}.difference(found.nested)
+    changed, survey.submodules = survey.submodules, {}
+    others = {path + b"/" for path in scan.repositories}.difference(survey.nested)
     if not changed and not bare and not others:
         return
     for path, _, staged, _, _ in index.entries(GITLINK):
-        whole = os.path.join(top, path)
-        if not os.path.lexists(os.path.join(whole, b".git")):
-            if path in bare and any(leaves for _, _, leaves in os.walk(whole)):
-                found.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
+        absolute = os.path.join(scan.top, path)
+        if not os.path.lexists(os.path.join(absolute, b".git")):
+            if path in bare and any(leaves for _, _, leaves in os.walk(absolute)):
+                survey.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
             continue
         dirty = path in changed and bool(changed[path].dirty)
-        oid = modules.head_of(whole) if path in changed else staged
+        oid = modules.head_of(absolute) if path in changed else staged
         reason = f"a submodule{' with uncommitted changes' if dirty else ''}: its files stay in it"
-        found.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
-
-
-def _bare(scan: Scan, leading: Collection[bytes], untracked: Collection[bytes]) -> set[bytes]:
-    """Return directories next to tracked files that hold no untracked files."""
-    return {
-        directory
-        for directory in scan.seen
-        if directory not in leading
-        and directory not in untracked
-        and directory.rpartition(b"/")[0] in leading
-    }
+        survey.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
