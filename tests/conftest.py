@@ -27,7 +27,7 @@ import pytest
 from hypothesis import settings
 from pygit2.enums import ConfigLevel
 
-from gitckpt.git.process import LOCAL_VARIABLES, git_executable
+from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.git.repository import Repository, discover
 
 # Their assertions are to say as much as those of a test; they stand in no test, so pytest has to be told.
@@ -75,6 +75,11 @@ for number, action in (
 ):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, action)
+
+
+def git_program() -> str:
+    """Return the git that tests run: that of `GITCKPT_GIT`, else the one in PATH."""
+    return os.environ.get("GITCKPT_GIT") or "git"
 
 
 PLACES = ("main", "linked")
@@ -360,8 +365,8 @@ class Checkout:
             given.write(data)
             given.seek(0)
             child = os.posix_spawnp(
-                git_executable(),
-                [git_executable(), "-C", str(self.path), *args],
+                git_program(),
+                [git_program(), "-C", str(self.path), *args],
                 os.environ | env,
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, file.fileno(), number)
@@ -515,7 +520,7 @@ def make_checkout(tmp_path: Path) -> Callable[..., Checkout]:
 
     def make(name: str = "project", *options: str) -> Checkout:
         path = tmp_path / name
-        subprocess.run([git_executable(), "init", "--quiet", *options, str(path)], check=True)
+        subprocess.run([git_program(), "init", "--quiet", *options, str(path)], check=True)
         return Checkout(path)
 
     return make
@@ -559,7 +564,7 @@ class Templates:
         _know(admin / "index", path / "README")
 
     def _template(self) -> Path:
-        git = git_executable()
+        git = git_program()
         if git not in self._made:
             place = self._directory / str(len(self._made))
             place.mkdir()
@@ -665,7 +670,7 @@ def make_once(
 
     def make(checkout: Checkout, function: Callable[[], object]) -> None:
         assert (checkout.path / ".git").is_dir()
-        key = (function.__module__, function.__qualname__, git_executable())
+        key = (function.__module__, function.__qualname__, git_program())
         if key in originals:
             original, clock.instant, ids.count = originals[key]
             shutil.rmtree(checkout.path)
@@ -696,8 +701,8 @@ def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
 
     `GITCKPT_TEST_GIT` names it, unless the one that the tests use is such a git.
     """
-    path = os.environ.get("GITCKPT_TEST_GIT") or git_executable()
-    if _version(path) < NEWER:
+    path = os.environ.get("GITCKPT_TEST_GIT") or git_program()
+    if git_version(path) < NEWER:
         pytest.skip(
             "GITCKPT_TEST_GIT names no git with reftables and with hooks in its configuration (2.54 or newer)"
         )
@@ -706,7 +711,7 @@ def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @functools.cache
-def _version(git: str) -> tuple[int, ...]:
+def git_version(git: str) -> tuple[int, ...]:
     said = subprocess.run([git, "--version"], capture_output=True, text=True, check=True).stdout
     return tuple(int(word) for word in said.split()[2].split(".")[:2])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
@@ -151,3 +152,51 @@ def test_what_a_save_imports_is_light() -> None:
 @pytest.mark.parametrize("module", ["pathlib", "dataclasses", "json", "hashlib"])
 def test_the_check_of_the_hook_s_imports_notices_a_heavy_one(module: str) -> None:
     assert module in loaded_by([module]) & HEAVY
+
+
+# The tests
+
+WITH_INTERNALS = 151
+"""At most so many test files import internals of gitckpt. The aim is a third: lower it, never raise it."""
+
+
+def uses_internals(source: str) -> bool:
+    """Return whether a test imports more than `from gitckpt import …`."""
+    folders = {path.split("/")[1].removesuffix(".py") for path in SOURCES}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "gitckpt":
+            names = [f"gitckpt.{each.name}" for each in node.names if each.name in folders]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        if any(name.startswith("gitckpt.") for name in names):
+            return True
+    return False
+
+
+def test_tests_use_public_names() -> None:
+    files = sorted((PROJECT / "tests").rglob("test_*.py"))
+    found = [path for path in files if uses_internals(path.read_text(encoding="utf-8"))]
+    assert len(found) <= WITH_INTERNALS, (
+        f"{len(found)} of {len(files)} test files import internals of gitckpt, which then cannot "
+        "change alone: use Store, the command line or git; tests/stores.py opens stores with a "
+        "clock, tests/planted.py plants faults"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from gitckpt import Store", False),
+        ("import gitckpt", False),
+        ("from gitckpt import hook", True),
+        ("from gitckpt.model import toml", True),
+        ("import gitckpt.cli.main", True),
+        ("def work():\n    from gitckpt.git.refs import Refs", True),
+    ],
+)
+def test_imports_of_internals_are_seen(source: str, expected: bool) -> None:
+    assert uses_internals(source) is expected

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gitckpt import Store
-from gitckpt.store.store import inside
 from tests.cli.conftest import store_text
 from tests.conftest import Checkout
+from tests.stores import clock_of, set_clock
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples/facades"
 DAY = 86_400_000_000
@@ -122,6 +122,6 @@ def test_forge(checkout: Checkout) -> None:
         assert called == [0, 1, 2, 3, 4, 5]
         assert [each.status for each in store.runs()] == ["complete"]
         assert forge.cleanup(store, DAY) == []
-        now: Any = inside(store).clock
-        inside(store).clock = lambda: now() + 2 * DAY
+        now: Any = clock_of(store)
+        set_clock(store, lambda: now() + 2 * DAY)
         assert forge.cleanup(store, DAY) == [state.id]

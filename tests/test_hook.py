@@ -13,17 +13,23 @@ from typing import Any
 
 import pytest
 
-from gitckpt import CheckpointInfo, CkptError, Store, hook
-from gitckpt.git.command import require_git
-from gitckpt.git.repository import discover
-from gitckpt.model import times
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.hooks import installation
-from gitckpt.store.hooks.files import EVENTS, PACKAGE_DIR
-from gitckpt.store.records import ref_names
-from gitckpt.store.retention import maintenance
-from gitckpt.store.store import inside
+import gitckpt
+from gitckpt import CheckpointInfo, CkptError, Store
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
+from tests.stores import (
+    OWN_REFS,
+    SECOND,
+    common_dir,
+    head_of,
+    hook_command,
+    install_hooks,
+    make_private_dir,
+    open_store,
+    private_dir,
+    run_hook,
+)
 
 HEAVY = {
     "typing",
@@ -50,9 +56,8 @@ def hooked(checkout: Checkout) -> Checkout:
 
 
 def _install(checkout: Checkout) -> None:
-    repository = discover(str(checkout.path))
-    installation.install(repository, version=require_git())
-    (Path(repository.make_private_dir()) / ref_names.MAINTAINED).touch()
+    install_hooks(checkout)
+    (make_private_dir(checkout) / "maintained").touch()
 
 
 def _recorded(checkout: Checkout) -> list[CheckpointInfo]:
@@ -69,14 +74,14 @@ def test_a_commit_records_a_checkpoint_with_all_that_belongs_to_it(hooked: Check
     commit = hooked.commit("add a parser\n\nIt parses.")
     branch = hooked.git("symbolic-ref", "--short", "HEAD")
     (entry,) = _recorded(hooked)
-    document = hooked.git("cat-file", "blob", ref_names.CHECKPOINTS + entry.id)
+    document = hooked.git("cat-file", "blob", "refs/checkpoints/" + entry.id)
     assert document == (
         f'version = 1\nid = "{entry.id}"\nphase = "commit-complete"\ntimestamp = "{entry.timestamp}"\ngit_sha = "{commit}"\n'
         f'branch = "{branch}"\ntrigger = "post-commit"\nmessage = "add a parser"\nerrors = []\n\n[state]'
     )
-    assert hooked.refs(*ref_names.OWN) == {
-        ref_names.CHECKPOINTS + entry.id: entry.oid,
-        ref_names.KEEP + commit: commit,
+    assert hooked.refs(*OWN_REFS) == {
+        "refs/checkpoints/" + entry.id: entry.oid,
+        "refs/keep/ckpt/" + commit: commit,
     }
     _write_notes(hooked)
     notes = hooked.git("log", "-1", "--notes=checkpoints", "--format=%N")
@@ -249,7 +254,7 @@ def test_an_amend_without_a_reflog_is_no_reason_to_fail(main_checkout: Checkout)
     main_checkout.commit("one")
     main_checkout.commit("draft")
     main_checkout.git("commit", "--quiet", "--amend", "-m", "final")
-    assert not (Path(discover(str(main_checkout.path)).private_dir) / "log").exists()
+    assert not (Path(private_dir(main_checkout)) / "log").exists()
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         assert store.verify().findings == []
 
@@ -417,7 +422,6 @@ def test_any_path_will_do(tmp_path: Path, name: str | bytes) -> None:
 
 
 def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checkout) -> None:
-    from gitckpt.store.worktrees import resumption
 
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         first = store.record(
@@ -426,7 +430,7 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
             start="add login",
             worktree=store.capture(),
         )
-        opened = resumption.resume(inside(store), first)
+        opened = store.resume(first)
     _install(main_checkout)
     worktree = Checkout(Path(opened.path), main_checkout.path)
     worktree.write("unfinished", "work\n")
@@ -434,7 +438,7 @@ def test_in_the_worktree_of_a_run_a_commit_extends_the_run(main_checkout: Checko
     worktree.git("add", "done")
     worktree.git("commit", "--quiet", "-m", "a step")
     with Store.open(main_checkout.path, adapter="plumbing") as store:
-        newest = inside(store).heads.read(str(first.run))
+        newest = head_of(store, str(first.run))
     assert (newest.sequence, newest.parent, newest.trigger, newest.message) == (
         2,
         first.id,
@@ -459,7 +463,7 @@ def test_in_the_worktree_of_a_run_a_commit_with_an_odd_subject_extends_the_run(
         "commit", "--quiet", "--allow-empty", "-m", subject
     )
     with Store.open(main_checkout.path, adapter="plumbing") as store:
-        newest = inside(store).heads.read(str(first.run))
+        newest = head_of(store, str(first.run))
     assert newest.sequence == 2
     assert newest.message is not None
     assert newest.message.split() == ["x" * 999 + "…"] if subject[0] == "x" else subject.split()
@@ -480,7 +484,7 @@ def test_in_the_worktree_of_a_run_one_process_writes_refs(
 
     monkeypatch.setattr(os, "posix_spawnp", spawn)
     monkeypatch.chdir(opened.path)
-    hook.main(["post-commit"])
+    run_hook("post-commit")
     monkeypatch.undo()
     assert len(_recorded(main_checkout)) == 2
     assert sum("update-ref" in argv for argv in started) == 1
@@ -528,7 +532,7 @@ def test_without_descriptors_it_is_said_and_no_commit_fails(
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
     # What the shell of the hook's file starts; a shell itself needs more of them.
-    command = [sys.executable, "-I", "-S", "-c", hook._BOOTSTRAP, PACKAGE_DIR, "post-commit"]
+    command = hook_command("post-commit")
     done = subprocess.run(
         command,
         cwd=main_checkout.path,
@@ -544,12 +548,12 @@ def test_without_descriptors_it_is_said_and_no_commit_fails(
 
 
 def _log(checkout: Checkout) -> str:
-    return (Path(discover(str(checkout.path)).private_dir) / "log").read_text()
+    return (Path(private_dir(checkout)) / "log").read_text()
 
 
 def test_a_held_lock_is_one_line_on_stderr_and_in_the_log(hooked: Checkout) -> None:
     hooked.commit("the note's ref exists now")
-    common = Path(discover(str(hooked.path)).common_dir)
+    common = Path(common_dir(hooked))
     held = common / "refs" / "checkpoints"
     for ref in hooked.refs("refs/checkpoints"):
         hooked.git("update-ref", "-d", ref)
@@ -570,9 +574,9 @@ def test_a_bug_is_one_line_on_stderr_and_a_traceback_in_the_log(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("nobody\nforesaw \033[31mthis")
 
-    monkeypatch.setattr(hook, "_record", broken)
+    plant(monkeypatch, planted.HOOK_RECORD, broken)
     monkeypatch.chdir(main_checkout.path)
-    assert hook.main(["post-commit"]) == 0
+    assert run_hook("post-commit") == 0
     out, err = capfd.readouterr()
     assert (out, err) == (
         "",
@@ -584,9 +588,9 @@ def test_a_bug_is_one_line_on_stderr_and_a_traceback_in_the_log(
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        ("_record", "no checkpoint was recorded: RuntimeError: here"),
+        (planted.HOOK_RECORD, "no checkpoint was recorded: RuntimeError: here"),
         (
-            "_follow_up",
+            planted.HOOK_FOLLOW_UP,
             "the checkpoint is recorded; what follows it was not done: RuntimeError: here",
         ),
     ],
@@ -601,11 +605,11 @@ def test_what_failed_is_said(
     def fail(*_: object) -> None:
         raise RuntimeError("here")
 
-    monkeypatch.setattr(hook, broken, fail)
+    plant(monkeypatch, broken, fail)
     monkeypatch.chdir(main_checkout.path)
-    assert hook.main(["post-commit"]) == 0
+    assert run_hook("post-commit") == 0
     assert capfd.readouterr().err == f"gitckpt: post-commit: {sentence}\n"
-    assert len(_recorded(main_checkout)) == (broken != "_record")
+    assert len(_recorded(main_checkout)) == (broken != planted.HOOK_RECORD)
 
 
 def test_maintenance_that_fails_is_logged_as_such(
@@ -614,16 +618,16 @@ def test_maintenance_that_fails_is_logged_as_such(
     def fail(_: object) -> None:
         raise CkptError("no space")
 
-    monkeypatch.setattr(maintenance, "collect", fail)
+    plant(monkeypatch, planted.COLLECT_GARBAGE, fail)
     monkeypatch.chdir(main_checkout.path)
-    for task in (hook.MAINTAIN, hook.PACK):
-        assert hook.main([task]) == 0
+    for task in ("maintain", "pack"):
+        assert run_hook(task) == 0
     (entry,) = (line for line in _log(main_checkout).splitlines() if line)
     assert entry.split(" ", 1)[1].startswith("maintain: maintenance failed: no space")
 
 
 def test_a_missing_private_directory_cannot_fail_a_commit(hooked: Checkout) -> None:
-    private = Path(discover(str(hooked.path)).private_dir)
+    private = Path(private_dir(hooked))
     for file in private.iterdir():
         file.unlink()
     private.rmdir()
@@ -632,15 +636,11 @@ def test_a_missing_private_directory_cannot_fail_a_commit(hooked: Checkout) -> N
     assert said.startswith("gitckpt: post-commit: no checkpoint was recorded: cannot write to ")
 
 
-def test_every_event_that_is_installed_is_known_to_the_hook_and_no_other() -> None:
-    assert {*hook._ENDS, hook._GC} == set(EVENTS)
-
-
 def test_an_unknown_event_says_which_there_are(
     main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(main_checkout.path)
-    assert hook.main(["pre-lunch"]) == 0
+    assert run_hook("pre-lunch") == 0
     assert capfd.readouterr().err == (
         "gitckpt: pre-lunch: no checkpoint was recorded: no such event: 'pre-lunch'; "
         "the events are post-commit, post-merge, post-applypatch, post-rewrite, pre-auto-gc\n"
@@ -649,10 +649,8 @@ def test_an_unknown_event_says_which_there_are(
 
 def _old_checkpoints(checkout: Checkout, count: int) -> None:
     """Records so many checkpoints of hooks, a year ago."""
-    year_ago = times.now() - 365 * 86400 * times.MICRO
-    with Store(
-        Checkpoints(discover(str(checkout.path)), adapter="plumbing", clock=lambda: year_ago)
-    ) as store:
+    year_ago = time.time_ns() // 1000 - 365 * 86400 * SECOND
+    with open_store(str(checkout.path), clock=lambda: year_ago) as store:
         for _ in range(count):
             store.record("commit-complete", trigger="post-commit")
 
@@ -677,7 +675,7 @@ def test_expiry_starts_in_the_background(main_checkout: Checkout, event: str) ->
     main_checkout.git("config", "ckpt.keepLast", "3")
     _install(main_checkout)
     _old_checkpoints(main_checkout, 6)
-    stamp = Path(discover(str(main_checkout.path)).private_dir) / ref_names.MAINTAINED
+    stamp = Path(private_dir(main_checkout)) / "maintained"
     if event == "post-commit":
         _ended_long_ago(stamp)
         main_checkout.commit("a day later")
@@ -701,7 +699,7 @@ def test_expiry_starts_in_the_background(main_checkout: Checkout, event: str) ->
 
 def test_expiry_starts_once_a_day(main_checkout: Checkout) -> None:
     _install(main_checkout)
-    stamp = Path(discover(str(main_checkout.path)).private_dir) / ref_names.MAINTAINED
+    stamp = Path(private_dir(main_checkout)) / "maintained"
     an_hour_ago = time.time() - 3600
     os.utime(stamp, (an_hour_ago, an_hour_ago))
     main_checkout.commit("soon after")
@@ -714,7 +712,7 @@ def test_a_start_in_the_future_is_no_reason_to_wait_for_it(
     main_checkout: Checkout, ahead: int
 ) -> None:
     _install(main_checkout)
-    stamp = Path(discover(str(main_checkout.path)).private_dir) / ref_names.MAINTAINED
+    stamp = Path(private_dir(main_checkout)) / "maintained"
     os.utime(stamp, (time.time() + ahead, time.time() + ahead))
     main_checkout.commit("after the clock was set right")
     _wait_until(lambda: stamp.read_text() != "")
@@ -732,7 +730,7 @@ def _imported(checkout: Checkout, code: str, *args: str) -> set[str]:
 
 
 def test_recording_a_commit_imports_nothing_heavy(main_checkout: Checkout) -> None:
-    package_dir = str(Path(hook.__file__).parent.parent)
+    package_dir = str(Path(gitckpt.__file__).parent.parent)
     code = "sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import main; main(sys.argv[1:])"
     commit = ("commit", "--quiet", "--allow-empty", "--message=another")
     steps: list[list[Sequence[str]]] = [
@@ -778,7 +776,7 @@ def test_expiry_works_with_long_oids(make_checkout: object) -> None:
     checkout.git("config", "ckpt.keepLast", "1")
     _install(checkout)
     _old_checkpoints(checkout, 3)
-    _ended_long_ago(Path(discover(str(checkout.path)).private_dir) / ref_names.MAINTAINED)
+    _ended_long_ago(Path(private_dir(checkout)) / "maintained")
     checkout.commit("a day later")
     _wait_until(lambda: len(checkout.refs("refs/checkpoints")) == 1)
     checkout.git("fsck", "--strict")

@@ -16,6 +16,41 @@ import pytest
 from gitckpt.cli.main import run
 from tests.conftest import Checkout
 
+COMMANDS = [
+    "init",
+    "save",
+    "list",
+    "show",
+    "diff",
+    "resume",
+    "restore",
+    "undo",
+    "redo",
+    "run",
+    "loop",
+    "review",
+    "runs",
+    "status",
+    "start",
+    "finish",
+    "step",
+    "cancel",
+    "remove",
+    "expire",
+    "import",
+    "export",
+    "allow",
+    "notes",
+    "verify",
+    "doctor",
+    "du",
+    "uninit",
+    "hook",
+    "completion",
+    "demo",
+]
+"""The commands in the order of `git ckpt --help`."""
+
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -47,6 +82,16 @@ class Spawn(Protocol):
         argv: list[str] | None = None,
         preexec: Callable[[], None] | None = None,
     ) -> Outcome: ...
+
+
+def size(number: int) -> str:
+    """Return a number of bytes as commands print it: in units of 1000, with one decimal."""
+    if number < 1000:
+        return "1 byte" if number == 1 else f"{number} bytes"
+    power = 1
+    while power < 4 and round(number / 1000**power, 1) >= 1000:
+        power += 1
+    return f"{number / 1000**power:.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
 
 
 def top(at: Checkout | Path) -> Path:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from gitckpt.git.repository import discover
-from gitckpt.store.config import settings
-from gitckpt.store.snapshot.limits import SECRETS
+from gitckpt import Limits, Store
 from tests.cli.conftest import Ckpt, Outcome
 from tests.conftest import Checkout, allow
+from tests.stores import default_settings, private_dir
 
 LOOSE = r"""
 [retention]
@@ -26,7 +24,10 @@ retention = "1d"
 name = "a"
 run = "true"
 """.replace(
-    "@", json.dumps(["*.mine", *(name for name in SECRETS if name not in ("*.keystore", "*.kdbx"))])
+    "@",
+    json.dumps(
+        ["*.mine", *(name for name in Limits().secrets if name not in ("*.keystore", "*.kdbx"))]
+    ),
 )
 SHOWN = r"""retention.keep_last: 3, not 100
 snapshot.include: with *.log, a\x1b[31mb
@@ -46,7 +47,9 @@ def loose(checkout: Checkout) -> Checkout:
 
 
 def is_allowed(checkout: Checkout) -> bool:
-    return settings.read(discover(str(checkout.path))).notice == ""
+    with Store.open(checkout.path) as store:
+        loosened = store.loosened()
+        return loosened is None or store.policy().keep_last == 3
 
 
 def test_it_shows_all_of_it_and_allows_that(loose: Checkout, ckpt: Ckpt) -> None:
@@ -67,9 +70,9 @@ def test_it_shows_all_of_it_and_allows_that(loose: Checkout, ckpt: Ckpt) -> None
 def test_a_file_that_loosens_nothing(main_checkout: Checkout, ckpt: Ckpt) -> None:
     said = "gitckpt.toml does not weaken the defaults\n"
     assert ckpt("allow", at=main_checkout) == Outcome(0, "", said)
-    main_checkout.write("gitckpt.toml", settings.template())
+    main_checkout.write("gitckpt.toml", default_settings())
     assert ckpt("allow") == Outcome(0, "", said)
-    assert not Path(settings.path_approval(discover(str(main_checkout.path)))).exists()
+    assert not (private_dir(main_checkout) / "allowed").exists()
 
 
 def test_as_json(checkout: Checkout, ckpt: Ckpt) -> None:

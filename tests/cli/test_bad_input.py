@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.git.process import git_executable
 from tests.cli.conftest import Ckpt, Outcome, document, normal, store_text
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 
 Save = Callable[..., str]
 NAME = "11111111-1111-4111-8111-111111111111"
@@ -73,7 +72,7 @@ def test_too_old_a_git_is_10(
 ) -> None:
     before = main_checkout.fingerprint()
     fake = tmp_path / "old git"
-    real = shutil.which(git_executable())
+    real = shutil.which(git_program())
     fake.write_text(
         f'#!/bin/sh\nfor each; do [ "$each" = version ] && {{ echo git version 2.20.1; exit; }}; done\nexec "{real}" "$@"\n'
     )
@@ -91,7 +90,7 @@ def test_too_old_a_git_is_10(
 
 def killed_at(directory: Path, word: str) -> str:
     """Returns a git that is killed at its first call with a word among its arguments."""
-    real, once, git = shutil.which(git_executable()), directory / "killed", directory / "git"
+    real, once, git = shutil.which(git_program()), directory / "killed", directory / "git"
     once.touch()
     git.write_text(
         f'#!/bin/sh\ncase " $* " in *" {word} "*) rm "{once}" 2>/dev/null && kill -9 $$;; esac\nexec "{real}" "$@"\n'

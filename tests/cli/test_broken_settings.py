@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store.config import settings
 from tests.cli.conftest import Ckpt
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, stage
+from tests.stores import default_settings
 
 __all__ = ["stage"]
 
 INSTEAD = "using built-in settings, or stricter ones that can be read"
-NEWER = f"{settings.template()}\n[retention.elsewhere]\nolder_than = '1d'\n"
+NEWER = f"{default_settings()}\n[retention.elsewhere]\nolder_than = '1d'\n"
 
 
 def _write(text: str | bytes) -> Callable[[Checkout], object]:
@@ -57,7 +57,7 @@ BROKEN: dict[str, tuple[Callable[[Checkout], object], str]] = {
 
 @pytest.fixture
 def project(main_checkout: Checkout) -> Checkout:
-    main_checkout.commit("settings", **{"gitckpt.toml": settings.template()})
+    main_checkout.commit("settings", **{"gitckpt.toml": default_settings()})
     return main_checkout
 
 
@@ -101,13 +101,13 @@ def test_work_is_saved_and_comes_back(project: Checkout, ckpt: Ckpt, kind: str) 
     call("restore", saved)
     file = project.path / "gitckpt.toml"
     assert (file.read_text(), (project.path / "README").read_text() == "work\n") == (
-        settings.template(),
+        default_settings(),
         False,
     )
     call("undo", tells=False)
     assert (project.path / "README").read_text() == "work\n"
     call("redo")
-    assert file.read_text() == settings.template()
+    assert file.read_text() == default_settings()
     call("undo", tells=False)
     call("save")  # the broken file is there again
 
@@ -117,14 +117,14 @@ def test_a_restore_does_not_take_its_own_undo_away(project: Checkout, ckpt: Ckpt
     older = ckpt("save", at=project).out.strip()
     project.write("gitckpt.toml", NEWER)
     newer = ckpt("save").out.strip()
-    file.write_text(settings.template())
+    file.write_text(default_settings())
     for words, now in (
         (["restore", newer], NEWER),
-        (["undo"], settings.template()),
+        (["undo"], default_settings()),
         (["redo"], NEWER),
-        (["restore", older], settings.template()),
+        (["restore", older], default_settings()),
         (["undo"], NEWER),
-        (["redo"], settings.template()),
+        (["redo"], default_settings()),
     ):
         done = ckpt(*words)
         assert (done.code, file.read_text() == now) == (0, True), (words, done.err)

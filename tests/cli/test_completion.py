@@ -10,43 +10,10 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from tests.cli.conftest import Ckpt, Outcome
+from tests.cli.conftest import COMMANDS, Ckpt, Outcome
 from tests.conftest import Checkout
 
 Save = Callable[..., str]
-COMMANDS = [
-    "init",
-    "save",
-    "list",
-    "show",
-    "diff",
-    "resume",
-    "restore",
-    "undo",
-    "redo",
-    "run",
-    "loop",
-    "review",
-    "runs",
-    "status",
-    "start",
-    "finish",
-    "step",
-    "cancel",
-    "remove",
-    "expire",
-    "import",
-    "export",
-    "allow",
-    "notes",
-    "verify",
-    "doctor",
-    "du",
-    "uninit",
-    "hook",
-    "completion",
-    "demo",
-]
 
 
 @pytest.mark.sampled(2)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.process import git_executable
 from tests.cli.conftest import Ckpt
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 from tests.store.conftest import view
 
 Save = Callable[..., str]
@@ -101,7 +100,7 @@ def patch(here: Checkout, *words: str) -> bytes:
 
 def apply(there: Path, text: bytes, *options: str) -> None:
     done = subprocess.run(
-        [git_executable(), "apply", *options],
+        [git_program(), "apply", *options],
         cwd=there,
         input=text,
         capture_output=True,

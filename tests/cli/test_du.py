@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store, Usage
-from gitckpt.cli import terminal
-from gitckpt.model.checkpoint import PHASE
-from tests.cli.conftest import Ckpt, Outcome
+from tests.cli.conftest import Ckpt, Outcome, size
 from tests.cli.test_terminal import BOLD, RESET, on_terminal
 from tests.conftest import Checkout
 
@@ -49,10 +47,10 @@ def left(main_checkout: Checkout) -> Path:
 def run_in(checkout: Checkout, name: str, size: int, *, complete: bool) -> tuple[str, int]:
     """Makes a run with a worktree that has a file of that size; returns its id, and what the worktree takes."""
     with Store.open(checkout.path) as store:
-        started = store.record("run-started", {}, start=name, trigger=PHASE)
+        started = store.record("run-started", {}, start=name, trigger="phase")
         path = Path(store.resume(started).path)
         if complete:
-            store.record("run-complete", {}, run=started.run, trigger=PHASE)
+            store.record("run-complete", {}, run=started.run, trigger="phase")
         (path / "big").write_bytes(b"x" * size)
         return str(started.run), next(
             each.bytes for each in store.usage().worktrees if each.run == started.run
@@ -131,9 +129,9 @@ def test_what_frees_room_is_told_where_there_is_some(
     small = min(each.bytes for each in found.worktrees)
     expected = [
         "to see what is due to go: git ckpt expire --dry-run; to free its space: git gc",
-        f"{found.loose.number} loose objects, {terminal.size(found.loose.bytes or 0)}; to pack: git gc",
-        f"{terminal.size(one)} in worktrees of complete runs; each goes when its checkpoints expire: git ckpt expire --dry-run",
-        f"{terminal.size(two + small)} in worktrees of unfinished runs; each stays until its run is complete: {ends}",
+        f"{found.loose.number} loose objects, {size(found.loose.bytes or 0)}; to pack: git gc",
+        f"{size(one)} in worktrees of complete runs; each goes when its checkpoints expire: git ckpt expire --dry-run",
+        f"{size(two + small)} in worktrees of unfinished runs; each stays until its run is complete: {ends}",
     ]
     assert ckpt("du", at=main_checkout).err.splitlines() == expected
     main_checkout.git("gc", "--quiet")
@@ -162,7 +160,6 @@ def test_on_a_terminal_it_is_a_table_with_the_largest_worktrees(
     for number in range(6):
         run_in(main_checkout, f"run-{number}", 10_000 * (number + 1), complete=number == 5)
     found = measured(main_checkout)
-    size = terminal.size
     lines = [
         ("WHAT", "NUMBER", "ON DISK", "STATE"),
         ("checkpoints", "8", size(found.checkpoints.bytes or 0), ""),
@@ -234,21 +231,3 @@ def test_in_reftables_refs_have_no_size(
     assert re.search(
         rf"^refs +{number} +in reftables$", on_terminal("du", at=checkout)[1], re.MULTILINE
     )
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (0, "0 bytes"),
-        (1, "1 byte"),
-        (999, "999 bytes"),
-        (1000, "1.0 kB"),
-        (999_949, "999.9 kB"),
-        (999_950, "1.0 MB"),
-        (2_002_944, "2.0 MB"),
-        (999_999_999, "1.0 GB"),
-        (1_234_567_890_123_456, "1234.6 TB"),
-    ],
-)
-def test_sizes_are_as_people_read_them(number: int, text: str) -> None:
-    assert terminal.size(number) == text

@@ -5,32 +5,29 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gitckpt import Store
-from gitckpt.git.refs import Refs, Update
-from gitckpt.git.repository import discover
-from gitckpt.model.checkpoint import PHASE
-from gitckpt.store.records import ref_names
-from gitckpt.store.retention import maintenance
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
+from tests import planted
 from tests.cli.conftest import Ckpt, Outcome, normal
 from tests.conftest import Checkout
 from tests.durable.test_history import locked
+from tests.planted import plant
+from tests.stores import maintain
 
 
 def test_runs_and_checkpoints(ckpt: Ckpt, main_checkout: Checkout) -> None:
     main_checkout.git("config", "ckpt.runsOlderThan", "0s")
     with Store.open(main_checkout.path) as store:
-        done = store.record("run-started", {}, start="done", trigger=PHASE)
-        worktree = resumption.resume(inside(store), done).path
-        store.record("run-complete", {}, run=done.run, trigger=PHASE)
-        open_ = store.record("run-started", {}, start="open", trigger=PHASE)
-        store.record("build-started", {}, run=open_.run, trigger=PHASE)
-        progress = store.record("build-progress", {}, run=open_.run, trigger=PHASE).id
-        store.record("build-complete", {}, run=open_.run, trigger=PHASE)
+        done = store.record("run-started", {}, start="done", trigger="phase")
+        worktree = store.resume(done).path
+        store.record("run-complete", {}, run=done.run, trigger="phase")
+        open_ = store.record("run-started", {}, start="open", trigger="phase")
+        store.record("build-started", {}, run=open_.run, trigger="phase")
+        progress = store.record("build-progress", {}, run=open_.run, trigger="phase").id
+        store.record("build-complete", {}, run=open_.run, trigger="phase")
         store.record("manual-complete", {})
     Path(worktree, "more").write_text("x")
     kept = f"stays\t{done.run}\trun-complete\tits worktree {worktree} holds what no checkpoint does: more\n"
@@ -61,7 +58,7 @@ def test_what_cannot_be_deleted_is_named_and_the_others_go(
     main_checkout: Checkout,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+    plant(monkeypatch, planted.LOCK_TIMEOUT_MS, 20)
     with Store.open(main_checkout.path) as store:
         ids = [store.record("manual-complete", {}).id for _ in range(3)]
     with locked(main_checkout, f"refs/checkpoints/{ids[1]}"):
@@ -85,9 +82,9 @@ def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
     """Those of checkpoints, also where these belong to runs, go with nothing: whoever removes the checkpoints is told how they go."""
     with Store.open(main_checkout.path) as store:
         alone = store.save("plan-complete")
-        first = store.record("run-started", {}, start="open", trigger=PHASE)
-        run = str(store.record("build-started", {}, run=first.run, trigger=PHASE).run)
-        places = [resumption.resume(inside(store), each).path for each in (alone, first)]
+        first = store.record("run-started", {}, start="open", trigger="phase")
+        run = str(store.record("build-started", {}, run=first.run, trigger="phase").run)
+        places = [store.resume(each).path for each in (alone, first)]
     said = [
         f"the worktree of {made.id[:8]} stays; to remove it: git worktree remove --force --force {path}\n"
         for made, path in zip((alone, first), places, strict=True)
@@ -111,7 +108,7 @@ def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
 
 def test_everything(ckpt: Ckpt, main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path) as store:
-        run = store.record("run-started", {}, start="open", trigger=PHASE).run
+        run = store.record("run-started", {}, start="open", trigger="phase").run
         store.record("manual-complete", {})
     done = ckpt("expire", "--all", "--older-than", "0s", "--keep-last", "0", at=main_checkout)
     assert (done.code, done.err) == (0, "2 of 2 checkpoints expired; 1 of 1 run\n")
@@ -127,15 +124,15 @@ def test_an_interrupt_says_that_the_rest_goes_with_the_next(
     with Store.open(main_checkout.path) as store:
         made = [store.save("a-complete", {}).id, store.save("b-complete", {}).id]
 
-    update = Refs.update
+    update = planted.original(planted.UPDATE_REFS)
 
-    def interrupt(self: Refs, updates: list[Update]) -> None:
-        if all(each.ref.startswith(ref_names.TREES) for each in updates):
+    def interrupt(self: object, updates: list[Any]) -> None:
+        if all(each.ref.startswith("refs/ckpt/trees/") for each in updates):
             raise KeyboardInterrupt
         update(self, updates)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Refs, "update", interrupt)
+        plant(patch, planted.UPDATE_REFS, interrupt)
         done = ckpt("remove", made[0], at=main_checkout)
         said = "interrupted; to see what is left: git ckpt list"
         assert done == Outcome(130, "", f"warning: {said}\n\n")
@@ -153,12 +150,12 @@ def test_a_run_by_name_goes_as_a_whole(ckpt: Ckpt, main_checkout: Checkout) -> N
     with Store.open(main_checkout.path) as store:
         alone = store.record("alone-complete", {}).id
         runs = [
-            str(store.record("run-started", {}, start=name, trigger=PHASE).run)
+            str(store.record("run-started", {}, start=name, trigger="phase").run)
             for name in ("one", "two", "three")
         ]
         places = [Path(store.resume(store.find(run)).path) for run in runs]
         for run in runs:
-            store.record("run-complete", {}, run=run, trigger=PHASE)
+            store.record("run-complete", {}, run=run, trigger="phase")
     assert ckpt("remove", runs[0], at=main_checkout) == Outcome(0, f"{runs[0]}\n", "")
     assert [place.exists() for place in places] == [False, True, True]
     (places[1] / "more").write_text("x")
@@ -177,8 +174,8 @@ def test_of_runs_that_refer_to_each_other_the_younger_goes_first(
 ) -> None:
     main_checkout.commit("one", README="1")
     with Store.open(main_checkout.path) as store:
-        old = store.record("run-started", {}, start="old", trigger=PHASE)
-        young = store.record("run-started", {}, start="young", trigger=PHASE, forked_from=old.id)
+        old = store.record("run-started", {}, start="old", trigger="phase")
+        young = store.record("run-started", {}, start="young", trigger="phase", forked_from=old.id)
     assert ckpt("remove", str(old.run), at=main_checkout).code == 2
     assert ckpt("remove", str(old.run), str(young.run), at=main_checkout) == Outcome(
         0, f"{young.run}\n{old.run}\n", ""
@@ -188,8 +185,7 @@ def test_of_runs_that_refer_to_each_other_the_younger_goes_first(
 def test_a_doctor_says_what_was_left_and_when_maintenance_ran(
     ckpt: Ckpt, main_checkout: Checkout
 ) -> None:
-    repository = discover(str(main_checkout.path))
-    maintenance.maintain(repository)
+    maintain(main_checkout)
     left = main_checkout.path / ".git/objects/tmp_obj_x"
     left.write_bytes(b"x" * 2_000_000)
     os.utime(left, (1_000_000_000, 1_000_000_000))

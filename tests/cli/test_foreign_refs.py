@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.repository import discover
-from gitckpt.store.retention import maintenance
+from tests import planted
 from tests.cli.conftest import Ckpt, Outcome
 from tests.conftest import Checkout
+from tests.planted import plant
+from tests.stores import common_dir, maintain
 
 Save = Callable[..., str]
 ID = "11111111-1111-4111-8111-111111111111"
@@ -67,7 +68,7 @@ def require_left_alone(
     assert extra == [f"foreign refs:  {len(refs)} refs of another tool below refs/checkpoints"]
     assert (said.code, said.err) == (doctor.code, doctor.err)
     assert ckpt("expire", at=checkout).code == 0
-    maintenance.maintain(discover(str(checkout.path)))
+    maintain(checkout)
     assert {
         ref: oid for ref, oid in checkout.refs("refs/checkpoints").items() if ref in refs
     } == refs
@@ -89,14 +90,14 @@ def own(checkout: Checkout) -> list[str]:
 def test_refs_of_others_are_left_alone(
     ckpt: Ckpt, checkout: Checkout, doctor: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gitckpt.git.packing.PACK_FROM", 1)
+    plant(monkeypatch, planted.PACK_FROM, 1)
     mine = own(checkout)
     tree = checkout.git("rev-parse", "HEAD^{tree}")
     refs = {}
     for number, name in enumerate(FOREIGN):
         refs[f"refs/checkpoints/{name}"] = checkout.git("rev-parse", "HEAD") if number % 2 else tree
         checkout.git("update-ref", f"refs/checkpoints/{name}", refs[f"refs/checkpoints/{name}"])
-    place = Path(discover(str(checkout.path)).common_dir, "refs/checkpoints/session")
+    place = Path(common_dir(checkout), "refs/checkpoints/session")
     (place / "3").touch()
     (place / "4.lock").touch()
     for path in place.iterdir():

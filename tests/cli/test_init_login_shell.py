@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.cli import opening
+from tests import planted
 from tests.cli.conftest import Ckpt
 from tests.conftest import Checkout
+from tests.planted import plant
 
 
 @pytest.fixture
@@ -54,21 +55,32 @@ def test_one_that_does_not_find_it(
 
 @pytest.mark.parametrize("script", ["command -v git-ckpt", "exit 0"])
 def test_one_that_finds_it(
-    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+    main_checkout: Checkout,
+    ckpt: Ckpt,
+    program: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
 ) -> None:
     shell(tmp_path, monkeypatch, script)
-    assert opening.login_shell_advice() is None
+    assert "login shell" not in ckpt("init", at=main_checkout).err
 
 
-def test_one_that_waits(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "_PATIENCE", 0.1)
+def test_one_that_waits(
+    main_checkout: Checkout,
+    ckpt: Ckpt,
+    program: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch, planted.LOGIN_SHELL_PATIENCE, 0.1)
     shell(tmp_path, monkeypatch, "sleep 60")
-    assert opening.login_shell_advice() is None
+    assert "login shell" not in ckpt("init", at=main_checkout).err
 
 
 @pytest.mark.parametrize("value", ["", "/usr/bin/fish", "/nowhere/bash"])
 def test_what_is_no_shell_of_this_kind(
-    program: Path, monkeypatch: pytest.MonkeyPatch, value: str
+    main_checkout: Checkout, ckpt: Ckpt, program: Path, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv("SHELL", value)
-    assert opening.login_shell_advice() is None
+    assert "login shell" not in ckpt("init", at=main_checkout).err

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.store.hooks.files import EVENTS
 from tests.cli.conftest import Ckpt, Outcome, Spawn, normal
 from tests.conftest import Checkout
+from tests.stores import HOOKS
 
 Save = Callable[..., str]
 NAMES = (
@@ -48,7 +48,7 @@ def test_init_tells_what_it_did_and_a_second_time_does_nothing(
     hooks = checkout.main / ".git/hooks"
     assert done == Outcome(
         0,
-        "".join(f"{event}: wrote {hooks / event}\n" for event in EVENTS)
+        "".join(f"{event}: wrote {hooks / event}\n" for event in HOOKS)
         + "added notes.rewriteRef = refs/notes/checkpoint[s] to the configuration\n"
         + "added notes.rewriteMode = cat_sort_uniq to the configuration\n"
         + "added gc.cruftPacks = true to the configuration\n"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 
 import pytest
 
 from gitckpt import Store
-from gitckpt.git.command import require_git
-from gitckpt.model import times
-from gitckpt.store.hooks.installation import CONFIG_HOOKS_SINCE
-from gitckpt.store.store import inside
 from tests.cli.conftest import Ckpt, Outcome, document, store_text
-from tests.conftest import Checkout
+from tests.conftest import NEWER, Checkout, git_program, git_version
+from tests.stores import SECOND, set_clock
 
 Save = Callable[..., str]
 
@@ -126,7 +124,7 @@ def test_nothing_to_list_after_init(
     for name in made:
         main_checkout.write(f".git/hooks/{name}", f"#!/bin/sh\n{lines[name]}").chmod(0o755)
     assert ckpt(*words, at=main_checkout).code == 0
-    if (words, made) == (["init"], ["pre-commit"]) and require_git() >= CONFIG_HOOKS_SINCE:
+    if (words, made) == (["init"], ["pre-commit"]) and git_version(git_program()) >= NEWER:
         said = "; the next commit makes one, or: git ckpt save"  # hooks in the configuration need no file of pre-commit's
     assert ckpt("list", at=main_checkout) == Outcome(0, "", f"no checkpoints yet{said}\n")
 
@@ -206,9 +204,9 @@ def test_by_commit(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
 
 
 def test_by_age(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
-    now = times.now()
+    now = time.time_ns() // 1000
     with Store.open(main_checkout.path) as store:
-        inside(store).clock = lambda: now - 2 * 86400 * times.MICRO
+        set_clock(store, lambda: now - 2 * 86400 * SECOND)
         store.record("old-complete", {})
     new = save(main_checkout)
     assert ids_of(ckpt("list", "--since", "1d", at=main_checkout)) == [new]

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import Graph, StepReport, Steps, Store
-from gitckpt.durable.steps import graph_file, journal
-from gitckpt.git.repository import Repository
-from gitckpt.store.checkpoints import Checkpoints
+from gitckpt import StepReport, Steps, Store
+from tests import planted
 from tests.cli.conftest import Ckpt
-from tests.conftest import Checkout, repository_of
+from tests.conftest import Checkout
 from tests.dying import die_at_rename
+from tests.planted import plant
 
 PATH = "conductor/tracks/login/metadata.json"
 CONFIG = '[steps.superpowers]\nmirror = "conductor/tracks/{track}/metadata.json"\n'
@@ -54,12 +53,7 @@ def test_it_is_written_with_each_report(ckpt: Ckpt, project: Checkout) -> None:
 
 def test_a_kill_leaves_no_part_of_it_in_the_worktree(ckpt: Ckpt, project: Checkout) -> None:
     report(ckpt, project, "start", "PLAN")
-    there = repository_of(project)
-    state = {"track_id": "login", "loop_state": {}}
-    die_at_rename(
-        "metadata.json",
-        lambda: graph_file.write(there, "conductor/tracks/{track}/metadata.json", state),
-    )
+    die_at_rename("metadata.json", lambda: report(ckpt, project, "pass", "PLAN"))
     assert os.listdir((project.path / PATH).parent) == ["metadata.json"]
 
 
@@ -96,14 +90,14 @@ def test_whoever_writes_it_last_writes_what_was_reported_last(
     ckpt: Ckpt, project: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report(ckpt, project, "start", "PLAN")
-    written = journal._write_mirror
+    written = planted.original(planted.WRITE_MIRROR)
 
-    def after_another(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
-        monkeypatch.setattr(journal, "_write_mirror", written)
+    def after_another(*args: object) -> None:
+        plant(monkeypatch, planted.WRITE_MIRROR, written)
         report(ckpt, project, "pass", "PLAN")
-        written(store, repository, graph, run)
+        written(*args)
 
-    monkeypatch.setattr(journal, "_write_mirror", after_another)
+    plant(monkeypatch, planted.WRITE_MIRROR, after_another)
     with Store.open(project.path, adapter="plumbing") as store:
         Steps(store, track="login").report(StepReport("progress", "PLAN", notes="on my way"))
     assert (

@@ -7,8 +7,10 @@ import shutil
 
 import pytest
 
+from tests import planted
 from tests.cli.conftest import Ckpt, Outcome
 from tests.conftest import Checkout
+from tests.planted import plant
 
 
 def shown(checkout: Checkout) -> list[str]:
@@ -58,7 +60,7 @@ def test_the_first_is_there_at_once_and_the_others_when_asked_for(
 def test_a_lock_in_the_way(
     ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+    plant(monkeypatch, planted.LOCK_TIMEOUT_MS, 20)
     saved = [save(ckpt, main_checkout) for _ in range(2)]
     lock = main_checkout.path / ".git/refs/notes/checkpoints.lock"
     lock.touch()

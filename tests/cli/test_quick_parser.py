@@ -14,6 +14,7 @@ from gitckpt import CkptError, GitError, Store
 from gitckpt.cli import options
 from gitckpt.cli.parser import app, quick
 from gitckpt.cli.parser.commands import COMMANDS
+from tests.cli.conftest import COMMANDS as LISTED
 from tests.cli.conftest import Ckpt, Outcome, normal
 from tests.conftest import Checkout, examples
 
@@ -63,7 +64,7 @@ def given_values(values: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_command_loads() -> None:
     group = typer_group()
-    assert list(group.commands) == list(COMMANDS)
+    assert list(group.commands) == list(COMMANDS) == LISTED
 
 
 # What is understood

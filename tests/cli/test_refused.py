@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git import refs
-from gitckpt.git.process import git_executable
+from tests import planted
 from tests.cli.conftest import Ckpt, Outcome, Spawn, document, store_text
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
+from tests.planted import plant
 
 Save = Callable[..., str]
 NAME = "11111111-1111-4111-8111-111111111111"
@@ -28,7 +28,7 @@ def test_a_lock_that_is_held_is_waited_for_then_named_and_left(
 ) -> None:
     store_text(checkout, REF, document())
     save(checkout)
-    monkeypatch.setattr(refs, "LOCK_TIMEOUT_MS", 20)
+    plant(monkeypatch, planted.LOCK_TIMEOUT_MS, 20)
     lock = checkout.main / ".git" / f"{REF}.lock"
     lock.write_text("")
     cure = f"rm {shlex.quote(str(lock))}"
@@ -51,7 +51,7 @@ def test_a_lock_that_was_left_on_a_ref_of_ours_is_removed_with_a_word(
 ) -> None:
     store_text(checkout, REF, document())
     save(checkout)
-    monkeypatch.setattr(refs, "LOCK_TIMEOUT_MS", 20)
+    plant(monkeypatch, planted.LOCK_TIMEOUT_MS, 20)
     lock = checkout.main / ".git" / f"{REF}.lock"
     lock.write_text("")
     os.utime(lock, (1_000_000_000, 1_000_000_000))
@@ -227,7 +227,7 @@ def full_disk(tmp_path: Path) -> Iterator[Checkout]:
     ):
         pytest.skip("no disk of its own can be mounted here")
     try:
-        subprocess.run([git_executable(), "init", "--quiet", str(disk / "r")], check=True)
+        subprocess.run([git_program(), "init", "--quiet", str(disk / "r")], check=True)
         checkout = Checkout(disk / "r")
         checkout.commit("first", README="hello\n")
         yield checkout

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gitckpt.cli import terminal
+from tests import planted
 from tests.cli.conftest import Ckpt
 from tests.conftest import Checkout
+from tests.planted import plant
 
 Save = Callable[..., str]
 
@@ -59,8 +60,8 @@ def test_a_person_is_shown_them_and_asked(
         asked.append([question, *told])
         return answer
 
-    monkeypatch.setattr(terminal, "may_ask", lambda: True)
-    monkeypatch.setattr(terminal, "ask", ask)
+    plant(monkeypatch, planted.MAY_ASK_USER, lambda: True)
+    plant(monkeypatch, planted.ASK_USER, ask)
     done = ckpt("remove", "--rewritten", at=checkout)
     assert asked[0][0] == "Remove 1 checkpoint? [y/N] "
     assert asked[0][1].startswith(rewritten[0])

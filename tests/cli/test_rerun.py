@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gitckpt import PhaseBlocked, Run, Store
-from gitckpt.store.store import inside
 from tests.cli.test_run import told
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, normal, stage
+from tests.stores import head_of
 
 __all__ = ["stage"]
 
@@ -260,5 +260,5 @@ class TestOthers:
         refused = stage.ckpt("resume", run, "--from", "two", at=clone.path)
         assert (refused.code, refused.out) != (0, "")
         with Store.open(clone.path, adapter="plumbing") as store:
-            assert inside(store).heads.read(run).label == "run-complete"
+            assert head_of(store, run).label == "run-complete"
         assert stage.ckpt("resume", run, "--from", "two", "--trust", at=clone.path).code == 0

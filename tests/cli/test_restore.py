@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Limits, Store
-from gitckpt.cli import terminal
-from gitckpt.cli.parser import quick
+from tests import planted
 from tests.cli.conftest import Ckpt, Outcome, normal
 from tests.cli.test_json import check, documented
 from tests.conftest import Checkout
+from tests.planted import plant
 
 Save = Callable[..., str]
 
@@ -26,7 +26,7 @@ def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     if "checkout" in request.fixturenames:
         checkout: Checkout = request.getfixturevalue("checkout")
         if checkout.path != checkout.main:
-            monkeypatch.setattr(quick, "call_of", lambda _: None)
+            plant(monkeypatch, planted.QUICK_PARSER, lambda _: None)
 
 
 @pytest.fixture
@@ -335,13 +335,13 @@ class TestApart:
         checkout.git("commit", "--quiet", "--allow-empty", "--message", "since")
         checkout.write("README", "now\n")
         seen: list[str] = []
-        warn = terminal.warn
+        warn = planted.original(planted.SHOW_WARNING)
 
         def note(sentence: str) -> None:
             seen.append((checkout.path / "README").read_text())
             warn(sentence)
 
-        monkeypatch.setattr(terminal, "warn", note)
+        plant(monkeypatch, planted.SHOW_WARNING, note)
         lines = ckpt(*words, at=checkout).err.splitlines()
         warnings = [line for line in lines if line.startswith("warning: ")]
         assert len(warnings) == len(set(warnings)) == 2
@@ -540,7 +540,7 @@ class TestSteps:
     def test_for_people(
         self, ckpt: Ckpt, checkout: Checkout, made: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+        plant(monkeypatch, planted.IS_TERMINAL, lambda: True)
         lines = normal(ckpt("undo", "--list", at=checkout).out).splitlines()
         branch = checkout.git("branch", "--show-current")
         assert [line.split() for line in lines] == [

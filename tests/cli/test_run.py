@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.pipeline import file as pipelines
 from tests.cli.conftest import Ckpt
 from tests.durable.command.commanding import ends
 from tests.durable.stage import Outcome, Stage, Talk, normal, stage
+from tests.stores import PRESETS, preset_text
 
 __all__ = ["stage"]
 
@@ -340,9 +340,9 @@ class TestDryRun:
             "   | (gitckpt itself: generate branch)",
         ]
 
-    @pytest.mark.parametrize("name", pipelines.PRESETS)
+    @pytest.mark.parametrize("name", PRESETS)
     def test_print(self, stage: Stage, name: str) -> None:
-        assert stage.ckpt("run", "--print", name) == (0, pipelines.preset_text(name), "")
+        assert stage.ckpt("run", "--print", name) == (0, preset_text(name), "")
 
     @pytest.mark.parametrize("name", ["ci", "plan.md", "loop"])
     def test_a_table_that_is_called_almost_like_that_of_pipelines_is_a_mistake(
@@ -376,20 +376,20 @@ class TestDryRun:
         assert done.code == 0, done.err
 
 
-PRESETS = ", ".join(f"{name} (preset)" for name in pipelines.PRESETS)
+OFFERED = ", ".join(f"{name} (preset)" for name in PRESETS)
 
 MISTAKES = [
     (
         ("run", "nope"),
         12,
         "there is no pipeline 'nope'",
-        f"pipelines: ci, {PRESETS}; define others in gitckpt.toml",
+        f"pipelines: ci, {OFFERED}; define others in gitckpt.toml",
     ),
     (
         ("run", "rlm"),
         12,
         "there is no pipeline 'rlm'",
-        f"did you mean rlm-act? pipelines: ci, {PRESETS}; define others in gitckpt.toml",
+        f"did you mean rlm-act? pipelines: ci, {OFFERED}; define others in gitckpt.toml",
     ),
     (
         ("run", "ci", "-i", "x"),
@@ -433,7 +433,7 @@ MISTAKES = [
         ("run", "--print", "ci"),
         12,
         "there is no preset 'ci'",
-        f"presets: {', '.join(pipelines.PRESETS)}",
+        f"presets: {', '.join(PRESETS)}",
     ),
     (
         ("resume", "x"),

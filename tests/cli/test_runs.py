@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from gitckpt import LockHeld, Query, Run, Store
-from gitckpt.durable.run import rewind
-from gitckpt.model import ids
+from tests import planted
 from tests.cli.test_run import children, told, waiting
 from tests.conftest import Checkout
 from tests.durable.command.commanding import comes, ends
 from tests.durable.stage import Stage, Talk, normal, stage
+from tests.planted import plant
 
 __all__ = ["stage"]
 
@@ -436,7 +436,7 @@ class TestResume:
         done = stage.ckpt("resume", old, "--fork")
         new, other = stage.runs()
         assert (done.code, done.out, other) == (20, f"{new}\n", old)
-        assert done.err.splitlines()[0] == f"run {new} goes on from {before.id[: ids.SHORT]}"
+        assert done.err.splitlines()[0] == f"run {new} goes on from {before.id[:8]}"
         assert stage.newest(old) == before
         assert stage.checkpoint(new, "run-started").forked_from == before.id
         assert stage.calls == ["1", "2", "2"]
@@ -448,7 +448,7 @@ class TestResume:
         assert stage.ckpt("run", "ci").code == 20
         run = stage.run()
         older = stage.checkpoint(run, "one-complete").id
-        short = older[: ids.SHORT]
+        short = older[:8]
         code, out, err = stage.ckpt("resume", older)
         assert (code, out) == (2, "")
         other = "start a new run: --fork; only see it: --no-run"
@@ -561,8 +561,8 @@ class TestResume:
         kept = ("head", "index", "files")
         before, recorded = [there.fingerprint()[what] for what in kept], stage.labels(run)
         (stage.checkout.path / ".git/worktrees" / run / "index.lock").touch()
-        monkeypatch.setattr(
-            rewind, "remove_locks", lambda *_: None
+        plant(
+            monkeypatch, planted.REMOVE_LOCKS, lambda *_: None
         )  # it is not left: somebody's editor is open
         with (
             Store.open(there.path) as store,

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import CkptError, LockHeld, RefMoved, hook
-from gitckpt.store.records.remover import Remover
+from gitckpt import CkptError, LockHeld, RefMoved
+from tests import planted
 from tests.cli.conftest import Ckpt, Outcome, document, normal, store_text
 from tests.conftest import Checkout
+from tests.planted import plant
 
 Save = Callable[..., str]
 
@@ -119,14 +120,14 @@ def test_where_history_was_cut_off_a_gc_right_afterwards_takes_no_linked_commit(
 ) -> None:
     """Not even before the maintenance has begun that this starts."""
     begun: list[str] = []
-    monkeypatch.setattr(hook, "detach", lambda argv, _: begun.append(argv[-1]))
+    plant(monkeypatch, planted.HOOK_DETACH, lambda argv, _: begun.append(argv[-1]))
     for number in range(3):
         main_checkout.commit("another", number=f"{number}\n")
         save(main_checkout)
     main_checkout.write(".git/shallow", main_checkout.git("rev-parse", "HEAD") + "\n")
     main_checkout.write("README", "changed\n")
     save(main_checkout)
-    assert begun == [hook.MAINTAIN]
+    assert begun == ["maintain"]
     main_checkout.git("reflog", "expire", "--expire=now", "--all")
     main_checkout.git("gc", "--quiet", "--prune=now")
     assert "nothing is wrong" in ckpt("verify", at=main_checkout).err
@@ -144,19 +145,19 @@ def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_w
 ) -> None:
     """It does the same once more, and each later save would have waited for the same lock."""
     begun: list[str] = []
-    monkeypatch.setattr(hook, "detach", lambda argv, _: begun.append(argv[-1]))
+    plant(monkeypatch, planted.HOOK_DETACH, lambda argv, _: begun.append(argv[-1]))
     save(main_checkout)
     os.utime(main_checkout.path / ".git/ckpt/maintained", (0, 0))
     cut = main_checkout.write(".git/shallow", main_checkout.head() + "\n")
     os.utime(cut, (time.time() - 60,) * 2)
 
-    def fail(_: Remover) -> None:
+    def fail(_: object) -> None:
         raise error
 
-    monkeypatch.setattr(Remover, "settle", fail)
+    plant(monkeypatch, planted.SETTLE_REMOVALS, fail)
     told = f"warning: commits below a shallow boundary may not be kept yet: {error.message}\n"
     assert [told in ckpt("save", at=main_checkout).err for _ in range(2)] == [True, False]
-    assert begun == [hook.MAINTAIN]
+    assert begun == ["maintain"]
 
 
 @pytest.mark.parametrize("message", ["one\ntwo", "x" * 1001])

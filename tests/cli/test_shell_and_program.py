@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Pipeline, Store
-from gitckpt.model.checkpoint import PHASE
-from gitckpt.store.store import inside
 from tests.cli.conftest import Ckpt, store_text
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, stage
 from tests.formats.conftest import SAMPLES
+from tests.stores import set_clock
 
 __all__ = ["stage"]
 
@@ -113,12 +112,11 @@ def test_runs_of_a_pipeline_that_does_not_say_expire_as_the_settings_say(stage: 
     """Q7: after each run; it was the hook alone that looked."""
     stage.pipeline("one: true")
     with stage.store() as store:
-        here = inside(store)
-        here.clock = lambda: 1_700_000_000_000_000
+        set_clock(store, lambda: 1_700_000_000_000_000)
         old, other = (
             str(
-                here.record(
-                    "run-complete", {}, start=name, trigger=PHASE, pipeline=Pipeline(name=name)
+                store.record(
+                    "run-complete", {}, start=name, trigger="phase", pipeline=Pipeline(name=name)
                 ).run
             )
             for name in ("ci", "other")

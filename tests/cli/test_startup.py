@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gitckpt.store.config import settings
 from tests.cli.conftest import PROJECT, Spawn
 from tests.conftest import Checkout
+from tests.stores import default_settings
 
 HEAVY = (
     "pygit2",
@@ -113,7 +113,7 @@ def test_no_plain_call_imports_what_the_parser_needs(
 def test_settings_as_they_were_made_need_no_library_to_be_read(
     spawn: Spawn, main_checkout: Checkout
 ) -> None:
-    main_checkout.write("gitckpt.toml", settings.template())
+    main_checkout.write("gitckpt.toml", default_settings())
     assert "tomllib" not in modules_of(spawn, main_checkout, "save", "-m", "x")
 
 

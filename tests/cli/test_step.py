@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,12 +14,11 @@ from typing import Any
 import pytest
 
 from gitckpt import Query, Run, Store
-from gitckpt.cli.main import run
-from gitckpt.model import codec
 from tests import forked
 from tests.cli.conftest import Ckpt, Outcome, Spawn, normal, store_text
 from tests.cli.test_terminal import on_terminal
 from tests.conftest import Checkout
+from tests.stores import document_of
 
 Step = Callable[..., Outcome]
 PLAN = "- [x] Task 1.1: Schema\n- [ ] Task 1.2: Log in\n- [ ] Task 2.1: Deploy\n"
@@ -426,7 +423,7 @@ def test_hostile_text_of_a_run_that_was_fetched_is_harmless(main_checkout: Check
         forged = store_text(
             main_checkout,
             f"refs/checkpoints/{made.id}",
-            codec.encode(replace(made, label=f"{HOSTILE}-failed", state=theirs)),
+            document_of(replace(made, label=f"{HOSTILE}-failed", state=theirs)),
         )
         main_checkout.git(
             "update-ref", f"refs/ckpt/runs/{run}", main_checkout.git("rev-parse", forged)
@@ -558,22 +555,22 @@ def apart(*words: str, at: Checkout) -> Outcome:
 
 def reports(path: str, worker: int) -> list[str]:
     """Reports five times, and returns what was printed."""
-    os.chdir(path)
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        for number in range(5):
-            words = (
-                "--track",
-                "t",
-                "--output",
-                f"{worker}-{number}",
-                "--worker",
-                str(worker),
-                "--task",
-                f"1.{worker}",
-            )
-            assert run(["step", "progress", "EXECUTE", *words]) == 0
-    return said.getvalue().split()
+    said: list[str] = []
+    for number in range(5):
+        words = (
+            "--track",
+            "t",
+            "--output",
+            f"{worker}-{number}",
+            "--worker",
+            str(worker),
+            "--task",
+            f"1.{worker}",
+        )
+        command = [sys.executable, "-m", "gitckpt", "step", "progress", "EXECUTE", *words]
+        done = subprocess.run(command, cwd=path, capture_output=True, text=True, check=True)
+        said += done.stdout.split()
+    return said
 
 
 class TestRuns:

@@ -19,10 +19,10 @@ import pytest
 from gitckpt import Store, UsageError
 from gitckpt.cli import terminal
 from gitckpt.cli.audience import Terminal
-from gitckpt.git.process import git_executable
 from tests import forked
+from tests.cli import conftest as cli
 from tests.cli.conftest import Ckpt, Spawn, document, normal, store_text
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 from tests.durable.stage import Stage, stage
 from tests.system.hostile.escapes import strange
 
@@ -220,7 +220,7 @@ def test_what_takes_longer_than_a_second_says_so_at_a_terminal_alone(
     """Git answers late, once."""
     slow, slept = tmp_path / "slow git", tmp_path / "slept"
     waits = f"case \" $* \" in *' for-each-ref '*) [ -e '{slept}' ] || {{ : >'{slept}'; sleep 1.4; }};; esac"
-    slow.write_text(f"#!/bin/sh\n{waits}\nexec '{git_executable()}' \"$@\"\n")
+    slow.write_text(f"#!/bin/sh\n{waits}\nexec '{git_program()}' \"$@\"\n")
     slow.chmod(0o755)
     (busy.main / ".git/ckpt/index.sqlite").unlink(missing_ok=True)
     code, said = on_terminal(*words, at=busy, env={"GITCKPT_GIT": str(slow), "NO_COLOR": "1"})
@@ -321,3 +321,21 @@ def test_a_person_is_told_the_beginning_of_a_long_word(capsys: pytest.CaptureFix
     assert capsys.readouterr().err == (
         f"warning: a {'b' * 200}… c {path}\\x1b\n{longest}…\nerror: {'m' * 200}…\nhint: {'h' * 200}…\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (2_002_944, "2.0 MB"),
+        (999_999_999, "1.0 GB"),
+        (1_234_567_890_123_456, "1234.6 TB"),
+    ],
+)
+def test_sizes_are_as_people_read_them(number: int, text: str) -> None:
+    assert terminal.size(number) == cli.size(number) == text

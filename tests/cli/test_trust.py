@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Pipelines
-from gitckpt.store import local_checkpoints
 from tests.conftest import Checkout
 from tests.durable.stage import Stage, stage
 
@@ -180,7 +179,7 @@ def test_where_the_chain_is_gone_one_is_asked_and_nothing_is_lost(stage: Stage) 
     stage.pipeline("one: echo x=1 >>$CKPT_SET", "two: false")
     assert stage.ckpt("run", "ci").code == 20
     run = stage.run()
-    shutil.rmtree(stage.checkout.path / ".git/ckpt" / local_checkpoints.DIRECTORY)
+    shutil.rmtree(stage.checkout.path / ".git/ckpt" / "chains")
     assert stage.ckpt("resume", run).code == 2
     assert stage.ckpt("resume", run, "--trust").code == 20
     assert stage.newest(run).state == {"x": "1"}

@@ -11,12 +11,10 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store, __version__
-from gitckpt.cli import opening
-from tests.cli.conftest import PROJECT, Ckpt, Outcome, Spawn, normal
-from tests.cli.test_completion import COMMANDS as LISTED
+from tests import planted
+from tests.cli.conftest import COMMANDS, PROJECT, Ckpt, Outcome, Spawn, normal
 from tests.conftest import Checkout
-
-COMMANDS = LISTED
+from tests.planted import plant
 
 
 def test_help_lists_every_command_with_a_whole_sentence(ckpt: Ckpt) -> None:
@@ -262,7 +260,7 @@ def test_a_bug_outside_any_repository_shows_the_traceback(
     def fall(*_: object, **__: object) -> None:
         raise ZeroDivisionError("over")
 
-    monkeypatch.setattr(opening, "open_repository", fall)
+    plant(monkeypatch, planted.OPEN_REPOSITORY, fall)
     done = ckpt("list", at=tmp_path)
     assert (done.code, done.out) == (3, "")
     lines = done.err.splitlines()

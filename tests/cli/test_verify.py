@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from gitckpt.store.records import ref_names
 from tests.cli.conftest import PROJECT, Ckpt, Outcome, document, normal, store_text
 from tests.cli.test_json import check, documented
 from tests.conftest import Checkout
 from tests.damaging import place_of, spoil
+from tests.stores import OWN_REFS
 
 Save = Callable[..., str]
 NOTES = "refs/notes/checkpoints"
@@ -41,7 +41,7 @@ def test_no_checkpoints_are_fine(ckpt: Ckpt, main_checkout: Checkout) -> None:
 
 
 def test_what_is_derived_is_repaired(ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
-    before = checkout.refs(*ref_names.OWN)
+    before = checkout.refs(*OWN_REFS)
     checkout.git("update-ref", "-d", f"refs/keep/ckpt/{checkout.git('rev-parse', 'HEAD')}")
     checkout.git("update-ref", "-d", NOTES)
     lines = [
@@ -60,7 +60,7 @@ def test_what_is_derived_is_repaired(ckpt: Ckpt, checkout: Checkout, saved: str)
     assert ckpt("verify", at=checkout) == Outcome(
         0, "", "looked at 1 checkpoint: nothing is wrong\n"
     )
-    assert checkout.refs(*ref_names.OWN) == before
+    assert checkout.refs(*OWN_REFS) == before
 
 
 def test_only_what_is_named_is_looked_at(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:

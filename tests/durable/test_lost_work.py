@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import Query, Store
+from gitckpt import Query
 from gitckpt.durable.driver import driver as registry
 from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline import launch
-from gitckpt.model import ids
-from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
 from tests.durable.command.commanding import comes, ends
 from tests.durable.conftest import refuse_refs
 from tests.durable.stage import Stage, normal, stage
+from tests.stores import open_store
 
 pytestmark = pytest.mark.long
 
@@ -106,7 +105,7 @@ def test_b8_a_last_phase_that_failed_is_resumed_and_nothing_older_afterwards(sta
     older = stage.checkpoint(run, "two-failed").id
     assert (
         stage.ckpt("resume", older).err.splitlines()[0]
-        == f"error: checkpoint {older[: ids.SHORT]} is not the newest of run {run}"
+        == f"error: checkpoint {older[:8]} is not the newest of run {run}"
     )
     assert stage.calls == ["one", "two", "two", "two"]
 
@@ -311,9 +310,7 @@ def test_f5_two_runs_of_one_plan_in_one_second_are_two(stage: Stage) -> None:
     stage.checkout.write("plan.md", "do it\n")
     with (
         stage.store() as here,
-        Store(
-            Checkpoints(inside(here).repository, adapter="plumbing", clock=Clock(step=0))
-        ) as store,
+        open_store(str(here.worktree), clock=Clock(step=0)) as store,
     ):
         definition = pipelines.preset("plan-to-pr", registry.OPTIONS)
         given = launch.read_inputs(

@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import Store
-from gitckpt.model import policy
-from gitckpt.store.retention import expiry
-from gitckpt.store.store import inside
+from gitckpt import Policy, Store
 from tests.cli.conftest import PROJECT, Ckpt
 from tests.conftest import Checkout, Clock
 from tests.formats.conftest import PLACES, SAMPLES, Imports, Line
+from tests.stores import DAY, set_clock
 
 FILES = sum(1 for path in SAMPLES.rglob("*") if path.suffix in (".json", ".yaml", ".toml"))
 
@@ -112,19 +110,18 @@ def test_what_was_imported_does_not_expire_by_its_old_date(imports: Imports, clo
     imports.bring()
     made = imports()
     with Store.open(imports.checkout.path, adapter="plumbing") as store:
-        here = inside(store)
-        here.clock = lambda: int(dt.datetime.now(dt.UTC).timestamp() * 1e6) + 2 * policy.DAY
-        found = expiry.expire(here, policy.Policy())
+        set_clock(store, lambda: int(dt.datetime.now(dt.UTC).timestamp() * 1e6) + 2 * DAY)
+        found = store.expire(Policy())
         assert list(found.checkpoints) == []
         assert "it was imported: only expire --all removes it" in {
             fate.reason for fate in found.runs
         }
-        everything = policy.Policy(
-            everything=True, keep_last=0, older_than=3 * policy.DAY, runs_older_than=3 * policy.DAY
+        everything = Policy(
+            everything=True, keep_last=0, older_than=3 * DAY, runs_older_than=3 * DAY
         )
-        assert list(expiry.expire(here, everything, dry_run=True).checkpoints) == []
-        here.clock = lambda: int(dt.datetime.now(dt.UTC).timestamp() * 1e6) + 4 * policy.DAY
-        gone = expiry.expire(here, everything)
+        assert list(store.expire(everything, dry_run=True).checkpoints) == []
+        set_clock(store, lambda: int(dt.datetime.now(dt.UTC).timestamp() * 1e6) + 4 * DAY)
+        gone = store.expire(everything)
         assert {entry.id for entry, _ in gone.checkpoints} == {line.checkpoint for line in made}
     assert imports.checkout.refs("refs/ckpt/originals", "refs/ckpt/keys", "refs/checkpoints") == {}
     assert imports.ok("verify") == ""

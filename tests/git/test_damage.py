@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gitckpt import GitError
 from gitckpt.git import damage
+from gitckpt.git.contents import refusal
 from gitckpt.git.repository import Repository
 from tests.conftest import Checkout
 from tests.damaging import KINDS, place_of, spoil
@@ -146,3 +148,18 @@ def test_what_is_moved_aside_is_kept(main_checkout: Checkout, repository: Reposi
     assert damage.move_aside(repository, oid)
     assert not damage.move_aside(repository, oid)
     assert (main_checkout.path / ".git/ckpt/damaged" / oid).read_bytes() == content
+
+
+def test_a_file_that_cannot_be_read_is_not_one_that_cannot_be_stored() -> None:
+    """Of that, git says the same, and one thing more."""
+    short = GitError(
+        ["update-index"],
+        128,
+        "error: short read while indexing a\nerror: a: failed to insert into database\n",
+    )
+    full = GitError(
+        ["update-index"],
+        128,
+        "error: unable to create temporary file: x\nerror: a: failed to insert into database\n",
+    )
+    assert [refusal.is_unstorable(error) for error in (short, full)] == [False, True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 from collections.abc import Iterator
@@ -83,3 +84,26 @@ def test_those_are_kept_to_which_neither_head_nor_another_one_leads(
         ]
         wanted = main_checkout.git("merge-base", "--independent", *beyond).split() if beyond else []
         assert operation._tips(repository, set(some), at) == sorted(wanted)
+
+
+@pytest.mark.parametrize("how", ["link", "garbage", "directory", "none"])
+def test_the_map_of_commits_is_only_read_for_what_it_is(
+    main_checkout: Checkout, repository: Repository, how: str
+) -> None:
+    place = main_checkout.path / ".git/filter-repo"
+    place.mkdir()
+    if how == "link":
+        (place / "commit-map").symlink_to("/dev/zero")
+    elif how == "garbage":
+        lines = [
+            b"old new",
+            b"\xff\0",
+            b"--help --version",
+            b"HEAD main",
+            f"{main_checkout.head()} ../../x".encode(),
+            b"0" * 10_000,
+        ]
+        (place / "commit-map").write_bytes(b"\n".join(lines))
+    elif how == "directory":
+        os.mkdir(place / "commit-map")
+    assert operation.filtered(repository) == {}

@@ -15,12 +15,12 @@ import pytest
 
 from gitckpt import BusyError, Checkpoint, Query, Store
 from gitckpt.git.process import git_executable
-from gitckpt.git.repository import discover
 from gitckpt.model import codec
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock, Ids, MakeOnce, repository_of
 from tests.store.hooks.hook_standin import StandIn
+from tests.stores import open_store
 
 MakeStore = Callable[..., Store]
 ROOT = Path(__file__).parents[2]
@@ -49,10 +49,7 @@ def make_store(clock: Clock, ids: Ids) -> Iterator[MakeStore]:
     stores: list[Store] = []
 
     def make(place: Checkout | Path | str, adapter: str = "plumbing") -> Store:
-        repository = (
-            repository_of(place) if isinstance(place, Checkout) else discover(os.fspath(place))
-        )
-        stores.append(Store(Checkpoints(repository, adapter=adapter, clock=clock, new_id=ids)))
+        stores.append(open_store(place, adapter, clock=clock, new_id=ids))
         return stores[-1]
 
     yield make

@@ -10,6 +10,7 @@ from gitckpt import CkptError, Store, hook
 from gitckpt.store import error_log
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
+from tests.stores import make_private_dir
 
 
 def read(checkout: Checkout) -> str:
@@ -26,7 +27,7 @@ def test_an_entry_is_bounded_and_keeps_both_ends(plain: Store, main_checkout: Ch
 
 
 def test_nobody_waits_for_a_pipe_in_its_place(plain: Store, main_checkout: Checkout) -> None:
-    os.mkfifo(os.path.join(inside(plain).repository.make_private_dir(), error_log.FILE))
+    os.mkfifo(os.path.join(make_private_dir(plain), error_log.FILE))
     with pytest.raises(CkptError, match=r"cannot write .*/log: "):
         error_log.append(inside(plain).repository, "said to nobody")
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gitckpt import ConfigError, NotFoundError, Policy, Query, Store, UsageError, WorktreeError
-from gitckpt.model.policy import DAY
 from tests.conftest import Checkout
+from tests.stores import DAY
 
 WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
     "no query": (

@@ -12,16 +12,14 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CkptError, Store
-from gitckpt.git.repository import discover
 from gitckpt.store import local_checkpoints
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import ref_names
 from gitckpt.store.runs import trust
 from gitckpt.store.store import inside
 from tests import forked
 from tests.conftest import Checkout
 from tests.dying import DyingGit
 from tests.store.conftest import ROOT, MakeStore
+from tests.stores import hold_run, make_private_dir, open_store, private_dir, ref_oid
 
 
 def started(store: Store) -> str:
@@ -30,31 +28,31 @@ def started(store: Store) -> str:
 
 
 def noted(store: Store, run: str) -> list[str]:
-    path = Path(inside(store).repository.private_dir, local_checkpoints.DIRECTORY, run)
+    path = Path(private_dir(store), "chains", run)
     return path.read_text().split() if path.exists() else []
 
 
 def head(store: Store, run: str) -> str:
-    oid = inside(store).refs.read(ref_names.RUNS + run)
+    oid = ref_oid(store, "refs/ckpt/runs/" + run)
     assert oid is not None
     return oid
 
 
 def forge(checkout: Checkout, run: str, **other: str) -> str:
     """Lets the head of a run be another document, as a fetch with a + does; returns its oid."""
-    said = checkout.git("cat-file", "blob", ref_names.RUNS + run) + "\n"
+    said = checkout.git("cat-file", "blob", "refs/ckpt/runs/" + run) + "\n"
     for old, new in other.items():
         assert old in said
         said = said.replace(old, new)
     oid = checkout.git("hash-object", "-w", "--stdin", data=f"{said}evil = 1\n")
-    checkout.git("update-ref", ref_names.RUNS + run, oid)
+    checkout.git("update-ref", "refs/ckpt/runs/" + run, oid)
     return oid
 
 
 def test_nobody_waits_for_a_pipe_in_its_place(store: Store) -> None:
     run = started(store)
     repository, oid = inside(store).repository, head(store, run)
-    path = os.path.join(repository.private_dir, local_checkpoints.DIRECTORY, run)
+    path = os.path.join(repository.private_dir, "chains", run)
     os.unlink(path)
     os.mkfifo(path)
     assert local_checkpoints.note_chains(repository, run, [oid]) == []
@@ -81,15 +79,13 @@ def test_each_record_extends_the_chain(
     heads.append(head(store, run))
     assert noted(store, run) == heads
     assert inside(store).heads.is_ours(run)
-    assert [trust.is_ours(inside(store), store.read(entry.id)) for entry in store.list()] == [
-        True
-    ] * 3
+    assert [store.is_ours(store.read(entry.id)) for entry in store.list()] == [True] * 3
 
 
 def test_what_stands_outside_of_runs_has_no_chain(plain: Store) -> None:
     made = plain.save("a-complete", {})
-    assert not Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY).exists()
-    assert trust.is_ours(inside(plain), made)
+    assert not Path(private_dir(plain), "chains").exists()
+    assert plain.is_ours(made)
 
 
 def test_only_the_user_may_read_it(plain: Store) -> None:
@@ -98,7 +94,7 @@ def test_only_the_user_may_read_it(plain: Store) -> None:
         run = started(plain)
     finally:
         os.umask(before)
-    path = Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY, run)
+    path = Path(private_dir(plain), "chains", run)
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
 
 
@@ -109,7 +105,7 @@ def test_who_shares_the_repository_may_write_there_too(
     shared.path.mkdir()
     shared.git("init", "--quiet", "--shared=group")
     store = make_store(shared)
-    path = Path(inside(store).repository.private_dir, local_checkpoints.DIRECTORY, started(store))
+    path = Path(private_dir(store), "chains", started(store))
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o2770, 0o660]
 
 
@@ -121,7 +117,7 @@ def test_what_stands_on_somebody_elses_is_somebody_elses(
     forge(main_checkout, run)
     made = make_store(main_checkout).record("b-complete", {}, run=run)
     assert noted(plain, run) == [ours]
-    assert not trust.is_ours(inside(plain), made)
+    assert not plain.is_ours(made)
     assert not inside(plain).heads.is_ours(run)
 
 
@@ -130,12 +126,12 @@ def test_a_driver_goes_on_from_nothing_that_others_wrote(
 ) -> None:
     run = started(plain)
     ours = head(plain, run)
-    hold = inside(plain).leases.acquire(run, "a test")
+    hold = hold_run(plain, run, "a test")
     evil = forge(main_checkout, run)
     with pytest.raises(CkptError, match="it was not written here") as raised:
         inside(plain).record("b-complete", {}, run=run, guard=hold)
     assert (raised.value.hint, head(plain, run)) == (f"see what came: git ckpt resume {run}", evil)
-    main_checkout.git("update-ref", ref_names.RUNS + run, ours)
+    main_checkout.git("update-ref", "refs/ckpt/runs/" + run, ours)
     assert inside(plain).record("b-complete", {}, run=run, guard=hold).sequence == 2
 
 
@@ -151,13 +147,13 @@ def test_a_head_of_ours_moves_up_to_ours_alone(
     text = text.replace("sequence = 2", "sequence = 9").replace(plain.list()[0].id, checkpoint)
     main_checkout.git(
         "update-ref",
-        ref_names.CHECKPOINTS + checkpoint,
+        "refs/checkpoints/" + checkpoint,
         main_checkout.git("hash-object", "-w", "--stdin", data=text),
     )
     for behind in (first, second, None):
         main_checkout.git(
             "update-ref",
-            *([ref_names.RUNS + run, behind] if behind else ["-d", ref_names.RUNS + run]),
+            *(["refs/ckpt/runs/" + run, behind] if behind else ["-d", "refs/ckpt/runs/" + run]),
         )
         other = make_store(main_checkout)
         inside(other).heads.move_up(run)
@@ -180,7 +176,7 @@ def test_where_the_newest_is_removed_the_one_before_is_ours(plain: Store) -> Non
 
 def test_the_chain_of_a_run_that_is_gone_goes_with_maintenance(plain: Store) -> None:
     run = started(plain)
-    place = Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY)
+    place = Path(private_dir(plain), "chains")
     hours_ago = time.time() - 2 * 3600
     for name, is_old in (("20260101-000000-left", True), ("20260101-000000-begins", False)):
         (place / name).write_text("")
@@ -212,14 +208,14 @@ def test_one_that_is_long_is_known_to_its_beginning(plain: Store) -> None:
 
 def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(plain: Store) -> None:
     run = started(plain)
-    path = Path(inside(plain).repository.private_dir, local_checkpoints.DIRECTORY, run)
+    path = Path(private_dir(plain), "chains", run)
     path.write_text(path.read_text() + "0123456")
     plain.record("a-complete", {}, run=run)
     assert inside(plain).heads.is_ours(run)
 
 
 def test_where_it_cannot_be_noted_there_is_a_checkpoint_all_the_same(plain: Store) -> None:
-    place = Path(inside(plain).repository.make_private_dir(), local_checkpoints.DIRECTORY)
+    place = Path(make_private_dir(plain), "chains")
     place.write_text("in the way")
     run = started(plain)
     assert not inside(plain).heads.is_ours(run)
@@ -228,7 +224,7 @@ def test_where_it_cannot_be_noted_there_is_a_checkpoint_all_the_same(plain: Stor
 
 def extended(path: str, worker: int) -> list[str]:
     """Extends the only run, again and again, from a process of its own; returns the ids."""
-    with Store(Checkpoints(discover(path), adapter="plumbing")) as store:
+    with open_store(path) as store:
         (run,) = (each.run for each in store.runs())
         return [store.record(f"w{worker}-complete", {"n": n}, run=run).id for n in range(6)]
 
@@ -293,7 +289,7 @@ def test_a_kill_at_each_write_leaves_the_run_ours(main_checkout: Checkout) -> No
             check=False,
             text=True,
         )
-        with Store(Checkpoints(discover(str(main_checkout.path)), adapter="plumbing")) as store:
+        with open_store(str(main_checkout.path)) as store:
             for run in [each.run for each in store.runs()]:
                 inside(store).heads.move_up(run)
                 assert inside(store).heads.is_ours(run), (at, run)
@@ -323,7 +319,7 @@ def test_a_checkpoint_that_was_replaced_is_not_read_for_the_one_of_ours(
     run = started(plain)
     newest = plain.record("a-complete", {}, run=run)
     assert trust.read(inside(plain), run, newest.id) == newest
-    main_checkout.git("update-ref", ref_names.CHECKPOINTS + newest.id, forge(main_checkout, run))
+    main_checkout.git("update-ref", "refs/checkpoints/" + newest.id, forge(main_checkout, run))
     with pytest.raises(
         trust.Untrusted, match="was not written in this repository; the newest that was is"
     ):

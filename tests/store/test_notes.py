@@ -11,17 +11,9 @@ from typing import Any
 import pytest
 
 from gitckpt import Policy, Store
-from gitckpt.git.notes import Notes
-from gitckpt.git.repository import discover
-from gitckpt.store import notes as store_notes
-from gitckpt.store.audit.verification import verify
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records.recorder import Recorder
-from gitckpt.store.retention import maintenance
-from gitckpt.store.retention.expiry import expire_alone
-from gitckpt.store.store import inside
-from tests import forked
+from tests import forked, planted
 from tests.conftest import Checkout, Clock
+from tests.planted import plant
 from tests.store.conftest import (
     ONE,
     THREE,
@@ -32,6 +24,7 @@ from tests.store.conftest import (
     require_whole,
     written_notes,
 )
+from tests.stores import maintain, make_private_dir, open_store
 from tests.system.kills.killer import Killer, opened
 
 MINUTE = 60_000_000
@@ -52,7 +45,7 @@ def loose(checkout: Checkout) -> int:
 
 
 def place(checkout: Checkout) -> Path:
-    return Path(discover(str(checkout.path)).make_private_dir(), store_notes.WAITING)
+    return Path(make_private_dir(checkout), "links")
 
 
 def ids_in(path: Path) -> list[str]:
@@ -60,8 +53,8 @@ def ids_in(path: Path) -> list[str]:
 
 
 def require_clean(checkout: Checkout) -> None:
-    with Checkpoints(discover(str(checkout.path)), adapter="plumbing", clock=Clock()) as store:
-        report = verify(store)
+    with open_store(checkout, clock=Clock()) as store:
+        report = store.verify()
     assert report.findings == []
 
 
@@ -158,7 +151,7 @@ class TestLinks:
     ) -> None:
         plain.record("a-complete", {})
         plain.record("b-complete", {})
-        edited, tries = Notes.edited, list[Any]()
+        edited, tries = planted.original(planted.EDIT_NOTES), list[Any]()
 
         def disturbed(*args: Any) -> Any:
             found = edited(*args)
@@ -167,7 +160,7 @@ class TestLinks:
             tries.append(found)
             return found
 
-        monkeypatch.setattr(Notes, "edited", disturbed)
+        plant(monkeypatch, planted.EDIT_NOTES, disturbed)
         plain.write_notes()
         assert len(tries) == 2
         assert {"meanwhile", TWO} <= {line.split(" ")[0] for line in note_of(main_checkout, "HEAD")}
@@ -207,7 +200,7 @@ class TestLinks:
         ]
         require_clean(main_checkout)
         clock.instant += 8 * 86400 * 1_000_000
-        decided, _ = expire_alone(inside(plain), Policy(keep_last=1), dry_run=True)
+        decided = plain.expire(Policy(keep_last=1), dry_run=True).checkpoints
         assert sum("its commit was rewritten" in decision.reason for _, decision in decided) >= 29
 
     def test_list_writes_what_has_waited(
@@ -271,7 +264,7 @@ class TestWhatIsWritten:
         self, main_checkout: Checkout, plain: Store, clock: Clock, head: str, away: int
     ) -> None:
         plain.record("a-complete", {})
-        stamp = place(main_checkout).with_name(store_notes.WRITTEN)
+        stamp = place(main_checkout).with_name("linked")
         then = clock.instant + clock.step - (away if away > 0 else away - 1)
         os.utime(stamp, ns=(then * 1000, then * 1000))
         plain.record("b-complete", {})
@@ -293,7 +286,7 @@ class TestWhatIsWritten:
     def test_maintenance(self, main_checkout: Checkout, plain: Store, head: str) -> None:
         for _ in range(3):
             plain.record("a-complete", {})
-        maintenance.maintain(discover(str(main_checkout.path)))
+        maintain(main_checkout)
         assert written_notes(main_checkout) == {head: [ONE, TWO, THREE]}
         assert ids_in(place(main_checkout)) == []
 
@@ -303,7 +296,7 @@ class TestWhatIsWritten:
         for _ in range(3):
             plain.record("a-complete", {})
         before = main_checkout.fingerprint()
-        expire_alone(inside(plain), Policy(), dry_run=True)
+        plain.expire(Policy(), dry_run=True)
         assert main_checkout.fingerprint() == before
 
     def test_a_linked_worktree_shares_them(
@@ -344,10 +337,10 @@ class TestNothingIsLost:
         self, main_checkout: Checkout, plain: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The checkpoint is what counts."""
-        monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+        plant(monkeypatch, planted.LOCK_TIMEOUT_MS, 20)
         plain.record("a-complete", {})
         (main_checkout.path / ".git/refs/notes/checkpoints.lock").touch()
-        monkeypatch.setattr(store_notes, "append", lambda *_: None)
+        plant(monkeypatch, planted.QUEUE_NOTE, lambda *_: None)
         plain.record("b-complete", {})
         assert require_whole(main_checkout).keys() == {ONE, TWO}
 
@@ -381,7 +374,7 @@ class TestNothingIsLost:
         assert written_notes(main_checkout) == {head: [ONE, TWO, THREE]}
         require_clean(main_checkout)
 
-    @pytest.mark.parametrize("name", [store_notes.WAITING, store_notes.WRITTEN])
+    @pytest.mark.parametrize("name", ["links", "linked"])
     @pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
     def test_something_else_in_its_place(
         self, main_checkout: Checkout, plain: Store, tmp_path: Path, name: str, kind: str
@@ -435,7 +428,7 @@ class TestKills:
         for _ in range(5):
             plain.record("a-complete", {})
         with monkeypatch.context() as patched:
-            patched.setattr(store_notes, "_clear_queue", lambda *_: None)
+            plant(patched, planted.CLEAR_NOTE_QUEUE, lambda *_: None)
             plain.write_notes()
         assert len(ids_in(place(main_checkout))) == 4
         require_clean(main_checkout)
@@ -448,7 +441,7 @@ class TestKills:
     ) -> None:
         plain.record("a-complete", {})
         with monkeypatch.context() as patched:
-            patched.setattr(Recorder, "_apply", lambda *_: (_ for _ in ()).throw(SystemExit))
+            plant(patched, planted.WRITE_RECORD, lambda *_: (_ for _ in ()).throw(SystemExit))
             with pytest.raises(SystemExit):
                 plain.record("b-complete", {})
         assert ids_in(place(main_checkout)) == [TWO]
@@ -495,12 +488,12 @@ class TestKills:
 
 def write_notes(path: str, count: int) -> int:
     """Writes what waits again and again, as one of several processes."""
-    with Checkpoints(discover(path), adapter="plumbing") as store:
-        return sum(store.write_links() for _ in range(count))
+    with open_store(path) as store:
+        return sum(store.write_notes() for _ in range(count))
 
 
 def record(path: str, count: int) -> list[str]:
-    with Checkpoints(discover(path), adapter="plumbing") as store:
+    with open_store(path) as store:
         return [store.record("a-complete").id for _ in range(count)]
 
 
@@ -544,7 +537,7 @@ def test_notes_whose_commit_is_missing_or_damaged_are_made_anew(
 ) -> None:
     """As a power cut leaves what `git notes` wrote; nobody else was faster, so that there is nothing to wait for."""
     plain.record("a-complete", {})
-    inside(plain).write_links()
+    plain.write_notes()
     first = main_checkout.head()
     tip = main_checkout.git("rev-parse", "refs/notes/checkpoints")
     path = main_checkout.path / ".git/objects" / tip[:2] / tip[2:]
@@ -555,7 +548,7 @@ def test_notes_whose_commit_is_missing_or_damaged_are_made_anew(
     clock.instant += 2 * MINUTE
     started = time.monotonic()
     plain.record("b-complete", {})
-    assert time.monotonic() - started < store_notes.PATIENCE / 2
+    assert time.monotonic() - started < 30.0 / 2
     assert [line.split(" ")[0] for line in note_of(main_checkout, "HEAD")] == [TWO]
     plain.verify(repair=True)
     assert [line.split(" ")[0] for line in note_of(main_checkout, first)] == [ONE]

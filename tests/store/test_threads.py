@@ -9,20 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import NotFoundError, Query, Store
-from gitckpt.git.repository import discover
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.store import inside
+from gitckpt import NotFoundError, Query
 from tests import forked
 from tests.conftest import Checkout
-from tests.store.conftest import MakeStore, notes, require_runs, require_whole
+from tests.store.conftest import notes, require_runs, require_whole
+from tests.stores import open_store
 
 ROUNDS = 6
 
 
 def all_at_once(path: str, adapter: str) -> tuple[list[str], list[str]]:
     """Uses one store from ten threads for all that it does; returns what was recorded, and what of it was removed."""
-    with Store(Checkpoints(discover(path), adapter=adapter)) as store:
+    with open_store(path, adapter=adapter) as store:
         run = store.record("run-started", start="threads").run
         recorded: set[str] = set()
         removed: set[str] = set()
@@ -53,7 +51,7 @@ def all_at_once(path: str, adapter: str) -> tuple[list[str], list[str]]:
                     except NotFoundError:
                         continue  # it was removed meanwhile
                 assert store.find(str(run)) in {entry.id for entry in store.list(Query(run=run))}
-                store.links(inside(store).objects.head()[0])
+                store.links("HEAD")
                 store.problems()
 
         def work(action: Callable[[], None]) -> None:
@@ -78,23 +76,3 @@ def test_threads_share_a_store(checkout: Checkout, adapter: str) -> None:
     [(run, chain)] = require_runs(checkout, there).items()
     assert len(chain) == 1 + 2 * ROUNDS, run
     assert sorted(name for lines in notes(checkout).values() for name in lines) == sorted(there)
-
-
-def test_a_change_may_use_the_store_itself(
-    make_store: MakeStore, main_checkout: Checkout, adapter: str
-) -> None:
-    store = make_store(main_checkout, adapter)
-    first = store.record("a-complete", {"n": 1}, start="nested")
-
-    def change(before: dict[str, object]) -> dict[str, object]:
-        return {
-            **before,
-            "seen": store.read(first.id).state["n"],
-            "links": len(store.links(first.git_sha)),
-        }
-
-    assert inside(store).record("b-complete", run=first.run, change=change).state == {
-        "n": 1,
-        "seen": 1,
-        "links": 1,
-    }

@@ -16,18 +16,18 @@ from gitckpt.git import leftovers
 from gitckpt.git.refs import Update
 from gitckpt.git.repository import discover
 from gitckpt.model import ids, times
-from gitckpt.store import local_checkpoints, secrets
-from gitckpt.store.checkpoints import Checkpoints
+from gitckpt.store import secrets
 from gitckpt.store.records import ref_names
-from gitckpt.store.retention import expiry, sweep
+from gitckpt.store.retention import sweep
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
 from tests.house_rules import SOURCES
 from tests.store.conftest import require_whole
+from tests.stores import OWN_REFS, common_dir, git_dir, open_store, private_dir
 
 
 def _store(checkout: Checkout) -> Store:
-    return Store(Checkpoints(discover(str(checkout.path)), adapter="plumbing", clock=Clock()))
+    return open_store(str(checkout.path), clock=Clock())
 
 
 def test_a_run_head_that_lags_is_moved_up_before_the_run_goes_on(main_checkout: Checkout) -> None:
@@ -35,9 +35,9 @@ def test_a_run_head_that_lags_is_moved_up_before_the_run_goes_on(main_checkout: 
         first = store.record("one-complete", {"n": 1}, start="work")
         run = str(first.run)
         second = store.record("two-complete", {"n": 2}, run=run)
-    ref = ref_names.RUNS + run
+    ref = "refs/ckpt/runs/" + run
     main_checkout.git(
-        "update-ref", ref, main_checkout.git("rev-parse", ref_names.CHECKPOINTS + first.id)
+        "update-ref", ref, main_checkout.git("rev-parse", "refs/checkpoints/" + first.id)
     )
     with _store(main_checkout) as store:
         third = store.record("three-complete", run=run)
@@ -52,7 +52,7 @@ def test_a_run_head_that_lags_is_moved_up_before_the_run_goes_on(main_checkout: 
 def test_a_run_head_that_is_missing_is_made_anew(main_checkout: Checkout) -> None:
     with _store(main_checkout) as store:
         first = store.record("one-complete", start="work")
-    main_checkout.git("update-ref", "-d", f"{ref_names.RUNS}{first.run}")
+    main_checkout.git("update-ref", "-d", f"refs/ckpt/runs/{first.run}")
     with _store(main_checkout) as store:
         assert store.record("two-complete", run=first.run).parent == first.id
 
@@ -61,15 +61,15 @@ def _leave_behind(checkout: Checkout, store: Store) -> tuple[str, str]:
     """Makes a checkpoint with all its refs, and deletes the one that makes it count; returns the two that are left."""
     checkout.write("new", "work\n")
     saved = store.save("half-complete")
-    checkout.git("update-ref", "-d", ref_names.CHECKPOINTS + saved.id)
-    checkout.git("update-ref", f"{ref_names.KEEP}of-nobody", "HEAD")
-    return ref_names.TREES + saved.id, f"{ref_names.KEEP}of-nobody"
+    checkout.git("update-ref", "-d", "refs/checkpoints/" + saved.id)
+    checkout.git("update-ref", "refs/keep/ckpt/of-nobody", "HEAD")
+    return "refs/ckpt/trees/" + saved.id, "refs/keep/ckpt/of-nobody"
 
 
 def _age(checkout: Checkout, refs: tuple[str, ...]) -> None:
-    long_ago = time.time() - 2 * times.GRACE
+    long_ago = time.time() - 2 * 3600
     for ref in refs:
-        os.utime(Path(discover(str(checkout.path)).common_dir) / ref, (long_ago, long_ago))
+        os.utime(Path(common_dir(checkout)) / ref, (long_ago, long_ago))
 
 
 def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
@@ -77,11 +77,11 @@ def test_leftovers_are_swept_once_they_are_old(checkout: Checkout) -> None:
         whole = store.record("whole-complete")
         left = _leave_behind(checkout, store)
         assert sweep.sweep(inside(store).repository, inside(store).refs) == []
-        _age(checkout, (*left, ref_names.KEEP + whole.git_sha))
+        _age(checkout, (*left, "refs/keep/ckpt/" + whole.git_sha))
         assert sweep.sweep(inside(store).repository, inside(store).refs) == sorted(left)
-    assert sorted(checkout.refs(*ref_names.OWN)) == [
-        ref_names.CHECKPOINTS + whole.id,
-        ref_names.KEEP + whole.git_sha,
+    assert sorted(checkout.refs(*OWN_REFS)) == [
+        "refs/checkpoints/" + whole.id,
+        "refs/keep/ckpt/" + whole.git_sha,
     ]
 
 
@@ -101,9 +101,9 @@ def test_scratch_files_are_swept_once_they_are_old(
     with _store(main_checkout) as store:
         store.record("whole-complete")
         store.list()
-        place = Path(inside(store).repository.private_dir)
+        place = Path(private_dir(store))
         kept = sorted(path.name for path in place.iterdir())
-        replaced = [f"{name}.123.ab" for name in (secrets.KEY, local_checkpoints.FILE, "exports")]
+        replaced = [f"{name}.123.ab" for name in (secrets.KEY, "written", "exports")]
         for name in ("index.123.ab", "index.123.ab.lock", "index.124.cd", *replaced):
             (place / name).write_bytes(b"x")
         (place / "rules.123.cd" / "d").mkdir(parents=True)
@@ -125,11 +125,11 @@ def test_what_a_killed_process_had_half_written_is_swept(
 ) -> None:
     with _store(checkout) as store:
         beside = [
-            Path(inside(store).repository.git_dir, f"{kind}.123.ab")
+            Path(git_dir(store), f"{kind}.123.ab")
             for kind in ("ckpt-file", "ckpt-gitdir", "ckpt-undo")
         ]
         half = [
-            Path(inside(store).repository.common_dir, "objects", name)
+            Path(common_dir(store), "objects", name)
             for name in ("tmp_objdir-bulk-fsync-x", "tmp_obj_y")
         ]
         for path in (*beside, half[1]):
@@ -164,11 +164,11 @@ class TestInterruptedRemovals:
                 patch.setattr(inside(store).refs, "update", interrupt)
                 with pytest.raises(KeyboardInterrupt):
                     store.remove(gone)
-        assert list(main_checkout.refs("refs/checkpoints")) == [ref_names.CHECKPOINTS + stays]
+        assert list(main_checkout.refs("refs/checkpoints")) == ["refs/checkpoints/" + stays]
         assert sorted(main_checkout.refs("refs/ckpt/trees")) == sorted(
-            ref_names.TREES + each for each in [*gone, stays]
+            "refs/ckpt/trees/" + each for each in [*gone, stays]
         )
-        return [ref_names.TREES + stays]
+        return ["refs/ckpt/trees/" + stays]
 
     def test_the_next_expiry_finishes_them(
         self, main_checkout: Checkout, interrupted: list[str]
@@ -177,7 +177,7 @@ class TestInterruptedRemovals:
             assert store.expire(dry_run=True).total == 1
             assert len(main_checkout.refs("refs/ckpt/trees")) == 3
             said: list[str] = []
-            expiry.expire(inside(store), Policy(), progress=said.append)
+            store.expire(Policy(), progress=said.append)
         assert said == [
             "clearing leftovers of interrupted commands",
             "releasing commits that no checkpoint needs",
@@ -197,7 +197,7 @@ class TestInterruptedRemovals:
         self, main_checkout: Checkout, interrupted: list[str]
     ) -> None:
         with _store(main_checkout) as store:
-            with open(os.path.join(inside(store).repository.private_dir, "removing"), "a") as file:
+            with open(os.path.join(private_dir(store), "removing"), "a") as file:
                 file.write(f"{interrupted[0].rpartition('/')[2]}\n../../heads/main\n")
             inside(store).remover().settle()
         assert list(main_checkout.refs("refs/ckpt/trees")) == interrupted

@@ -16,16 +16,15 @@ from gitckpt.git import leftovers
 from gitckpt.git.files import refs_stat
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.repository import discover
-from gitckpt.model.checkpoint import PHASE
-from gitckpt.store.records import ref_names
 from gitckpt.store.retention import sweep
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import inside
 from gitckpt.store.usage import Amount, Leftover, Measure
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
+from tests.stores import OWN_REFS, hold_run
 
-OURS = (*ref_names.OWN, ref_names.NOTES)
+OURS = (*OWN_REFS, "refs/notes/checkpoints")
 
 
 def everything_in(top: Path) -> dict[str, tuple[int, bytes | None]]:
@@ -74,7 +73,7 @@ def work(store: Store, checkout: Checkout) -> None:
     checkout.git("commit", "--quiet", "--amend", "--message", "third")
     first = store.record("run-started", {}, start="work", key="mine")
     assert first.run is not None
-    inside(store).leases.acquire(first.run, "a test").release()
+    hold_run(store, first.run, "a test").release()
     store.record("run-complete", {}, run=first.run)
 
 
@@ -149,7 +148,7 @@ class TestObjects:
         main_checkout.write("new", "new\n")
         saved = plain.save("a-complete", {})
         assert plain.usage().files.number == 3  # the snapshot, its files, and what is new
-        tree = main_checkout.git("rev-parse", ref_names.TREES + saved.id)
+        tree = main_checkout.git("rev-parse", "refs/ckpt/trees/" + saved.id)
         for ref in (
             "refs/checkpoints/theirs",
             "refs/tags/theirs",
@@ -334,13 +333,13 @@ class TestWorktrees:
         """Worktrees of each kind by what their use is called."""
         runs = {}
         for number, name in enumerate(("complete", "unfinished", "removed")):
-            started = plain.record("run-started", {}, start=name, trigger=PHASE)
+            started = plain.record("run-started", {}, start=name, trigger="phase")
             runs[name] = Path(plain.resume(started).path)
             (runs[name] / "big").write_bytes(b"x" * 100_000 * (number + 1))
             if name == "complete":
-                plain.record("run-complete", {}, run=started.run, trigger=PHASE)
+                plain.record("run-complete", {}, run=started.run, trigger="phase")
             if name == "removed":
-                main_checkout.git("update-ref", "-d", f"{ref_names.RUNS}{started.run}")
+                main_checkout.git("update-ref", "-d", f"refs/ckpt/runs/{started.run}")
                 plain.remove([started.id])
         alone = plain.record("a-complete", {})
         runs["checkpoint"] = Path(plain.resume(alone).path)
@@ -375,7 +374,7 @@ class TestWorktrees:
     def test_are_found_wherever_they_are(
         self, plain: Store, tmp_path: Path, make_store: MakeStore
     ) -> None:
-        started = plain.record("run-started", {}, start="work", trigger=PHASE)
+        started = plain.record("run-started", {}, start="work", trigger="phase")
         there = plain.resume(started, tmp_path / "elsewhere").path
         plain.close()
         assert [(each.path, each.run) for each in asked(plain).worktrees] == [(there, started.run)]
@@ -387,7 +386,9 @@ class TestWorktrees:
         place = tmp_path / "place"
         (place / "somebody's").mkdir(parents=True)
         main_checkout.git("config", "ckpt.worktreeDir", str(place))
-        path = Path(plain.resume(plain.record("run-started", {}, start="work", trigger=PHASE)).path)
+        path = Path(
+            plain.resume(plain.record("run-started", {}, start="work", trigger="phase")).path
+        )
         plain.close()
         assert [(each.path, each.status) for each in asked(plain).worktrees] == [
             (str(path), "unfinished")
@@ -494,7 +495,9 @@ class TestLeftovers:
     def test_beside_the_index_of_a_worktree_are_not_the_worktree_s_as_well(
         self, plain: Store, dead: str
     ) -> None:
-        path = Path(plain.resume(plain.record("run-started", {}, start="work", trigger=PHASE)).path)
+        path = Path(
+            plain.resume(plain.record("run-started", {}, start="work", trigger="phase")).path
+        )
         plain.close()
         before = asked(plain)
         git_dir = Path((path / ".git").read_text().removeprefix("gitdir: ").strip())
@@ -536,7 +539,7 @@ class TestLeftovers:
     def test_of_worktrees_half_made_and_half_removed(
         self, plain: Store, main_checkout: Checkout
     ) -> None:
-        started = plain.record("run-started", {}, start="work", trigger=PHASE)
+        started = plain.record("run-started", {}, start="work", trigger="phase")
         root = Path(plain.resume(started).path).parent
         plain.close()
         making, going = root / ".making-abcd", root / ".making-way-abcd"
@@ -598,7 +601,7 @@ def test_links_that_were_put_off_stay_put_off(main_checkout: Checkout) -> None:
         store.record("a-complete", {})
         store.record("b-complete", {})
         repository = discover(str(main_checkout.path))
-        tip = repository.cat_file.info(ref_names.NOTES)
+        tip = repository.cat_file.info("refs/notes/checkpoints")
         store.usage()
-        assert repository.cat_file.info(ref_names.NOTES) == tip
+        assert repository.cat_file.info("refs/notes/checkpoints") == tip
         repository.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from gitckpt.durable.agent.clients import (
     session_id,
 )
 from gitckpt.git.repository import discover
-from gitckpt.model.values import replace
 from gitckpt.store.config import settings
 from tests.conftest import Checkout
 

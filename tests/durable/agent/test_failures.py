@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gitckpt.durable.agent import call
 from gitckpt.durable.agent.call import FATAL, LIMITED, OTHER, TRANSIENT, AgentReport, Answer
 from gitckpt.durable.agent.clients import client_of
 from gitckpt.durable.command.execution import EXIT, TIMEOUT, Timeouts
-from gitckpt.model.values import replace
 
 NOW = 1_800_000_000.0
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +14,8 @@ from hypothesis import strategies as st
 
 from gitckpt.durable.agent import call as reports
 from gitckpt.durable.agent import clients
-from gitckpt.durable.agent.call import AgentReport, report_reader
+from gitckpt.durable.agent.call import AgentReport, Transcript, report_reader
 from gitckpt.durable.agent.clients import FORMATS
-from gitckpt.model.values import replace
 
 CLAUDE_ID = "5f2b9a64-3c1e-4d0b-9a43-0f6d1c9b7e21"
 CODEX_ID = "0199a213-81c0-7800-8aa1-bbab2a035a53"
@@ -972,3 +973,21 @@ def test_sample_that_ends_anywhere(name: str) -> None:
     for end in range(len(whole)):
         report = read(name, whole[:end])[1]
         assert report.complete is (name in ("text", "aider")) or end == len(whole) - 1
+
+
+TOKEN = "ghp_" + "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA2bC4"
+
+
+def test_a_transcript_is_masked_when_it_is_closed(tmp_path: Path) -> None:
+    transcript = Transcript(str(tmp_path / "agent.log"))
+    transcript.add(b"first " + TOKEN[:10].encode())
+    transcript.add(TOKEN[10:].encode() + b" last\n")
+    transcript.close()
+    assert (tmp_path / "agent.log").read_bytes() == b"first [masked: github-pat] last\n"
+
+
+def test_a_transcript_without_secrets_stays_as_it_was(tmp_path: Path) -> None:
+    transcript = Transcript(str(tmp_path / "agent.log"))
+    transcript.add(b"\0\xff first\n")
+    transcript.close()
+    assert (tmp_path / "agent.log").read_bytes() == b"\0\xff first\n"

@@ -19,14 +19,11 @@ from gitckpt import PhaseFailed, Pipeline, Store, UsageError
 from gitckpt.durable.driver import driver
 from gitckpt.durable.phases import options as plan
 from gitckpt.durable.pipeline import file as pipelines
-from gitckpt.model.checkpoint import PHASE
-from gitckpt.model.policy import DAY
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import ref_names
 from gitckpt.store.retention.maintenance import cleanup_runs
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
 from tests.durable.stage import URL, Stage, normal, stage
+from tests.stores import DAY, clock_of, open_store
 
 __all__ = ["stage"]
 
@@ -470,14 +467,14 @@ class TestRetention:
         """Makes a run as it would have been made before."""
         clock = Clock(step=1)
         with Store.open(checkout.path, adapter="plumbing") as now:
-            clock.instant = inside(now).clock() - round(days * DAY)
+            clock.instant = clock_of(now)() - round(days * DAY)
         with (
             Store.open(checkout.path, adapter="plumbing") as here,
-            Store(Checkpoints(inside(here).repository, adapter="plumbing", clock=clock)) as then,
+            open_store(str(here.worktree), clock=clock) as then,
         ):
             said = Pipeline(name=pipeline, phases=tuple(PHASES))
-            first = then.record(ref_names.RUN_STARTED, {}, start=name, trigger=PHASE, pipeline=said)
-            then.record(label, {}, run=first.run, trigger=PHASE, pipeline=said)
+            first = then.record("run-started", {}, start=name, trigger="phase", pipeline=said)
+            then.record(label, {}, run=first.run, trigger="phase", pipeline=said)
         return str(first.run)
 
     @pytest.mark.long

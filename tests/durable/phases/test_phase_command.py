@@ -12,9 +12,10 @@ import pytest
 
 from gitckpt import CkptError, Store
 from gitckpt.durable.phases import command
-from gitckpt.git.worktree import index
-from gitckpt.store.store import inside
+from tests import planted
 from tests.durable.stage import Stage, stage
+from tests.planted import plant
+from tests.stores import private_dir
 
 __all__ = ["stage"]
 
@@ -54,15 +55,13 @@ def test_the_same_is_said_of_each_try_to_copy_the_index(
     def fail(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(index, "_copy", fail)
+    plant(monkeypatch, planted.COPY_INDEX, fail)
     said = set()
     for _ in range(2):
         with pytest.raises(CkptError) as caught:
-            inside(plain).capture()
+            plain.capture()
         said.add(caught.value.message)
-    assert said == {
-        f"cannot copy the index into {inside(plain).repository.private_dir}: No space left on device"
-    }
+    assert said == {f"cannot copy the index into {private_dir(plain)}: No space left on device"}
 
 
 SECRET = "hunter2-hunter2"

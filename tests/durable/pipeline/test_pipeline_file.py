@@ -14,7 +14,7 @@ from gitckpt.durable.pipeline import file as pipelines
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
 from gitckpt.model import phase
 from gitckpt.model.times import MICRO
-from gitckpt.store.config import settings
+from tests.stores import default_settings
 
 STEPS: dict[str, tuple[str, ...]] = {"read plan": (), "generate branch": ()}
 PHASE = '[[pipelines.ci.phases]]\nname = "lint"\nrun = "true"\n'
@@ -188,7 +188,7 @@ class TestReading:
         ] == ["lint"]
 
     def test_the_example_that_init_writes(self, file: File) -> None:
-        lines = settings.template()[settings.template().index("# [pipelines.") :].splitlines()
+        lines = default_settings()[default_settings().index("# [pipelines.") :].splitlines()
         definition = file.read(
             "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines)
         )

@@ -15,6 +15,7 @@ from gitckpt.store.retention import sweep
 from gitckpt.store.store import inside
 from tests.durable.command.commanding import comes
 from tests.durable.stage import Stage, stage
+from tests.stores import hold_run, make_private_dir
 
 pytestmark = pytest.mark.long
 
@@ -84,8 +85,8 @@ def test_a_lock_file_that_somebody_deletes_meanwhile_is_given_back_all_the_same(
     stage.pipeline("one: true")
     with stage.store() as store:
         run = str(Run.begin(store, "r")[0].run)
-        hold = inside(store).leases.acquire(run, "a test")
-        path = Path(inside(store).repository.make_private_dir()) / f"files.{run}.lock"
+        hold = hold_run(store, run, "a test")
+        path = Path(make_private_dir(store)) / f"files.{run}.lock"
         with FilesLock(inside(store).repository, hold):
             path.unlink()
         with FilesLock(inside(store).repository, hold):

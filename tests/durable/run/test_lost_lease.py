@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gitckpt import LeaseLost, Pipelines, Query, RefMoved, Store
-from gitckpt.durable.command import execution
-from gitckpt.store.store import inside
+from tests import planted
 from tests.conftest import Checkout
 from tests.durable.command.commanding import comes, ends
+from tests.planted import plant
+from tests.stores import change_lease
 
 
 def test_its_command_is_ended(
     plain: Store, main_checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "_TICK", 0.05)
+    plant(monkeypatch, planted.COMMAND_TICK, 0.05)
     pid = tmp_path / "pid"
     main_checkout.write(
         "gitckpt.toml",
@@ -29,14 +29,11 @@ def test_its_command_is_ended(
         if not (pid.exists() and pid.read_text()):
             return False
         with Store.open(main_checkout.path, adapter="plumbing") as beside:
-            leases = inside(beside).leases
-            found = leases.read(beside.runs()[0].run)
-            assert found is not None
+            run = beside.runs()[0]
+            assert run.lease is not None
+            token = run.lease.token + 1
             try:
-                leases.swap(
-                    replace(found[1], token=found[1].token + 1, holder="somebody in a hurry"),
-                    found[0],
-                )
+                change_lease(beside, run.run, token=token, holder="somebody in a hurry")
             except RefMoved:
                 return False  # it was renewed just now
             return True

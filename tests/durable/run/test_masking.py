@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Run, Store
-from gitckpt.durable.agent.call import Transcript
 from tests import forked
 from tests.conftest import Checkout
 
@@ -59,21 +58,6 @@ def test_what_a_phase_returns_is_masked_for_later_starts_and_the_state_is_not(pl
     with Run.resume(plain, run.id) as run:
         assert run.phase("tell", lambda: None) == ["[masked: github-pat]", 1]
         assert run.state == {"token": TOKEN}
-
-
-def test_a_transcript_is_masked_when_it_is_closed(tmp_path: Path) -> None:
-    transcript = Transcript(str(tmp_path / "agent.log"))
-    transcript.add(b"first " + TOKEN[:10].encode())
-    transcript.add(TOKEN[10:].encode() + b" last\n")
-    transcript.close()
-    assert (tmp_path / "agent.log").read_bytes() == b"first [masked: github-pat] last\n"
-
-
-def test_a_transcript_without_secrets_stays_as_it_was(tmp_path: Path) -> None:
-    transcript = Transcript(str(tmp_path / "agent.log"))
-    transcript.add(b"\0\xff first\n")
-    transcript.close()
-    assert (tmp_path / "agent.log").read_bytes() == b"\0\xff first\n"
 
 
 WITH_FILE = """

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Cancelled, CkptError, PhaseOptions, Progress, Retries, Run, Store, UsageError
-from gitckpt.git import fsync
-from gitckpt.store.runs import summary
-from gitckpt.store.store import inside
+from tests import planted
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Killed, attempt_of, die, go_on, labels, refuse_refs
+from tests.planted import plant
+from tests.stores import head_of, open_store
 
 RESET = PhaseOptions(on_resume="reset", autosave=0)
 
@@ -84,7 +84,7 @@ def test_one_for_which_the_disk_has_no_room_waits(
 
         def stop(number: int) -> None:
             if number == 2:
-                patch.setattr(fsync, "flush", refuse)
+                plant(patch, planted.FLUSH_FILE, refuse)
             elif number == 4:
                 assert run.unwritten
                 patch.undo()
@@ -131,7 +131,7 @@ def test_what_a_milestone_holds(plain: Store, main_checkout: Checkout) -> None:
         if each.worktree and each.worktree.tree
     ]
     assert logs == ["1", "1\n2", "1\n2\n3\n4", "1\n2\n3\n4\n5"]  # the third is committed
-    (event,) = summary.read(inside(plain), RUN).events
+    (event,) = plain.history(RUN).events
     assert (event.status, event.saves) == ("complete", 0)
 
 
@@ -163,9 +163,8 @@ def test_what_is_saved_after_a_milestone_does_not_move_it(
         Path(run.path, "a").write_text("1\n")
         run.milestone()
         Path(run.path, "a").write_text("2\n")
-        inside(plain).seen_from(inside(run.store).repository, "plumbing").save(
-            "manual-complete", run=RUN
-        )
+        with open_store(Path(run.path)) as there:
+            there.save("manual-complete", run=RUN)
         raise Killed
 
     run = Run.start(plain, "Add login!", adapter="plumbing")
@@ -217,12 +216,11 @@ def test_outside_a_phase_there_is_none(plain: Store) -> None:
 def test_a_run_that_was_cancelled_stops_at_one(plain: Store, main_checkout: Checkout) -> None:
     def stop(number: int) -> None:
         if number == 2:
-            leases = inside(plain).leases
-            leases.cancel(RUN)
+            assert plain.cancel(RUN, wait=0)
             run._session.hold.renew()
 
     run = Run.start(plain, "Add login!", adapter="plumbing")
     with pytest.raises(Cancelled):
         run.phase("count", counting(run, main_checkout, stop), conduct=RESET)
     run.close()
-    assert inside(plain).heads.read(RUN).state == {"seen": [1, 2]}
+    assert head_of(plain, RUN).state == {"seen": [1, 2]}

@@ -11,8 +11,6 @@ from gitckpt import CkptError, Observer, PhaseOptions, Pipelines, Query, Run, St
 from gitckpt.durable.run.attempts import Ended, Session
 from gitckpt.durable.run.run import session_of
 from gitckpt.git.refs import Refs, Update
-from gitckpt.store.audit import verification
-from gitckpt.store.records import ref_names
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.durable.conftest import labels
@@ -76,7 +74,7 @@ def watch(
         self: Refs, updates: list[Update], meanwhile: Callable[[], None] | None = None
     ) -> None:
         update(self, updates, meanwhile)
-        made = [each.ref for each in updates if each.ref.startswith(ref_names.CHECKPOINTS)]
+        made = [each.ref for each in updates if each.ref.startswith("refs/checkpoints/")]
         if made:
             seen.append(made)
             act(made)
@@ -105,7 +103,7 @@ def test_two_checkpoints_are_one_transaction(store: Store, monkeypatch: pytest.M
     assert [entry.id for entry in store.links("HEAD")] == [
         entry.id for entry in store.list(Query(run=run))
     ]
-    assert verification.verify(inside(store)).findings == []
+    assert store.verify().findings == []
 
 
 def test_nobody_is_told_of_an_end_that_is_not_recorded(store: Store) -> None:
@@ -144,7 +142,7 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
         assert git.has_died
     assert labels(store, run.id) == [*THREE[:5], "run-complete"]
     assert [entry.sequence for entry in store.list(Query(run=run.id))] == list(range(6, 0, -1))
-    assert verification.verify(inside(store)).findings == []
+    assert store.verify().findings == []
 
 
 def test_one_whose_successor_never_comes_is_recorded_at_the_end(store: Store) -> None:

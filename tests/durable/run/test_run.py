@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,13 +26,7 @@ from gitckpt import (
     Run,
     Store,
 )
-from gitckpt.git.refs import Refs, Update
-from gitckpt.model import times
-from gitckpt.store.records import ref_names
-from gitckpt.store.runs import summary as timeline
-from gitckpt.store.runs.summary import summary_of
-from gitckpt.store.snapshot import limits
-from gitckpt.store.store import inside
+from tests import planted
 from tests.conftest import Checkout, Clock
 from tests.durable.command.commanding import comes
 from tests.durable.conftest import (
@@ -46,6 +41,8 @@ from tests.durable.conftest import (
     labels,
     refuse_refs,
 )
+from tests.planted import plant
+from tests.stores import SECOND, change_lease, head_of, instant_of, private_dir, timestamp
 
 TWICE = PhaseOptions(retries=Retries(attempts=2, delay=10_000_000, backoff=3.0, jitter=0.0))
 
@@ -75,7 +72,7 @@ def test_phases_are_done_in_a_worktree_of_their_own_and_recorded(
             "run-complete",
         ),
     ]
-    newest = inside(store).heads.read(RUN)
+    newest = head_of(store, RUN)
     assert newest.state == {"step": 2}
     assert newest.pipeline is not None
     assert list(newest.pipeline.completed) == ["research", "plan"]
@@ -124,7 +121,7 @@ def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(
     run.state["whole"] = {"of": "it"}
     with pytest.raises(ValueError, match="no"), run:
         run.phase("research", work)
-    newest = inside(store).heads.read(RUN)
+    newest = head_of(store, RUN)
     assert (newest.label, newest.errors, newest.state) == (
         "research-failed",
         ("ValueError: no\nway",),
@@ -137,7 +134,7 @@ def test_what_fails_is_recorded_with_its_files_and_errors_and_raised(
         "failed",
         None,
     )
-    assert summary_of(inside(store), RUN).status == "failed"
+    assert store.history(RUN).summary.status == "failed"
     with go_on(store, RUN) as run:
         assert Path(run.path, "half.txt").read_text() == "half\n"
         run.phase("research", Counted())
@@ -150,11 +147,11 @@ def test_ctrl_c_is_recorded_as_interrupted(plain: Store) -> None:
         Run.start(plain, "Add login!", adapter="plumbing") as run,
     ):
         run.phase("research", Counted(KeyboardInterrupt()))
-    assert (inside(plain).heads.read(RUN).label, inside(plain).heads.read(RUN).errors) == (
+    assert (head_of(plain, RUN).label, head_of(plain, RUN).errors) == (
         "research-failed",
         ("interrupted",),
     )
-    assert summary_of(inside(plain), RUN).lease is None
+    assert plain.history(RUN).summary.lease is None
 
 
 def test_retries_wait_longer_each_time_and_number_their_attempts(
@@ -171,10 +168,8 @@ def test_retries_wait_longer_each_time_and_number_their_attempts(
         plain.read(entry.id)
         for entry in reversed(plain.list(Query(run=RUN, label="research-failed")))
     ]
-    waits = [
-        times.from_text(str(each.attempt.retry_at)) - each.time for each in failed if each.attempt
-    ]
-    assert waits == [9 * times.MICRO, 29 * times.MICRO], (
+    waits = [instant_of(str(each.attempt.retry_at)) - each.time for each in failed if each.attempt]
+    assert waits == [9 * SECOND, 29 * SECOND], (
         "10 s, then 30 s, less the look at the clock for the timestamp"
     )
     assert sleeper.slept > 10
@@ -185,7 +180,7 @@ def test_retries_wait_longer_each_time_and_number_their_attempts(
 class TestClockSetBack:
     """A clock that was ahead, by eight days, and is put right."""
 
-    BACK = 8 * 86_400 * times.MICRO
+    BACK = 8 * 86_400 * SECOND
 
     def test_no_wait_becomes_longer_by_it(
         self, plain: Store, sleeper: Sleeper, clock: Clock
@@ -205,9 +200,7 @@ class TestClockSetBack:
     ) -> None:
         Run.start(plain, "Add login!", adapter="plumbing").close()
         work = Counted(ValueError("one"), result=3)
-        conduct = replace(
-            TWICE, retries=replace(TWICE.retries, max_delay=10 * times.MICRO, jitter=0.5)
-        )
+        conduct = replace(TWICE, retries=replace(TWICE.retries, max_delay=10 * SECOND, jitter=0.5))
 
         def killed(_: float) -> None:
             raise Killed
@@ -228,7 +221,7 @@ def test_when_retries_are_used_up_the_error_is_raised(plain: Store, sleeper: Sle
     with pytest.raises(ValueError, match="three"), go_on(plain, RUN, sleeper) as run:
         run.phase("research", work, conduct=TWICE)
     assert len(work.calls) == 3
-    assert inside(plain).heads.read(RUN).errors == ("ValueError: three",)
+    assert head_of(plain, RUN).errors == ("ValueError: three",)
     again = Counted(ValueError("four"), result=5)
     with go_on(plain, RUN, sleeper) as run:
         assert run.phase("research", again, conduct=TWICE) == 5, "who resumes has all retries again"
@@ -252,7 +245,7 @@ def test_a_crash_continues_the_numbers_and_uses_no_retry(plain: Store, sleeper: 
         run.phase("research", Counted(ValueError("one")), conduct=PhaseOptions(retries=Retries()))
     run.close()
     die(go_on(plain, RUN, sleeper), "research", Counted(Killed()), TWICE)
-    assert summary_of(inside(plain), RUN).status == "crashed"
+    assert plain.history(RUN).summary.status == "crashed"
     work = Counted(ValueError("three"), ValueError("four"), result=5)
     with go_on(plain, RUN, sleeper) as run:
         assert run.phase("research", work, conduct=TWICE) == 5
@@ -274,7 +267,7 @@ def test_after_too_many_crashes_the_run_is_blocked(plain: Store, sleeper: Sleepe
         == "phase 'research' crashed 3 times for unknown reasons; the limit is 2"
     )
     assert work.calls == []
-    assert (inside(plain).heads.read(RUN).label, summary_of(inside(plain), RUN).status) == (
+    assert (head_of(plain, RUN).label, plain.history(RUN).summary.status) == (
         "research-blocked",
         "blocked",
     )
@@ -376,7 +369,7 @@ def test_where_the_time_does_not_suffice_for_files_in_between_it_is_said_once(
         run.phase("work", work, conduct=PhaseOptions(autosave=50_000))
         run.pause()
     said = f"no autosaves of run {RUN}: capturing the files took more than 0 seconds; to allow more time: git config ckpt."
-    assert (Path(inside(store).repository.private_dir) / "log").read_text().count(said) == 1
+    assert (Path(private_dir(store)) / "log").read_text().count(said) == 1
 
 
 def test_a_phase_without_autosave_saves_nothing_in_between(plain: Store) -> None:
@@ -402,7 +395,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(
         assert run.phase("two", work) == 1
         assert len(run.unwritten) == 1
         assert run.unwritten[0].startswith("cannot record two-started: ")
-        assert timeline.read(inside(store), RUN).unwritten == run.unwritten
+        assert store.history(RUN).unwritten == run.unwritten
         flag.unlink()
         run.state["later"] = True
         run.phase("three", Counted())
@@ -422,28 +415,25 @@ def test_a_checkpoint_that_cannot_be_written_does_not_stop_the_work(
     ]
     two = store.read(store.list(Query(run=RUN, label="two-complete"))[0].id)
     assert two.state == {}, "the state is that of its time"
-    assert (
-        "cannot record two-started"
-        in (Path(inside(store).repository.private_dir) / "log").read_text()
-    )
-    assert timeline.read(inside(store), RUN).unwritten == []
+    assert "cannot record two-started" in (Path(private_dir(store)) / "log").read_text()
+    assert store.history(RUN).unwritten == []
 
 
 def test_a_checkpoint_that_was_written_when_an_error_came_is_not_written_again(
     store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    update = Refs.update
+    update = planted.original(planted.UPDATE_REFS)
     due: list[int] = []
 
     def fail_afterwards(
-        self: Refs, updates: list[Update], meanwhile: Callable[[], None] | None = None
+        self: object, updates: list[Any], meanwhile: Callable[[], None] | None = None
     ) -> None:
         update(self, updates, meanwhile)
-        if due and any(each.ref.startswith(ref_names.CHECKPOINTS) for each in updates):
+        if due and any(each.ref.startswith("refs/checkpoints/") for each in updates):
             due.clear()
             raise CkptError("git ended unexpectedly")
 
-    monkeypatch.setattr(Refs, "update", fail_afterwards)
+    plant(monkeypatch, planted.UPDATE_REFS, fail_afterwards)
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         run.phase("one", lambda: due.append(1))
         assert not due
@@ -461,7 +451,7 @@ def test_a_checkpoint_that_was_written_when_an_error_came_is_not_written_again(
     ]
     chain = store.list(Query(run=RUN))
     assert [entry.sequence for entry in chain] == [6, 5, 4, 3, 2, 1]
-    completed = inside(store).heads.read(RUN).pipeline
+    completed = head_of(store, RUN).pipeline
     assert completed is not None
     assert completed.completed["one"] == chain[3].id
 
@@ -483,9 +473,9 @@ def test_a_run_whose_end_could_not_be_written_says_so(
         run.phase("work", Counted())
     flag.unlink()
     work = Counted(result=2)
-    crash_of = inside(plain).leases.read(RUN)
-    assert crash_of is not None
-    assert crash_of[1].released is None, (
+    lease = plain.history(RUN).summary.lease
+    assert lease is not None
+    assert lease.released is None, (
         "the lease could not be given back either: it ends with its process"
     )
     assert work.calls == []
@@ -504,19 +494,16 @@ def test_a_run_that_is_driven_cannot_be_driven_by_another(plain: Store) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         with pytest.raises(LeaseHeld):
             Run.resume(plain, RUN, adapter="plumbing")
-        assert summary_of(inside(plain), RUN).status == "running"
+        assert plain.history(RUN).summary.status == "running"
         run.pause()
-    assert summary_of(inside(plain), RUN).status == "open"
+    assert plain.history(RUN).summary.status == "open"
 
 
 def test_a_driver_whose_lease_was_taken_over_stops_and_writes_nothing(plain: Store) -> None:
     run = Run.start(plain, "Add login!", adapter="plumbing")
 
     def work() -> None:
-        leases = inside(plain).leases
-        found = leases.read(RUN)
-        assert found is not None
-        leases.swap(replace(found[1], token=2, holder="the next"), found[0])
+        change_lease(plain, RUN, token=2, holder="the next")
 
     with pytest.raises(LeaseLost, match="taken over by the next"), run:
         run.phase("work", work)
@@ -524,11 +511,9 @@ def test_a_driver_whose_lease_was_taken_over_stops_and_writes_nothing(plain: Sto
 
 
 def test_work_that_takes_long_can_look_whether_it_shall_stop(plain: Store, clock: Clock) -> None:
-    leases = inside(plain).leases
-
     def work() -> None:
         run.check()
-        assert leases.cancel(RUN) is not None
+        assert plain.cancel(RUN, wait=0)
         run.check()
 
     with (
@@ -537,16 +522,16 @@ def test_work_that_takes_long_can_look_whether_it_shall_stop(plain: Store, clock
     ):
         run.phase("work", work)
     assert (caught.value.exit_code, caught.value.message) == (130, f"run {RUN} was cancelled")
-    assert inside(plain).heads.read(RUN).errors == (f"run {RUN} was cancelled",)
+    assert head_of(plain, RUN).errors == (f"run {RUN} was cancelled",)
 
 
 def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
-        deadline = times.to_text(clock.instant + 600 * times.MICRO)
+        deadline = timestamp(clock.instant + 600 * SECOND)
         run._writer.pipeline = replace(run._writer.pipeline, deadline=deadline)
         run.phase("one", Counted())
         run.pause()
-    clock.instant += 700 * times.MICRO
+    clock.instant += 700 * SECOND
     run = go_on(plain, RUN)
     assert run.phase("one", Counted()) is None, "what is complete can still be asked for"
     with pytest.raises(DeadlineReached), run:
@@ -556,7 +541,7 @@ def test_a_deadline_belongs_to_the_run(plain: Store, clock: Clock) -> None:
 def test_what_asks_to_be_tried_later_leaves_the_run_paused(plain: Store) -> None:
     with pytest.raises(PhaseDeferred), Run.start(plain, "Add login!", adapter="plumbing") as run:
         run.phase("work", Counted(PhaseDeferred("the service is down")))
-    assert (inside(plain).heads.read(RUN).label, summary_of(inside(plain), RUN).status) == (
+    assert (head_of(plain, RUN).label, plain.history(RUN).summary.status) == (
         "work-partial",
         "paused",
     )
@@ -565,7 +550,7 @@ def test_what_asks_to_be_tried_later_leaves_the_run_paused(plain: Store) -> None
 def test_an_autosave_leaves_the_largest_files_out(
     plain: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "_AUTOMATIC", 1000)
+    plant(monkeypatch, planted.AUTOMATIC_LIMIT, 1000)
 
     def work() -> None:
         Path(run.path, "large").write_text("x" * 1001)

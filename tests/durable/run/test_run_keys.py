@@ -7,12 +7,10 @@ import time
 import pytest
 
 from gitckpt import Changed, LeaseHeld, Run, RunComplete, Store, UsageError
-from gitckpt.git.repository import discover
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.store import inside
 from tests import forked
 from tests.conftest import Checkout
 from tests.durable.conftest import RUN, Counted, Killed, die, labels
+from tests.stores import open_store
 
 KEY = "nightly-2026-11-22"
 
@@ -109,7 +107,7 @@ def append(path: str) -> None:
 
 def drive(path: str) -> str:
     """Starts the run, or waits until it can go on with it; appends a line for each time that its phase is done."""
-    with Store(Checkpoints(discover(path), adapter="plumbing")) as store:
+    with open_store(path) as store:
         while True:
             try:
                 with Run.start(store, "race", key=KEY, adapter="plumbing") as run:
@@ -127,6 +125,6 @@ def test_processes_that_start_it_at_the_same_time(
     plain: Store, main_checkout: Checkout, number: int
 ) -> None:
     runs = forked.together(*[(drive, (str(main_checkout.path),))] * number)
-    assert set(runs) == set(inside(plain).index.runs()) == {plain.run_of(KEY)}
+    assert set(runs) == {summary.run for summary in plain.runs()} == {plain.run_of(KEY)}
     assert (main_checkout.path / "done").read_text() == "done\n"
     assert labels(plain, runs[0]) == ["run-started", "one-started", "one-complete", "run-complete"]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,10 @@ from gitckpt import (
 from gitckpt.durable.command import process_tree
 from gitckpt.durable.run import rewind
 from gitckpt.durable.run.rewind import fork
-from gitckpt.git.process import git_executable
-from gitckpt.model.values import replace
 from gitckpt.store.store import inside
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 from tests.durable.conftest import RUN, Counted, attempt_of, go_on, labels, refuse_refs
+from tests.stores import head_of
 
 
 @pytest.mark.sampled(3)
@@ -77,7 +77,7 @@ def test_a_run_begins_on_an_unborn_branch(make_store: Any, make_checkout: Any) -
     store = make_store(make_checkout())
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         run.phase("work", lambda: Path(run.path, "a.txt").write_text("one\n"))
-    assert inside(store).heads.read(RUN).git_sha == ""
+    assert head_of(store, RUN).git_sha == ""
 
 
 def test_a_worktree_that_is_gone_is_made_again_from_the_newest_checkpoint(
@@ -117,7 +117,7 @@ def test_a_phase_is_done_again_with_all_that_followed_it(plain: Store) -> None:
         assert run.phase("two", Counted(result="again")) == "again"
         assert list(run.completed) == ["one", "two"]
         run.pause()
-    head = inside(plain).heads.read(RUN)
+    head = head_of(plain, RUN)
     assert head.pipeline is not None
     assert list(head.pipeline.completed) == ["one", "two"]
     assert attempt_of(plain, RUN, "two-complete").number == 2
@@ -134,7 +134,7 @@ def test_a_run_is_taken_back_to_an_earlier_checkpoint(store: Store, checkout: Ch
         assert sorted(path.name for path in Path(run.path).iterdir()) == [".git", "README", "one"]
         assert (run.state, list(run.completed)) == ({"one": True}, ["one"])
         run.pause()
-    head = inside(store).heads.read(RUN)
+    head = head_of(store, RUN)
     assert (head.label, head.rewound_to) == ("rewind-complete", earlier.id)
     before = store.list(Query(run=RUN, label="rewind-started"))[0]
     assert checkout.git("show", f"refs/ckpt/trees/{before.id}:files/unsaved") == "precious"
@@ -149,9 +149,7 @@ def test_nothing_is_taken_back_to_files_that_were_not_captured(
     with Run.start(plain, "Add login!", adapter="plumbing") as run:
         here = Checkout(Path(run.path), main_checkout.path)
         here.write("mine", "precious\n")
-        earlier = inside(run.store).save(
-            "half-partial", {}, limits=replace(Limits(), timeout=0.0), run=RUN
-        )
+        earlier = run.store.save("half-partial", {}, limits=replace(Limits(), timeout=0.0), run=RUN)
         here.write("mine", "edited\n")
         head = here.commit("two", two="two")
         before = [entry.id for entry in plain.list()]
@@ -196,7 +194,7 @@ def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
         run.state["a"] = 1
         run.phase("one", lambda: Path(run.path, "one").write_text("one"))
         run.phase("two", Counted(result=2))
-    before = inside(store).heads.read(RUN)
+    before = head_of(store, RUN)
     earlier = store.read(store.list(Query(run=RUN, label="one-complete"))[0].id)
     first = fork(inside(store), earlier)
     assert (first.forked_from, first.sequence, first.parent, first.state) == (
@@ -209,7 +207,7 @@ def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
         assert Path(forked.path, "one").read_text() == "one"
         assert forked.phase("one", Counted(result="never")) == 3
         assert forked.phase("two", Counted(result="anew")) == "anew"
-    assert inside(store).heads.read(RUN) == before
+    assert head_of(store, RUN) == before
 
 
 def test_a_store_whose_refs_are_locked_is_no_reason_to_begin(
@@ -235,7 +233,7 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         command = [
             "sh",
             "-c",
-            f"{git_executable()} commit --quiet --all; :",
+            f"{git_program()} commit --quiet --all; :",
         ]  # ours are children of this process
         committing = subprocess.Popen(
             command, cwd=run.path, env=env, stdout=subprocess.PIPE, start_new_session=True

@@ -30,10 +30,10 @@ from gitckpt.durable.run.opener import begin
 from gitckpt.durable.steps import journal, machine
 from gitckpt.store.records import ref_names
 from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.durable.conftest import crash, labels
 from tests.durable.steps.stepper import report
+from tests.stores import head_of
 
 REPORTER = Path(__file__).with_name("reporter.py")
 ROOT = Path(__file__).parents[3]
@@ -56,7 +56,7 @@ def require_all(store: Store, run: str, reported: list[str]) -> None:
     assert [each.parent for each in chain] == [None, *(each.id for each in chain[:-1])]
     made = [each for each in chain if each.label == "EXECUTE-progress"]
     assert set(reported) <= {each.id for each in made}
-    record = inside(store).heads.read(run).state["loop_state"]["checkpoints"]["EXECUTE"]
+    record = head_of(store, run).state["loop_state"]["checkpoints"]["EXECUTE"]
     assert record["output_files"] == [each.message for each in made]
     newest = {str(each.message).partition("/")[0]: each.message for each in made}
     assert {name: task["notes"] for name, task in record["tasks"].items()} == {
@@ -127,7 +127,7 @@ class TestMany:
             for number in range(4)
         ]
         assert sorted(racer.communicate()[0] for racer in racers) == ["False\n"] * 3 + ["True\n"]
-        (run,) = inside(plain).index.runs()
+        (run,) = [summary.run for summary in plain.runs()]
         assert sorted(str(entry.message) for entry in plain.list(Query(run=run))) == [
             "0",
             "1",
@@ -182,6 +182,24 @@ class TestChange:
         ):
             assert plain.read(made.id) == made
             assert made.state == {"n": 1}
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"change": {}}, "change: must be a function, not {}"),
+            ({"keeps": "abc"}, "keeps: must be a list of strings, not 'abc'"),
+            ({"change": dict, "state": {}}, "change and state exclude each other"),
+            ({"progress_of": len, "state": {}}, "progress_of needs the state that change returns"),
+        ],
+    )
+    def test_arguments_that_are_refused(
+        self, main_checkout: Checkout, plain: Store, arguments: dict[str, Any], message: str
+    ) -> None:
+        before = main_checkout.fingerprint()
+        with pytest.raises(UsageError) as caught:
+            inside(plain).record("a-complete", **arguments)
+        assert caught.value.message == message
+        assert main_checkout.fingerprint() == before
 
     def test_what_it_raises_refuses_the_checkpoint(
         self, main_checkout: Checkout, plain: Store
@@ -255,7 +273,7 @@ class TestWhichRun:
             str(begin(inside(store), name, state={}, pipeline=Pipeline()).run)
             for name in ("a", "b", "c")
         ]
-        opened = resumption.resume(inside(store), inside(store).heads.read(runs[2]))
+        opened = store.resume(head_of(store, runs[2]))
         with Store.open(opened.path, adapter="plumbing") as within:
             env = {"CKPT_RUN": runs[1]}
             place = journal.place
@@ -285,7 +303,7 @@ class TestWhichRun:
         assert one.run != other.run
         assert report(plain, None, "pass", "PLAN", track="add login").run == one.run
         assert report(plain, None, "pass", "PLAN", track="add-login").run == other.run
-        assert inside(plain).heads.read(str(one.run)).state["track_id"] == "add login"
+        assert head_of(plain, str(one.run)).state["track_id"] == "add login"
 
     def test_a_track_that_is_complete_begins_again_with_a_start_and_not_otherwise(
         self, plain: Store
@@ -319,9 +337,7 @@ class TestFromWhere:
         self, main_checkout: Checkout, plain: Store
     ) -> None:
         run = str(begin(inside(plain), "r", state={}, pipeline=Pipeline()).run)
-        within = Checkout(
-            Path(resumption.resume(inside(plain), inside(plain).heads.read(run)).path)
-        )
+        within = Checkout(Path(plain.resume(head_of(plain, run)).path))
         commit = within.commit("within")
         main_checkout.commit("elsewhere")
         within.write("new", "not committed\n")
@@ -338,7 +354,7 @@ class TestFromWhere:
         self, main_checkout: Checkout, plain: Store
     ) -> None:
         run = str(begin(inside(plain), "r", state={}, pipeline=Pipeline()).run)
-        commit = inside(plain).heads.read(run).git_sha
+        commit = head_of(plain, run).git_sha
         main_checkout.commit("elsewhere")
         made = report(plain, run, "start", "PLAN")
         assert (made.git_sha, made.branch) == (commit, None)
@@ -438,7 +454,7 @@ class TestStates:
         report(plain, None, "pass", "A", track="t")
         assert (
             machine.position(
-                journal.graph_of(inside(plain), inside(plain).heads.read(str(first.run)).state),
+                journal.graph_of(inside(plain), head_of(plain, str(first.run)).state),
                 first.state,
             ).step
             == "a"

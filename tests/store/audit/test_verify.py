@@ -5,25 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gitckpt import Checkpoint, CkptError, Store, Worktree
-from gitckpt.git.files import refs_stat
-from gitckpt.git.repository import discover
-from gitckpt.model.arguments import shell_word
-from gitckpt.store import local_checkpoints
-from gitckpt.store.audit.doctor import diagnose
-from gitckpt.store.audit.verification import verify
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import ref_names
-from gitckpt.store.store import inside
+from gitckpt import Checkpoint, CkptError, Worktree
+from tests import planted
 from tests.conftest import Checkout, MakeOnce
 from tests.damaging import place_of
+from tests.planted import plant
 from tests.store.audit.verifying import age, look, put, require_left, require_mended, told
 from tests.store.conftest import ONE, THREE, TWO, MakeStore, notes, nth
+from tests.stores import common_dir, open_store, private_dir, write_lock
 
 FOUR = nth(4)
 STRANGER = "99999999-9999-4999-8999-999999999999"
@@ -79,9 +74,9 @@ def test_what_was_recorded_is_clean_and_counted(filled: Checkout, adapter: str) 
     assert filled.fingerprint() == before
 
 
-@pytest.mark.parametrize("space", [ref_names.CHECKPOINTS, ref_names.RUNS, ref_names.KEEP])
+@pytest.mark.parametrize("space", ["refs/checkpoints/", "refs/ckpt/runs/", "refs/keep/ckpt/"])
 def test_nobody_waits_for_a_pipe_in_the_place_of_a_ref(filled: Checkout, space: str) -> None:
-    path = Path(discover(str(filled.path)).common_dir) / space / "x"
+    path = Path(common_dir(filled)) / space / "x"
     path.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(path)
     with pytest.raises(CkptError, match=f"{path} is a pipe in the place of a ref"):
@@ -254,11 +249,11 @@ def test_leftovers_are_reported_once_they_are_old(filled: Checkout) -> None:
 def test_leftovers_stay_while_a_checkpoint_is_being_written(
     main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ref_names, "PATIENCE", 0.0)
+    plant(monkeypatch, planted.REF_NAMES_PATIENCE, 0.0)
     ref = f"refs/ckpt/trees/{STRANGER}"
     main_checkout.git("update-ref", ref, "HEAD^{tree}")
     age(main_checkout, ref)
-    with ref_names.turn(discover(str(main_checkout.path)), 0) as held:
+    with write_lock(main_checkout) as held:
         assert held
         found = [("ref-leftover", ref, "keeps something for a checkpoint that does not exist")]
         assert told(look(main_checkout, repair=True)) == found
@@ -271,7 +266,9 @@ def test_a_broken_ref(main_checkout: Checkout, ref: str) -> None:
     place.parent.mkdir(parents=True)
     place.touch()
     seen = require_left(main_checkout, [("broken-ref", ref, "git cannot read this ref")])
-    assert seen.findings[0].cure == f"rm {shell_word(str(place))}"
+    command, _, word = str(seen.findings[0].cure).partition(" ")
+    named = subprocess.run(["sh", "-c", f"printf %s {word}"], capture_output=True, check=True)
+    assert (command, os.fsdecode(named.stdout)) == ("rm", str(place))
 
 
 def test_what_git_refuses_is_told(main_checkout: Checkout, make_store: MakeStore) -> None:
@@ -303,12 +300,7 @@ def test_notes_that_are_gone(filled: Checkout) -> None:
 
 def test_notes_whose_commit_is_gone(filled: Checkout) -> None:
     before = filled.refs()
-    tip = (
-        Path(discover(str(filled.path)).common_dir)
-        / "objects"
-        / before[NOTES][:2]
-        / before[NOTES][2:]
-    )
+    tip = Path(common_dir(filled)) / "objects" / before[NOTES][:2] / before[NOTES][2:]
     tip.unlink()
     require_mended(filled, before, unlinked(filled, ONE, TWO, THREE, FOUR))
 
@@ -352,11 +344,14 @@ def blob(id_: str) -> str:
 def test_an_index_that_says_something_else(
     filled: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_SETTLED", "_FINELY_SETTLED"):  # what is young would be read again
-        monkeypatch.setattr(refs_stat, name, 0)
-    with Store(Checkpoints(discover(str(filled.path)), adapter="plumbing")) as store:
+    for point in (
+        planted.REF_SETTLED_SECONDS,
+        planted.REF_FINELY_SETTLED_SECONDS,
+    ):  # what is young would be read again
+        plant(monkeypatch, point, 0)
+    with open_store(str(filled.path)) as store:
         wanted = [(entry.id, entry.label) for entry in store.list()]
-        path = os.path.join(inside(store).repository.private_dir, "index.sqlite")
+        path = os.path.join(private_dir(store), "index.sqlite")
     before = filled.refs()
     for damage, said in (
         ("UPDATE entry SET label = 'made-up' WHERE run IS NULL", f"{ONE} and 1 more"),
@@ -371,7 +366,7 @@ def test_an_index_that_says_something_else(
         require_mended(
             filled, before, [("index-stale", path, f"does not list {said} as their documents say")]
         )
-    with Store(Checkpoints(discover(str(filled.path)), adapter="plumbing")) as store:
+    with open_store(str(filled.path)) as store:
         assert [(entry.id, entry.label) for entry in store.list()] == wanted
 
 
@@ -413,7 +408,7 @@ def test_a_document_that_is_damaged(
         data = store.raw(ONE)
     ref = f"refs/checkpoints/{ONE}"
     checkout.git("update-ref", ref, checkout.git("hash-object", "-w", "--stdin", data=damage(data)))
-    (checkout.main / ".git/ckpt" / local_checkpoints.FILE).unlink()  # as if it was fetched
+    (checkout.main / ".git/ckpt" / "written").unlink()  # as if it was fetched
     (found,) = look(checkout).findings
     assert (found.code, found.object, found.sentence[: len(sentence)]) == (code, ref, sentence)
     require_left(checkout, [(code, ref, found.sentence)])
@@ -455,22 +450,20 @@ def test_a_checkpoint_that_is_being_written_is_no_flaw(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The refs are listed in the middle of a transaction; the next look sees all of it."""
-    from gitckpt.store.audit import objects
-
     with make_store(main_checkout) as store:
         store.record("plan-complete")
     commit = main_checkout.git("rev-parse", "HEAD")
     ref = f"refs/keep/ckpt/{commit}"
     main_checkout.git("update-ref", "-d", ref)
-    real = objects.audit_objects
+    real = planted.original(planted.AUDIT_OBJECTS)
 
     def meanwhile(*args: object) -> object:
         main_checkout.git("update-ref", ref, commit)
-        return real(*args)  # type: ignore[arg-type]
+        return real(*args)
 
-    monkeypatch.setattr(objects, "audit_objects", meanwhile)
+    plant(monkeypatch, planted.AUDIT_OBJECTS, meanwhile)
     assert told(look(main_checkout)) == []
-    monkeypatch.setattr(objects, "audit_objects", real)
+    plant(monkeypatch, planted.AUDIT_OBJECTS, real)
     main_checkout.git("update-ref", "-d", ref)
     assert [code for code, _, _ in told(look(main_checkout))] == ["commit-ref-missing"]
 
@@ -478,22 +471,21 @@ def test_a_checkpoint_that_is_being_written_is_no_flaw(
 def test_what_changed_meanwhile_is_left_as_it_is(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gitckpt.store.audit import verification
 
     with make_store(main_checkout) as store:
         store.record("plan-complete")
     ref = f"refs/keep/ckpt/{main_checkout.git('rev-parse', 'HEAD')}"
     other = main_checkout.commit("another")
     main_checkout.git("update-ref", "-d", ref)
-    real = verification.mend
+    real = planted.original(planted.MEND_OBJECTS)
 
     def meanwhile(*args: object) -> object:
         main_checkout.git("update-ref", ref, other)
-        return real(*args)  # type: ignore[arg-type]
+        return real(*args)
 
-    monkeypatch.setattr(verification, "mend", meanwhile)
+    plant(monkeypatch, planted.MEND_OBJECTS, meanwhile)
     with make_store(main_checkout) as store:
-        assert [finding.code for finding in verify(inside(store), repair=True).findings] == [
+        assert [finding.code for finding in store.verify(repair=True).findings] == [
             "commit-ref-missing",
             "commit-ref-wrong",
         ]
@@ -503,7 +495,6 @@ def test_what_changed_meanwhile_is_left_as_it_is(
 def test_a_checkpoint_that_is_removed_meanwhile_gets_no_refs(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gitckpt.store.audit import verification
 
     with make_store(main_checkout) as store:
         store.record("run-started", start="work")
@@ -516,13 +507,13 @@ def test_a_checkpoint_that_is_removed_meanwhile_gets_no_refs(
         f"refs/ckpt/runs/{next(iter(main_checkout.refs('refs/ckpt/runs'))).rpartition('/')[2]}",
     )
     main_checkout.git("update-ref", "-d", NOTES)
-    real = verification.mend
+    real = planted.original(planted.MEND_OBJECTS)
 
     def meanwhile(*args: object) -> object:
         main_checkout.git("update-ref", "-d", f"refs/checkpoints/{ONE}")
-        return real(*args)  # type: ignore[arg-type]
+        return real(*args)
 
-    monkeypatch.setattr(verification, "mend", meanwhile)
+    plant(monkeypatch, planted.MEND_OBJECTS, meanwhile)
     look(main_checkout, repair=True)
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
     assert notes(main_checkout) == {}
@@ -558,9 +549,7 @@ def test_a_ref_whose_object_is_gone(
             f"points to {oid}, which is missing or damaged: every git gc fails",
         )
         (finding,) = require_left(main_checkout, [found]).findings
-        assert [each for each in diagnose(inside(store)).findings if each.code == finding.code] == [
-            finding
-        ]
+        assert [each for each in store.examine().findings if each.code == finding.code] == [finding]
     fetch, _, back = str(finding.cure).partition(
         "; or go back to where it was before, if the reflog has it: "
     )

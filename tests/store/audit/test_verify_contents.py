@@ -6,15 +6,12 @@ import os
 
 import pytest
 
-from gitckpt import Report, Store
-from gitckpt.git.repository import discover
-from gitckpt.store.audit.verification import verify
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.store import inside
+from gitckpt import Report
 from tests.conftest import Checkout, Clock, MakeOnce
 from tests.damaging import KINDS, place_of, some, spoil
 from tests.store.audit.verifying import look, told
 from tests.store.conftest import ONE, MakeStore, require_whole
+from tests.stores import open_store
 
 pytestmark = pytest.mark.long
 
@@ -31,10 +28,8 @@ PLACES = (
 
 def read_all(checkout: Checkout, *, repair: bool = False) -> Report:
     """Verifies the repository of a checkout, contents and all."""
-    with Store(
-        Checkpoints(discover(str(checkout.path)), adapter="plumbing", clock=Clock())
-    ) as store:
-        return verify(inside(store), repair=repair, contents=True)
+    with open_store(str(checkout.path), clock=Clock()) as store:
+        return store.verify(repair=repair, contents=True)
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Checkpoint
-from gitckpt.git.process import git_executable
-from tests.conftest import Checkout, MakeOnce
+from tests.conftest import Checkout, MakeOnce, git_program
 from tests.damaging import place_of
 from tests.store.audit.verifying import look, put, require_left, told
 from tests.store.conftest import ONE, TWO, MakeStore
@@ -177,7 +176,7 @@ def test_submodules_are_other_repositories(main_checkout: Checkout, make_store: 
 
 def clone(origin: Checkout, path: Path, *options: str) -> Checkout:
     subprocess.run(
-        [git_executable(), "clone", "--quiet", *options, f"file://{origin.path}", str(path)],
+        [git_program(), "clone", "--quiet", *options, f"file://{origin.path}", str(path)],
         check=True,
     )
     return Checkout(path)

@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from gitckpt import CheckpointInfo, Policy, Store
-from gitckpt.model import phase as phases
-from gitckpt.store.records import ref_names
 from tests.conftest import Checkout
 from tests.store.audit.verifying import age, look, told
 from tests.store.conftest import MakeStore
+from tests.stores import OWN_REFS
 
 STEPS = 25
 PHASES = ("a", "b")
@@ -60,13 +59,13 @@ class Walk:
         self.store.save("work-partial")
 
     def start(self) -> None:
-        self.runs[str(self.store.record(ref_names.RUN_STARTED, {}, start="work").run)] = ""
+        self.runs[str(self.store.record("run-started", {}, start="work").run)] = ""
 
     def proceed(self) -> None:
         """Goes on with a run: a phase starts, makes progress, or ends; sometimes the run does."""
         for run in self.dice.sample(sorted(self.runs), min(1, len(self.runs))):
             if not self.runs[run] and self.dice.random() < 0.2:
-                self.store.record(ref_names.RUN_COMPLETE, run=run)
+                self.store.record("run-complete", run=run)
                 del self.runs[run]
                 return
             name = self.runs[run] or self.dice.choice(PHASES)
@@ -110,9 +109,9 @@ class Walk:
 
     @staticmethod
     def _may_be_squashed(label: str, chain: list[CheckpointInfo]) -> bool:
-        name, status = phases.split(label)
-        done = {phases.split(entry.label) for entry in chain[:1]}
-        return status == "progress" and (name, "complete") in done
+        name, _, status = label.rpartition("-")
+        done = {entry.label for entry in chain[:1]}
+        return status == "progress" and f"{name}-complete" in done
 
     def expire(self) -> None:
         self.store.expire(
@@ -128,24 +127,24 @@ def test_what_gitckpt_does_is_clean_and_what_is_lost_of_it_is_mended(
     checkout: Checkout, make_store: MakeStore, seed: int
 ) -> None:
     dice = random.Random(seed)
-    checkout.git("config", "notes.rewriteRef", ref_names.NOTES)
+    checkout.git("config", "notes.rewriteRef", "refs/notes/checkpoints")
     for _ in range(3):
         with make_store(checkout) as store:
             walk = Walk(checkout, store, dice)
             for _ in range(STEPS):
                 walk.step()
         assert told(look(checkout)) == []
-    before = checkout.refs(*ref_names.OWN)
-    derived = [ref for ref in before if not ref.startswith(ref_names.CHECKPOINTS)]
+    before = checkout.refs(*OWN_REFS)
+    derived = [ref for ref in before if not ref.startswith("refs/checkpoints/")]
     for ref in dice.sample(derived, min(len(derived), 5)):
         checkout.git("update-ref", "-d", ref)
     for ref in dice.sample(derived, min(len(derived), 5)):
         checkout.git("update-ref", ref, "HEAD^{tree}")
         age(checkout, ref)
     if dice.random() < 0.5:
-        checkout.git("update-ref", "-d", ref_names.NOTES)
+        checkout.git("update-ref", "-d", "refs/notes/checkpoints")
     report = look(checkout, repair=True)
     assert report.findings
     assert report.is_clean
     assert told(look(checkout)) == []
-    assert checkout.refs(*ref_names.OWN) == before
+    assert checkout.refs(*OWN_REFS) == before

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gitckpt import Attempt, Checkpoint, Lease, Pipeline
-from gitckpt.model import codec, times
-from gitckpt.store.leases.leases import render
+from gitckpt import Attempt, Checkpoint, Lease, Pipeline, Store
 from tests.conftest import Checkout, Clock
 from tests.store.audit.verifying import (
     RUN,
@@ -22,6 +20,7 @@ from tests.store.audit.verifying import (
     told,
 )
 from tests.store.conftest import MakeStore
+from tests.stores import SECOND, document_of, lease_document, timestamp
 
 HEAD = f"refs/ckpt/runs/{RUN}"
 STAMP = "2027-01-15T08:00:00.000000Z"
@@ -230,9 +229,8 @@ def test_the_first_of_a_run_has_no_parent(main_checkout: Checkout) -> None:
 
 def test_what_is_named_exists(main_checkout: Checkout) -> None:
     chain(main_checkout, (1, "run-started"), (2, "a-complete"))
-    second = codec.decode(
-        main_checkout.git("cat-file", "blob", f"refs/checkpoints/{number(2)}").encode(), ""
-    )
+    with Store.open(main_checkout.path) as store:
+        second = store.read(number(2))
     gone = [number(90 + i) for i in range(4)]
     done = Pipeline(completed={"a": number(2), "b": gone[0]})
     begun = Attempt("c", began=gone[3])
@@ -279,7 +277,7 @@ def test_heads_are_moved_to_the_newest_checkpoint(main_checkout: Checkout) -> No
         main_checkout, Checkpoint(STRANGER, "run-started", STAMP, "", "phase", other, None, 1)
     )
     main_checkout.git("update-ref", f"refs/ckpt/runs/{other}", foreign)
-    gone = codec.encode(Checkpoint(number(4), "c-complete", STAMP, "", "phase", RUN, number(3), 4))
+    gone = document_of(Checkpoint(number(4), "c-complete", STAMP, "", "phase", RUN, number(3), 4))
     before = main_checkout.refs()
     newest = f"the newest checkpoint of the run is {number(3)}"
     for head, code, sentence in (
@@ -357,8 +355,8 @@ def test_what_a_kill_between_two_refs_leaves_is_mended(
 def lease(run: str, *, alive: bool) -> bytes:
     """Returns the document of a lease of another machine that lasts, or does not any more."""
     now = Clock()()
-    end = times.to_text(now + 60 * times.MICRO) if alive else STAMP
-    return render(
+    end = timestamp(now + 60 * SECOND) if alive else STAMP
+    return lease_document(
         Lease(
             run,
             3,
@@ -369,7 +367,7 @@ def lease(run: str, *, alive: bool) -> bytes:
             1,
             "1",
             STAMP,
-            times.to_text(now) if alive else STAMP,
+            timestamp(now) if alive else STAMP,
             end,
         )
     )
@@ -420,9 +418,9 @@ def test_what_is_no_lease(main_checkout: Checkout) -> None:
 
 def test_a_lease_elsewhere_counts_until_it_expires(main_checkout: Checkout) -> None:
     now = Clock()()
-    until = times.to_text(now + 60 * times.MICRO)
+    until = timestamp(now + 60 * SECOND)
     away = Lease(RUN, 1, "git ckpt run", "elsewhere", "b", "n", 1, "s", STAMP, STAMP, until)
-    ref = hold(main_checkout, RUN, render(away))
+    ref = hold(main_checkout, RUN, lease_document(away))
     assert told(look(main_checkout)) == []
-    hold(main_checkout, RUN, render(replace(away, expires=STAMP)))
+    hold(main_checkout, RUN, lease_document(replace(away, expires=STAMP)))
     assert told(look(main_checkout)) == [("lease-orphan", ref, "its run does not exist")]

@@ -11,14 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.lock import Lock
-from gitckpt.git.process import git_executable
-from gitckpt.store.audit import doctor
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 from tests.store.audit.verifying import look, require_left, told
 from tests.store.conftest import ONE, MakeStore
+from tests.stores import head_of, lock_file
 
 pytestmark = pytest.mark.long
 
@@ -28,7 +24,7 @@ def opened(checkout: Checkout, make_store: MakeStore) -> Path:
     """The worktree of a checkpoint, in its default place."""
     checkout.write("new", "work\n")
     with make_store(checkout) as store:
-        path = resume(inside(store), store.save("plan-complete")).path
+        path = store.resume(store.save("plan-complete")).path
     report = look(checkout)
     assert (told(report), report.checked["worktrees"]) == ([], 1)
     return Path(path)
@@ -45,7 +41,7 @@ def admin(checkout: Checkout, path: Path) -> Path:
 def test_the_worktree_of_a_run(checkout: Checkout, make_store: MakeStore) -> None:
     with make_store(checkout) as store:
         run = str(store.record("run-started", start="Add login!").run)
-        path = Path(resume(inside(store), inside(store).heads.read(run)).path)
+        path = Path(store.resume(head_of(store, run)).path)
     assert told(look(checkout)) == []
     shutil.rmtree(path)
     seen = require_left(checkout, [("worktree-missing", str(path), "its directory is gone")])
@@ -65,11 +61,9 @@ def test_a_head_that_a_power_cut_has_emptied(
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
         assert [
-            each
-            for each in doctor.diagnose(inside(store)).findings
-            if each.code == "worktree-headless"
+            each for each in store.examine().findings if each.code == "worktree-headless"
         ] == list(seen.findings)
-        again = resume(inside(store), store.read(opened.name))
+        again = store.resume(store.read(opened.name))
     where = f"detached at {before.strip()[:10]}"
     assert again.remarks == (
         f"its HEAD was empty or broken, and is {where} now; what it was at before: git reflog",
@@ -88,7 +82,7 @@ def test_a_head_that_a_power_cut_has_taken(
     seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
-        again = resume(inside(store), store.read(opened.name))
+        again = store.resume(store.read(opened.name))
     assert again.remarks == (
         f"its HEAD was gone, and is detached at {before[:10]} now; what it was at before: git reflog",
     )
@@ -107,11 +101,9 @@ def test_a_worktree_that_does_not_say_whose_it_is(
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
         assert [
-            each
-            for each in doctor.diagnose(inside(store)).findings
-            if each.code == "worktree-headless"
+            each for each in store.examine().findings if each.code == "worktree-headless"
         ] == list(seen.findings)
-        assert resume(inside(store), store.read(opened.name)).remarks == ()
+        assert store.resume(store.read(opened.name)).remarks == ()
     assert (file.read_text(), told(look(checkout))) == ("../..\n", [])
 
 
@@ -127,7 +119,7 @@ def test_a_worktree_that_git_does_not_find(
     )
     assert str(seen.findings[0].cure).startswith(f"git ckpt resume {opened.name}, if ")
     with make_store(checkout) as store:
-        assert resume(inside(store), store.read(opened.name)).remarks == ()
+        assert store.resume(store.read(opened.name)).remarks == ()
     assert (file.read_text(), told(look(checkout))) == (before, [])
 
 
@@ -164,12 +156,12 @@ def test_an_empty_head_beside_reftables(
     checkout = make_checkout("tabled", "--ref-format=reftable")
     before = checkout.commit("first")
     with make_store(checkout) as store:
-        path = Path(resume(inside(store), store.save("plan-complete")).path)
+        path = Path(store.resume(store.save("plan-complete")).path)
     (admin(checkout, path) / "HEAD").write_text("")
     sentence = "its HEAD is missing or broken: git does not see the worktree"
     require_left(checkout, [("worktree-headless", str(path), sentence)])
     with make_store(checkout) as store:
-        resume(inside(store), store.read(path.name))
+        store.resume(store.read(path.name))
     assert [Checkout(path).git("rev-parse", "HEAD"), told(look(checkout))] == [before, []]
 
 
@@ -182,7 +174,7 @@ def test_a_worktree_that_is_gone(checkout: Checkout, opened: Path, make_store: M
         == f"git ckpt resume {ONE}; or, to be rid of it, what is staged there, or committed and on no branch, with it: {rid}"
     )
     with make_store(checkout) as store:
-        resume(inside(store), store.read(ONE))
+        store.resume(store.read(ONE))
     assert told(look(checkout)) == []
     shutil.rmtree(opened)
     checkout.git(*rid.split()[1:])
@@ -236,7 +228,7 @@ def test_a_worktree_that_git_has_forgotten(
     ]
     (opened.parent / "by a person").rmdir()
     with make_store(checkout) as store:
-        resume(inside(store), store.read(ONE))
+        store.resume(store.read(ONE))
     assert told(look(checkout)) == []
 
 
@@ -268,12 +260,12 @@ def test_a_worktree_of_nothing(checkout: Checkout, opened: Path, make_store: Mak
 
 def stage(checkout: Checkout, opened: Path) -> None:
     (opened / "staged").write_text("work\n")
-    subprocess.run([git_executable(), "add", "staged"], cwd=opened, check=True)
+    subprocess.run([git_program(), "add", "staged"], cwd=opened, check=True)
 
 
 def commit(checkout: Checkout, opened: Path) -> None:
     subprocess.run(
-        [git_executable(), "commit", "--quiet", "--allow-empty", "-m", "work"],
+        [git_program(), "commit", "--quiet", "--allow-empty", "-m", "work"],
         cwd=opened,
         check=True,
     )
@@ -281,9 +273,7 @@ def commit(checkout: Checkout, opened: Path) -> None:
 
 def commit_and_go_back(checkout: Checkout, opened: Path) -> None:
     commit(checkout, opened)
-    subprocess.run(
-        [git_executable(), "reset", "--quiet", "--hard", "HEAD^"], cwd=opened, check=True
-    )
+    subprocess.run([git_program(), "reset", "--quiet", "--hard", "HEAD^"], cwd=opened, check=True)
 
 
 def commit_and_go_back_without_reflogs(checkout: Checkout, opened: Path) -> None:
@@ -294,13 +284,13 @@ def commit_and_go_back_without_reflogs(checkout: Checkout, opened: Path) -> None
 
 def intend_to_add(checkout: Checkout, opened: Path) -> None:
     (opened / "new").write_text("work\n")
-    subprocess.run([git_executable(), "add", "--intent-to-add", "new"], cwd=opened, check=True)
+    subprocess.run([git_program(), "add", "--intent-to-add", "new"], cwd=opened, check=True)
 
 
 def hide_a_staged_change(checkout: Checkout, opened: Path) -> None:
     stage(checkout, opened)
     subprocess.run(
-        [git_executable(), "update-index", "--assume-unchanged", "--skip-worktree", "staged"],
+        [git_program(), "update-index", "--assume-unchanged", "--skip-worktree", "staged"],
         cwd=opened,
         check=True,
     )
@@ -308,7 +298,7 @@ def hide_a_staged_change(checkout: Checkout, opened: Path) -> None:
 
 def set_a_ref(checkout: Checkout, opened: Path) -> None:
     subprocess.run(
-        [git_executable(), "update-ref", "refs/worktree/mine", "HEAD"], cwd=opened, check=True
+        [git_program(), "update-ref", "refs/worktree/mine", "HEAD"], cwd=opened, check=True
     )
 
 
@@ -352,7 +342,7 @@ def test_what_is_left_of_a_worktree_of_nothing_that_is_gone(
     """One finding: to make it again, as for one that is gone alone, there is nothing to make it from."""
     main_checkout.git("config", "core.logAllRefUpdates", "always")
     with make_store(main_checkout) as store:
-        opened = Path(resume(inside(store), store.save("plan-complete")).path)
+        opened = Path(store.resume(store.save("plan-complete")).path)
         do(main_checkout, opened)
         store.remove([ONE])
     shutil.rmtree(opened)
@@ -393,7 +383,7 @@ def test_a_worktree_of_nothing_that_may_be_on_another_disk_is_left(
     main_checkout: Checkout, make_store: MakeStore, tmp_path: Path
 ) -> None:
     with make_store(main_checkout) as store:
-        opened = resume(inside(store), store.save("plan-complete"), tmp_path / "disk/place").path
+        opened = store.resume(store.save("plan-complete"), tmp_path / "disk/place").path
         store.remove([ONE])
     (tmp_path / "disk").rename(tmp_path / "taken out")
     sentence = f"its directory is gone, and its checkpoint {ONE} does not exist any more"
@@ -470,7 +460,7 @@ def collects(checkout: Checkout) -> bool:
     """Tells whether git can collect garbage."""
     return (
         subprocess.run(
-            [git_executable(), "gc", "--quiet"], cwd=checkout.path, capture_output=True, check=False
+            [git_program(), "gc", "--quiet"], cwd=checkout.path, capture_output=True, check=False
         ).returncode
         == 0
     )
@@ -493,7 +483,7 @@ def test_a_worktree_that_was_never_finished(
 def test_a_worktree_that_is_being_made_is_left_alone(
     checkout: Checkout, unfinished: tuple[Path, Path], make_store: MakeStore
 ) -> None:
-    with Lock(f"{unfinished[0]}.lock", 0), make_store(checkout) as store:
+    with lock_file(f"{unfinished[0]}.lock"), make_store(checkout) as store:
         done = subprocess.run(
             [sys.executable, "-m", "gitckpt", "verify", "--repair"],
             cwd=checkout.path,

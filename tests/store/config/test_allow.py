@@ -16,12 +16,12 @@ from hypothesis import strategies as some
 
 from gitckpt import CkptError, Limits, Policy, Store
 from gitckpt.git.repository import Repository
-from gitckpt.model.policy import DAY
 from gitckpt.store.config import settings
 from gitckpt.store.config.settings import KEYS, Rules, Settings
 from gitckpt.store.snapshot.limits import SECRETS
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, allow, examples, repository_of
+from tests.stores import DAY, default_settings
 
 LOOSE = '[retention]\nolder_than = "1d"\nkeep_last = 500\n[snapshot]\ninclude = ["*.log"]\nsecrets = ["*.mine"]\n'
 LOOSENED = ["retention.older_than", "snapshot.include", "snapshot.secrets"]
@@ -373,7 +373,7 @@ class TestRules:
         assert told == [LINE]
 
     def test_what_loosens_nothing_is_not_spoken_of(self, checkout: Checkout) -> None:
-        checkout.write("gitckpt.toml", settings.template())
+        checkout.write("gitckpt.toml", default_settings())
         told: list[str] = []
         Rules(here(checkout), told.append).read()
         assert told == []

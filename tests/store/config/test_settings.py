@@ -13,14 +13,12 @@ import pytest
 
 from gitckpt import CkptError, ConfigError, Limits, Policy, UsageError
 from gitckpt.git.repository import discover
-from gitckpt.model.policy import DAY
-from gitckpt.store.audit import doctor
 from gitckpt.store.config import settings
 from gitckpt.store.config.settings import Settings
 from gitckpt.store.snapshot.limits import SECRETS
-from gitckpt.store.store import inside
 from tests.conftest import Checkout, allow
 from tests.store.conftest import MakeStore
+from tests.stores import DAY
 
 ROOT = Path(__file__).parent.parent.parent.parent
 DEFAULT = Settings(
@@ -411,7 +409,7 @@ class TestSettingsOfGitInATrackedFile:
 
     def test_doctor_names_them(self, including: Checkout, make_store: MakeStore) -> None:
         including.git("add", "shared.cfg")
-        said = doctor.diagnose(inside(make_store(including))).findings
+        said = make_store(including).examine().findings
         found = [each for each in said if each.code == "settings-tracked"]
         assert [os.path.normpath(each.object) for each in found] == [
             str(including.path / "shared.cfg")

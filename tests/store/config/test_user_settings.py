@@ -11,9 +11,6 @@ from typing import TypeVar
 import pytest
 
 from gitckpt import Store
-from gitckpt.store.restore.restorer import redo, restore, undo
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store import kinds
 from tests.store.conftest import MakeStore
@@ -192,11 +189,11 @@ def there_and_back(here: Checkout, make_store: MakeStore, submodules: tuple[str,
     kinds.wreck(here)
     wrecked = kinds.seen(here)
     assert wrecked["files"] != expected["files"]
-    restore(inside(store), made)
+    store.restore(made)
     assert kinds.seen(here) == expected
-    undo(inside(store))
+    store.undo()
     assert kinds.seen(here)["files"] == wrecked["files"]
-    redo(inside(store))
+    store.redo()
     assert kinds.seen(here) == expected
     kinds.require_resumed(here, store, made, submodules)
     assert kinds.own_refs(here) == refs
@@ -257,9 +254,9 @@ def test_variables(
     assert [each.path for each in made.worktree.submodules] == list(submodules)
     kinds.reset(here)
     kinds.wreck(here)
-    call(lambda: restore(inside(store), made))
+    call(lambda: store.restore(made))
     assert kinds.seen(here) == expected
-    opened = call(lambda: resume(inside(store), made))
+    opened = call(lambda: store.resume(made))
     expected = kinds.seen(here, without=("sub",), ignored=False)
     assert kinds.seen(Checkout(Path(opened.path)), without=("sub",)) == expected
 
@@ -310,9 +307,9 @@ def test_hooks_of_theirs_do_not_run(
     store = make_store(here, "auto")
     store.save("a-complete", {})
     (here.path / "in/text").write_text("other\n")
-    restore(inside(store), made)
-    undo(inside(store))
-    resume(inside(store), made)
+    store.restore(made)
+    store.undo()
+    store.resume(made)
     assert not log.exists(), log.read_text()
     assert submodules == ()
 
@@ -336,12 +333,12 @@ def test_what_replaces_an_object_does_not_come_back(
         "commit": checkout.git("commit-tree", "-m", "another", tree),
     }[kind]
     checkout.git("replace", checkout.git("rev-parse", replaced), other)
-    opened = resume(inside(store), made)
+    opened = store.resume(made)
     assert kinds.files(Path(opened.path)) == expected
-    assert restore(inside(store), made).changes == []
+    assert store.restore(made).changes == []
     for name in ("README", "d/x", "other"):
         (checkout.path / name).unlink()
-    restore(inside(store), made)
+    store.restore(made)
     assert kinds.files(checkout.path) == expected
     again = store.save("b-complete")
     assert (again.worktree, again.git_sha) == (made.worktree, made.git_sha)
@@ -365,7 +362,7 @@ def test_where_git_is_not_to_make_links_those_that_are_there_come_back(
         (checkout.path / "link").unlink()
         (checkout.path / "link").symlink_to("elsewhere")
         second = store.save("a-complete", {})
-        made = Path(resume(inside(store), first).path)
+        made = Path(store.resume(first).path)
         assert (
             os.readlink(made / "link"),
             (made / "file").is_symlink(),

@@ -7,8 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from gitckpt import Finding, Installation
-from gitckpt.git.repository import Repository
+from gitckpt import Finding, Installation, Store
+from gitckpt.git.repository import discover
 from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
 from gitckpt.store.hooks.installation import inspect, install
 from tests.conftest import Checkout
@@ -54,15 +54,41 @@ class StandIn:
         return [json.loads(line) for line in text.splitlines()]
 
     def install(
-        self, repository: Repository, mode: str = "auto", version: tuple[int, ...] = OLD
+        self,
+        place: Checkout | Path,
+        mode: str = "auto",
+        version: tuple[int, ...] = OLD,
+        python: str = sys.executable,
     ) -> Installation:
-        return install(repository, version=version, mode=mode, package_dir=str(self.dir))
+        """Install hooks that run this package, as `Store.install` does those of gitckpt."""
+        repository = discover(str(place.path if isinstance(place, Checkout) else place))
+        return install(
+            repository, version=version, mode=mode, python=python, package_dir=str(self.dir)
+        )
 
-    def inspect(self, repository: Repository, version: tuple[int, ...] = OLD) -> list[Finding]:
-        return inspect(repository, version=version, package_dir=str(self.dir))
+    def inspect(
+        self,
+        place: Checkout | Path,
+        version: tuple[int, ...] = OLD,
+        python: str = sys.executable,
+    ) -> list[Finding]:
+        """Return what is wrong with the hooks, as `Store.examine` does with those of gitckpt."""
+        repository = discover(str(place.path if isinstance(place, Checkout) else place))
+        return inspect(repository, version=version, python=python, package_dir=str(self.dir))
+
+    @staticmethod
+    def of(python: str, directory: str) -> Pin:
+        """Return what the hooks of another interpreter and package hold."""
+        return Pin(python, directory)
 
     def block(self, event: str, *, created: bool = False) -> bytes:
-        return Pin(sys.executable, str(self.dir)).block(event, created=created)
+        return self.of(sys.executable, str(self.dir)).block(event, created=created)
+
+
+def uninstall(checkout: Checkout) -> Installation:
+    """Remove hooks and settings as `git ckpt uninit` does."""
+    with Store.open(checkout.path) as store:
+        return store.uninstall()
 
 
 def version_for(way: str) -> tuple[int, ...]:

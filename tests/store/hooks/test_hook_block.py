@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gitckpt.git.repository import discover
+from gitckpt import hook
 from gitckpt.store.hooks import files
-from gitckpt.store.hooks.files import EVENTS, PACKAGE_DIR, Pin
-from gitckpt.store.hooks.installation import uninstall
+from gitckpt.store.hooks.files import PACKAGE_DIR, Pin
 from tests.conftest import Checkout, examples
-from tests.store.hooks.hook_standin import StandIn, everything, hooks_of, put_hook
+from tests.store.hooks.hook_standin import StandIn, everything, hooks_of, put_hook, uninstall
+from tests.stores import HOOKS
 
 
 class TestBlock:
@@ -62,10 +62,10 @@ class TestBlock:
 
     def test_what_runs_can_be_read_back(self, standin: StandIn) -> None:
         pin = Pin("/opt/my python's/bin/python", "/opt/lib\nwith -I # and 'quotes'")
-        assert [files.pinned(os.fsdecode(pin.block(event, created=True))) for event in EVENTS] == [
+        assert [files.pinned(os.fsdecode(pin.block(event, created=True))) for event in HOOKS] == [
             pin
         ] * 5
-        assert [files.pinned(pin.command(event)) for event in EVENTS] == [pin] * 5
+        assert [files.pinned(pin.command(event)) for event in HOOKS] == [pin] * 5
         assert files.pinned("git ckpt hook post-commit") is None
         assert files.pinned("it's") is None
 
@@ -181,7 +181,7 @@ class TestBytes:
     )
     @given(
         texts=st.dictionaries(
-            st.sampled_from(EVENTS), st.tuples(HOOK_TEXTS, st.sampled_from([0o755, 0o700, 0o644]))
+            st.sampled_from(HOOKS), st.tuples(HOOK_TEXTS, st.sampled_from([0o755, 0o700, 0o644]))
         )
     )
     def test_the_whole_way_leaves_no_trace(
@@ -192,10 +192,13 @@ class TestBytes:
             if files.HookFile("", text, mode, "").block is None:
                 put_hook(main_checkout, event, text, mode)
         before = everything(main_checkout)
-        repository = discover(str(main_checkout.path))
-        standin.install(repository, "files")
+        standin.install(main_checkout, "files")
         installed = everything(main_checkout)
-        assert standin.install(repository, "files").changed == []
+        assert standin.install(main_checkout, "files").changed == []
         assert everything(main_checkout) == installed
-        uninstall(repository)
+        uninstall(main_checkout)
         assert everything(main_checkout) == before
+
+
+def test_every_event_that_is_installed_is_known_to_the_hook_and_no_other() -> None:
+    assert {*hook._ENDS, hook._GC} == set(HOOKS)

@@ -12,17 +12,14 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Installation
-from gitckpt.git.process import git_executable
-from gitckpt.git.repository import discover
-from gitckpt.store.hooks.files import EVENTS
-from gitckpt.store.hooks.installation import inspect, install
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 from tests.store.hooks.hook_standin import USER_TEXT, StandIn, put_hook, version_for
+from tests.stores import HOOKS
 
 
 def git_streams(checkout: Checkout, *args: str, **env: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [git_executable(), *args],
+        [git_program(), *args],
         cwd=checkout.path,
         capture_output=True,
         env=os.environ | env,
@@ -83,7 +80,7 @@ class TestEvents:
     def test_each_event_reaches_gitckpt_with_its_arguments(
         self, way: str, checkout: Checkout, standin: StandIn
     ) -> None:
-        standin.install(discover(str(checkout.path)), way, version_for(way))
+        standin.install(checkout, way, version_for(way))
 
         checkout.commit("one")
         assert standin.calls() == [["post-commit", ""]]
@@ -119,7 +116,7 @@ class TestEvents:
     def test_the_users_text_keeps_arguments_input_output_and_exit_status(
         self, way: str, checkout: Checkout, standin: StandIn
     ) -> None:
-        for event in EVENTS:
+        for event in HOOKS:
             put_hook(checkout, event, USER_TEXT)
         checkout.git(
             "notes",
@@ -130,7 +127,7 @@ class TestEvents:
         )
         without = git_streams(checkout, "commit", "--quiet", "--amend", "-m", "amended")
         old = checkout.git("rev-parse", "HEAD")
-        standin.install(discover(str(checkout.path)), way, version_for(way))
+        standin.install(checkout, way, version_for(way))
 
         code, out, err = git_streams(
             checkout, "commit", "--quiet", "--amend", "-m", "amended again"
@@ -145,7 +142,7 @@ class TestEvents:
         self, way: str, checkout: Checkout, standin: StandIn
     ) -> None:
         path = put_hook(checkout, "pre-auto-gc", "#!/bin/sh\nexit 1\n")
-        standin.install(discover(str(checkout.path)), way, version_for(way))
+        standin.install(checkout, way, version_for(way))
 
         assert auto_gc(checkout) == (0, "", "")
         assert (packs(checkout), standin.calls()) == (2, [["pre-auto-gc", ""]])
@@ -161,13 +158,7 @@ class TestEvents:
     ) -> None:
         python = checkout.main.parent / "python"
         python.symlink_to(sys.executable)
-        install(
-            discover(str(checkout.path)),
-            version=version_for(way),
-            mode=way,
-            python=str(python),
-            package_dir=str(standin.dir),
-        )
+        standin.install(checkout, way, version_for(way), python=str(python))
         missing = ""
         if trouble == "python":
             python.unlink()
@@ -192,7 +183,7 @@ class TestEvents:
     def test_a_variable_skips_it(
         self, value: str, is_called: bool, way: str, main_checkout: Checkout, standin: StandIn
     ) -> None:
-        standin.install(discover(str(main_checkout.path)), way, version_for(way))
+        standin.install(main_checkout, way, version_for(way))
         main_checkout.git(
             "commit", "--quiet", "--allow-empty", "-m", "one", env={"GITCKPT_SKIP": value}
         )
@@ -217,30 +208,29 @@ class TestEvents:
         standin = StandIn(tmp_path / name)
         python = tmp_path / name / "python"
         python.symlink_to(sys.executable)
-        repository = discover(str(main_checkout.path))
-        args = {"version": version_for(way), "python": str(python), "package_dir": str(standin.dir)}
-        first = install(repository, mode=way, **args)  # type: ignore[arg-type]
-        again = install(repository, **args)  # type: ignore[arg-type]
+        version = version_for(way)
+        first = standin.install(main_checkout, way, version, str(python))
+        again = standin.install(main_checkout, version=version, python=str(python))
 
         main_checkout.git("commit", "--quiet", "--allow-empty", "-m", "one")
 
         assert standin.calls() == [["post-commit", ""]]
         assert (first.mode, again) == (way, Installation(way, [], []))
-        assert inspect(repository, **args) == []  # type: ignore[arg-type]
+        assert standin.inspect(main_checkout, version, str(python)) == []
 
     def test_bytes_that_are_no_text_are_right_in_paths(
         self, way: str, main_checkout: Checkout, tmp_path: Path
     ) -> None:
         standin = StandIn(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")))
-        standin.install(discover(str(main_checkout.path)), way, version_for(way))
+        standin.install(main_checkout, way, version_for(way))
         main_checkout.git("commit", "--quiet", "--allow-empty", "-m", "one")
         assert standin.calls() == [["post-commit", ""]]
-        assert standin.inspect(discover(str(main_checkout.path)), version_for(way)) == []
+        assert standin.inspect(main_checkout, version_for(way)) == []
 
     def test_a_repository_with_an_odd_name_works(
         self, way: str, make_checkout: Callable[..., Checkout], standin: StandIn
     ) -> None:
         checkout = make_checkout("it's a\nproject $HOME")
-        standin.install(discover(str(checkout.path)), way, version_for(way))
+        standin.install(checkout, way, version_for(way))
         checkout.commit("one")
         assert standin.calls() == [["post-commit", ""]]

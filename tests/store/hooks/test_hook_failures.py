@@ -13,18 +13,19 @@ from gitckpt import CkptError, GitError, RepositoryError, UsageError
 from gitckpt.git.command import require_git
 from gitckpt.git.repository import discover
 from gitckpt.store.hooks import files as hook_files
-from gitckpt.store.hooks.files import EVENTS, FileChange
-from gitckpt.store.hooks.installation import install, uninstall
+from gitckpt.store.hooks.files import FileChange
+from gitckpt.store.hooks.installation import install
 from tests.conftest import Checkout
 from tests.store.hooks.hook_standin import (
-    OLD,
     USER_TEXT,
     StandIn,
     everything,
     hooks_of,
     put_hook,
+    uninstall,
     version_for,
 )
+from tests.stores import HOOKS
 
 
 class TestFailures:
@@ -37,7 +38,7 @@ class TestFailures:
         hooks.chmod(0o555)
         try:
             with pytest.raises(RepositoryError) as caught:
-                standin.install(discover(str(main_checkout.path)))
+                standin.install(main_checkout)
         finally:
             hooks.chmod(0o755)
         assert caught.value.message == f"cannot write {hooks}/post-commit: Permission denied"
@@ -51,7 +52,7 @@ class TestFailures:
     ) -> None:
         path = put_hook(main_checkout, "post-merge", USER_TEXT, 0o000)
         with pytest.raises(RepositoryError) as caught:
-            standin.install(discover(str(main_checkout.path)))
+            standin.install(main_checkout)
         assert caught.value.message == f"cannot read {path}: Permission denied"
         assert [file.name for file in hooks_of(main_checkout).iterdir()] == ["post-merge"]
 
@@ -62,17 +63,16 @@ class TestFailures:
         lock = main_checkout.path / ".git" / "config.lock"
         lock.touch()
         before = everything(main_checkout)
-        repository = discover(str(main_checkout.path))
         with pytest.raises(GitError) as caught:
-            standin.install(repository, way, version_for(way))
+            standin.install(main_checkout, way, version_for(way))
         assert "could not lock config file" in caught.value.message
         assert everything(main_checkout) == before
         lock.unlink()
-        standin.install(repository, way, version_for(way))
+        standin.install(main_checkout, way, version_for(way))
         installed = everything(main_checkout)
         lock.touch()
         with pytest.raises(GitError):
-            uninstall(repository)
+            uninstall(main_checkout)
         assert everything(main_checkout) == installed
 
     def test_settings_that_were_written_before_the_failure_are_taken_back(
@@ -84,7 +84,7 @@ class TestFailures:
         before = everything(main_checkout)
         own.chmod(0o555)
         with pytest.raises(RepositoryError) as caught:
-            standin.install(discover(str(main_checkout.path)))
+            standin.install(main_checkout)
         own.chmod(0o755)
         assert caught.value.message == f"cannot write {own}/post-commit: Permission denied"
         assert everything(main_checkout) == before
@@ -93,7 +93,7 @@ class TestFailures:
         (tmp_path / "post-commit").write_text("old")
         (tmp_path / "post-merge").write_text("to be removed")
         (tmp_path / "post-rewrite").mkdir()
-        files = [hook_files.read(str(tmp_path / name)) for name in EVENTS]
+        files = [hook_files.read(str(tmp_path / name)) for name in HOOKS]
         new = [b"new", None, b"created", b"in the way of a directory"]
         changes = [
             FileChange(file, data, 0o755, "") for file, data in zip(files, new, strict=False)
@@ -111,20 +111,19 @@ class TestFailures:
     def test_a_file_in_the_place_of_the_directory(
         self, main_checkout: Checkout, standin: StandIn
     ) -> None:
-        repository = discover(str(main_checkout.path))
-        standin.install(repository, "none")
+        standin.install(main_checkout, "none")
         before = everything(main_checkout)
         hooks = hooks_of(main_checkout)
         hooks.write_text("in the way")
         with pytest.raises(RepositoryError) as caught:
-            standin.install(repository, "files")
+            standin.install(main_checkout, "files")
         hooks.unlink()
         assert caught.value.message == f"cannot make the directory {hooks}: File exists"
         assert everything(main_checkout) == before
 
-    def test_no_interpreter(self, main_checkout: Checkout) -> None:
+    def test_no_interpreter(self, main_checkout: Checkout, standin: StandIn) -> None:
         with pytest.raises(UsageError) as caught:
-            install(discover(str(main_checkout.path)), version=OLD, python="")
+            standin.install(main_checkout, python="")
         assert (caught.value.message, caught.value.hint) == (
             "the hooks need a Python interpreter, and none is known",
             "run it as: python3 -m gitckpt init",

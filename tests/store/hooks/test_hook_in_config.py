@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Finding, Installation, UsageError
-from gitckpt.git.process import git_executable
-from gitckpt.git.repository import discover
-from gitckpt.store.hooks.files import EVENTS
-from gitckpt.store.hooks.installation import uninstall
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 from tests.store.hooks.hook_standin import (
     NEW,
     NOTES_CHANGES,
@@ -22,7 +18,9 @@ from tests.store.hooks.hook_standin import (
     everything,
     hooks_of,
     put_hook,
+    uninstall,
 )
+from tests.stores import HOOKS
 
 
 class TestConfigHooks:
@@ -31,25 +29,24 @@ class TestConfigHooks:
     ) -> None:
         checkout.git("config", "core.hooksPath", "/dev/null")
         before = everything(checkout)
-        repository = discover(str(checkout.path))
 
-        done = standin.install(repository, version=NEW)
+        done = standin.install(checkout, version=NEW)
 
         assert done == Installation(
             "config",
             [
-                *(f"{event}: set hook.gitckpt-{event} in the configuration" for event in EVENTS),
+                *(f"{event}: set hook.gitckpt-{event} in the configuration" for event in HOOKS),
                 *NOTES_CHANGES,
             ],
             [],
         )
         assert everything(checkout)["hooks"] == before["hooks"]
-        assert standin.inspect(repository, NEW) == []
+        assert standin.inspect(checkout, NEW) == []
         checkout.git("commit", "--quiet", "--allow-empty", "-m", "one")
         assert standin.calls() == [["post-commit", ""]]
         assert checkout.git("hook", "list", "post-commit") == "gitckpt-post-commit"
-        assert uninstall(repository) == [
-            *(f"{event}: removed hook.gitckpt-{event} from the configuration" for event in EVENTS),
+        assert uninstall(checkout).changed == [
+            *(f"{event}: removed hook.gitckpt-{event} from the configuration" for event in HOOKS),
             "removed notes.rewriteRef = refs/notes/checkpoint[s] from the configuration",
             "removed notes.rewriteMode = cat_sort_uniq from the configuration",
             "removed gc.cruftPacks = true from the configuration",
@@ -59,32 +56,31 @@ class TestConfigHooks:
     def test_a_newer_git_moves_the_hooks_into_the_configuration(
         self, new_git: None, main_checkout: Checkout, standin: StandIn
     ) -> None:
-        repository = discover(str(main_checkout.path))
         path = put_hook(main_checkout, "post-merge", USER_TEXT)
-        standin.install(repository, version=OLD)
-        done = standin.install(repository, version=NEW)
+        standin.install(main_checkout, version=OLD)
+        done = standin.install(main_checkout, version=NEW)
         hooks = hooks_of(main_checkout)
         assert done.mode == "config"
         assert done.changed == [
             f"post-commit: removed {hooks}/post-commit",
             f"post-merge: removed the block from {path}",
-            *(f"{event}: removed {hooks}/{event}" for event in EVENTS[2:]),
-            *(f"{event}: set hook.gitckpt-{event} in the configuration" for event in EVENTS),
+            *(f"{event}: removed {hooks}/{event}" for event in HOOKS[2:]),
+            *(f"{event}: set hook.gitckpt-{event} in the configuration" for event in HOOKS),
         ]
         main_checkout.git("commit", "--quiet", "--allow-empty", "-m", "one")
         assert standin.calls() == [["post-commit", ""]]
         assert path.read_text() == USER_TEXT
-        assert standin.install(repository, version=OLD).changed == [
+        assert standin.install(main_checkout, version=OLD).changed == [
             f"post-commit: wrote {hooks}/post-commit",
             f"post-merge: added a block to {path}",
-            *(f"{event}: wrote {hooks}/{event}" for event in EVENTS[2:]),
-            *(f"{event}: removed hook.gitckpt-{event} from the configuration" for event in EVENTS),
+            *(f"{event}: wrote {hooks}/{event}" for event in HOOKS[2:]),
+            *(f"{event}: removed hook.gitckpt-{event} from the configuration" for event in HOOKS),
         ]
 
     def test_an_old_git_refuses_them(self, main_checkout: Checkout, standin: StandIn) -> None:
         before = everything(main_checkout)
         with pytest.raises(UsageError) as caught:
-            standin.install(discover(str(main_checkout.path)), "config")
+            standin.install(main_checkout, "config")
         assert (
             caught.value.message
             == "git 2.39.5 cannot read hooks from its configuration; git 2.54 can"
@@ -96,8 +92,7 @@ class TestConfigHooks:
         assert everything(main_checkout) == before
 
     def test_what_is_wrong_with_them(self, main_checkout: Checkout, standin: StandIn) -> None:
-        repository = discover(str(main_checkout.path))
-        standin.install(repository, version=NEW)
+        standin.install(main_checkout, version=NEW)
         main_checkout.git("config", "--unset", "hook.gitckpt-post-commit.command")
         main_checkout.git("config", "--unset", "hook.gitckpt-post-merge.event")
         main_checkout.git(
@@ -106,7 +101,7 @@ class TestConfigHooks:
         main_checkout.git("config", "hook.gitckpt-pre-auto-gc.command", "git ckpt hook pre-auto-gc")
         path = put_hook(main_checkout, "post-applypatch", 'git ckpt hook post-applypatch "$@"')
         twice = f"post-applypatch calls gitckpt twice; remove the line from {path}"
-        assert standin.inspect(repository, NEW) == [
+        assert standin.inspect(main_checkout, NEW) == [
             Finding(
                 "hook-missing",
                 "hook.gitckpt-post-commit",
@@ -137,8 +132,8 @@ class TestConfigHooks:
                 "git ckpt init",
             ),
         ]
-        assert standin.install(repository, version=NEW).advice == [twice]
-        assert standin.inspect(repository, OLD) == [
+        assert standin.install(main_checkout, version=NEW).advice == [twice]
+        assert standin.inspect(main_checkout, OLD) == [
             Finding(
                 "hook-missing",
                 "ckpt.hooks",
@@ -172,29 +167,30 @@ class TestSettings:
         path = checkout.main / ".git" / "config"
         path.write_text(path.read_text() + config)
         before = everything(checkout)
-        repository = discover(str(checkout.path))
-        assert standin.install(repository, mode).changed[-len(changed) or 9 :] == changed
-        standin.install(repository, mode)
-        uninstall(repository)
+        assert standin.install(checkout, mode).changed[-len(changed) or 9 :] == changed
+        standin.install(checkout, mode)
+        uninstall(checkout)
         assert everything(checkout) == before
 
     def test_what_the_user_has_set_for_all_repositories_counts(
         self, sealed: Path, main_checkout: Checkout, standin: StandIn
     ) -> None:
         main_checkout.git("config", "--global", "notes.rewriteRef", "refs/notes/mine")
-        repository = discover(str(main_checkout.path))
-        assert standin.install(repository, "none").changed == [NOTES_CHANGES[0], NOTES_CHANGES[2]]
+        assert standin.install(main_checkout, "none").changed == [
+            NOTES_CHANGES[0],
+            NOTES_CHANGES[2],
+        ]
         main_checkout.git("config", "--global", "--add", "notes.rewriteRef", "refs/notes/check*")
         main_checkout.git("config", "--global", "gc.cruftPacks", "false")
-        uninstall(repository)
-        assert standin.install(repository, "none").changed == []
-        assert standin.inspect(repository) == []
+        uninstall(main_checkout)
+        assert standin.install(main_checkout, "none").changed == []
+        assert standin.inspect(main_checkout) == []
 
     def test_git_does_not_warn_of_notes_that_are_not_there_yet(
         self, main_checkout: Checkout, standin: StandIn
     ) -> None:
-        standin.install(discover(str(main_checkout.path)), "none")
-        amend = [git_executable(), "commit", "--quiet", "--allow-empty", "--amend", "-m"]
+        standin.install(main_checkout, "none")
+        amend = [git_program(), "commit", "--quiet", "--allow-empty", "--amend", "-m"]
         main_checkout.git("notes", "--ref=checkpoints-of-mine", "add", "-m", "mine")
         assert (
             subprocess.run(
@@ -216,7 +212,7 @@ class TestSettings:
     def test_links_follow_an_amended_commit(
         self, main_checkout: Checkout, standin: StandIn
     ) -> None:
-        standin.install(discover(str(main_checkout.path)), "none")
+        standin.install(main_checkout, "none")
         main_checkout.git("notes", "--ref=checkpoints", "add", "-m", "b link\na link")
         main_checkout.git("commit", "--quiet", "--amend", "-m", "amended")
         assert main_checkout.git("notes", "--ref=checkpoints", "show").splitlines() == [

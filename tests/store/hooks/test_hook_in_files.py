@@ -7,9 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from gitckpt import Finding, Installation
-from gitckpt.git.repository import discover
-from gitckpt.store.hooks.files import EVENTS, Pin
-from gitckpt.store.hooks.installation import uninstall
 from tests.conftest import Checkout
 from tests.store.hooks.hook_standin import (
     NOTES_CHANGES,
@@ -18,44 +15,45 @@ from tests.store.hooks.hook_standin import (
     everything,
     hooks_of,
     put_hook,
+    uninstall,
     version_for,
 )
+from tests.stores import HOOKS
 
 
 class TestFiles:
     def test_new_files_are_ours_alone(self, checkout: Checkout, standin: StandIn) -> None:
         before = everything(checkout)
-        repository = discover(str(checkout.path))
         hooks = hooks_of(checkout)
 
-        done = standin.install(repository)
+        done = standin.install(checkout)
 
         files = {
             path.name: (oct(path.stat().st_mode), path.read_bytes()) for path in hooks.iterdir()
         }
         assert done == Installation(
-            "files", [*(f"{event}: wrote {hooks}/{event}" for event in EVENTS), *NOTES_CHANGES], []
+            "files", [*(f"{event}: wrote {hooks}/{event}" for event in HOOKS), *NOTES_CHANGES], []
         )
         assert files == {
             event: ("0o100755", b"#!/bin/sh\n" + standin.block(event, created=True) + b"\n")
-            for event in EVENTS
+            for event in HOOKS
         }
-        assert standin.inspect(repository) == []
+        assert standin.inspect(checkout) == []
 
-        taken = uninstall(repository)
+        taken = uninstall(checkout).changed
 
         assert taken == [
-            *(f"{event}: removed {hooks}/{event}" for event in EVENTS),
+            *(f"{event}: removed {hooks}/{event}" for event in HOOKS),
             "removed notes.rewriteRef = refs/notes/checkpoint[s] from the configuration",
             "removed notes.rewriteMode = cat_sort_uniq from the configuration",
             "removed gc.cruftPacks = true from the configuration",
             f"removed the empty directory {hooks}",
         ]
         assert everything(checkout) == before
-        assert uninstall(repository) == []
+        assert uninstall(checkout).changed == []
 
     def test_is_on_the_disk(self, checkout: Checkout, standin: StandIn, flushed: list[str]) -> None:
-        standin.install(discover(str(checkout.path)))
+        standin.install(checkout)
         hooks = hooks_of(checkout)
         assert {str(hooks), str(hooks.parent), str(checkout.main / ".git/config")} <= set(flushed)
 
@@ -64,11 +62,10 @@ class TestFiles:
     ) -> None:
         path = put_hook(checkout, "post-commit", USER_TEXT, 0o775)
         before = everything(checkout)
-        repository = discover(str(checkout.path))
 
-        done = standin.install(repository)
+        done = standin.install(checkout)
 
-        others = [f"{event}: wrote {hooks_of(checkout)}/{event}" for event in EVENTS[1:]]
+        others = [f"{event}: wrote {hooks_of(checkout)}/{event}" for event in HOOKS[1:]]
         assert done == Installation(
             "files", [f"post-commit: added a block to {path}", *others, *NOTES_CHANGES], []
         )
@@ -77,24 +74,22 @@ class TestFiles:
             [shebang.encode(), b"\n", standin.block("post-commit"), b"\n", rest.encode()]
         )
         assert path.stat().st_mode & 0o7777 == 0o775
-        assert uninstall(repository)[0] == f"post-commit: removed the block from {path}"
+        assert uninstall(checkout).changed[0] == f"post-commit: removed the block from {path}"
         assert everything(checkout) == before
 
     def test_installing_again_changes_nothing(
         self, way: str, checkout: Checkout, standin: StandIn
     ) -> None:
         put_hook(checkout, "post-merge", "#!/bin/bash\nexec true")
-        repository = discover(str(checkout.path))
-        standin.install(repository, way, version_for(way))
+        standin.install(checkout, way, version_for(way))
         before = everything(checkout)
-        assert standin.install(repository, "auto", version_for(way)) == Installation(way, [], [])
+        assert standin.install(checkout, "auto", version_for(way)) == Installation(way, [], [])
         assert everything(checkout) == before
 
     def test_another_interpreter_renews_the_block_where_it_stands(
         self, main_checkout: Checkout, standin: StandIn
     ) -> None:
-        repository = discover(str(main_checkout.path))
-        old = Pin("/old/python", "/old lib")
+        old = StandIn.of("/old/python", "/old lib")
         put_hook(
             main_checkout,
             "post-commit",
@@ -109,17 +104,17 @@ class TestFiles:
             b"#!/bin/sh\n" + old.block("post-merge", created=True) + b"\nadded by hand",
         )
 
-        standin.install(repository)
+        standin.install(main_checkout)
 
-        read = {event: (hooks_of(main_checkout) / event).read_bytes() for event in EVENTS[:2]}
+        read = {event: (hooks_of(main_checkout) / event).read_bytes() for event in HOOKS[:2]}
         assert read == {
             "post-commit": b"#!/bin/sh\nfirst\n" + standin.block("post-commit") + b"\nlast",
             "post-merge": b"#!/bin/sh\n"
             + standin.block("post-merge", created=True)
             + b"\nadded by hand",
         }
-        uninstall(repository)
-        assert {event: (hooks_of(main_checkout) / event).read_bytes() for event in EVENTS[:2]} == {
+        uninstall(main_checkout)
+        assert {event: (hooks_of(main_checkout) / event).read_bytes() for event in HOOKS[:2]} == {
             "post-commit": b"#!/bin/sh\nfirst\nlast",
             "post-merge": b"#!/bin/sh\nadded by hand",
         }
@@ -127,11 +122,10 @@ class TestFiles:
     def test_a_lost_mode_of_a_file_of_ours_is_mended(
         self, main_checkout: Checkout, standin: StandIn
     ) -> None:
-        repository = discover(str(main_checkout.path))
-        standin.install(repository)
+        standin.install(main_checkout)
         path = hooks_of(main_checkout) / "post-commit"
         path.chmod(0o644)
-        assert standin.inspect(repository) == [
+        assert standin.inspect(main_checkout) == [
             Finding(
                 "hook-not-executable",
                 str(path),
@@ -139,9 +133,11 @@ class TestFiles:
                 f"chmod +x {path}",
             )
         ]
-        assert standin.install(repository).changed == [f"post-commit: renewed the block in {path}"]
+        assert standin.install(main_checkout).changed == [
+            f"post-commit: renewed the block in {path}"
+        ]
         assert path.stat().st_mode & 0o7777 == 0o755
-        assert standin.inspect(repository) == []
+        assert standin.inspect(main_checkout) == []
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(
@@ -182,20 +178,19 @@ class TestFiles:
     ) -> None:
         path = put_hook(main_checkout, "post-merge", text, mode)
         before = everything(main_checkout)
-        repository = discover(str(main_checkout.path))
         content = path.read_bytes()
 
-        done = standin.install(repository)
+        done = standin.install(main_checkout)
 
         others = [
             f"{event}: wrote {hooks_of(main_checkout)}/{event}"
-            for event in EVENTS
+            for event in HOOKS
             if event != "post-merge"
         ]
         advice = f'post-merge: {path} {reason}; add: git ckpt hook post-merge "$@" || :'
         assert done == Installation("files", [*others, *NOTES_CHANGES], [advice])
         assert (path.read_bytes(), path.stat().st_mode & 0o7777) == (content, mode)
-        assert standin.inspect(repository) == [
+        assert standin.inspect(main_checkout) == [
             Finding(
                 "hook-missing",
                 str(path),
@@ -203,7 +198,7 @@ class TestFiles:
                 'git ckpt hook post-merge "$@" || :',
             )
         ]
-        uninstall(repository)
+        uninstall(main_checkout)
         assert everything(main_checkout) == before
 
     @pytest.mark.sampled(2)
@@ -222,14 +217,14 @@ class TestFiles:
         self, first: str, main_checkout: Checkout, standin: StandIn
     ) -> None:
         path = put_hook(main_checkout, "post-commit", first)
-        standin.install(discover(str(main_checkout.path)))
+        standin.install(main_checkout)
         block = standin.block("post-commit")
         assert path.read_bytes() == (
             first.encode() + b"\n" + block
             if first.startswith("#!")
             else block + b"\n" + first.encode()
         )
-        uninstall(discover(str(main_checkout.path)))
+        uninstall(main_checkout)
         assert path.read_bytes() == first.encode()
 
     def test_links_directories_and_dangling_links_stay(
@@ -242,14 +237,14 @@ class TestFiles:
         (hooks / "post-commit").symlink_to(target)
         (hooks / "post-merge").symlink_to("nowhere")
         (hooks / "post-rewrite").mkdir()
-        done = standin.install(discover(str(main_checkout.path)))
+        done = standin.install(main_checkout)
         assert done.advice == [
             f'post-commit: {hooks}/post-commit is a symbolic link to {target}; add: git ckpt hook post-commit "$@" || :',
             f'post-merge: {hooks}/post-merge is a symbolic link to nowhere; add: git ckpt hook post-merge "$@" || :',
             f'post-rewrite: {hooks}/post-rewrite is no regular file; add: git ckpt hook post-rewrite "$@" || :',
         ]
         assert target.read_bytes() == b"#!/bin/sh\n"
-        uninstall(discover(str(main_checkout.path)))
+        uninstall(main_checkout)
         assert sorted(path.name for path in hooks.iterdir()) == [
             "post-commit",
             "post-merge",
@@ -261,8 +256,8 @@ class TestFiles:
     ) -> None:
         script = '#!/usr/bin/env python3\nimport subprocess, sys\nsubprocess.run(["git", "ckpt", "hook", "post-commit", *sys.argv[1:]])\n'
         put_hook(main_checkout, "post-commit", script)
-        assert standin.install(discover(str(main_checkout.path))).advice == []
-        assert standin.inspect(discover(str(main_checkout.path))) == []
+        assert standin.install(main_checkout).advice == []
+        assert standin.inspect(main_checkout) == []
 
     def test_a_relative_hooks_path_inside_the_git_directory_is_used(
         self, checkout: Checkout, standin: StandIn
@@ -270,13 +265,12 @@ class TestFiles:
         own = checkout.main / ".git" / "my hooks"
         checkout.git("config", "core.hooksPath", str(own))
         before = everything(checkout)
-        repository = discover(str(checkout.path))
-        done = standin.install(repository)
-        assert done.changed[:5] == [f"{event}: wrote {own}/{event}" for event in EVENTS]
+        done = standin.install(checkout)
+        assert done.changed[:5] == [f"{event}: wrote {own}/{event}" for event in HOOKS]
         checkout.git("commit", "--quiet", "--allow-empty", "-m", "one")
         assert standin.calls() == [["post-commit", ""]]
         checkout.git("config", "--unset", "core.hooksPath")
-        assert standin.inspect(repository) == [
+        assert standin.inspect(checkout) == [
             Finding(
                 "hook-shadowed",
                 "core.hooksPath",
@@ -285,7 +279,7 @@ class TestFiles:
             )
         ]
         checkout.git("config", "core.hooksPath", str(own))
-        uninstall(repository)
+        uninstall(checkout)
         assert everything(checkout) == before
         assert not own.exists()
 
@@ -293,9 +287,7 @@ class TestFiles:
         self, make_checkout: Callable[..., Checkout], standin: StandIn
     ) -> None:
         bare = make_checkout("bare.git", "--bare")
-        repository = discover(str(bare.path))
         assert (
-            standin.install(repository).changed[0]
-            == f"post-commit: wrote {bare.path}/hooks/post-commit"
+            standin.install(bare).changed[0] == f"post-commit: wrote {bare.path}/hooks/post-commit"
         )
-        assert standin.inspect(repository) == []
+        assert standin.inspect(bare) == []

@@ -7,16 +7,14 @@ import sys
 from pathlib import Path
 
 from gitckpt import Finding
-from gitckpt.git.repository import discover
-from gitckpt.store.hooks.files import EVENTS
-from gitckpt.store.hooks.installation import install
 from tests.conftest import Checkout
 from tests.store.hooks.hook_standin import StandIn, hooks_of, put_hook, version_for
+from tests.stores import HOOKS
 
 
 class TestInspection:
     def test_a_repository_that_was_never_set_up(self, checkout: Checkout, standin: StandIn) -> None:
-        assert standin.inspect(discover(str(checkout.path))) == [
+        assert standin.inspect(checkout) == [
             Finding(
                 "hooks-not-installed",
                 str(checkout.main / ".git"),
@@ -26,8 +24,7 @@ class TestInspection:
         ]
 
     def test_files_that_are_gone_or_changed(self, checkout: Checkout, standin: StandIn) -> None:
-        repository = discover(str(checkout.path))
-        standin.install(repository)
+        standin.install(checkout)
         hooks = hooks_of(checkout)
         (hooks / "post-commit").unlink()
         (hooks / "post-merge").write_text("#!/bin/sh\nexit 0\n")
@@ -37,7 +34,7 @@ class TestInspection:
             (hooks / "pre-auto-gc").read_text() + 'git ckpt hook pre-auto-gc "$@"\n'
         )
         checkout.git("config", "--unset", "notes.rewriteRef")
-        assert standin.inspect(repository) == [
+        assert standin.inspect(checkout) == [
             Finding(
                 "hook-missing",
                 f"{hooks}/post-commit",
@@ -72,16 +69,9 @@ class TestInspection:
     def test_an_interpreter_or_package_that_is_gone_is_reported_once(
         self, way: str, main_checkout: Checkout, standin: StandIn, tmp_path: Path
     ) -> None:
-        repository = discover(str(main_checkout.path))
         python = tmp_path / "python"
         python.symlink_to(sys.executable)
-        install(
-            repository,
-            version=version_for(way),
-            mode=way,
-            python=str(python),
-            package_dir=str(standin.dir),
-        )
+        standin.install(main_checkout, way, version_for(way), str(python))
         python.unlink()
         gone = Finding(
             "interpreter-missing",
@@ -89,10 +79,10 @@ class TestInspection:
             "the hooks start a Python interpreter that is gone",
             "git ckpt init",
         )
-        assert standin.inspect(repository, version_for(way)) == [gone]
+        assert standin.inspect(main_checkout, version_for(way)) == [gone]
         other = StandIn(tmp_path / "other")
-        other.install(repository, way, version_for(way))
-        assert [finding.code for finding in standin.inspect(repository, version_for(way))] == [
+        other.install(main_checkout, way, version_for(way))
+        assert [finding.code for finding in standin.inspect(main_checkout, version_for(way))] == [
             "hook-outdated"
         ] * 5
         shutil.rmtree(other.dir)
@@ -100,11 +90,10 @@ class TestInspection:
         gone = Finding(
             "package-missing", module, "the hooks use a gitckpt that is gone", "git ckpt init"
         )
-        assert standin.inspect(repository, version_for(way)) == [gone]
+        assert standin.inspect(main_checkout, version_for(way)) == [gone]
 
     def test_hooks_that_were_moved_aside(self, checkout: Checkout, standin: StandIn) -> None:
-        repository = discover(str(checkout.path))
-        standin.install(repository)
+        standin.install(checkout)
         hooks = hooks_of(checkout)
         (hooks / "post-commit").rename(hooks / "post-commit.legacy")
         put_hook(
@@ -117,7 +106,7 @@ class TestInspection:
         (hooks / "post-rewrite").rename(hooks / "post-rewrite.legacy")
         # The first one pre-commit calls: nothing is wrong with it.
         no_longer = "another hook manager moved the {} hook aside; it no longer runs"
-        assert standin.inspect(repository) == [
+        assert standin.inspect(checkout) == [
             Finding(
                 "hook-moved-aside",
                 f"{hooks}/post-merge.old",
@@ -131,7 +120,7 @@ class TestInspection:
                 "git ckpt init",
             ),
         ]
-        assert standin.install(repository, "external").changed == [
+        assert standin.install(checkout, "external").changed == [
             f"post-commit: removed {hooks}/post-commit.legacy",
             f"post-merge: removed {hooks}/post-merge.old",
             f"post-applypatch: removed {hooks}/post-applypatch",
@@ -142,26 +131,22 @@ class TestInspection:
     def test_a_hooks_path_that_was_set_later(
         self, main_checkout: Checkout, standin: StandIn
     ) -> None:
-        repository = discover(str(main_checkout.path))
-        standin.install(repository)
+        standin.install(main_checkout)
         main_checkout.git("config", "core.hooksPath", ".githooks")
         new, old = main_checkout.path / ".githooks", hooks_of(main_checkout)
         sentence = f"git uses the hooks in {new} and ignores those of gitckpt in {old}"
-        assert standin.inspect(repository) == [
+        assert standin.inspect(main_checkout) == [
             Finding("hook-shadowed", "core.hooksPath", sentence, "git ckpt init")
         ]
-        done = standin.install(repository)
+        done = standin.install(main_checkout)
         assert (done.mode, done.changed) == (
             "external",
-            [f"{event}: removed {old}/{event}" for event in EVENTS],
+            [f"{event}: removed {old}/{event}" for event in HOOKS],
         )
 
     def test_a_linked_worktree_sees_the_same(
         self, way: str, main_checkout: Checkout, standin: StandIn
     ) -> None:
-        standin.install(discover(str(main_checkout.path)), way, version_for(way))
+        standin.install(main_checkout, way, version_for(way))
         main_checkout.git("worktree", "add", "--quiet", "--detach", "../linked")
-        assert (
-            standin.inspect(discover(str(main_checkout.path.parent / "linked")), version_for(way))
-            == []
-        )
+        assert standin.inspect(main_checkout.path.parent / "linked", version_for(way)) == []

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,6 @@ import pytest
 from gitckpt import CkptError, Lease, Store, UsageError
 from gitckpt.git import filesystem
 from gitckpt.model import times
-from gitckpt.model.values import replace
 from gitckpt.store.leases import cancellation
 from gitckpt.store.leases.leases import Leases
 from gitckpt.store.store import inside

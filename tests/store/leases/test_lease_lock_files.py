@@ -15,17 +15,15 @@ import pytest
 
 from gitckpt import InvalidCheckpoint, Lease, LeaseHeld, LeaseLost, Run, Store
 from gitckpt.git.lock import is_locked
-from gitckpt.model import times
-from gitckpt.store.audit import verification
 from gitckpt.store.leases import leases
 from gitckpt.store.leases.leases import MOST_TOKENS, render
-from gitckpt.store.records import ref_names
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import inside
 from tests.cli.conftest import Spawn, spawn
 from tests.conftest import Checkout
 from tests.house_rules import PROJECT
 from tests.store.conftest import RUN
+from tests.stores import hold_run, timestamp
 
 __all__ = ["spawn"]
 
@@ -82,7 +80,7 @@ def container(main_checkout: Checkout) -> Container:
 
 
 def lock_files(checkout: Checkout) -> list[Path]:
-    return sorted((checkout.path / ".git" / "ckpt").glob(f"{ref_names.DRIVER}.*"))
+    return sorted((checkout.path / ".git" / "ckpt").glob("driver.*"))
 
 
 def test_a_container_that_is_gone_keeps_nobody_waiting(
@@ -138,7 +136,7 @@ def test_what_a_driver_started_or_forked_does_not_keep_its_lock(main_checkout: C
             (path,) = lock_files(main_checkout)
             assert is_locked(str(path)) is False
             with Store.open(main_checkout.path) as store:
-                inside(store).leases.acquire(RUN, "two").release()
+                hold_run(store, RUN, "two").release()
         finally:
             for child in children:
                 os.kill(child, signal.SIGKILL)
@@ -160,22 +158,22 @@ def test_a_process_has_one_lock_file_however_many_leases_it_has(main_checkout: C
 def test_a_lock_file_that_was_deleted_is_not_made_again(main_checkout: Checkout) -> None:
     """Unlocked, and with the lease in it, it would say that the driver is gone."""
     with Store.open(main_checkout.path) as store:
-        hold = inside(store).leases.acquire(RUN, "one")
+        hold = hold_run(store, RUN, "one")
         shutil.rmtree(main_checkout.path / ".git" / "ckpt")
         hold.renew()
         assert lock_files(main_checkout) == []
         with pytest.raises(
             LeaseHeld, match="on another machine; unless renewed, its lease ends at"
         ):
-            inside(store).leases.acquire(RUN, "two")
+            hold_run(store, RUN, "two")
         hold.release()
 
 
 def test_maintenance_deletes_the_lock_files_of_the_dead(main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path) as store:
-        hold = inside(store).leases.acquire(RUN, "one")
+        hold = hold_run(store, RUN, "one")
         (mine,) = lock_files(main_checkout)
-        dead = mine.parent / f"{ref_names.DRIVER}.7.{'ab' * 20}"
+        dead = mine.parent / f"driver.7.{'ab' * 20}"
         dead.touch()
         assert sweep.sweep_files(inside(store).repository) == []
         with pytest.MonkeyPatch.context() as patch:
@@ -190,7 +188,7 @@ def forged(checkout: Checkout, lease: Lease, **changes: object) -> None:
 
     data = render(replace(lease, **changes)).decode()  # type: ignore[arg-type]
     oid = checkout.git("hash-object", "-w", "--stdin", data=data).strip()
-    checkout.git("update-ref", ref_names.LEASES + lease.run, oid)
+    checkout.git("update-ref", "refs/ckpt/leases/" + lease.run, oid)
 
 
 @pytest.mark.parametrize("token", [MOST_TOKENS, 2**63 - 1, 0, -1])
@@ -203,8 +201,8 @@ def test_a_lease_with_a_token_that_nobody_has_is_taken_over(
             lease = inside(store).leases.read(run.id)
         assert lease is not None
         forged(main_checkout, lease[1], token=token, released=None)
-        (finding,) = verification.verify(inside(store)).findings
-        assert (finding.code, finding.object) == ("lease-invalid", ref_names.LEASES + run.id)
+        (finding,) = store.verify().findings
+        assert (finding.code, finding.object) == ("lease-invalid", "refs/ckpt/leases/" + run.id)
         assert finding.sentence == f"token: {token} is not between 1 and 2^62 - 1"
         assert finding.cure == f"if the run has no driver: git ckpt resume {run.id} --take-over"
         with pytest.raises(InvalidCheckpoint) as refused:
@@ -220,7 +218,7 @@ def test_a_lease_with_a_token_that_nobody_has_is_taken_over(
 
 def test_a_driver_whose_lease_was_replaced_by_no_lease_has_lost_it(main_checkout: Checkout) -> None:
     with Store.open(main_checkout.path) as store:
-        hold = inside(store).leases.acquire(RUN, "one")
+        hold = hold_run(store, RUN, "one")
         forged(main_checkout, hold.lease, token=MOST_TOKENS)
         with pytest.raises(LeaseLost, match="was replaced by an invalid one"):
             hold.renew()
@@ -231,7 +229,7 @@ def test_what_a_fetched_lease_of_the_same_token_says_of_its_process_is_not_taken
     main_checkout: Checkout,
 ) -> None:
     with Store.open(main_checkout.path) as store:
-        hold = inside(store).leases.acquire(RUN, "one")
+        hold = hold_run(store, RUN, "one")
         forged(main_checkout, hold.lease, pid=1, host="evil", cancelled=True)
         hold.check()
         assert (hold.lease.pid, hold.lease.host, hold.lease.cancelled) == (
@@ -245,7 +243,7 @@ def test_what_a_fetched_lease_of_the_same_token_says_of_its_process_is_not_taken
 def test_a_lease_lasts_ten_minutes_at_most_where_it_was_fetched(main_checkout: Checkout) -> None:
     """As long as a process of this machine lives that it names, it was held: init, for example."""
     with Store.open(main_checkout.path) as store:
-        hold = inside(store).leases.acquire(RUN, "one")
-        long_ago = times.to_text(times.now() - leases.LENGTH)
+        hold = hold_run(store, RUN, "one")
+        long_ago = timestamp(time.time_ns() // 1000 - leases.LENGTH)
         forged(main_checkout, hold.lease, token=2, renewed=long_ago, expires=long_ago)
-        assert inside(store).leases.acquire(RUN, "two").lease.token == 3
+        assert hold_run(store, RUN, "two").lease.token == 3

@@ -24,14 +24,12 @@ from gitckpt import (
     UsageError,
 )
 from gitckpt.git import filesystem
-from gitckpt.git.refs import Update
-from gitckpt.model import times
 from gitckpt.store.leases import leases
 from gitckpt.store.leases.leases import LONGEST, Hold, Leases, parse, render
-from gitckpt.store.records import ref_names
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import ROOT, RUN, MakeStore
+from tests.stores import SECOND, head_of, instant_of, ref_oid, timestamp, update_refs
 
 ANOTHER_RUN = "20270115-080001-another"
 ROUNDS, ALL_ROUNDS = 150, 1000
@@ -57,7 +55,7 @@ def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
 def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
     hold = desk.acquire(RUN, "git ckpt run ci")
     here = filesystem.here()
-    text = inside(plain).repository.git.text("cat-file", "blob", f"{ref_names.LEASES}{RUN}")
+    text = inside(plain).repository.git.text("cat-file", "blob", f"refs/ckpt/leases/{RUN}")
     assert text.splitlines() == [
         "version = 1",
         f'run = "{RUN}"',
@@ -72,7 +70,7 @@ def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
         'renewed = "2027-01-15T08:00:01.000000Z"',
         'expires = "2027-01-15T08:02:01.000000Z"',
     ]
-    assert desk.read(RUN) == (inside(plain).refs.read(ref_names.LEASES + RUN), hold.lease)
+    assert desk.read(RUN) == (ref_oid(plain, "refs/ckpt/leases/" + RUN), hold.lease)
 
 
 def test_a_second_driver_is_told_who_the_first_one_is(desk: Leases) -> None:
@@ -104,7 +102,7 @@ def test_the_lease_of_a_dead_process_is_taken_over(desk: Leases, plain: Store) -
         "store.leases.acquire(sys.argv[3], 'the dead one')\nos.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, str(ROOT), str(inside(plain).repository.worktree), RUN],
+        [sys.executable, "-c", script, str(ROOT), str(plain.worktree), RUN],
         check=False,
     )
     assert done.returncode == -9
@@ -168,7 +166,7 @@ def test_a_lease_of_another_boot_or_that_was_fetched_lasts_as_long_as_it_says(
 
 def test_a_lease_ends_at_the_very_instant_that_it_names(desk: Leases, clock: Clock) -> None:
     lease = elsewhere(desk, desk.acquire(RUN, "one"))
-    clock.step, clock.instant = 0, times.from_text(lease.expires) - 1
+    clock.step, clock.instant = 0, instant_of(lease.expires) - 1
     assert desk.is_held(desk.current(RUN) or "", lease)
     clock.instant += 1
     assert not desk.is_held(desk.current(RUN) or "", lease)
@@ -200,8 +198,8 @@ class TestEndless:
             elsewhere(desk, desk.acquire(RUN, "far away")), expires="9999-12-31T23:59:59.000000Z"
         )
         desk.swap(lease, desk.current(RUN) or "")
-        assert round(20 * leases.RENEWAL * times.MICRO) == LONGEST
-        end = times.from_text(lease.renewed) + LONGEST
+        assert round(20 * leases.RENEWAL * SECOND) == LONGEST
+        end = instant_of(lease.renewed) + LONGEST
         assert lease.end == end
         with pytest.raises(LeaseHeld) as caught:
             desk.acquire(RUN, "here")
@@ -209,15 +207,15 @@ class TestEndless:
         clock.instant = end
         assert desk.acquire(RUN, "here").lease.token == 2
 
-    @pytest.mark.parametrize("ahead", [60 * times.MICRO, 0])
+    @pytest.mark.parametrize("ahead", [60 * SECOND, 0])
     def test_one_that_was_renewed_in_the_future_is_taken_over(
         self, desk: Leases, clock: Clock, ahead: int
     ) -> None:
         renewed = clock.instant + LONGEST + ahead
         lease = replace(
             elsewhere(desk, desk.acquire(RUN, "far away")),
-            renewed=times.to_text(renewed),
-            expires=times.to_text(renewed + 9),
+            renewed=timestamp(renewed),
+            expires=timestamp(renewed + 9),
         )
         desk.swap(lease, desk.current(RUN) or "")
         assert lease.is_endless(clock.instant) == bool(ahead)
@@ -266,7 +264,7 @@ Other = tuple["subprocess.Popen[str]", Hold]
 
 class TestStalled:
     def test_whose_renewal_is_overdue(self, desk: Leases, clock: Clock, other: Other) -> None:
-        late = times.from_text(other[1].lease.renewed) + leases.LENGTH // 2
+        late = instant_of(other[1].lease.renewed) + leases.LENGTH // 2
         clock.step = 0
         for instant in (late - 1, late, late + 100 * leases.LENGTH):
             clock.instant = instant
@@ -420,8 +418,8 @@ class TestManyAtOnce:
 
 def remove(store: Store) -> None:
     """Removes the lease of the run."""
-    ref = ref_names.LEASES + RUN
-    inside(store).refs.update([Update(ref, "", str(inside(store).refs.read(ref)))])
+    ref = "refs/ckpt/leases/" + RUN
+    update_refs(store, (ref, "", str(ref_oid(store, ref))))
 
 
 @pytest.mark.parametrize("write", ["renew", "release"])
@@ -465,7 +463,7 @@ def test_whoever_s_lease_was_removed_is_told_so(
 
 def test_a_heartbeat_makes_a_lease_last(desk: Leases, clock: Clock) -> None:
     hold = desk.acquire(RUN, "one")
-    clock.instant += 100 * times.MICRO
+    clock.instant += 100 * SECOND
     hold.renew()
     assert (hold.lease.renewed, hold.lease.expires) == (
         "2027-01-15T08:01:42.000000Z",
@@ -607,7 +605,7 @@ def test_a_token_that_is_none_binds_nobody(
 def test_a_ref_that_leads_to_no_lease_is_refused(
     desk: Leases, main_checkout: Checkout, kind: str
 ) -> None:
-    ref = ref_names.LEASES + RUN
+    ref = "refs/ckpt/leases/" + RUN
     main_checkout.write(
         f".git/{ref}",
         f"{main_checkout.git('rev-parse', 'HEAD') if kind == 'a commit' else 'ab' * 20}\n",
@@ -658,10 +656,10 @@ def test_what_is_no_lease_is_refused_with_its_ref_and_key(
 ) -> None:
     text = render(desk.acquire(RUN, "one").lease).decode().replace(*change)
     with pytest.raises(InvalidCheckpoint) as caught:
-        parse(text.encode(), ref_names.LEASES + RUN)
-    assert caught.value.message.startswith(f"{ref_names.LEASES}{RUN}: {problem}")
+        parse(text.encode(), "refs/ckpt/leases/" + RUN)
+    assert caught.value.message.startswith(f"refs/ckpt/leases/{RUN}: {problem}")
     field = "" if problem.startswith("not a lease") else problem.partition(":")[0]
-    assert (caught.value.ref, caught.value.field) == (ref_names.LEASES + RUN, field)
+    assert (caught.value.ref, caught.value.field) == ("refs/ckpt/leases/" + RUN, field)
     assert caught.value.hint == (
         "upgrade gitckpt: pip install -U gitckpt" if field == "version" else None
     )
@@ -669,7 +667,7 @@ def test_what_is_no_lease_is_refused_with_its_ref_and_key(
 
 def test_keys_of_a_later_version_survive(desk: Leases) -> None:
     data = render(desk.acquire(RUN, "one").lease) + b'mood = "good"\n'
-    lease = parse(data, ref_names.LEASES + RUN)
+    lease = parse(data, "refs/ckpt/leases/" + RUN)
     assert lease.unknown == {"mood": "good"}
     assert render(lease) == data
 
@@ -707,7 +705,7 @@ def test_a_run_that_a_driver_starts_is_bound_to_its_lease(
     plain.record("run-started", {}, start="Add login!")
     hold = desk.acquire(RUN, "a driver")
     made = getattr(inside(plain), record)("run-started", {}, start="child", guard=hold)
-    assert inside(plain).heads.read(made.run).id == made.id
+    assert head_of(plain, made.run).id == made.id
     elsewhere(desk, hold, token=2)
     before = main_checkout.refs()
     with pytest.raises(LeaseLost, match=f"^the lease of run {RUN} was taken over"):

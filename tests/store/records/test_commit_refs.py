@@ -16,16 +16,13 @@ import pytest
 
 from gitckpt import CkptError, LockHeld, Policy, RefMoved, Store
 from gitckpt.git.refs import Update
-from gitckpt.git.repository import discover
-from gitckpt.model import times
-from gitckpt.store.audit import verification
-from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import commit_refs, ref_names
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import MakeStore, nth
+from tests.stores import common_dir, open_store
 
-SPACE = ref_names.KEEP.rstrip("/")
+SPACE = "refs/keep/ckpt/".rstrip("/")
 RECORD = """
 import sys
 from gitckpt.git.repository import discover
@@ -38,7 +35,7 @@ with Checkpoints(discover(sys.argv[1]), adapter="plumbing") as store:
 
 def kept(checkout: Checkout) -> dict[str, str]:
     """Returns the oid of each ref that keeps commits, by the commit that it is named after."""
-    return {ref.removeprefix(ref_names.KEEP): oid for ref, oid in checkout.refs(SPACE).items()}
+    return {ref.removeprefix("refs/keep/ckpt/"): oid for ref, oid in checkout.refs(SPACE).items()}
 
 
 def linked(checkout: Checkout) -> set[str]:
@@ -71,8 +68,8 @@ def redundant(checkout: Checkout) -> set[str]:
 
 def age(checkout: Checkout) -> None:
     """Makes the refs older than those that may belong to a checkpoint that is being written."""
-    long_ago = time.time() - 2 * times.GRACE
-    place = Path(discover(str(checkout.path)).common_dir) / SPACE
+    long_ago = time.time() - 2 * 3600
+    place = Path(common_dir(checkout)) / SPACE
     for path in place.iterdir() if place.is_dir() else ():
         os.utime(path, (long_ago, long_ago))
 
@@ -216,7 +213,7 @@ class TestARecord:
 
         def interfere(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
             if not seen:
-                main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
+                main_checkout.git("update-ref", "-d", "refs/keep/ckpt/" + commit)
             seen.append(updates)
             update(updates, meanwhile)
 
@@ -231,9 +228,9 @@ class TestARecord:
         commit = main_checkout.commit()
         plain.record("one-complete")
         for change in (
-            ("-d", ref_names.KEEP + commit),
-            (ref_names.KEEP + commit, "HEAD~1"),
-            (ref_names.KEEP + commit, f"{commit}^{{tree}}"),
+            ("-d", "refs/keep/ckpt/" + commit),
+            ("refs/keep/ckpt/" + commit, "HEAD~1"),
+            ("refs/keep/ckpt/" + commit, f"{commit}^{{tree}}"),
         ):
             main_checkout.git("update-ref", *change)
             plain.record("next-complete")
@@ -251,7 +248,7 @@ class TestARecord:
         def interfere(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
             update(updates, meanwhile)
             if not seen:
-                main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
+                main_checkout.git("update-ref", "-d", "refs/keep/ckpt/" + commit)
             seen.append(updates)
 
         monkeypatch.setattr(inside(plain).refs, "update", interfere)
@@ -260,7 +257,7 @@ class TestARecord:
 
     def test_puts_a_wrong_value_right(self, plain: Store, main_checkout: Checkout) -> None:
         commit = main_checkout.commit()
-        main_checkout.git("update-ref", ref_names.KEEP + commit, "HEAD~1")
+        main_checkout.git("update-ref", "refs/keep/ckpt/" + commit, "HEAD~1")
         plain.record("one-complete")
         assert kept(main_checkout) == {commit: commit}
 
@@ -287,8 +284,8 @@ class TestARecord:
         assert plain.find("latest") == made.id
         assert len(kept(main_checkout)) == 2
         age(main_checkout)
-        inside(plain).write_links()
-        assert verification.verify(inside(plain)).findings == []
+        plain.write_notes()
+        assert plain.verify().findings == []
         inside(plain).remover().settle()
         assert kept(main_checkout) == {commit: commit}
 
@@ -340,9 +337,9 @@ class TestARemoval:
     ) -> None:
         commits = [main_checkout.commit() for _ in range(4)]
         for commit in commits[:3]:
-            main_checkout.git("update-ref", ref_names.KEEP + commit, commit)
+            main_checkout.git("update-ref", "refs/keep/ckpt/" + commit, commit)
         age(main_checkout)
-        lock = main_checkout.path / ".git" / f"{ref_names.KEEP}{commits[1]}.lock"
+        lock = main_checkout.path / ".git" / f"refs/keep/ckpt/{commits[1]}.lock"
         lock.touch()
         inside(plain).remover().settle()
         assert list(kept(main_checkout)) == [commits[1]]
@@ -448,9 +445,7 @@ class Work:
         self.count = 0
 
     def store(self) -> Store:
-        return Store(
-            Checkpoints(discover(str(self.checkout.path)), adapter="plumbing", clock=self.clock)
-        )
+        return open_store(str(self.checkout.path), clock=self.clock)
 
     def step(self) -> str:
         """Does one thing, and returns what."""
@@ -606,7 +601,7 @@ class TestSettled:
         text = plain.raw(one.id).decode().replace(one.git_sha, other).replace(one.id, nth(90))
         main_checkout.git(
             "update-ref",
-            ref_names.CHECKPOINTS + nth(90),
+            "refs/checkpoints/" + nth(90),
             main_checkout.git("hash-object", "-w", "--stdin", data=text),
         )
         self.settle(plain, main_checkout)
@@ -615,7 +610,7 @@ class TestSettled:
     def test_where_somebody_has_deleted_a_ref(self, plain: Store, main_checkout: Checkout) -> None:
         before = kept(main_checkout)
         for commit in before:
-            main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
+            main_checkout.git("update-ref", "-d", "refs/keep/ckpt/" + commit)
         self.settle(plain, main_checkout)
         assert kept(main_checkout) == before
 
@@ -634,7 +629,7 @@ class TestSettled:
 
         def outrun(updates: list[Update], *steps: Callable[[], None]) -> None:
             if not made and any(
-                each.ref == ref_names.KEEP + head and not each.new for each in updates
+                each.ref == "refs/keep/ckpt/" + head and not each.new for each in updates
             ):
                 with make_store(main_checkout) as other:
                     made.append(other.record("meanwhile", {}).git_sha)
@@ -682,9 +677,6 @@ def test_no_linked_commit_is_ever_lost(
         assert redundant(main_checkout) == set(), done
         assert lost(main_checkout) == set(), done
         age(main_checkout)
-        assert [
-            (one.code, one.object, one.sentence)
-            for one in verification.verify(inside(store)).findings
-        ] == [], done
+        assert [(one.code, one.object, one.sentence) for one in store.verify().findings] == [], done
     assert all(commit == oid for commit, oid in kept(main_checkout).items()), done
     assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""

@@ -8,8 +8,7 @@ import pytest
 
 from gitckpt import GitError, Store
 from gitckpt.git.refs import Update
-from gitckpt.store.audit import doctor, verification
-from gitckpt.store.records import ref_names
+from gitckpt.store.audit import doctor
 from gitckpt.store.retention import sweep
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
@@ -44,7 +43,7 @@ class TestNamesOfOthers:
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         commit = plain.record("one-complete").git_sha
-        main_checkout.git("update-ref", f"{ref_names.KEEP}{'0' * 64}", "HEAD")
+        main_checkout.git("update-ref", f"refs/keep/ckpt/{'0' * 64}", "HEAD")
         age(main_checkout)
         seen: list[list[Update]] = []
         monkeypatch.setattr(inside(plain).refs, "update", seen.append)
@@ -52,7 +51,7 @@ class TestNamesOfOthers:
         assert seen == []
         monkeypatch.undo()
         assert sweep.sweep(inside(plain).repository, inside(plain).refs) == [
-            f"{ref_names.KEEP}{'0' * 64}"
+            f"refs/keep/ckpt/{'0' * 64}"
         ]
         assert kept(main_checkout) == {commit: commit}
 
@@ -61,7 +60,7 @@ class TestNamesOfOthers:
     ) -> None:
         commit = plain.record("one-complete").git_sha
         main_checkout.git("branch", "work")
-        main_checkout.git("symbolic-ref", f"{ref_names.KEEP}mine", "refs/heads/work")
+        main_checkout.git("symbolic-ref", "refs/keep/ckpt/mine", "refs/heads/work")
         age(main_checkout)
         sweep.sweep(inside(plain).repository, inside(plain).refs)
         assert kept(main_checkout) == {commit: commit}
@@ -72,7 +71,7 @@ class TestNamesOfOthers:
     ) -> None:
         parent = plain.record("one-complete").git_sha
         main_checkout.git("branch", "work")
-        main_checkout.git("symbolic-ref", ref_names.KEEP + parent, "refs/heads/work")
+        main_checkout.git("symbolic-ref", "refs/keep/ckpt/" + parent, "refs/heads/work")
         commit = main_checkout.commit()
         plain.record("two-complete")
         assert kept(main_checkout) == {commit: commit}
@@ -82,7 +81,7 @@ class TestNamesOfOthers:
         self, plain: Store, main_checkout: Checkout
     ) -> None:
         commit = plain.record("one-complete").git_sha
-        main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
+        main_checkout.git("update-ref", "-d", "refs/keep/ckpt/" + commit)
         main_checkout.git("checkout", "--quiet", "--orphan", "other")
         main_checkout.commit()
         main_checkout.git("branch", "-D", "main")
@@ -95,11 +94,11 @@ class TestNamesOfOthers:
         self, plain: Store, main_checkout: Checkout
     ) -> None:
         commit = plain.record("one-complete").git_sha
-        inside(plain).write_links()
-        main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
-        main_checkout.git("update-ref", f"{ref_names.KEEP}{commit}/x", "HEAD")
-        os.utime(main_checkout.path / f".git/{ref_names.KEEP}{commit}/x", (0, 0))
-        report = verification.verify(inside(plain), repair=True)
+        plain.write_notes()
+        main_checkout.git("update-ref", "-d", "refs/keep/ckpt/" + commit)
+        main_checkout.git("update-ref", f"refs/keep/ckpt/{commit}/x", "HEAD")
+        os.utime(main_checkout.path / f".git/refs/keep/ckpt/{commit}/x", (0, 0))
+        report = plain.verify(repair=True)
         assert sorted(one.code for one in report.findings) == ["commit-ref-missing", "ref-leftover"]
         assert (report.is_clean, report.refused) == (True, [])
         assert kept(main_checkout) == {commit: commit}
@@ -117,7 +116,7 @@ class TestNamesOfOthers:
             assert caught.value.hint == "see what is in the way: git ckpt doctor"
         for found in (
             doctor.examine(inside(plain), (2, 39)),
-            verification.verify(inside(plain)).findings,
+            plain.verify().findings,
         ):
             (finding,) = (one for one in found if one.code == "ref-barring")
             assert finding.object == ref
@@ -131,11 +130,11 @@ class TestNamesOfOthers:
         self, plain: Store, main_checkout: Checkout, what: str
     ) -> None:
         commit = plain.record("one-complete").git_sha
-        inside(plain).write_links()
-        main_checkout.git("update-ref", "-d", ref_names.KEEP + commit)
-        main_checkout.git("symbolic-ref", ref_names.KEEP + commit, "refs/heads/main")
-        (finding,) = verification.verify(inside(plain)).findings
-        assert (finding.code, finding.object) == ("commit-ref-wrong", ref_names.KEEP + commit)
+        plain.write_notes()
+        main_checkout.git("update-ref", "-d", "refs/keep/ckpt/" + commit)
+        main_checkout.git("symbolic-ref", "refs/keep/ckpt/" + commit, "refs/heads/main")
+        (finding,) = plain.verify().findings
+        assert (finding.code, finding.object) == ("commit-ref-wrong", "refs/keep/ckpt/" + commit)
         assert finding.sentence.startswith("is a symbolic ref: refs/heads/main may ")
         if what == "settle":
             age(main_checkout)
@@ -143,8 +142,10 @@ class TestNamesOfOthers:
         elif what == "record":
             plain.record("two-complete")
         else:
-            assert verification.verify(inside(plain), repair=True).is_clean
-        assert main_checkout.git("symbolic-ref", "--quiet", ref_names.KEEP + commit, ok=(1,)) == ""
+            assert plain.verify(repair=True).is_clean
+        assert (
+            main_checkout.git("symbolic-ref", "--quiet", "refs/keep/ckpt/" + commit, ok=(1,)) == ""
+        )
         main_checkout.git("checkout", "--quiet", "--orphan", "other")
         main_checkout.commit()
         main_checkout.git("branch", "-D", "main")
@@ -154,22 +155,20 @@ class TestNamesOfOthers:
     def test_symbolic_refs_of_others_of_ours(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.write("new", "not committed")
         one = plain.save("one-complete", start="r")
-        inside(plain).write_links()
-        for ref in (f"{ref_names.TREES}{one.id}", f"{ref_names.RUNS}{one.run}"):
+        plain.write_notes()
+        for ref in (f"refs/ckpt/trees/{one.id}", f"refs/ckpt/runs/{one.run}"):
             target = f"refs/tags/{ref.rpartition('/')[2]}"
             main_checkout.git("update-ref", target, ref)
             main_checkout.git("symbolic-ref", ref, target)
-        assert {each.code for each in verification.verify(inside(plain), repair=True).findings} == {
-            "ref-symbolic"
-        }
-        assert verification.verify(inside(plain)).findings == []
-        document = ref_names.CHECKPOINTS + one.id
+        assert {each.code for each in plain.verify(repair=True).findings} == {"ref-symbolic"}
+        assert plain.verify().findings == []
+        document = "refs/checkpoints/" + one.id
         main_checkout.git("update-ref", "refs/tags/document", document)
         main_checkout.git("symbolic-ref", document, "refs/tags/document")
-        (finding,) = verification.verify(inside(plain), repair=True).findings
+        (finding,) = plain.verify(repair=True).findings
         assert (finding.code, finding.repaired) == ("ref-symbolic", False)
         main_checkout.git(*str(finding.cure).split()[1:])
-        assert verification.verify(inside(plain)).findings == []
+        assert plain.verify().findings == []
 
 
 class TestDates:
@@ -188,9 +187,9 @@ class TestDates:
                 "commit", "--quiet", "-m", "x", env={"GIT_COMMITTER_DATE": "@1 +0000"}
             )
         plain.record("two-complete")
-        inside(plain).write_links()
-        main_checkout.git("update-ref", "-d", ref_names.KEEP + linked, ok=(0, 1))
-        assert verification.verify(inside(plain)).findings == []
+        plain.write_notes()
+        main_checkout.git("update-ref", "-d", "refs/keep/ckpt/" + linked, ok=(0, 1))
+        assert plain.verify().findings == []
 
 
 class TestAHistoryThatIsCut:

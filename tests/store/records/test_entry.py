@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gitckpt import Checkpoint, CheckpointInfo, Query, UsageError, Worktree
-from gitckpt.model.checkpoint import CLEAN, Submodule
+from gitckpt.model.checkpoint import Submodule
 from gitckpt.store.records import entry as module
 from gitckpt.store.records import index
 from tests.store.conftest import ONE, RUN, THREE, TWO, nth
@@ -92,7 +92,7 @@ class TestEntries:
         )
 
     def test_where_the_files_are_as_the_commit_has_them_nothing_has_changed(self) -> None:
-        made = CheckpointInfo.of(replace(PLAIN, worktree=CLEAN), OID)
+        made = CheckpointInfo.of(replace(PLAIN, worktree=Worktree(dirty=False)), OID)
         assert (made.examined, made.changed, made.tree, made.operation, made.submodules) == (
             True,
             0,
@@ -121,7 +121,7 @@ class TestRows:
 
     @pytest.mark.parametrize(
         "checkpoint",
-        [PLAIN, WHOLE, replace(PLAIN, git_sha="", worktree=CLEAN)],
+        [PLAIN, WHOLE, replace(PLAIN, git_sha="", worktree=Worktree(dirty=False))],
         ids=["plain", "whole", "unborn"],
     )
     def test_there_and_back(self, checkpoint: Checkpoint) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import AmbiguousError, NotFoundError, Store, UsageError
-from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth
+from tests.stores import set_clock, set_ids
 
 LIST = "see which there are: git ckpt list"
 NONE_HERE = (
@@ -33,7 +33,7 @@ class Named:
         self.checkout = checkout
 
     def make(self, id_: str, *, run: str | None = None, start: str | None = None) -> str:
-        inside(self.store).new_id = lambda: id_
+        set_ids(self.store, lambda: id_)
         made = self.store.record("a-complete", {}, run=run, start=start)
         return made.run or ""
 
@@ -186,7 +186,8 @@ class TestLatest:
 class TestRuns:
     def test_its_newest_by_sequence(self, named: Named) -> None:
         run = named.make(A, start="first")
-        inside(named.store).clock = lambda: 1_700_000_000_000_000  # the clock jumps back by years
+        # The clock jumps back by years.
+        set_clock(named.store, lambda: 1_700_000_000_000_000)
         named.make(B, run=run)
         assert [named.store.find(text) for text in (run, "20270115-080001", "2027")] == [B] * 3
 
@@ -200,7 +201,7 @@ class TestRuns:
         )
 
     def test_a_whole_id_wins_over_a_longer_one(self, named: Named) -> None:
-        inside(named.store).clock = lambda: 1_800_000_000_000_000
+        set_clock(named.store, lambda: 1_800_000_000_000_000)
         runs = [named.make(A, start="same"), named.make(B, start="same")]
         assert runs == ["20270115-080000-same", "20270115-080000-same-2"]
         assert [named.store.find(run) for run in runs] == [A, B]

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from gitckpt import AmbiguousError, NotFoundError, RepositoryError, Store, UsageError
-from gitckpt.model.checkpoint import SAFETY
-from gitckpt.store import local_checkpoints
-from gitckpt.store.records import finder
-from gitckpt.store.store import inside
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.conftest import ONE, TWO, nth
+from tests.stores import forget_local, set_clock, set_ids
 
 LIST = "see which there are: git ckpt list"
 MORE = "give more characters of it"
@@ -59,7 +58,7 @@ class TestARun:
         assert plain.find_run("2") == FIRST
 
     def test_a_whole_id_is_that_run_though_another_begins_with_it(self, plain: Store) -> None:
-        inside(plain).clock = lambda: 1_800_000_000_000_000
+        set_clock(plain, lambda: 1_800_000_000_000_000)
         made = [str(plain.record("run-started", {}, start="same").run) for _ in range(2)]
         assert made == ["20270115-080000-same", "20270115-080000-same-2"]
         assert [plain.find_run(run) for run in made] == made
@@ -116,30 +115,24 @@ class TestARunOrACheckpoint:
         ],
     )
     def test_what_is_meant(self, runs: Store, text: str, expected: str | None) -> None:
-        store = inside(runs)
-        assert finder.named_run(text, store.repository, store.index) == expected
+        assert runs.run_named(text) == expected
 
     def test_a_text_is_asked_for(self, runs: Store) -> None:
-        store = inside(runs)
         with pytest.raises(UsageError) as caught:
-            finder.named_run(7, store.repository, store.index)  # type: ignore[arg-type]
+            runs.run_named(7)  # type: ignore[arg-type]
         assert caught.value.message == "id: must be a string, not 7"
 
     def test_both_are_listed_checkpoints_first(self, runs: Store) -> None:
-        inside(runs).new_id = lambda: "20270115-0000-4000-8000-000000000009"
+        set_ids(runs, lambda: "20270115-0000-4000-8000-000000000009")
         made = runs.record("a-complete", {})
-        store = inside(runs)
-        said = refused(lambda: finder.named_run("20270115", store.repository, store.index))
+        said = refused(lambda: runs.run_named("20270115"))
         assert said == (AmbiguousError, "'20270115' begins 3 ids", MORE, [made.id, FIRST, SECOND])
-        assert finder.named_run("20270115-080001", store.repository, store.index) == FIRST
-        assert finder.named_run("20270115-0000-4", store.repository, store.index) is None
+        assert runs.run_named("20270115-080001") == FIRST
+        assert runs.run_named("20270115-0000-4") is None
 
     def test_less_than_four_characters_name_none(self, plain: Store) -> None:
         plain.record("run-started", {}, start="Add login")
-        store = inside(plain)
-        assert [
-            finder.named_run(FIRST[:length], store.repository, store.index) for length in (1, 3, 4)
-        ] == [None, None, FIRST]
+        assert [plain.run_named(FIRST[:length]) for length in (1, 3, 4)] == [None, None, FIRST]
 
 
 class TestLatest:
@@ -148,18 +141,18 @@ class TestLatest:
     def test_a_checkpoint_of_safety_is_passed_over(self, plain: Store) -> None:
         made = plain.record("a-complete", {})
         for _ in range(21):  # more than are looked at first
-            plain.record("safety-complete", {}, trigger=SAFETY)
+            plain.record("safety-complete", {}, trigger="safety")
         assert plain.find("latest") == made.id
 
     def test_a_run_of_others_is_passed_over(self, runs: Store) -> None:
-        local_checkpoints.forget(inside(runs).repository, SECOND)
+        forget_local(runs, SECOND)
         assert runs.find("latest") == ONE
         made = runs.record("beside", {})
         assert runs.find("latest") == made.id
 
     def test_where_there_are_no_others_it_says_so(self, runs: Store) -> None:
         for run in (FIRST, SECOND):
-            local_checkpoints.forget(inside(runs).repository, run)
+            forget_local(runs, run)
         message = "every checkpoint was fetched, or made before files were replaced"
         assert refused(lambda: runs.find("latest:any")) == (NotFoundError, message, LIST, None)
 
@@ -189,13 +182,13 @@ class TestACommit:
 
     def test_a_checkpoint_of_safety_is_passed_over(self, plain: Store) -> None:
         made = plain.record("a-complete", {})
-        plain.record("safety-complete", {}, trigger=SAFETY)
+        plain.record("safety-complete", {}, trigger="safety")
         assert plain.find("HEAD") == made.id
 
     def test_with_none_but_such_it_says_how_to_go_back(
         self, plain: Store, main_checkout: Checkout
     ) -> None:
-        plain.record("safety-complete", {}, trigger=SAFETY)
+        plain.record("safety-complete", {}, trigger="safety")
         message = f"commit {main_checkout.head()[:10]} (HEAD) only has checkpoints made before files were replaced"
         said = refused(lambda: plain.find("HEAD"))
         assert said == (
@@ -237,19 +230,16 @@ class TestWithoutAListing:
     def test_by_its_whole_id_and_by_a_prefix(
         self, runs: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
     ) -> None:
-        inside(runs).new_id = lambda: "20270115-0000-4000-8000-000000000009"
+        set_ids(runs, lambda: "20270115-0000-4000-8000-000000000009")
         made = runs.record("a-complete", {})
 
         def fail() -> list[str]:
             raise error
 
-        store = inside(runs)
-        monkeypatch.setattr(store.index, "runs", fail)
+        plant(monkeypatch, planted.LIST_RUNS_OF_INDEX, lambda _: fail())
         texts = (made.id, made.id.upper(), "20270115")
         assert [runs.find(text) for text in texts] == [made.id] * 3
-        assert [finder.named_run(text, store.repository, store.index) for text in texts] == [
-            None
-        ] * 3
+        assert [runs.run_named(text) for text in texts] == [None] * 3
 
 
 @pytest.mark.parametrize("end", ["\u2028", "\x85"], ids=ascii)

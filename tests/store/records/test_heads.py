@@ -14,6 +14,7 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.conftest import RUN, MakeStore
+from tests.stores import private_dir
 
 HEAD = f"refs/ckpt/runs/{RUN}"
 LOOK = "repair the head of the run: git ckpt verify --repair"
@@ -41,7 +42,7 @@ class TestMovedUp:
         self, make_store: MakeStore, main_checkout: Checkout, chain: list[str], at: int
     ) -> None:
         set_head(main_checkout, chain[at])
-        assert inside(make_store(main_checkout)).heads.catch_up(RUN).sequence == 3
+        assert make_store(main_checkout).newest(RUN).sequence == 3
         assert main_checkout.refs(HEAD) == {HEAD: chain[2]}
 
     def test_one_that_is_gone(
@@ -74,7 +75,7 @@ class TestMovedUp:
         self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]
     ) -> None:
         before = main_checkout.fingerprint()
-        assert inside(make_store(main_checkout)).heads.catch_up(RUN).sequence == len(chain)
+        assert make_store(main_checkout).newest(RUN).sequence == len(chain)
         assert main_checkout.fingerprint() == before
 
     @pytest.mark.parametrize("ahead", [3, 4])
@@ -88,7 +89,7 @@ class TestMovedUp:
         other = main_checkout.git("hash-object", "-w", "--stdin", data=f"{text}\n\n")
         assert other not in chain
         set_head(main_checkout, other)
-        assert inside(make_store(main_checkout)).heads.catch_up(RUN).sequence == ahead
+        assert make_store(main_checkout).newest(RUN).sequence == ahead
         assert main_checkout.refs(HEAD) == {HEAD: other}
 
     def test_not_past_somebody_who_was_faster(
@@ -168,9 +169,7 @@ class TestBehind:
         head = main_checkout.refs(HEAD)[HEAD]
         make_store(main_checkout).record("b-complete", {}, run=RUN)
         set_head(main_checkout, head)
-        Path(inside(driver).repository.private_dir, local_checkpoints.DIRECTORY, RUN).write_text(
-            f"{head}\n"
-        )
+        Path(private_dir(driver), "chains", RUN).write_text(f"{head}\n")
         assert driver.record("a-complete", {}, run=RUN).sequence == 3
 
 

@@ -7,13 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from gitckpt import LockHeld
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.conftest import MakeStore, notes, nth, require_whole
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+    plant(monkeypatch, planted.LOCK_TIMEOUT_MS, 20)
 
 
 @pytest.mark.usefixtures("impatient")

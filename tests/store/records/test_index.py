@@ -17,6 +17,7 @@ from gitckpt.store.store import inside
 from tests import forked
 from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore, listed, nth
+from tests.stores import private_dir
 
 Damage = Callable[[Path], object]
 
@@ -102,7 +103,7 @@ class TestTheIndexIsOnlyACache:
         for _ in range(30):
             store.record("b-complete", {})
         store.list()
-        path = Path(inside(store).repository.private_dir) / "index.sqlite"
+        path = Path(private_dir(store)) / "index.sqlite"
         inside(store).index.close()
         damage(path)
         for _ in range(2):
@@ -115,7 +116,7 @@ class TestTheIndexIsOnlyACache:
         for _ in range(30):
             plain.record("b-complete", {})
         assert len(plain.list()) == 30
-        scribble(Path(inside(plain).repository.private_dir) / "index.sqlite")
+        scribble(Path(private_dir(plain)) / "index.sqlite")
         plain.record("b-complete", {})
         assert listed(plain) == list(range(31, 0, -1))
 
@@ -126,9 +127,7 @@ class TestTheIndexIsOnlyACache:
         store = make_store(main_checkout)
         store.record("a-complete", {})
         assert listed(store) == [1]
-        holder = sqlite3.connect(
-            Path(inside(store).repository.private_dir) / "index.sqlite", isolation_level=None
-        )
+        holder = sqlite3.connect(Path(private_dir(store)) / "index.sqlite", isolation_level=None)
         holder.execute("BEGIN EXCLUSIVE")
         store.record("a-complete", {})
         assert (listed(store), listed(make_store(main_checkout))) == ([2, 1], [2, 1])
@@ -138,7 +137,7 @@ class TestTheIndexIsOnlyACache:
     def test_the_whole_directory_gone_under_our_feet(self, plain: Store) -> None:
         plain.record("a-complete", {})
         assert listed(plain) == [1]
-        shutil.rmtree(inside(plain).repository.private_dir)
+        shutil.rmtree(private_dir(plain))
         assert listed(plain) == [1]
 
     def test_a_second_one_in_the_process_leaves_the_first_its_locks(

@@ -15,6 +15,7 @@ from gitckpt.store.records.index import FILE, Index
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.conftest import nth
+from tests.stores import private_dir, set_clock
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def five(plain: Store, main_checkout: Checkout) -> Store:
     run = str(plain.record("run-started", {}, start="Add login!").run)
     for _ in range(2):
         plain.record("beside", {})
-    inside(plain).clock = lambda: 1_700_000_000_000_000
+    set_clock(plain, lambda: 1_700_000_000_000_000)
     plain.record("run-complete", {}, run=run)
     plain.close()
     for path in Path(main_checkout.path, ".git/ckpt").glob("index.sqlite*"):
@@ -88,7 +89,7 @@ def rows_of(path: Path) -> list[tuple[object, ...]]:
 
 
 def file_of(store: Store) -> Path:
-    return Path(inside(store).repository.private_dir, FILE)
+    return Path(private_dir(store), FILE)
 
 
 def counted(store: Store, patch: pytest.MonkeyPatch) -> list[str]:

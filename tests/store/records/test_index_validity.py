@@ -15,11 +15,10 @@ import pytest
 
 from gitckpt import Checkpoint, Query, Store, Worktree
 from gitckpt.git.files import refs_stat
-from gitckpt.git.process import git_executable
 from gitckpt.model.checkpoint import Submodule
 from gitckpt.store.records import entry, index
 from gitckpt.store.store import inside
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 from tests.store.conftest import MakeStore, nth
 
 COUNT = 6
@@ -88,7 +87,7 @@ class World:
     def push_into(self, number: int, which: int) -> None:
         source = f"+refs/tags/{number}-{self.documents[number][which]}:refs/checkpoints/{nth(number + 1)}"
         subprocess.run(
-            [git_executable(), "push", "--quiet", str(self.checkout.main), source],
+            [git_program(), "push", "--quiet", str(self.checkout.main), source],
             cwd=self.other,
             check=True,
         )

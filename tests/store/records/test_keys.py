@@ -10,15 +10,12 @@ import pytest
 
 from gitckpt import InvalidCheckpoint, Policy, RunExists, Store, UsageError
 from gitckpt.git.refs import Update
-from gitckpt.git.repository import discover
-from gitckpt.store.audit import verification
-from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import keys
-from gitckpt.store.retention import expiry
 from gitckpt.store.store import inside
 from tests import forked
 from tests.conftest import Checkout
 from tests.store.conftest import RUN, MakeStore
+from tests.stores import head_of, open_store
 
 KEY = "nightly 2026-11-22 / Zürich"
 REF = f"refs/ckpt/keys/{hashlib.sha256(KEY.encode()).hexdigest()}"
@@ -31,9 +28,7 @@ def begin(store: Store, name: str = "Add login!", key: str = KEY) -> str:
 
 def codes(store: Store) -> list[tuple[str, str]]:
     store.links(inside(store).objects.head()[0])  # writes what it put off itself
-    return [
-        (finding.code, finding.object) for finding in verification.verify(inside(store)).findings
-    ]
+    return [(finding.code, finding.object) for finding in store.verify().findings]
 
 
 def put(checkout: Checkout, text: str, ref: str = REF) -> None:
@@ -99,7 +94,7 @@ class TestFinding:
 
 def race(path: str, number: int) -> tuple[str, bool]:
     """Returns the run that has the key, and whether this process started it."""
-    with Store(Checkpoints(discover(path), adapter=("plumbing", "libgit2")[number % 2])) as store:
+    with open_store(path, adapter=("plumbing", "libgit2")[number % 2]) as store:
         try:
             return begin(store, f"racer {number % 3}"), True
         except RunExists as error:
@@ -112,7 +107,11 @@ def test_eight_processes_start_one_run(main_checkout: Checkout, plain: Store) ->
     )
     [run] = {run for run, _ in found}
     assert [has_begun for _, has_begun in found].count(True) == 1
-    assert (plain.run_of(KEY), inside(plain).index.runs(), len(plain.list())) == (run, [run], 1)
+    assert (plain.run_of(KEY), [summary.run for summary in plain.runs()], len(plain.list())) == (
+        run,
+        [run],
+        1,
+    )
     assert codes(plain) == []
 
 
@@ -164,7 +163,7 @@ class TestTheEnd:
         second = plain.record("a-complete", {}, run=RUN)
         assert plain.remove([second.id]) == 1
         assert plain.run_of(KEY) == RUN
-        assert plain.remove([inside(plain).heads.read(RUN).id]) == 1
+        assert plain.remove([head_of(plain, RUN).id]) == 1
         assert plain.run_of(KEY) is None
         assert REF not in main_checkout.refs()
         assert plain.run_of("another") == other
@@ -173,7 +172,7 @@ class TestTheEnd:
     def test_the_key_goes_when_its_run_expires(self, plain: Store, main_checkout: Checkout) -> None:
         begin(plain)
         plain.record("run-complete", {}, run=RUN, trigger="phase")
-        expiry.expire(inside(plain), Policy(runs_older_than=0))
+        plain.expire(Policy(runs_older_than=0))
         assert main_checkout.refs("refs/ckpt", "refs/checkpoints") == {}
 
     def test_expiry_takes_the_keys_that_kills_left(
@@ -186,7 +185,7 @@ class TestTheEnd:
             f"refs/ckpt/keys/{hashlib.sha256(b'old').hexdigest()}",
         )
         put(main_checkout, "something else", "refs/ckpt/keys/something-else")
-        expiry.expire(inside(plain), Policy())
+        plain.expire(Policy())
         assert set(main_checkout.refs("refs/ckpt/keys")) == {REF, "refs/ckpt/keys/something-else"}
 
 
@@ -198,7 +197,7 @@ class TestVerify:
         assert codes(plain) == []  # it may belong to a run that is being started
         os.utime(main_checkout.path / ".git" / REF, (0, 0))
         assert codes(plain) == [("key-orphan", REF)]
-        [finding] = verification.verify(inside(plain), repair=True).findings
+        [finding] = plain.verify(repair=True).findings
         assert (finding.sentence, finding.repaired) == (f"its run {GONE} does not exist", True)
         assert REF not in main_checkout.refs()
 
@@ -229,7 +228,7 @@ class TestVerify:
         self, plain: Store, main_checkout: Checkout, text: str, problem: str
     ) -> None:
         put(main_checkout, text)
-        [finding] = verification.verify(inside(plain)).findings
+        [finding] = plain.verify().findings
         assert (finding.code, finding.object, finding.sentence) == ("key-invalid", REF, problem)
         with pytest.raises(InvalidCheckpoint, match=problem):
             plain.run_of(KEY)

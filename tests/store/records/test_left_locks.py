@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import LockHeld, hook
-from gitckpt.store.records import heads, ref_names
-from gitckpt.store.store import inside
+from gitckpt import LockHeld
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.conftest import MakeStore, notes, nth, require_whole
+from tests.stores import OWN_REFS, hold_run, messages_of, run_hook, write_lock
 
 pytestmark = [
     pytest.mark.skipif(
@@ -25,7 +26,7 @@ pytestmark = [
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+    plant(monkeypatch, planted.LOCK_TIMEOUT_MS, 20)
 
 
 def left(checkout: Checkout, *refs: str) -> list[Path]:
@@ -52,14 +53,13 @@ def test_a_record_removes_all_of_them_and_says_so(
     checkout: Checkout, make_store: MakeStore, adapter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = make_store(checkout, adapter)
-    told: list[str] = []
-    monkeypatch.setattr(inside(store)._listener, "tell", told.append)
+    told = messages_of(store)
     run = store.record("a-started", {}, start="r").run
     head = checkout.git("rev-parse", "HEAD")
     there = left(
         checkout,
         f"refs/ckpt/runs/{run}",
-        ref_names.NOTES,
+        "refs/notes/checkpoints",
         f"refs/keep/ckpt/{head}",
         f"refs/ckpt/trees/{nth(99)}",
     )
@@ -101,12 +101,12 @@ def test_a_lock_of_another_tool_stays(main_checkout: Checkout, make_store: MakeS
 def test_while_somebody_writes_they_stay(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heads, "_PATIENCE", 0.05)
+    plant(monkeypatch, planted.HEADS_PATIENCE, 0.05)
     store = make_store(main_checkout)
     store.record("a-started", {"x": 1}, start="r")
-    hold = inside(store).leases.acquire("r", "a test")
+    hold = hold_run(store, "r", "a test")
     (lock,) = left(main_checkout, "refs/ckpt/leases/r")
-    writer = ref_names.turn(inside(store).repository, 0)
+    writer = write_lock(store)
     with ThreadPoolExecutor(1) as another:
         assert another.submit(writer.acquire).result()
         with pytest.raises(LockHeld):
@@ -130,7 +130,7 @@ class TestWhoMeetsOne:
         )
         store.remove([made.id])
         assert not any(lock.exists() for lock in there)
-        assert main_checkout.refs(*ref_names.OWN).keys() <= {
+        assert main_checkout.refs(*OWN_REFS).keys() <= {
             f"refs/keep/ckpt/{made.git_sha}"
         }  # within the hour
 
@@ -138,8 +138,7 @@ class TestWhoMeetsOne:
         self, main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store = make_store(main_checkout)
-        told: list[str] = []
-        monkeypatch.setattr(inside(store)._listener, "tell", told.append)
+        told = messages_of(store)
         (lock,) = left(main_checkout, "refs/ckpt/leases/somebodys")
         store.expire()
         assert not lock.exists()
@@ -149,7 +148,7 @@ class TestWhoMeetsOne:
         store = make_store(main_checkout)
         store.record("a-started", {"x": 1}, start="r")
         (lock,) = left(main_checkout, "refs/ckpt/leases/r")
-        inside(store).leases.acquire("r", "a test").release()
+        hold_run(store, "r", "a test").release()
         assert not lock.exists()
 
     def test_a_repair(self, main_checkout: Checkout, make_store: MakeStore) -> None:
@@ -168,11 +167,11 @@ def test_the_hook_says_so(
     main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     head = main_checkout.commit("by hand")
-    there = left(main_checkout, ref_names.NOTES, f"refs/keep/ckpt/{head}")
+    there = left(main_checkout, "refs/notes/checkpoints", f"refs/keep/ckpt/{head}")
     (main_checkout.path / ".git/ckpt").mkdir()
-    (main_checkout.path / ".git/ckpt" / ref_names.MAINTAINED).touch()
+    (main_checkout.path / ".git/ckpt" / "maintained").touch()
     monkeypatch.chdir(main_checkout.path)
-    assert hook.main(["post-commit"]) == 0
+    assert run_hook("post-commit") == 0
     sentence = f"post-commit: removed {there[1]} and 1 more: a killed git had left it behind"
     assert capfd.readouterr().err == f"gitckpt: {sentence}\n"
     assert said(main_checkout) == [sentence]

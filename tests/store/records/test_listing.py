@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CheckpointInfo, Problem, Query, Store
-from gitckpt.model import times
-from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.conftest import MakeStore, listed, nth
+from tests.stores import SECOND, close_index, private_dir
 
 
 class TestFilters:
@@ -96,7 +95,7 @@ class TestFilters:
             sequence=None,
             label="odd-complete",
             timestamp="2027-01-15T08:00:05.000000Z",
-            time=time + 5 * times.MICRO,
+            time=time + 5 * SECOND,
             git_sha=commits[1],
             branch=branch,
             trigger="step",
@@ -114,7 +113,7 @@ class TestFilters:
             sequence=1,
             label="plan-complete",
             timestamp="2027-01-15T08:00:07.000000Z",
-            time=time + 7 * times.MICRO,
+            time=time + 7 * SECOND,
             git_sha=commits[1],
             branch=branch,
             trigger="manual",
@@ -132,12 +131,12 @@ class TestOrder:
     def test_a_clock_that_jumps_does_not_reorder_a_run(self, store: Store, clock: Clock) -> None:
         run = store.record("a-complete", {}, start="r").run  # 1
         store.record("a-complete", {})  # 2
-        clock.instant += 3600 * times.MICRO
+        clock.instant += 3600 * SECOND
         store.record("a-complete", {}, run=run)  # 3, from the future
-        clock.instant -= 7200 * times.MICRO
+        clock.instant -= 7200 * SECOND
         store.record("a-complete", {}, run=run)  # 4, before everything else
         store.record("a-complete", {})  # 5, before everything else and in no run
-        clock.instant += 3600 * times.MICRO
+        clock.instant += 3600 * SECOND
         store.record("a-complete", {})  # 6
         assert listed(store, Query(run=run)) == [4, 3, 1]
         assert listed(store) == [4, 3, 6, 2, 1, 5]
@@ -156,9 +155,9 @@ class TestOrder:
     ) -> None:
         store = make_store(main_checkout)
         run = store.record("a-complete", {}, start="r").run  # 1
-        clock.instant += 3600 * times.MICRO
+        clock.instant += 3600 * SECOND
         store.record("a-complete", {}, run=run)  # 2, from the future
-        clock.instant -= 3600 * times.MICRO
+        clock.instant -= 3600 * SECOND
         store.record("a-complete", {}, run=run)  # 3
         store.record("a-complete", {})  # 4
         assert listed(store) == [3, 2, 4, 1]
@@ -265,6 +264,6 @@ class TestInvalidRefs:
 
 
 def delete_index(store: Store) -> None:
-    inside(store).index.close()
-    for path in Path(inside(store).repository.private_dir).glob("index.sqlite*"):
+    close_index(store)
+    for path in Path(private_dir(store)).glob("index.sqlite*"):
         path.unlink()

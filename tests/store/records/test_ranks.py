@@ -10,16 +10,17 @@ from random import Random
 import pytest
 
 from gitckpt import Checkpoint
-from gitckpt.model import ids, times
+from gitckpt.model import ids
 from gitckpt.store.records import entry, index
 from tests.store.conftest import nth
+from tests.stores import timestamp
 
 RUNS = ["20270115-080000-one", "20270115-080001-two"]
 START = 1_800_000_000_000_000
 ONE = Checkpoint(
     id=nth(1),
     label="plan-complete",
-    timestamp=times.to_text(START),
+    timestamp=timestamp(START),
     git_sha="",
     trigger="manual",
     run=RUNS[0],
@@ -74,8 +75,8 @@ def test_however_runs_change(connection: sqlite3.Connection, seed: int) -> None:
                 continue
             run = chance.choice([*RUNS, None])
             sequence = None if run is None else chance.randrange(1, 7)  # two may have the same one
-            timestamp = times.to_text(START + chance.randrange(9))
-            there[name] = replace(ONE, id=name, run=run, sequence=sequence, timestamp=timestamp)
+            stamp = timestamp(START + chance.randrange(9))
+            there[name] = replace(ONE, id=name, run=run, sequence=sequence, timestamp=stamp)
             put(connection, there[name])
         index.rank(connection)
         assert ranks(connection) == expected(there)
@@ -83,7 +84,7 @@ def test_however_runs_change(connection: sqlite3.Connection, seed: int) -> None:
 
 def test_only_what_follows_is_ranked_anew(connection: sqlite3.Connection) -> None:
     many = [
-        replace(ONE, id=nth(number), sequence=number, timestamp=times.to_text(START - number))
+        replace(ONE, id=nth(number), sequence=number, timestamp=timestamp(START - number))
         for number in range(1, 6)
     ]
     for one in many:
@@ -91,7 +92,7 @@ def test_only_what_follows_is_ranked_anew(connection: sqlite3.Connection) -> Non
     index.rank(connection)
     assert set(ranks(connection).values()) == {START - 1}
     connection.execute("UPDATE entry SET rank = 7 WHERE sequence = 2")
-    put(connection, replace(ONE, id=nth(6), sequence=6, timestamp=times.to_text(START - 6)))
+    put(connection, replace(ONE, id=nth(6), sequence=6, timestamp=timestamp(START - 6)))
     index.rank(connection)
     assert [rank for _, rank in sorted(ranks(connection).items())] == [
         START - 1,
@@ -102,7 +103,7 @@ def test_only_what_follows_is_ranked_anew(connection: sqlite3.Connection) -> Non
 
 def test_from_one_run_to_another(connection: sqlite3.Connection) -> None:
     """The ref of a checkpoint may come to point to another document."""
-    late = replace(ONE, timestamp=times.to_text(START + 50))
+    late = replace(ONE, timestamp=timestamp(START + 50))
     next_one = replace(ONE, id=nth(2), sequence=2)
     for one in (late, next_one):
         put(connection, one)

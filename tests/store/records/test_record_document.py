@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from gitckpt import Checkpoint, Progress, Query, Store
-from gitckpt.model import codec
-from gitckpt.model.checkpoint import CLEAN
+from gitckpt import Checkpoint, Progress, Query, Store, Worktree
 from tests.conftest import Checkout
 from tests.store.conftest import ONE, RUN, TWO
+from tests.stores import document_of
 
 
 class TestTheDocument:
@@ -25,7 +24,7 @@ class TestTheDocument:
             git_sha=head,
             trigger="manual",
             branch=branch,
-            worktree=CLEAN,
+            worktree=Worktree(dirty=False),
             state={"n": 1},
         )
         document = f"""\
@@ -179,7 +178,7 @@ raw = "AA=="
 
 def test_codec_and_git_agree_on_the_bytes(plain: Store) -> None:
     made = plain.record("a-complete", {"n": [1, {"x": None}]}, start="r")
-    assert codec.encode(made) == plain.raw(made.id)
+    assert document_of(made) == plain.raw(made.id)
 
 
 @pytest.mark.parametrize("record", ["record", "save"])

@@ -21,7 +21,7 @@ class TestRepositories:
     @staticmethod
     def check(store: Store, checkout: Checkout, *, branch: str | None, adapter: type) -> Checkpoint:
         head = checkout.git("rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1))
-        files = store.capture() if inside(store).repository.worktree else None
+        files = store.capture() if store.worktree else None
         made = store.record("a-complete", {"n": 1}, worktree=files, start="odd one")
         assert (type(inside(store).objects), made.git_sha, made.branch) == (adapter, head, branch)
         assert [store.find(made.id[:8]), store.find("latest"), store.list()[0].id] == [made.id] * 3

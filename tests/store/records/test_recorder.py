@@ -41,6 +41,7 @@ from tests.store.conftest import (
     written_notes,
 )
 from tests.store.records.test_commit_refs import kept
+from tests.stores import make_private_dir
 
 HEAD = f"refs/ckpt/runs/{RUN}"
 FENCE = "refs/ckpt/leases/x"
@@ -294,7 +295,9 @@ class TestTries:
 
         seen: list[list[str]] = tries(overtake)
         assert plain.record("run-started", {}, start="Add login!").run == f"{RUN}-2"
-        assert [[ref for ref in each if ref.startswith(ref_names.RUNS)] for each in seen[:2]] == [
+        assert [
+            [ref for ref in each if ref.startswith("refs/ckpt/runs/")] for each in seen[:2]
+        ] == [
             [HEAD],
             [f"{HEAD}-2"],
         ]
@@ -343,10 +346,10 @@ class TestTwoInARow:
             f"refs/checkpoints/{nth(9)}",
             HEAD,
         ]
-        assert [[ref for ref in each if ref != ref_names.NOTES] for each in seen[:2]] == [
+        assert [[ref for ref in each if ref != "refs/notes/checkpoints"] for each in seen[:2]] == [
             expected
         ] * 2
-        inside(plain).write_links()
+        plain.write_notes()
         assert sorted(written_notes(main_checkout)[first.git_sha]) == [ONE, TWO, nth(9)]
         assert plain.record("c-complete", {}, run=RUN).sequence == 4
 
@@ -465,16 +468,16 @@ class TestNotes:
 
     def test_what_waits(self, waiting: Store, main_checkout: Checkout) -> None:
         assert self.notes(main_checkout) == [ONE]
-        assert inside(waiting).write_links()
+        assert waiting.write_notes()
         assert self.notes(main_checkout) == [ONE, TWO]
-        assert not inside(waiting).write_links()
+        assert not waiting.write_notes()
 
     def test_again_where_another_writer_was_faster(
         self, waiting: Store, main_checkout: Checkout, tries: Any
     ) -> None:
         seen = tries(outrun(2))
-        assert inside(waiting).write_links()
-        assert (seen, self.notes(main_checkout)) == ([[ref_names.NOTES]] * 3, [ONE, TWO])
+        assert waiting.write_notes()
+        assert (seen, self.notes(main_checkout)) == ([["refs/notes/checkpoints"]] * 3, [ONE, TWO])
 
     def test_until_its_patience_ends(
         self, waiting: Store, main_checkout: Checkout, tries: Any, monkeypatch: pytest.MonkeyPatch
@@ -482,8 +485,8 @@ class TestNotes:
         monkeypatch.setattr(notes, "PATIENCE", 0.0)
         seen = tries(outrun(2))
         with pytest.raises(RefMoved):
-            inside(waiting).write_links()
-        assert (seen, self.notes(main_checkout)) == ([[ref_names.NOTES]], [ONE])
+            waiting.write_notes()
+        assert (seen, self.notes(main_checkout)) == ([["refs/notes/checkpoints"]], [ONE])
         assert notes.waiting(inside(waiting).repository)
 
     def test_a_failure_does_not_fail_the_record(
@@ -501,7 +504,7 @@ def test_who_records_waits_for_whoever_does(
 ) -> None:
     """Not for long: what protects the data is the expected value in each update, and a lock may be of somebody who hangs."""
     monkeypatch.setattr(ref_names, "PATIENCE", 0.05)
-    path = os.path.join(inside(plain).repository.make_private_dir(), ref_names.WRITE_LOCK)
+    path = os.path.join(make_private_dir(plain), "write.lock")
     assert path == os.fspath(Path(main_checkout.path, ".git/ckpt/write.lock"))
     with Lock(path, 0) as is_held:
         plain.record("a-complete", {})
@@ -509,7 +512,7 @@ def test_who_records_waits_for_whoever_does(
 
 
 def test_who_records_holds_the_lock_of_writers(plain: Store) -> None:
-    path = os.path.join(inside(plain).repository.make_private_dir(), ref_names.WRITE_LOCK)
+    path = os.path.join(make_private_dir(plain), "write.lock")
     held_then: list[bool] = []
 
     class Looking(Fence):
@@ -624,3 +627,23 @@ def test_what_a_file_says_is_complete_is_what_counts() -> None:
     }
     Proposal(fields, {}).document(before, {})
     assert fields["pipeline"] == own
+
+
+def test_a_change_may_use_the_store_itself(
+    make_store: MakeStore, main_checkout: Checkout, adapter: str
+) -> None:
+    store = make_store(main_checkout, adapter)
+    first = store.record("a-complete", {"n": 1}, start="nested")
+
+    def change(before: dict[str, object]) -> dict[str, object]:
+        return {
+            **before,
+            "seen": store.read(first.id).state["n"],
+            "links": len(store.links(first.git_sha)),
+        }
+
+    assert inside(store).record("b-complete", run=first.run, change=change).state == {
+        "n": 1,
+        "seen": 1,
+        "links": 1,
+    }

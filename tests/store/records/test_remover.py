@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,8 @@ import pytest
 
 from gitckpt import CheckpointInfo, LockHeld, RefMoved, RepositoryError, Store
 from gitckpt.git.refs import Update
-from gitckpt.model.values import replace
 from gitckpt.store import local_checkpoints
-from gitckpt.store.records import keys, ref_names, remover
+from gitckpt.store.records import keys, remover
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.dying import DyingGit
@@ -49,7 +49,7 @@ def before(plain: Store, main_checkout: Checkout, done: list[list[Said]]) -> dic
     for number in range(2):
         main_checkout.write("README", f"{number}\n")
         plain.save("a-complete", {}, run=RUN)
-    inside(plain).write_links()
+    plain.write_notes()
     del done[:]
     return main_checkout.refs()
 
@@ -59,7 +59,7 @@ def listed(store: Store) -> dict[str, CheckpointInfo]:
 
 
 def remove(store: Store, *names: str, **how: Any) -> int:
-    return inside(store).remove(names, **how)
+    return store.remove(names, **how)
 
 
 class TestInOrder:
@@ -85,7 +85,7 @@ class TestInOrder:
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
     ) -> None:
         made = plain.record("beside", {})
-        inside(plain).write_links()
+        plain.write_notes()
         before = main_checkout.refs()
         del done[:]
         assert remove(plain, TWO, THREE, ONE) == 3
@@ -227,7 +227,7 @@ class TestBesideOthers:
         assert git.has_died
         gone = {
             f"{space}{name}"
-            for space in (ref_names.CHECKPOINTS, "refs/ckpt/trees/")
+            for space in ("refs/checkpoints/", "refs/ckpt/trees/")
             for name in (TWO, THREE)
         }
         assert set(before) - set(main_checkout.refs()) == gone

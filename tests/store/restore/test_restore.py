@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import NotFoundError, Position, RestoreResult, Store, WorktreeError
-from gitckpt.model.checkpoint import SAFETY
-from gitckpt.store.restore import restorer
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, require_whole, view
+from tests.stores import git_dir
 
 
 def prepare(here: Checkout) -> None:
@@ -85,7 +82,7 @@ class TestAll:
             checkout.git("rev-parse", "--abbrev-ref", "HEAD"),
             checkout.refs("refs/heads", "refs/stash"),
         )
-        done = restorer.restore(inside(store), made)
+        done = store.restore(made)
         assert changes(done) == [
             *(
                 ("change", b"README"),
@@ -97,9 +94,9 @@ class TestAll:
         ]
         assert (done.safety, done.remarks) == (nth(2), [])
         assert view(checkout.path) == wanted
-        back = restorer.undo(inside(store))
+        back = store.undo()
         assert (view(checkout.path), back.safety) == (other, nth(3))
-        again = restorer.redo(inside(store))
+        again = store.redo()
         assert (view(checkout.path), again.safety) == (wanted, nth(4))
         assert (
             checkout.git("rev-parse", "--abbrev-ref", "HEAD"),
@@ -108,7 +105,7 @@ class TestAll:
         safety = store.read(nth(2))
         assert (safety.label, safety.trigger, safety.message) == (
             "safety-complete",
-            SAFETY,
+            "safety",
             f"before the files of {made.id[:8]} came back",
         )
         require_whole(checkout)
@@ -119,16 +116,16 @@ class TestAll:
         made = store.save("a-complete", {})
         disturb(checkout)
         before, seen = checkout.fingerprint(), looks(checkout)
-        planned = restorer.restore(inside(store), made, dry_run=True)
+        planned = store.restore(made, dry_run=True)
         assert (checkout.fingerprint(), looks(checkout)) == (before, seen)
-        done = restorer.restore(inside(store), made)
+        done = store.restore(made)
         assert (planned.changes, planned.safety, planned.remarks) == (
             done.changes,
             None,
             done.remarks,
         )
         before = checkout.fingerprint()
-        assert len(restorer.undo(inside(store), dry_run=True).changes) == len(done.changes)
+        assert len(store.undo(dry_run=True).changes) == len(done.changes)
         assert checkout.fingerprint() == before
 
     def test_nothing_to_do_records_nothing(self, store: Store, checkout: Checkout) -> None:
@@ -136,9 +133,7 @@ class TestAll:
         made = store.save("a-complete", {})
         before, seen = checkout.fingerprint(), looks(checkout)
         here = Position(made.git_sha, made.branch, None)
-        assert restorer.restore(inside(store), made) == RestoreResult(
-            made.id, [], None, [], here, here, []
-        )
+        assert store.restore(made) == RestoreResult(made.id, [], None, [], here, here, [])
         assert (checkout.fingerprint(), looks(checkout)) == (before, seen)
 
     def test_only_what_differs_is_touched(self, store: Store, checkout: Checkout) -> None:
@@ -148,7 +143,7 @@ class TestAll:
         checkout.write("file-1", "changed again\n")
         checkout.write("file-2", "changed\n")
         before = looks(checkout)
-        assert changes(restorer.restore(inside(store), made)) == [
+        assert changes(store.restore(made)) == [
             ("change", b"file-1"),
             ("change", b"file-2"),
         ]
@@ -168,7 +163,7 @@ class TestAll:
         checkout.write("gitckpt.toml", '[snapshot]\nmax_file_size = "1 kB"\n')
         checkout.write(".gitignore", "*.o\n")
         checkout.write("a.o", "x")
-        done = restorer.restore(inside(store), made)
+        done = store.restore(made)
         assert changes(done) == [
             ("delete", b".gitignore"),
             ("delete", b"deep/new"),
@@ -185,7 +180,7 @@ class TestAll:
             == "precious"
         )
         assert b"a.o" not in [
-            change.path for change in restorer.undo(inside(store)).changes
+            change.path for change in store.undo().changes
         ]  # untracked by now, and ignored again afterwards
 
     def test_a_directory_that_became_a_link_to_one_with_the_same_names(
@@ -197,13 +192,13 @@ class TestAll:
         (main_checkout.path / "docs").symlink_to(tmp_path / "docs")
         (tmp_path / "docs/a").write_text("another\n")
         other = view(main_checkout.path)
-        assert changes(restorer.restore(inside(plain), made)) == [
+        assert changes(plain.restore(made)) == [
             ("delete", b"docs"),
             ("add", b"docs/a"),
             ("add", b"docs/b/c"),
         ]
         assert main_checkout.git("status", "--porcelain") == ""
-        restorer.undo(inside(plain))
+        plain.undo()
         assert (view(main_checkout.path), (tmp_path / "docs/a").read_text()) == (other, "another\n")
 
     def test_the_checkpoint_of_an_unborn_branch(
@@ -220,14 +215,14 @@ class TestAll:
         checkout.git("rm", "--quiet", "--cached", "staged")
         checkout.write("draft", "two\n")
         other = view(checkout.path)
-        restorer.restore(inside(store), made)
+        store.restore(made)
         assert view(checkout.path) == wanted
-        restorer.undo(inside(store))
+        store.undo()
         assert view(checkout.path) == other
         checkout.git("rm", "--quiet", "--cached", "staged", ok=(0, 128))
         checkout.git("add", "draft")
         checkout.git("commit", "--quiet", "--message", "first")
-        restorer.restore(inside(store), made)
+        store.restore(made)
         assert (checkout.path / "draft").read_text() == "one\n"
         assert checkout.git("status", "--porcelain") == "D  draft\nA  staged\n?? draft"
 
@@ -270,7 +265,7 @@ class TestPaths:
         made = plain.save("a-complete", {})
         disturb(main_checkout)
         other = view(main_checkout.path)
-        done = restorer.restore(inside(plain), made, paths, index=index)
+        done = plain.restore(made, paths or None, index=index)
         assert {path for kind, path in changes(done) if index or kind != "stage"} == (
             expected if index else expected - {b"staged"}
         )
@@ -287,7 +282,7 @@ class TestPaths:
             comes = index and path.encode() in expected
             assert entries(now).get(path) == entries(wanted if comes else other).get(path)
         if done.safety:
-            restorer.undo(inside(plain))
+            plain.undo()
         assert view(main_checkout.path) == other
 
     @pytest.mark.parametrize("path", [b"nowhere", b"*", b"READ"])
@@ -298,7 +293,7 @@ class TestPaths:
         main_checkout.write("README", "changed\n")
         before = main_checkout.fingerprint()
         with pytest.raises(NotFoundError) as caught:
-            restorer.restore(inside(plain), made, [b"README", path])
+            plain.restore(made, [b"README", path])
         assert caught.value.message == f"neither here nor in checkpoint {made.id}: {path.decode()}"
         assert main_checkout.fingerprint() == before
 
@@ -310,7 +305,7 @@ class TestPaths:
         disturb(main_checkout)
         before = main_checkout.fingerprint()
         with pytest.raises(WorktreeError) as caught:
-            restorer.restore(inside(plain), made, [b"new dir/tool"])
+            plain.restore(made, [b"new dir/tool"])
         assert caught.value.message == "in the way of the files, and in no checkpoint: new dir"
         assert main_checkout.fingerprint() == before
 
@@ -321,7 +316,7 @@ class TestPaths:
         checkout.write("README", "resolved\n")
         checkout.git("add", "README")
         checkout.write("kept", "changed\n")
-        done = restorer.restore(inside(store), made, [b"README"], index=True)
+        done = store.restore(made, [b"README"], index=True)
         assert changes(done) == [("change", b"README")]
         now = view(checkout.path)
         assert now["index"] == wanted["index"]
@@ -340,14 +335,14 @@ class TestAnotherCommit:
         checkout.git("reset", "--quiet", "--hard")
         head = checkout.commit("elsewhere", README="elsewhere\n", brand="new\n")
         branch = checkout.git("branch", "--show-current")
-        assert restorer.restore(inside(store), made).remarks == []
+        assert store.restore(made).remarks == []
         now = view(checkout.path)
         assert (now["files"], now["index"]) == (wanted["files"], wanted["index"])
         assert (checkout.git("rev-parse", "HEAD"), checkout.git("branch", "--show-current")) == (
             head,
             branch,
         )
-        restorer.undo(inside(store))
+        store.undo()
         assert (checkout.git("status", "--porcelain"), (checkout.path / "README").read_text()) == (
             "",
             "elsewhere\n",
@@ -358,7 +353,7 @@ class TestAnotherCommit:
         made = plain.save("a-complete", {})
         main_checkout.git("merge", "--abort")
         main_checkout.commit("elsewhere", brand="new\n")
-        done = restorer.restore(inside(plain), made)
+        done = plain.restore(made)
         assert done.remarks == []
         left_out = "the merge of the checkpoint is left out, as it belongs to another commit than HEAD; a worktree with it"
         assert done.apart[1:] == [f"{left_out}: git ckpt resume {made.id[:8]}"]
@@ -375,14 +370,14 @@ class TestOperations:
         made = store.save("a-complete", {})
         checkout.git("merge", "--abort")
         clean = view(checkout.path)
-        restorer.restore(inside(store), made)
+        store.restore(made)
         assert (
             view(checkout.path),
             {path.name: path.read_bytes() for path in git_dir.glob("MERGE_*")},
         ) == (wanted, state)
-        restorer.undo(inside(store))
+        store.undo()
         assert (view(checkout.path), list(git_dir.glob("MERGE_*"))) == (clean, [])
-        restorer.redo(inside(store))
+        store.redo()
         checkout.write("README", "resolved\n")
         checkout.git("commit", "--quiet", "--all", "--no-edit")
         assert checkout.git("rev-parse", "HEAD^2") == checkout.git("rev-parse", "theirs")
@@ -391,10 +386,10 @@ class TestOperations:
         made = plain.save("a-complete", {})
         main_checkout.git("bisect", "start")
         main_checkout.git("bisect", "bad")
-        done = restorer.restore(inside(plain), made)
+        done = plain.restore(made)
         assert (done.changes, done.safety) == ([], nth(2))
         assert main_checkout.refs("refs/bisect") == {}
-        restorer.undo(inside(plain))
+        plain.undo()
         assert main_checkout.refs("refs/bisect") == {
             "refs/bisect/bad": main_checkout.git("rev-parse", "HEAD")
         }
@@ -406,7 +401,7 @@ class TestUndo:
         plain.save("a-complete", {})
         before = main_checkout.fingerprint()
         with pytest.raises(NotFoundError) as caught:
-            restorer.undo(inside(plain))
+            plain.undo()
         assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
             "nothing was restored in this worktree",
             "see other checkpoints: git ckpt list",
@@ -423,38 +418,35 @@ class TestUndo:
         stores = [make_store(main_checkout), make_store(tmp_path / "other")]
         made = stores[0].save("a-complete", {})
         for number, store in enumerate(stores):
-            Path(str(inside(store).repository.worktree), "README").write_text(f"in {number}\n")
+            Path(str(store.worktree), "README").write_text(f"in {number}\n")
         for store in stores:
-            restorer.restore(inside(store), made)
+            store.restore(made)
         for number, store in enumerate(stores):
-            pointer = Path(inside(store).repository.git_dir, "ckpt-undo")
+            pointer = Path(git_dir(store), "ckpt-undo")
             pointer.unlink() if lost == "deleted" else pointer.write_text(
                 "" if lost == "empty" else '{"safety": 7'
             )
-            restorer.undo(inside(store))
-            assert (
-                Path(str(inside(store).repository.worktree), "README").read_text()
-                == f"in {number}\n"
-            )
+            store.undo()
+            assert Path(str(store.worktree), "README").read_text() == f"in {number}\n"
         third = tmp_path / "third"
         main_checkout.git("worktree", "add", "--quiet", "-b", "third", str(third))
         with pytest.raises(NotFoundError):
-            restorer.undo(inside(make_store(third)))
+            make_store(third).undo()
 
     def test_whose_safety_checkpoint_was_removed(
         self, plain: Store, main_checkout: Checkout
     ) -> None:
         made = plain.save("a-complete", {})
         main_checkout.write("README", "one\n")
-        first = restorer.restore(inside(plain), made).safety
+        first = plain.restore(made).safety
         main_checkout.write("README", "two\n")
-        second = restorer.restore(inside(plain), made).safety
+        second = plain.restore(made).safety
         plain.remove([str(second)])
-        restorer.undo(inside(plain))
+        plain.undo()
         assert (main_checkout.path / "README").read_text() == "one\n"
-        plain.remove([entry.id for entry in plain.list() if entry.trigger == SAFETY])
+        plain.remove([entry.id for entry in plain.list() if entry.trigger == "safety"])
         with pytest.raises(NotFoundError):
-            restorer.undo(inside(plain))
+            plain.undo()
         assert first != second
 
     def test_in_a_worktree_that_was_resumed(
@@ -462,12 +454,12 @@ class TestUndo:
     ) -> None:
         main_checkout.write("README", "one\n")
         made = plain.save("a-complete", {})
-        there = make_store(resumption.resume(inside(plain), made).path)
-        readme = Path(str(inside(there).repository.worktree), "README")
+        there = make_store(plain.resume(made).path)
+        readme = Path(str(there.worktree), "README")
         readme.write_text("two\n")
-        restorer.restore(inside(there), made)
+        there.restore(made)
         assert readme.read_text() == "one\n"
-        restorer.undo(inside(there))
+        there.undo()
         assert (readme.read_text(), (main_checkout.path / "README").read_text()) == (
             "two\n",
             "one\n",
@@ -482,7 +474,7 @@ def test_where_there_is_no_worktree(
     store = make_store(tmp_path / "bare" if where == "bare" else main_checkout.path / ".git")
     made = store.record("a-complete", {})
     with pytest.raises(WorktreeError) as caught:
-        restorer.restore(inside(store), made)
+        store.restore(made)
     assert (caught.value.message, caught.value.hint) == (
         "there is no worktree here to put files into",
         f"open one: git ckpt resume {made.id[:8]}",
@@ -497,9 +489,9 @@ def test_files_with_old_times_are_told_apart(plain: Store, main_checkout: Checko
     main_checkout.git("commit", "--quiet", "--message", "a")
     made = plain.save("a-complete", {})
     main_checkout.write("README", "bbbbb\n")
-    restorer.restore(inside(plain), made)
+    plain.restore(made)
     assert (main_checkout.path / "README").read_text() == "aaaaa\n"
-    restorer.undo(inside(plain))
+    plain.undo()
     assert (main_checkout.path / "README").read_text() == "bbbbb\n"
     assert main_checkout.git("status", "--porcelain") == " M README"
 
@@ -511,8 +503,8 @@ def test_files_that_were_only_touched(store: Store, checkout: Checkout) -> None:
     checkout.git("add", "README")
     other = view(checkout.path)
     os.utime(checkout.path / "README", (1_700_000_000, 1_700_000_000))
-    restorer.restore(inside(store), made)
+    store.restore(made)
     assert checkout.git("status", "--porcelain") == ""
     os.utime(checkout.path / "README", (1_600_000_000, 1_600_000_000))
-    restorer.undo(inside(store))
+    store.undo()
     assert view(checkout.path) == other

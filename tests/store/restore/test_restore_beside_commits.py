@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from gitckpt import Checkpoint, Moved, Store
-from gitckpt.store.restore import restorer
-from gitckpt.store.snapshot import capture
-from gitckpt.store.store import inside
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.conftest import view
 from tests.store.submodules import names
 
@@ -29,7 +28,7 @@ def at_captures(
     monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object], *, before: bool
 ) -> None:
     """Have something happen before, or after, each look at the worktree; it is given its number."""
-    really = capture.capture_in
+    really = planted.original(planted.CAPTURE_IN)
     count = iter(range(1000))
 
     def capture_in(*args: Any, **how: Any) -> object:
@@ -41,7 +40,7 @@ def at_captures(
             act(number)
         return found
 
-    monkeypatch.setattr(capture, "capture_in", capture_in)
+    plant(monkeypatch, planted.CAPTURE_IN, capture_in)
 
 
 @pytest.mark.parametrize("paths", [(), (b"README",)])
@@ -66,10 +65,10 @@ def test_commit_while_restore_looks(
 
     at_captures(monkeypatch, commit, before=before)
     state = view(main_checkout.path)
-    done = restorer.restore(inside(plain), made, paths)
+    done = plain.restore(made, paths or None)
     assert (main_checkout.path / "README").read_text() == "captured\n"
     assert sorted(names(main_checkout)) == sorted([made.id, str(done.safety)])
-    restorer.undo(inside(plain))
+    plain.undo()
     assert view(main_checkout.path)["files"] == state["files"]
     assert main_checkout.git("ls-files") == "README\nsince"
     if at == 0:
@@ -79,14 +78,14 @@ def test_commit_while_restore_looks(
 def test_undo_looks_again_as_well(
     plain: Store, main_checkout: Checkout, made: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    restorer.restore(inside(plain), made)
+    plain.restore(made)
 
     def commit(number: int) -> None:
         if number == 0:
             main_checkout.git("commit", "--quiet", "--allow-empty", "--message", "since")
 
     at_captures(monkeypatch, commit, before=True)
-    restorer.undo(inside(plain))
+    plain.undo()
     assert (main_checkout.path / "README").read_text() == "before\n"
 
 
@@ -98,29 +97,30 @@ def test_commit_each_time_is_told_and_changes_nothing(
 
     at_captures(monkeypatch, commit, before=True)
     with pytest.raises(Moved, match="HEAD moved while the files were looked at") as caught:
-        restorer.restore(inside(plain), made)
+        plain.restore(made)
     assert caught.value.hint == "run the command again"
     assert (main_checkout.path / "README").read_text() == "before\n"
     assert names(main_checkout) == [made.id]
     monkeypatch.undo()
     with pytest.raises(Exception, match="nothing was restored in this worktree"):
-        restorer.undo(inside(plain))
+        plain.undo()
 
 
 def test_safety_checkpoint_of_a_moved_head_is_dropped(
     plain: Store, main_checkout: Checkout, made: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its commit and files, what was staged would be another index."""
-    really = inside(plain).record
+    really = planted.original(planted.RECORD_CHECKPOINT)
     left = [1]
 
     def record(*args: Any, **options: Any) -> Checkpoint:
         if left and left.pop():
             main_checkout.commit("since", since="1\n")
-        return really(*args, **options)
+        checkpoint: Checkpoint = really(*args, **options)
+        return checkpoint
 
-    monkeypatch.setattr(inside(plain), "record", record)
-    done = restorer.restore(inside(plain), made)
+    plant(monkeypatch, planted.RECORD_CHECKPOINT, record)
+    done = plain.restore(made)
     safety = plain.read(str(done.safety))
     assert safety.git_sha == main_checkout.head()
     assert sorted(names(main_checkout)) == sorted([made.id, safety.id])

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gitckpt import NotFoundError, Store
-from gitckpt.model.checkpoint import POST_COMMIT, SAFETY
 from tests.conftest import Checkout
 
 
 def test_untracked_files_stay(store: Store, checkout: Checkout) -> None:
-    made = store.record("commit-complete", {}, trigger=POST_COMMIT)
+    made = store.record("commit-complete", {}, trigger="post-commit")
     checkout.write("README", "changed\n")
     checkout.write("new/notes", "mine\n")
     checkout.write("added", "staged\n")
@@ -32,7 +31,7 @@ def test_untracked_files_stay(store: Store, checkout: Checkout) -> None:
 
 def test_one_in_the_way_of_a_file_goes_and_comes_back(store: Store, checkout: Checkout) -> None:
     checkout.commit("a directory", **{"there/file": "x\n"})
-    made = store.record("commit-complete", {}, trigger=POST_COMMIT)
+    made = store.record("commit-complete", {}, trigger="post-commit")
     checkout.git("rm", "--quiet", "-r", "there")
     checkout.git("commit", "--quiet", "-m", "gone")
     checkout.write("there", "mine\n")
@@ -58,7 +57,7 @@ def test_a_name_means_the_same_after_a_restore(store: Store, checkout: Checkout,
     made = store.save("a-complete", {})
     checkout.write("README", "changed\n")
     assert store.restore(store.find(name)).safety is not None
-    assert store.list()[0].trigger == SAFETY
+    assert store.list()[0].trigger == "safety"
     assert store.find(name) == made.id
     assert store.restore(store.find(name)).changes == []
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gitckpt import BusyError, Checkpoint, CkptError, LockHeld, Store, Worktree, WorktreeError
-from gitckpt.store.restore import replacement, restorer
-from gitckpt.store.store import inside
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.conftest import after_recording, view
 
 HINT = "move it out of the way, then run the command again; nothing was changed"
@@ -21,7 +21,7 @@ HINT = "move it out of the way, then run the command again; nothing was changed"
 
 def refused(store: Store, made: Checkpoint, *paths: bytes) -> CkptError:
     with pytest.raises(CkptError) as caught:
-        restorer.restore(inside(store), made, paths)
+        store.restore(made, paths or None)
     return caught.value
 
 
@@ -106,10 +106,10 @@ class TestInTheWay:
         else:
             place.symlink_to(outside if here == "link to a directory" else "nowhere")
         before = everything(ignoring.path)
-        restorer.restore(inside(plain), made)
+        plain.restore(made)
         assert (ignoring.path / wanted).read_text() == "captured\n"
         assert (outside / "inside").read_text() == "mine"
-        restorer.undo(inside(plain))
+        plain.undo()
         after = everything(ignoring.path)
         assert {name: after.get(name) for name in before if "/.git/" not in name} == {
             name: said for name, said in before.items() if "/.git/" not in name
@@ -126,10 +126,10 @@ class TestInTheWay:
         main_checkout.git("rm", "--quiet", "--cached", name)
         main_checkout.git("config", "ckpt.maxFileSize", "20 B")
         main_checkout.write(name, "precious and not captured otherwise\n")
-        done = restorer.restore(inside(plain), made)
+        done = plain.restore(made)
         assert (main_checkout.path / name).read_text() == "captured\n"
         assert plain.read(str(done.safety)).worktree is not None
-        restorer.undo(inside(plain))
+        plain.undo()
         assert (main_checkout.path / name).read_text() == "precious and not captured otherwise\n"
 
 
@@ -153,9 +153,9 @@ class TestOthersAtWork:
             index,
         )
         lock.unlink()
-        restorer.restore(inside(store), made)
+        store.restore(made)
         assert view(checkout.path) == wanted
-        restorer.undo(inside(store))
+        store.undo()
         assert view(checkout.path) == before
 
     def test_undo_after_the_lock_of_the_index(self, store: Store, checkout: Checkout) -> None:
@@ -167,7 +167,7 @@ class TestOthersAtWork:
         lock.touch()
         refused(store, made)
         lock.unlink()
-        restorer.undo(inside(store))
+        store.undo()
         assert view(checkout.path) == before
 
     @pytest.mark.parametrize("is_converted", [False, True])
@@ -198,7 +198,7 @@ class TestOthersAtWork:
             (main_checkout.path / "new").read_text(),
         ) == ("typed in this moment\n", "x")
         monkeypatch.undo()
-        restorer.restore(inside(plain), made)
+        plain.restore(made)
         assert main_checkout.git("status", "--porcelain") == ""
 
     @pytest.mark.parametrize("paths", [(), (b"README",)])
@@ -221,15 +221,15 @@ class TestOthersAtWork:
 
         after_recording(plain, monkeypatch, stage)
         if paths:
-            restorer.restore(inside(plain), made, paths)
+            plain.restore(made, paths or None)
         else:
             error = refused(plain, made)
             assert isinstance(error, BusyError), error.message
         assert main_checkout.git("cat-file", "blob", ":later") == "staged in this moment"
         assert (main_checkout.path / "README").read_text() == ("hello\n" if paths else "before\n")
         monkeypatch.undo()
-        restorer.restore(inside(plain), made)
-        restorer.undo(inside(plain))
+        plain.restore(made)
+        plain.undo()
         assert main_checkout.git("cat-file", "blob", ":later") == "staged in this moment"
 
     @pytest.fixture
@@ -247,19 +247,19 @@ class TestOthersAtWork:
         to_git: Checkpoint,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        really = replacement.replace_files
+        really = planted.original(planted.REPLACE_FILES)
 
         def replace_files(*args: Any) -> object:
             done = really(*args)
             main_checkout.git("rm", "--quiet", "--cached", "README")
             return done
 
-        monkeypatch.setattr(replacement, "replace_files", replace_files)
+        plant(monkeypatch, planted.REPLACE_FILES, replace_files)
         assert isinstance(refused(plain, to_git), BusyError)
         assert main_checkout.git("status", "--porcelain") == "D  README\n?? README"
         assert not (main_checkout.path / ".git/index.lock").exists()
         monkeypatch.undo()
-        restorer.undo(inside(plain))
+        plain.undo()
         assert (main_checkout.path / "README").read_text() == "before\n"
 
     def test_an_index_that_git_has_only_looked_through_meanwhile_is_replaced(
@@ -269,7 +269,7 @@ class TestOthersAtWork:
         to_git: Checkpoint,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        really = replacement.replace_files
+        really = planted.original(planted.REPLACE_FILES)
         inodes = []
 
         def replace_files(*args: Any) -> object:
@@ -278,8 +278,8 @@ class TestOthersAtWork:
             return really(*args)
 
         before = (main_checkout.path / ".git/index").stat().st_ino
-        monkeypatch.setattr(replacement, "replace_files", replace_files)
-        restorer.restore(inside(plain), to_git)
+        plant(monkeypatch, planted.REPLACE_FILES, replace_files)
+        plain.restore(to_git)
         assert before not in inodes != []
         assert main_checkout.git("status", "--porcelain") == ""
 

@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt import BusyError, CkptError, Store, WorktreeError
-from gitckpt.store.snapshot import manifest
+from tests import planted
 from tests.conftest import Checkout, examples
+from tests.planted import plant
 from tests.store.conftest import MakeStore, after_recording, view
 
 PATHS = ("a", "b/c", "b/d/e", "b/d/f", "g", "h-i", "h/i", "h.i", "b/d-e", "x y", "deep/er/still")
@@ -359,14 +360,14 @@ def test_what_git_wrote_into_a_file_when_it_was_to(plain: Store, main_checkout: 
 
 def forge(patch: pytest.MonkeyPatch, files: str) -> None:
     """Has the checkpoint that comes back hold a tree of files that git did not make of a worktree."""
-    contents_of = manifest.contents_of
+    contents_of = planted.original(planted.CONTENTS_OF)
 
     def forged(*args: Any) -> Any:
         found = contents_of(*args)
         found.files = files
         return found
 
-    patch.setattr(manifest, "contents_of", forged)
+    plant(patch, planted.CONTENTS_OF, forged)
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.store.restore import restorer
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import view
 
@@ -55,15 +52,15 @@ def test_there_and_back(store: Store, checkout: Checkout, then: str, now: str) -
     made = store.save("a-complete")
     make(checkout, now)
     before = view(checkout.path)
-    done = restorer.restore(inside(store), made)
+    done = store.restore(made)
     assert view(checkout.path) == wanted
     assert bool(done.changes) == (then != now)
     if then != now:
-        restorer.undo(inside(store))
+        store.undo()
         assert view(checkout.path) == before
-        restorer.redo(inside(store))
+        store.redo()
         assert view(checkout.path) == wanted
-    there = resumption.resume(inside(store), made)
+    there = store.resume(made)
     assert view(there.path) == wanted
 
 
@@ -78,9 +75,9 @@ def test_flags_that_differ(
     made = store.save("a-complete")
     make(checkout, "as committed", now)
     before = view(checkout.path)
-    restorer.restore(inside(store), made)
+    store.restore(made)
     assert view(checkout.path) == wanted
-    restorer.undo(inside(store))
+    store.undo()
     assert view(checkout.path) == before
 
 
@@ -88,19 +85,17 @@ def test_one_of_them(store: Store, checkout: Checkout) -> None:
     make(checkout, "tweaked")
     made = store.save("a-complete")
     make(checkout, "not there")
-    assert [
-        (change.kind, change.path)
-        for change in restorer.restore(inside(store), made, [b"d"]).changes
-    ] == [("add", b"d/b")]
+    assert [(change.kind, change.path) for change in store.restore(made, [b"d"]).changes] == [
+        ("add", b"d/b")
+    ]
     assert [(checkout.path / name).exists() for name in NAMES] == [False, True]
     absent = store.save("b-complete")
     make(checkout, "tweaked again")
-    assert [
-        (change.kind, change.path)
-        for change in restorer.restore(inside(store), absent, [b"a"]).changes
-    ] == [("delete", b"a")]
+    assert [(change.kind, change.path) for change in store.restore(absent, [b"a"]).changes] == [
+        ("delete", b"a")
+    ]
     assert [(checkout.path / name).exists() for name in NAMES] == [False, True]
-    restorer.undo(inside(store))
+    store.undo()
     assert (checkout.path / "a").read_text() == "tweaked again\n"
 
 
@@ -109,7 +104,7 @@ def test_what_is_said_beforehand(store: Store, checkout: Checkout) -> None:
     made = store.save("a-complete")
     make(checkout, "not there")
     before = view(checkout.path)
-    done = restorer.restore(inside(store), made, dry_run=True)
+    done = store.restore(made, dry_run=True)
     assert [(change.kind, change.path) for change in done.changes] == [
         ("add", b"a"),
         ("add", b"d/b"),
@@ -123,9 +118,9 @@ def test_what_is_in_the_way(store: Store, checkout: Checkout) -> None:
     make(checkout, "not there")
     Path(checkout.path, "a").mkdir()
     checkout.write("a/mine", "mine\n")
-    restorer.restore(inside(store), made)
+    store.restore(made)
     assert (checkout.path / "a").read_text() == "tweaked\n"
-    restorer.undo(inside(store))
+    store.undo()
     assert (checkout.path / "a/mine").read_text() == "mine\n"
 
 
@@ -139,11 +134,11 @@ def test_a_file_that_only_a_restore_brought_into_a_sparse_checkout(
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     before = view(checkout.path)
     assert not (checkout.path / "d/b").exists()
-    restorer.restore(inside(store), made)
+    store.restore(made)
     after = view(checkout.path)
-    restorer.undo(inside(store))
+    store.undo()
     assert view(checkout.path) == before
-    restorer.redo(inside(store))
+    store.redo()
     assert view(checkout.path) == after
 
 
@@ -159,13 +154,13 @@ def test_a_file_that_was_deleted_and_that_a_sparse_checkout_leaves_away(
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     before = view(checkout.path)
     assert checkout.git("status", "--porcelain") == ""
-    restorer.restore(inside(store), made, paths, index=True)
+    store.restore(made, paths or None, index=True)
     assert checkout.git("status", "--porcelain") == " D d/b"
     after = view(checkout.path)
-    assert restorer.restore(inside(store), made, paths, index=True).safety is None
-    restorer.undo(inside(store))
+    assert store.restore(made, paths or None, index=True).safety is None
+    store.undo()
     assert view(checkout.path) == before
-    restorer.redo(inside(store))
+    store.redo()
     assert view(checkout.path) == after
 
 
@@ -177,13 +172,13 @@ def test_an_entry_of_a_path_that_a_sparse_checkout_leaves_away(
     checkout.commit("later", **{"d/b": "later\n"})
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     before = view(checkout.path)
-    restorer.restore(inside(store), made, [b"d"], index=True)
+    store.restore(made, [b"d"], index=True)
     assert checkout.git("status", "--porcelain") == "M  d/b"
     after = view(checkout.path)
-    assert restorer.restore(inside(store), made, [b"d"], index=True).safety is None
-    restorer.undo(inside(store))
+    assert store.restore(made, [b"d"], index=True).safety is None
+    store.undo()
     assert view(checkout.path) == before
-    restorer.redo(inside(store))
+    store.redo()
     assert view(checkout.path) == after
 
 
@@ -197,9 +192,9 @@ def test_an_entry_that_is_assumed_to_be_unchanged_stays_so(
     checkout.git("update-index", "--no-assume-unchanged", "a")
     checkout.commit("later still", a="later still\n")
     checkout.git("update-index", "--assume-unchanged", "a")
-    restorer.restore(inside(store), made[1], [b"a"], index=True)
+    store.restore(made[1], [b"a"], index=True)
     assert checkout.git("ls-files", "-v", "a") == "h a"
-    restorer.restore(inside(store), made[0], [b"a"], index=True)
+    store.restore(made[0], [b"a"], index=True)
     assert checkout.git("ls-files", "-v", "a") == "H a"
 
 
@@ -219,12 +214,12 @@ def test_a_file_in_conflict_that_a_sparse_checkout_leaves_away_otherwise(
     checkout.git("merge", "--quiet", "theirs", ok=(1,))
     before = view(checkout.path)
     assert (checkout.path / "d/b").read_text() == "changed\n"
-    restorer.restore(inside(store), clean)
+    store.restore(clean)
     after = view(checkout.path)
     assert not (checkout.path / "d/b").exists()
-    restorer.undo(inside(store))
+    store.undo()
     assert view(checkout.path) == before
-    restorer.redo(inside(store))
+    store.redo()
     assert view(checkout.path) == after
 
 
@@ -237,14 +232,14 @@ def test_a_file_that_is_there_although_the_sparse_checkout_leaves_it_away(
     checkout.git("status", "--porcelain")  # takes the flag away
     before = view(checkout.path)
     there = store.save("b-complete")
-    restorer.restore(inside(store), bare)
+    store.restore(bare)
     after = view(checkout.path)
     assert not (checkout.path / "d/b").exists()
-    restorer.undo(inside(store))
+    store.undo()
     assert view(checkout.path) == before
-    restorer.redo(inside(store))
+    store.redo()
     assert view(checkout.path) == after
-    restorer.restore(inside(store), there, [b"d"])
+    store.restore(there, [b"d"])
     assert view(checkout.path) == before
 
 
@@ -258,12 +253,12 @@ def test_a_file_that_a_sparse_checkout_leaves_away_and_whose_place_a_directory_t
     checkout.git("sparse-checkout", "set", "--no-cone", "other")
     before = view(checkout.path)
     assert not (checkout.path / "d").exists()
-    restorer.restore(inside(store), made)
+    store.restore(made)
     after = view(checkout.path)
     assert (checkout.path / "d/b").read_text() == "changed\n"
-    restorer.undo(inside(store))
+    store.undo()
     assert view(checkout.path) == before
-    restorer.redo(inside(store))
+    store.redo()
     assert view(checkout.path) == after
 
 
@@ -279,13 +274,13 @@ def test_an_empty_directory_where_a_sparse_checkout_has_no_file(
     (checkout.path / names).mkdir(parents=True)
     assert checkout.git("status", "--porcelain") == " D d/b"
     before = view(checkout.path)
-    done = restorer.restore(inside(store), made, paths, index=True)
+    done = store.restore(made, paths or None, index=True)
     assert [(change.kind, change.path) for change in done.changes][:1] == [("delete", b"d/b/")]
     assert (checkout.git("status", "--porcelain"), (checkout.path / "d/b").exists()) == ("", False)
     after = view(checkout.path)
-    restorer.undo(inside(store))
+    store.undo()
     assert (view(checkout.path), (checkout.path / names).is_dir()) == (before, True)
-    changes = restorer.redo(inside(store)).changes
+    changes = store.redo().changes
     assert len(changes) == len(set(changes))
     assert view(checkout.path) == after
 
@@ -298,13 +293,13 @@ def test_ignored_files_where_a_sparse_checkout_has_no_file(
     made = store.save("a-complete")
     checkout.write("d/b/.gitignore", "*\n")
     checkout.write("other", "changed\n")
-    restorer.restore(inside(store), made)
+    store.restore(made)
     assert (
         (checkout.path / "other").read_text(),
         (checkout.path / "d/b/.gitignore").read_text(),
     ) == ("other\n", "*\n")
     assert checkout.git("status", "--porcelain") == " D d/b"
-    restorer.undo(inside(store))
+    store.undo()
     assert (checkout.path / "other").read_text() == "changed\n"
 
 
@@ -315,7 +310,7 @@ def test_patterns_that_git_takes_for_none_of_a_cone(store: Store, checkout: Chec
     assert checkout.git("config", "core.sparseCheckoutCone") == "true"
     assert "".join(line[:1] for line in checkout.git("ls-files", "-t").splitlines()).count("S") == 2
     made = store.save("a-complete")
-    there = resumption.resume(inside(store), made)
+    there = store.resume(made)
     assert view(there.path) == view(checkout.path)
 
 
@@ -326,7 +321,7 @@ def test_an_entry_that_a_person_skips_within_the_patterns_of_a_sparse_checkout(
     (checkout.path / "a").unlink()
     checkout.git("update-index", "--skip-worktree", "a")
     made = store.save("a-complete")
-    there = resumption.resume(inside(store), made)
+    there = store.resume(made)
     assert view(there.path) == view(checkout.path)
 
 
@@ -339,10 +334,10 @@ def test_a_deleted_file_that_was_written_where_a_sparse_checkout_leaves_it_away(
     made = store.save("a-complete")
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     checkout.write("d/b", "written\n")
-    restorer.restore(inside(store), made, paths)
+    store.restore(made, paths or None)
     assert not (checkout.path / "d/b").exists()
     assert checkout.git("status", "--porcelain") == ("" if paths else " D d/b")
-    restorer.undo(inside(store))
+    store.undo()
     assert (checkout.path / "d/b").read_text() == "written\n"
 
 
@@ -357,6 +352,6 @@ def test_an_entry_that_git_takes_for_unmarked_while_a_directory_is_in_its_place(
     for _ in range(2):
         store.save("a-complete")
     (checkout.path / "a").rmdir()
-    there = resumption.resume(inside(store), store.save("b-complete"))
+    there = store.resume(store.save("b-complete"))
     assert view(there.path) == view(checkout.path)
     assert not (Path(there.path) / "a").exists()

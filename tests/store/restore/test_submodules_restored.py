@@ -10,11 +10,6 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Checkpoint, RestoreResult, Store, WorktreeError
-from gitckpt.store import local_checkpoints
-from gitckpt.store.restore import restorer
-from gitckpt.store.restore.submodules import _Incomplete
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 from tests.store.submodules import CHECKPOINTS, dirty, named, names, settled
@@ -23,7 +18,7 @@ pytestmark = pytest.mark.long
 
 
 def restore(store: Store, made: Checkpoint, *paths: bytes, dry_run: bool = False) -> RestoreResult:
-    return restorer.restore(inside(store), made, paths, dry_run=dry_run)
+    return store.restore(made, paths or None, dry_run=dry_run)
 
 
 def changes(done: RestoreResult) -> list[tuple[str, bytes]]:
@@ -64,9 +59,9 @@ def test_there_and_back(
         ]
     )
     assert settled(main_checkout, lib, inner) == before
-    restorer.undo(inside(plain))
+    plain.undo()
     assert settled(main_checkout, lib, inner) == after
-    restorer.redo(inside(plain))
+    plain.redo()
     assert settled(main_checkout, lib, inner) == before
     assert restore(plain, made).safety is None
 
@@ -85,7 +80,7 @@ def test_a_commit_that_only_head_had_is_kept_by_the_safety_checkpoint(
     ]
     lib.git("reflog", "expire", "--expire=now", "--all")
     lib.git("gc", "--quiet", "--prune=now")
-    restorer.undo(inside(plain))
+    plain.undo()
     assert (lib.git("rev-parse", "HEAD"), (lib.path / "more").read_text()) == (lone, "x\n")
 
 
@@ -176,21 +171,21 @@ def test_undo_takes_away_what_a_restore_has_checked_out(
     restore(plain, gone)
     after = everything(main_checkout.path), head_of(git_dir)
     assert after[0]["lib/new"] == "new\n"
-    looked = restorer.undo(inside(plain), dry_run=True)
+    looked = plain.undo(dry_run=True)
     assert ("delete", b"lib") in changes(looked)
-    done = restorer.undo(inside(plain))
+    done = plain.undo()
     assert (changes(done), everything(main_checkout.path), head_of(git_dir)) == (
         changes(looked),
         *before,
     )
-    restorer.redo(inside(plain))
+    plain.redo()
     assert (everything(main_checkout.path), head_of(git_dir)) == after
     lib.commit("later", l="later\n")
     lib.write("more work", "x\n")
     worked = everything(main_checkout.path)
-    restorer.undo(inside(plain))
+    plain.undo()
     assert (everything(main_checkout.path), head_of(git_dir)) == before
-    restorer.redo(inside(plain))
+    plain.redo()
     assert everything(main_checkout.path) == worked
 
 
@@ -211,7 +206,7 @@ def test_undo_leaves_a_submodule_with_something_that_no_checkpoint_holds(
     main_checkout.write(what, "x" * (200_000 if what == "lib/large" else 1))
     main_checkout.git("config", "ckpt.maxFileSize", "100KB")
     there = everything(main_checkout.path)
-    done = restorer.undo(inside(plain))
+    done = plain.undo()
     assert [remark for remark in done.remarks if remark.startswith("the submodule lib stays: ")]
     assert everything(main_checkout.path) == there
 
@@ -224,7 +219,7 @@ def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(
     main_checkout.write("README", "other\n")
     lib.write("l", "other\n")
     with pytest.raises(
-        _Incomplete, match=f"lib: no repository of it has the checkpoint {named(made)[0]}"
+        WorktreeError, match=f"lib: no repository of it has the checkpoint {named(made)[0]}"
     ) as caught:
         restore(plain, made)
     assert (caught.value.exit_code, "git ckpt undo" in str(caught.value.hint)) == (14, True)
@@ -232,13 +227,13 @@ def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(
         "hello\n",
         "other\n",
     )
-    with pytest.raises(_Incomplete):  # also where there is nothing else to do
+    with pytest.raises(WorktreeError):  # also where there is nothing else to do
         restore(plain, made)
 
 
 def hint_of(store: Store, made: Checkpoint, message: str) -> str:
     """Returns what is advised where a submodule does not come back."""
-    with pytest.raises(_Incomplete, match=message) as caught:
+    with pytest.raises(WorktreeError, match=message) as caught:
         restore(store, made)
     back = (
         ", or go back: git ckpt undo"
@@ -294,7 +289,7 @@ def test_one_that_is_none_any_more_fails_though_all_else_is_there(
     made = plain.save("a-complete", {})
     broken = lib if path == "lib" else inner
     (broken.path / ".git").unlink()
-    with pytest.raises(_Incomplete) as caught:
+    with pytest.raises(WorktreeError) as caught:
         restore(plain, made)
     where = "lib: " if path == "lib" else "lib: inner: "
     assert caught.value.message.startswith(
@@ -316,7 +311,7 @@ def test_one_that_is_none_any_more_fails_though_all_else_is_there(
 def test_what_was_captured_in_another_worktree(
     plain: Store, make_store: MakeStore, main_checkout: Checkout, lib: Checkout, inner: Checkout
 ) -> None:
-    path = Path(resume(inside(plain), plain.save("a-complete", {})).path)
+    path = Path(plain.resume(plain.save("a-complete", {})).path)
     theirs = Checkout(path / "lib"), Checkout(path / "lib" / "inner")
     dirty(*theirs)
     with make_store(path) as store:
@@ -325,7 +320,7 @@ def test_what_was_captured_in_another_worktree(
     assert changes(restore(plain, made, dry_run=True)) == [("change", b"lib")]
     restore(plain, made)
     assert [seen[1:] for seen in settled(lib, inner)] == [seen[1:] for seen in settled(*theirs)]
-    restorer.undo(inside(plain))
+    plain.undo()
     assert settled(lib, inner) == before
 
 
@@ -360,12 +355,12 @@ def test_a_path_that_somebody_made_up(
         f"refs/checkpoints/{made.id}",
         main_checkout.git("hash-object", "-w", "--stdin", data=document),
     )
-    (main_checkout.path / ".git/ckpt" / local_checkpoints.FILE).unlink()  # as if it was fetched
+    (main_checkout.path / ".git/ckpt" / "written").unlink()  # as if it was fetched
     (tmp_path / "elsewhere").mkdir()
     (main_checkout.path / "link").symlink_to(tmp_path / "elsewhere")
     main_checkout.write(".git/info/exclude", "link\n")
     shutil.rmtree(lib.path)
-    with pytest.raises(_Incomplete, match=reason):
+    with pytest.raises(WorktreeError, match=reason):
         restore(plain, plain.read(made.id))
     assert (list((tmp_path / "elsewhere").iterdir()), (main_checkout.path / "fresh").exists()) == (
         [],
@@ -399,9 +394,9 @@ def test_one_that_the_branch_here_does_not_have(
     done = restore(plain, made)
     assert ("delete", b"lib/work") in changes(done)
     after = settled(main_checkout, lib)
-    restorer.undo(inside(plain))
+    plain.undo()
     assert settled(main_checkout, lib) == before
-    restorer.redo(inside(plain))
+    plain.redo()
     assert settled(main_checkout, lib) == after
 
 
@@ -414,7 +409,7 @@ def test_a_repository_in_its_place_that_has_nothing_to_do_with_it(
     lib.commit("of somebody else", l="mine\n")
     main_checkout.write("README", "other\n")
     before = settled(lib)
-    with pytest.raises(_Incomplete, match="lib: another repository is in its place"):
+    with pytest.raises(WorktreeError, match="lib: another repository is in its place"):
         restore(plain, made)
     assert (settled(lib), (main_checkout.path / "README").read_text()) == (before, "hello\n")
 
@@ -441,7 +436,7 @@ def test_its_empty_directory_stays_where_a_sparse_checkout_had_none(
     made = plain.save("a-complete", {})
     main_checkout.git("sparse-checkout", "disable")
     restore(plain, made)
-    restorer.undo(inside(plain))
+    plain.undo()
     assert (lib.path.is_dir(), main_checkout.git("status", "--porcelain")) == (True, "")
 
 
@@ -461,9 +456,9 @@ def test_one_that_is_made_again_where_its_repository_is_sparse_by_now(
     after = (settled(lib), lib.git("ls-files", "-v", "more"))
     assert after[1] == ("H more" if is_changed else "S more")
     assert not is_changed or (lib.path / "more").read_text() == "changed\n"
-    restorer.undo(inside(plain))
+    plain.undo()
     assert not lib.path.exists()
-    restorer.redo(inside(plain))
+    plain.redo()
     assert (settled(lib), lib.git("ls-files", "-v", "more")) == after
 
 
@@ -510,11 +505,11 @@ def test_renamed_submodule_goes_back_with_restore_and_undo(
         "lib",
     }
     main_checkout.git("submodule", "--quiet", "status", "--recursive")
-    restorer.undo(inside(plain))
+    plain.undo()
     assert settled(main_checkout, vendor, deep) == before
     assert not lib.path.exists()
     main_checkout.git("submodule", "--quiet", "status", "--recursive")
-    restorer.redo(inside(plain))
+    plain.redo()
     (lib.path / "x.o").unlink()
     assert settled(lib, inner) == wanted
     main_checkout.git("submodule", "--quiet", "status", "--recursive")
@@ -527,14 +522,16 @@ def test_renamed_submodule_stays_where_paths_do_not_name_it(
     made = plain.save("a-complete", {})
     lib.git("reset", "--quiet", "--hard")
     rename(main_checkout, "vendor")
-    with pytest.raises(_Incomplete, match="lib: its repository is checked out at vendor") as caught:
+    with pytest.raises(
+        WorktreeError, match="lib: its repository is checked out at vendor"
+    ) as caught:
         restore(plain, made, b"lib")
     both = f"restore both: git ckpt restore {made.id[:8]} -- lib vendor; then run the command again"
     assert caught.value.hint == both
     assert main_checkout.git("status", "--porcelain") == ""
     restore(plain, made, b"lib", b"vendor")
     assert (lib.path / "l").read_text() == "work\n"
-    restorer.undo(inside(plain))
+    plain.undo()
     assert main_checkout.git("status", "--porcelain") == ""
 
 
@@ -553,6 +550,6 @@ def test_undo_where_git_has_checked_a_submodule_out_twice(
     restore(plain, made)
     assert (lib.path / "l").read_text() == "work\n"
     while plain.undo_steps() and plain.undo_steps()[0].kind == "undo":
-        restorer.undo(inside(plain))
+        plain.undo()
         main_checkout.git("status", "--porcelain")
     assert main_checkout.git("status", "--porcelain").splitlines() in ([], ["?? lib/"])

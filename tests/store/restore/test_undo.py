@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gitckpt import NotFoundError, Policy, Store, WorktreeError
-from gitckpt.model.checkpoint import SAFETY
-from gitckpt.model.policy import DAY
-from gitckpt.store.store import inside
+from tests import planted
 from tests.conftest import Checkout, Clock
+from tests.planted import plant
 from tests.store.conftest import MakeStore
+from tests.stores import DAY, git_dir
 
 pytestmark = pytest.mark.long
 
@@ -24,7 +24,7 @@ class Desk:
         self.store = store
         self.checkout = checkout
         self.file = checkout.path / "README"
-        self.note = Path(inside(store).repository.git_dir, "ckpt-undo")
+        self.note = Path(git_dir(store), "ckpt-undo")
 
     def has(self, text: str) -> None:
         self.file.write_text(text)
@@ -58,7 +58,7 @@ class Desk:
         )
 
     def safeties(self) -> list[str]:
-        return [entry.id for entry in self.store.list() if entry.trigger == SAFETY]
+        return [entry.id for entry in self.store.list() if entry.trigger == "safety"]
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ class TestBackAndForth:
         made = three.store.read(str(done.safety))
         assert (three._text(made.id), made.trigger, dict(made.state)["before"]) == (
             "two",
-            SAFETY,
+            "safety",
             three.safeties()[1],
         )
 
@@ -276,13 +276,12 @@ class TestCutOff:
 
     @staticmethod
     def cut(desk: Desk, monkeypatch: pytest.MonkeyPatch, step: str, *args: str) -> None:
-        from gitckpt.store.restore import restorer
 
         def fail(*_: object) -> None:
             raise WorktreeError("cut off")
 
         with monkeypatch.context() as patch:
-            patch.setattr(restorer._Restore, "_require_none", fail)
+            plant(patch, planted.RESTORE_PRECHECK, fail)
             with pytest.raises(WorktreeError, match="cut off"):
                 getattr(desk.store, step)(*args)
 

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import NotFoundError, WorktreeError
-from gitckpt.store import local_checkpoints
-from gitckpt.store.restore import restorer
-from gitckpt.store.store import inside
+from gitckpt import NotFoundError, Query, WorktreeError
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
+from tests.stores import git_dir, private_dir
 
 UNDO = "ckpt-undo"
 
@@ -39,14 +37,14 @@ def test_what_lies_in_the_place_of_a_file(
     with make_store(main_checkout) as store:
         if what == "a directory":
             with pytest.raises(WorktreeError) as caught:
-                restorer.restore(inside(store), saved)
+                store.restore(saved)
             assert (
                 caught.value.hint
                 == f"move it out of the way: mv {main_checkout.path}/.git/{UNDO} {main_checkout.path}/.git/{UNDO}.old"
             )
             assert (main_checkout.path / "new").read_text() == "two\n"
         else:
-            restorer.restore(inside(store), saved)
+            store.restore(saved)
             assert (main_checkout.path / "new").read_text() == "one\n"
 
 
@@ -57,13 +55,13 @@ def test_what_lies_in_the_place_of_a_list_of_documents(
     with make_store(main_checkout) as store:
         run = str(store.record("run-started", start="Add login!").run)
         store.record("plan-complete")
-        private = Path(inside(store).repository.private_dir)
-        for place in (private / "chains" / run, private / local_checkpoints.FILE):
+        private = Path(private_dir(store))
+        for place in (private / "chains" / run, private / "written"):
             put(place, what)
     with make_store(main_checkout) as store:
         store.record("plan-complete", run=run)
         store.record("plan-complete")
-        assert local_checkpoints.known(inside(store).repository, run) == frozenset()
+        assert not any(store.is_ours(entry.id) for entry in store.list(Query(run=run)))
         assert len(store.list()) == 4
 
 
@@ -74,7 +72,7 @@ def test_what_was_fetched_is_no_step_back(
     with make_store(main_checkout) as store:
         saved = store.save("one-complete")
         main_checkout.write("README", "two\n")
-        restorer.restore(inside(store), saved)
+        store.restore(saved)
     clone = Checkout(tmp_path / "clone")
     main_checkout.git("clone", "--quiet", str(main_checkout.path), str(clone.path))
     clone.git(
@@ -91,7 +89,7 @@ def test_what_was_fetched_is_no_step_back(
             other.undo()
         assert clone.fingerprint() == before
         clone.write("README", "three\n")
-        restorer.restore(inside(other), saved)
+        other.restore(saved)
         other.undo()
         with pytest.raises(NotFoundError, match="nothing further back"):
             other.undo()
@@ -109,7 +107,7 @@ def test_a_worktree_takes_no_step_of_an_earlier_one_with_its_name(
             if not is_again:
                 saved = store.save("one-complete")
                 linked.write("README", "two\n")
-                restorer.restore(inside(store), saved)
-                Path(inside(store).repository.git_dir, UNDO).unlink()
+                store.restore(saved)
+                Path(git_dir(store), UNDO).unlink()
                 assert len(store.undo_steps()) == 1  # the file may be lost
         main_checkout.git("worktree", "remove", "--force", str(linked.path))

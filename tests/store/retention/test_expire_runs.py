@@ -15,21 +15,17 @@ import pytest
 from gitckpt import LockHeld, Pipeline, Policy, Store
 from gitckpt.git.refs import Refs, Update
 from gitckpt.model import times
-from gitckpt.model.checkpoint import PHASE
-from gitckpt.model.policy import DAY
-from gitckpt.store.audit import verification
 from gitckpt.store.config import settings
-from gitckpt.store.records import ref_names
-from gitckpt.store.retention import expiry, runs, sweep
+from gitckpt.store.retention import runs, sweep
 from gitckpt.store.retention import worktree as worktree_removal
 from gitckpt.store.retention.runs import Fate
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, Clock
 from tests.store import working
 from tests.store.conftest import MakeStore, require_whole, view
 from tests.store.working import Work, driven_elsewhere
+from tests.stores import DAY, head_of, hold_run
 from tests.system.kills.killer import Killer, opened
 
 pytestmark = pytest.mark.long
@@ -39,7 +35,7 @@ ALL = Policy(everything=True, older_than=0, keep_last=0)
 
 def told(store: Store, rules: Policy, *, dry_run: bool = False) -> dict[str, str]:
     """Returns the reason for each run by the end of its id, those that expire marked with a minus."""
-    found = expiry.expire(inside(store), rules, dry_run=dry_run)
+    found = store.expire(rules, dry_run=dry_run)
     return {fate.run[16:]: ("- " if fate.expires else "") + fate.reason for fate in found.runs}
 
 
@@ -58,14 +54,14 @@ class TestWholeRuns:
     ) -> None:
         before = main_checkout.refs()
         work = worked(plain, "done", make_store)
-        inside(plain).leases.acquire(work.run, "a test").release()
+        hold_run(plain, work.run, "a test").release()
         beside = Path(run_files.of_run(inside(plain).repository, work.run).path, "input")
         beside.mkdir(parents=True)
         (beside / "plan.md").write_text("x")
         inside(make_store(work.worktree)).save(
             "run-complete",
             run=work.run,
-            trigger=PHASE,
+            trigger="phase",
             beside=run_files.of_run(inside(plain).repository, work.run),
         )
         clock.instant += 7 * DAY
@@ -80,22 +76,22 @@ class TestWholeRuns:
             reason="complete, 7d old, limit 7d",
         )
         whole = main_checkout.fingerprint()
-        found = expiry.expire(inside(plain), Policy(), dry_run=True)
+        found = plain.expire(Policy(), dry_run=True)
         assert (found.runs, found.squashed) == ([fate], set())
         assert [(decision.expires, decision.reason) for _, decision in found.checkpoints] == [
             (True, fate.reason)
         ] * 4
         assert main_checkout.fingerprint() == whole
-        assert expiry.expire(inside(plain), Policy()) == found
+        assert plain.expire(Policy()) == found
         after = main_checkout.refs()
         del after["refs/notes/checkpoints"], after["refs/heads/made-done"]
         assert {
-            ref: oid for ref, oid in after.items() if not ref.startswith(ref_names.KEEP)
+            ref: oid for ref, oid in after.items() if not ref.startswith("refs/keep/ckpt/")
         } == before  # those are younger than an hour
         assert not work.worktree.path.exists()
         assert not beside.parent.exists()
-        assert expiry.expire(inside(plain), Policy()).runs == []
-        assert verification.verify(inside(plain)).findings == []
+        assert plain.expire(Policy()).runs == []
+        assert plain.verify().findings == []
 
     @pytest.mark.long
     def test_what_is_said_of_each(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
@@ -121,9 +117,7 @@ class TestWholeRuns:
             found = told(plain, Policy(), dry_run=dry_run)
             assert found.pop("young").startswith(young[:10])
             assert found == reasons
-        assert {
-            fate.run[16:]: fate.is_due for fate in expiry.expire(inside(plain), Policy()).runs
-        } == {
+        assert {fate.run[16:]: fate.is_due for fate in plain.expire(Policy()).runs} == {
             "young": False,
             "driven": False,
             "failed": False,
@@ -135,11 +129,11 @@ class TestWholeRuns:
     def test_hook_checkpoints_go_with_their_run_and_not_before(
         self, plain: Store, clock: Clock
     ) -> None:
-        run = plain.record("run-started", {}, start="r", trigger=PHASE).run
+        run = plain.record("run-started", {}, start="r", trigger="phase").run
         plain.record("commit-complete", {}, run=run, trigger="post-commit")
         clock.instant += 400 * DAY
         assert told(plain, Policy(keep_last=0)) == {"r": "unfinished: open"}
-        plain.record("run-complete", {}, run=run, trigger=PHASE)
+        plain.record("run-complete", {}, run=run, trigger="phase")
         clock.instant += 6 * DAY
         assert told(plain, Policy(keep_last=0)) == {"r": "complete, 6d old, limit 7d"}
         assert labels(plain) == ["run-started", "commit-complete", "run-complete"]
@@ -166,12 +160,12 @@ class TestWholeRuns:
         work = worked(plain, "r", make_store)
         clock.instant += 7 * DAY
         fates, chains = runs.decide(inside(plain), Policy())
-        make_store(work.worktree).record("build-started", run=work.run, trigger=PHASE)
+        make_store(work.worktree).record("build-started", run=work.run, trigger="phase")
         assert [
             (fate.expires, fate.reason) for fate in runs.remove(inside(plain), chains, fates)
         ] == [(False, "it went on meanwhile")]
         assert (len(plain.list()), work.worktree.path.exists()) == (4, True)
-        inside(plain).leases.acquire(work.run, "a test")
+        hold_run(plain, work.run, "a test")
 
     def test_a_worktree_that_cannot_be_looked_at_keeps_its_run(
         self, plain: Store, make_store: MakeStore, clock: Clock
@@ -196,7 +190,7 @@ class TestWholeRuns:
             work.worktree.commit("a mistake", **{"gitckpt.toml": "nonsense"})
             work.worktree.git("branch", f"mistake-{work.run}")
             plain_run = inside(make_store(work.worktree))
-            plain_run.save("run-complete", run=work.run, trigger=PHASE)
+            plain_run.save("run-complete", run=work.run, trigger="phase")
         works[1].worktree.write("more", "x")
         clock.instant += 7 * DAY
         for dry_run in (True, False):
@@ -244,18 +238,18 @@ class TestEverything:
 
 class TestRunsThatAreReferredTo:
     def fork(self, store: Store, work: Work, **details: object) -> str:
-        return str(store.record("run-started", {}, start="fork", trigger=PHASE, **details).run)  # type: ignore[arg-type]
+        return str(store.record("run-started", {}, start="fork", trigger="phase", **details).run)  # type: ignore[arg-type]
 
     def test_by_an_unfinished_fork(self, plain: Store, make_store: MakeStore, clock: Clock) -> None:
         work = worked(plain, "old", make_store)
         fork = self.fork(plain, work, forked_from=work.newest.id)
-        plain.record("build-failed", {}, run=fork, trigger=PHASE)
+        plain.record("build-failed", {}, run=fork, trigger="phase")
         clock.instant += 7 * DAY
         assert told(plain, Policy()) == {
             "fork": "unfinished: failed",
             "old": f"the unfinished run {fork} refers to it",
         }
-        plain.record("run-complete", {}, run=fork, trigger=PHASE)
+        plain.record("run-complete", {}, run=fork, trigger="phase")
         assert told(plain, Policy())["old"] == "- complete, 7d old, limit 7d"
 
     def test_by_phases_that_it_completed(
@@ -265,7 +259,7 @@ class TestRunsThatAreReferredTo:
         fork = self.fork(
             plain, work, pipeline=Pipeline(completed={"build": str(work.newest.parent)})
         )
-        plain.record("test-failed", {}, run=fork, trigger=PHASE)
+        plain.record("test-failed", {}, run=fork, trigger="phase")
         clock.instant += 7 * DAY
         assert told(plain, Policy())["old"] == f"the unfinished run {fork} refers to it"
 
@@ -292,15 +286,12 @@ class TestManyAtOnce:
         for number in (2, 22):
             with make_store(main_checkout, adapter="plumbing") as store:
                 for _ in range(number):
-                    run = str(store.record("run-started", {}, start="r", trigger=PHASE).run)
-                    store.record("run-complete", {}, run=run, trigger=PHASE)
+                    run = str(store.record("run-started", {}, start="r", trigger="phase").run)
+                    store.record("run-complete", {}, run=run, trigger="phase")
                 clock.instant += 7 * DAY
             with make_store(main_checkout, adapter="plumbing") as store:
                 self.begun(trace)
-                assert (
-                    sum(fate.expires for fate in expiry.expire(inside(store), Policy()).runs)
-                    == number
-                )
+                assert sum(fate.expires for fate in store.expire(Policy()).runs) == number
                 begun.append(self.begun(trace))
         assert (
             len(begun[1]) <= len(begun[0]) + 1
@@ -311,14 +302,14 @@ class TestManyAtOnce:
     ) -> None:
         monkeypatch.setattr(runs, "_AT_ONCE", 2)
         made = [
-            str(plain.record("run-started", {}, start="r", trigger=PHASE).run) for _ in range(5)
+            str(plain.record("run-started", {}, start="r", trigger="phase").run) for _ in range(5)
         ]
         for run in made[:-1]:
-            plain.record("run-complete", {}, run=run, trigger=PHASE)
+            plain.record("run-complete", {}, run=run, trigger="phase")
         clock.instant += 7 * DAY
         driven_elsewhere(plain, made[1])
         said: list[str] = []
-        found = expiry.expire(inside(plain), Policy(), progress=said.append)
+        found = plain.expire(Policy(), progress=said.append)
         assert {fate.run for fate in found.runs if fate.expires} == {made[0], *made[2:4]}
         assert {str(entry.run) for entry in plain.list()} == {made[1], made[4]}
         assert [each for each in said if each.startswith("removing")] == [
@@ -328,14 +319,14 @@ class TestManyAtOnce:
             f"removing run {made[0]}, 3 of 3",
             "removing 2 checkpoints of runs",
         ]
-        assert verification.verify(inside(plain)).findings == []
+        assert plain.verify().findings == []
 
     def test_what_says_how_it_ended_goes_last(
         self, plain: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        run = str(plain.record("run-started", {}, start="r", trigger=PHASE).run)
+        run = str(plain.record("run-started", {}, start="r", trigger="phase").run)
         names = [
-            plain.record(f"{name}-complete", {}, run=run, trigger=PHASE).id
+            plain.record(f"{name}-complete", {}, run=run, trigger="phase").id
             for name in ("a", "b", "run")
         ]
         clock.instant += 7 * DAY
@@ -347,13 +338,13 @@ class TestManyAtOnce:
                 {
                     one.ref.rpartition("/")[2]
                     for one in updates
-                    if one.ref.startswith(ref_names.CHECKPOINTS) and not one.new
+                    if one.ref.startswith("refs/checkpoints/") and not one.new
                 }
             )
             return update(refs, updates, *args, **options)
 
         monkeypatch.setattr(Refs, "update", note)
-        expiry.expire(inside(plain), Policy())
+        plain.expire(Policy())
         first, last = (each for each in gone if each)
         assert first > set(names[:2])
         assert last == {names[2]}
@@ -362,11 +353,11 @@ class TestManyAtOnce:
 class TestSquashing:
     def chain(self, store: Store, *names: str) -> tuple[str, list[str]]:
         """Returns a run with checkpoints of these labels, and their ids."""
-        first = store.record(names[0], {}, start="r", trigger=PHASE)
+        first = store.record(names[0], {}, start="r", trigger="phase")
         run = str(first.run)
         return run, [
             first.id,
-            *(store.record(name, {}, run=run, trigger=PHASE).id for name in names[1:]),
+            *(store.record(name, {}, run=run, trigger="phase").id for name in names[1:]),
         ]
 
     def test_progress_of_complete_phases_goes_at_once(
@@ -384,11 +375,11 @@ class TestSquashing:
                 "b-progress",
             ],
         )
-        dry = expiry.expire(inside(plain), Policy(), dry_run=True)
+        dry = plain.expire(Policy(), dry_run=True)
         assert set(dry.squashed) == {ids[2], ids[3]}
         assert pickle.loads(pickle.dumps(dry)) == dry
         assert len(plain.list()) == 7
-        found = expiry.expire(inside(plain), Policy())
+        found = plain.expire(Policy())
         assert found == dry
         reasons = {
             entry.id: decision.reason for entry, decision in found.checkpoints if decision.expires
@@ -401,29 +392,29 @@ class TestSquashing:
             "b-started",
             "b-progress",
         ]
-        assert inside(plain).heads.read(str(plain.list()[0].run)).id == ids[-1]
+        assert head_of(plain, str(plain.list()[0].run)).id == ids[-1]
         assert require_whole(main_checkout).keys() == set(ids) - {ids[2], ids[3]}
-        assert [finding.code for finding in verification.verify(inside(plain)).findings] == []
+        assert [finding.code for finding in plain.verify().findings] == []
 
     def test_what_another_checkpoint_names_stays(self, plain: Store) -> None:
         run, ids = self.chain(
             plain,
             *["run-started", "a-started", "a-progress", "a-progress", "a-progress", "a-complete"],
         )
-        plain.record("rewind-complete", {}, run=run, trigger=PHASE, rewound_to=ids[2])
-        plain.record("run-started", {}, start="fork", trigger=PHASE, forked_from=ids[3])
-        assert set(expiry.expire(inside(plain), Policy()).squashed) == {ids[4]}
+        plain.record("rewind-complete", {}, run=run, trigger="phase", rewound_to=ids[2])
+        plain.record("run-started", {}, start="fork", trigger="phase", forked_from=ids[3])
+        assert set(plain.expire(Policy()).squashed) == {ids[4]}
 
     def test_in_a_run_that_stays_for_its_worktree(
         self, plain: Store, make_store: MakeStore, clock: Clock
     ) -> None:
         work = worked(plain, "r", make_store, end="build-started")
         for label in ("build-progress", "build-complete", "run-complete"):
-            make_store(work.worktree).save(label, run=work.run, trigger=PHASE)
+            make_store(work.worktree).save(label, run=work.run, trigger="phase")
         work.worktree.write("more", "x")
         clock.instant += 7 * DAY
-        assert len(expiry.expire(inside(plain), Policy(), dry_run=True).squashed) == 1
-        assert len(expiry.expire(inside(plain), Policy()).squashed) == 1
+        assert len(plain.expire(Policy(), dry_run=True).squashed) == 1
+        assert len(plain.expire(Policy()).squashed) == 1
         assert labels(plain) == [
             "run-started",
             "build-complete",
@@ -436,17 +427,17 @@ class TestSquashing:
         run, _ = self.chain(plain, "run-started", "a-started")
         plain.record("commit-complete", {}, run=run, trigger="post-commit")
         plain.record("a-progress", {}, run=run)
-        plain.record("a-complete", {}, run=run, trigger=PHASE)
-        assert set(expiry.expire(inside(plain), Policy()).squashed) == set()
+        plain.record("a-complete", {}, run=run, trigger="phase")
+        assert set(plain.expire(Policy()).squashed) == set()
 
 
 class TestLeasesOfNoRun:
     def test_go_unless_they_are_held(self, plain: Store, main_checkout: Checkout) -> None:
-        inside(plain).leases.acquire("20270115-080001-gone", "a test").release()
+        hold_run(plain, "20270115-080001-gone", "a test").release()
         driven_elsewhere(plain, "20270115-080001-driven")
         main_checkout.git("update-ref", "refs/ckpt/leases/20270115-080001-odd", "HEAD")
-        run = str(plain.record("run-started", {}, start="there", trigger=PHASE).run)
-        inside(plain).leases.acquire(run, "a test").release()
+        run = str(plain.record("run-started", {}, start="there", trigger="phase").run)
+        hold_run(plain, run, "a test").release()
         runs.forget_leases(inside(plain))
         left = ["20270115-080001-driven", "20270115-080001-odd", run]
         assert sorted(main_checkout.refs("refs/ckpt/leases")) == sorted(
@@ -468,7 +459,7 @@ def real(main_checkout: Checkout) -> Work:
     """A run that is complete, by the clock on the wall, with a lease."""
     with opened(main_checkout) as store:
         work = worked(store, "r", opened)
-        inside(store).leases.acquire(work.run, "a test").release()
+        hold_run(store, work.run, "a test").release()
     return work
 
 
@@ -500,11 +491,8 @@ def test_a_kill_at_every_git_call(
         assert not found or real.newest.id in found
         with opened(checkout) as store:
             if real.newest.id in found and at % (2 * SHARES * STRIDE) == share:
-                assert (
-                    view(resumption.resume(inside(store), store.read(real.newest.id)).path)
-                    == content
-                )
-            expiry.expire(inside(store), Policy(runs_older_than=0))
+                assert view(store.resume(store.read(real.newest.id)).path) == content
+            store.expire(Policy(runs_older_than=0))
             sweep.sweep(inside(store).repository, inside(store).refs)
         assert checkout.refs("refs/checkpoints", "refs/ckpt") == {}
         assert not worktree.exists()
@@ -526,14 +514,14 @@ def test_a_removal_of_refs_that_fails_loses_nothing(
     content = view(work.worktree.path)
     clock.instant += 7 * DAY
     lock = main_checkout.write(f".git/refs/checkpoints/{work.newest.id}.lock", "")
-    found = expiry.expire(inside(plain), Policy())
+    found = plain.expire(Policy())
     assert [(entry.id, str(error)) for entry, error in found.failed] == [
         (work.newest.id, f"another process holds {lock}")
     ]
     with pytest.raises(LockHeld):
         plain.remove_run(work.run)
     lock.unlink()
-    assert view(resumption.resume(inside(plain), work.newest).path) == content
+    assert view(plain.resume(work.newest).path) == content
     assert worktree_removal.remove_worktree(inside(plain), work.run) is None
     assert told(plain, Policy()) == {"r": "- complete, 7d old, limit 7d"}
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
@@ -552,8 +540,8 @@ class TestWorkInNoBranch:
         assert [entry.id for entry in plain.list()] == [work.newest.id]
         assert not work.worktree.path.exists()
         assert told(plain, Policy()) == {"r": "no branch holds its result"}
-        assert verification.verify(inside(plain)).findings == []
-        assert view(resumption.resume(inside(plain), plain.read(work.newest.id)).path)["files"] == {
+        assert plain.verify().findings == []
+        assert view(plain.resume(plain.read(work.newest.id)).path)["files"] == {
             b"README": (False, False, b"hello\n"),
             b"made": (False, False, b"by r"),
         }
@@ -564,10 +552,10 @@ class TestWorkInNoBranch:
         work = worked(plain, "r", make_store)
         main_checkout.git("branch", "-D", "made-r")
         clock.instant += 7 * DAY
-        expiry.expire(inside(plain), Policy())
+        plain.expire(Policy())
         assert f"refs/keep/ckpt/{work.newest.git_sha}" in main_checkout.refs()
         main_checkout.git("branch", "made-r", work.newest.git_sha)
-        expiry.expire(inside(plain), Policy())
+        plain.expire(Policy())
         assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}
 
     def test_who_asks_for_everything_gets_rid_of_it(
@@ -575,5 +563,5 @@ class TestWorkInNoBranch:
     ) -> None:
         worked(plain, "r", make_store, in_branch=False)
         clock.instant += 7 * DAY
-        expiry.expire(inside(plain), Policy(everything=True))
+        plain.expire(Policy(everything=True))
         assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,14 +11,11 @@ import pytest
 
 from gitckpt import Policy, Store
 from gitckpt.git.repository import Repository, discover
-from gitckpt.model import times
-from gitckpt.model.checkpoint import PHASE
-from gitckpt.model.policy import DAY, HOUR
 from gitckpt.store.retention import expiry, maintenance
-from gitckpt.store.store import inside
 from tests.conftest import Checkout
+from tests.stores import DAY, HOUR, SECOND, set_clock
 
-START = 1_800_000_000 * times.MICRO
+START = 1_800_000_000 * SECOND
 
 
 @pytest.fixture
@@ -65,10 +63,10 @@ def test_what_cannot_be_read_says_nothing(repository: Repository, content: bytes
 def test_maintenance_lets_nothing_go_after_a_gap(
     main_checkout: Checkout, repository: Repository
 ) -> None:
-    now = times.now()
+    now = time.time_ns() // 1000
     with Store.open(main_checkout.path) as store:
-        inside(store).clock = lambda: now - 40 * DAY
-        run = store.record("run-complete", {}, start="old", trigger=PHASE).run
+        set_clock(store, lambda: now - 40 * DAY)
+        run = store.record("run-complete", {}, start="old", trigger="phase").run
         path = Path(repository.make_private_dir(), "clock")
         path.write_text(f"{now - 60 * DAY} {now - 39 * DAY}\n")
         maintenance.maintain(repository)
@@ -103,10 +101,10 @@ def test_a_clock_that_was_set_while_the_machine_runs(
     main_checkout: Checkout, repository: Repository, ahead: int, gap: int, *, is_kept: bool
 ) -> None:
     """Eight days ahead make a run old that ended an hour ago; a repository that nobody has used for two months is told from that."""
-    now = times.now()
+    now = time.time_ns() // 1000
     with Store.open(main_checkout.path) as store:
-        inside(store).clock = lambda: now - max(ahead, 8 * DAY) - gap
-        run = store.record("run-complete", {}, start="just now", trigger=PHASE).run
+        set_clock(store, lambda: now - max(ahead, 8 * DAY) - gap)
+        run = store.record("run-complete", {}, start="just now", trigger="phase").run
         start, running = expiry._read_uptime()
         path = Path(repository.make_private_dir(), "clock")
         path.write_text(f"{now - 300 * DAY} {now - ahead - gap} {start} {running - gap}\n")
@@ -115,7 +113,7 @@ def test_a_clock_that_was_set_while_the_machine_runs(
 
 
 def test_after_another_start_of_the_machine_a_gap_counts(repository: Repository) -> None:
-    now = times.now()
+    now = time.time_ns() // 1000
     path = Path(repository.make_private_dir(), "clock")
     for gap, is_sure in ((8 * DAY, True), (31 * DAY, False)):
         path.write_text(f"{now - 300 * DAY} {now - gap} 1 {10 * HOUR}\n")

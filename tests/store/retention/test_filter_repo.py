@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store, WorktreeError
-from gitckpt.git.worktree import operation
-from gitckpt.store.restore.restorer import restore, undo
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
-from tests.conftest import Checkout, repository_of
+from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 
 needs_filter_repo = pytest.mark.skipif(
@@ -62,15 +58,15 @@ def test_files_come_back_at_the_commit_that_was_rewritten(
     head = main_checkout.git("rev-parse", "HEAD")
     assert head != made.git_sha
     store = make_store(main_checkout)
-    done = restore(inside(store), made)
+    done = store.restore(made)
     assert done.remarks == [f"commit {made.git_sha[:10]} was rewritten: taken to be {head[:10]}"]
     assert done.apart == []
     expected = "A  secret\nM  work\n?? new"  # that it was tracked is in the checkpoint as well
     assert main_checkout.git("status", "--porcelain") == expected
-    opened = resume(inside(store), made)
+    opened = store.resume(made)
     there = Checkout(Path(opened.path), main_checkout.path)
     assert (there.git("rev-parse", "HEAD"), there.git("status", "--porcelain")) == (head, expected)
-    undo(inside(store))
+    store.undo()
     assert main_checkout.git("status", "--porcelain") == ""
 
 
@@ -86,16 +82,16 @@ def test_files_come_back_where_the_commit_is_gone(
     make_way(main_checkout)
     purge(main_checkout)
     store = make_store(main_checkout)
-    done = restore(inside(store), made)
+    done = store.restore(made)
     assert (main_checkout.path / "new").read_text() == "two hours of work\n"
     assert done.remarks == [
         f"commit {made.git_sha[:10]} is gone: the files are those of the checkpoint, and what is staged is as HEAD has it"
     ]
     assert main_checkout.git("diff", "--cached", "--name-only") == ""
-    opened = resume(inside(store), made)
+    opened = store.resume(made)
     assert (Path(opened.path) / "new").read_text() == "two hours of work\n"
     with pytest.raises(WorktreeError, match="is missing"):
-        restore(inside(store), clean)
+        store.restore(clean)
 
 
 @needs_filter_repo
@@ -113,7 +109,7 @@ def test_a_merge_in_progress_is_not_brought_back_to_another_commit(
     main_checkout.git("merge", "--abort")
     purge(main_checkout)
     store = make_store(main_checkout)
-    restore(inside(store), made)
+    store.restore(made)
     assert (main_checkout.path / "side").read_text() == "1\n"
     assert not (main_checkout.path / ".git/MERGE_HEAD").exists()
 
@@ -173,5 +169,4 @@ def test_the_map_of_commits_is_only_read_for_what_it_is(
         (place / "commit-map").write_bytes(b"\n".join(lines))
     elif how == "directory":
         os.mkdir(place / "commit-map")
-    assert operation.filtered(repository_of(main_checkout)) == {}
     assert plain.rewritten() == []

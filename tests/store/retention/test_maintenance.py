@@ -17,15 +17,12 @@ from gitckpt.git import packing
 from gitckpt.git.command import require_git
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository, discover
-from gitckpt.model import times
-from gitckpt.model.checkpoint import PHASE
-from gitckpt.model.policy import DAY
 from gitckpt.store.audit import doctor
-from gitckpt.store.records import ref_names
 from gitckpt.store.records.remover import Remover
 from gitckpt.store.retention import maintenance
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
+from tests.stores import DAY, SECOND, set_clock, timestamp
 
 
 @pytest.fixture
@@ -37,7 +34,7 @@ def repository(main_checkout: Checkout) -> Iterator[Repository]:
 
 def stamped(repository: Repository, ago: float = 7200) -> float:
     """Notes that maintenance has started, and returns when."""
-    stamp = Path(repository.make_private_dir(), ref_names.MAINTAINED)
+    stamp = Path(repository.make_private_dir(), "maintained")
     stamp.write_text("")
     then = round(time.time() - ago, 3)
     os.utime(stamp, (then, then))
@@ -50,12 +47,12 @@ def test_that_never_ran(repository: Repository) -> None:
 
 def test_that_was_done(repository: Repository) -> None:
     started = stamped(repository)
-    before = times.now()
+    before = time.time_ns() // 1000
     maintenance.maintain(repository)
     found = maintenance.last(repository)
-    assert found.started == pytest.approx(started * times.MICRO, abs=1000)
+    assert found.started == pytest.approx(started * SECOND, abs=1000)
     assert found.ended is not None
-    assert before <= found.ended <= times.now()
+    assert before <= found.ended <= time.time_ns() // 1000
     assert found.outcome == "done"
     assert not maintenance.has_failed(found)
 
@@ -73,7 +70,7 @@ def test_that_failed(
         with pytest.raises(CkptError):
             maintenance.maintain(repository)
     found = maintenance.last(repository)
-    assert found.started == pytest.approx(started * times.MICRO, abs=1000)
+    assert found.started == pytest.approx(started * SECOND, abs=1000)
     assert found.ended is not None
     assert found.outcome == "failed: a lock is held"
     assert maintenance.has_failed(found)
@@ -97,10 +94,10 @@ BROKEN = ["[retention]\nkeep_last = 0\nnewer = 1\n", "<<<<<<< HEAD\n", "ckpt.kee
 def test_nothing_expires_unasked_beside_a_mistake(
     main_checkout: Checkout, repository: Repository, broken: str
 ) -> None:
-    now = times.now()
+    now = time.time_ns() // 1000
     with Store.open(main_checkout.path) as store:
-        inside(store).clock = lambda: now - 40 * DAY
-        run = store.record("run-complete", {}, start="old", trigger=PHASE).run
+        set_clock(store, lambda: now - 40 * DAY)
+        run = store.record("run-complete", {}, start="old", trigger="phase").run
         if broken.startswith("ckpt."):
             main_checkout.git("config", broken, "many")
         else:
@@ -118,7 +115,7 @@ def test_nothing_expires_unasked_beside_a_mistake(
 def test_that_is_at_work_or_was_cut_off(repository: Repository) -> None:
     stamped(repository)
     assert maintenance.last(repository).outcome == "was cut off"
-    lock = os.path.join(repository.private_dir, ref_names.MAINTENANCE_LOCK)
+    lock = os.path.join(repository.private_dir, "maintenance.lock")
     with Lock(lock, 0) as held:
         assert held
         assert maintenance.last(repository).outcome == "is at work"
@@ -141,8 +138,8 @@ def test_a_doctor_says_both_and_counts_what_was_left(
         found = maintenance.last(repository)
         assert found.started is not None
         assert found.ended is not None
-        assert facts["maintenance_started"] == times.to_text(found.started)
-        assert facts["maintenance_ended"] == times.to_text(found.ended)
+        assert facts["maintenance_started"] == timestamp(found.started)
+        assert facts["maintenance_ended"] == timestamp(found.ended)
         assert facts["maintenance_outcome"] == "done"
         assert facts["leftover_files"] == 1
         assert 3_000_000 <= int(facts["leftover_bytes"] or 0) < 3_100_000
@@ -272,7 +269,7 @@ class TestDue:
         return begun
 
     def test_a_day_after_the_first_one(self, repository: Repository, begun: list[str]) -> None:
-        stamp = Path(repository.make_private_dir(), ref_names.MAINTAINED)
+        stamp = Path(repository.make_private_dir(), "maintained")
         for _ in range(2):
             hook.keep_up(repository, lambda: None)
         assert begun == []
@@ -342,7 +339,7 @@ class TestDue:
     def test_what_keeps_it_from_starting_is_said(
         self, repository: Repository, begun: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        stamp = Path(repository.make_private_dir(), ref_names.MAINTAINED)
+        stamp = Path(repository.make_private_dir(), "maintained")
         stamp.mkdir()
         os.utime(stamp, (0, 0))
         hook.keep_up(repository, lambda: None)
@@ -352,7 +349,7 @@ class TestDue:
         )
 
     def test_after_a_save(self, main_checkout: Checkout, repository: Repository) -> None:
-        stamp = Path(repository.make_private_dir(), ref_names.MAINTAINED)
+        stamp = Path(repository.make_private_dir(), "maintained")
         command = [sys.executable, "-m", "gitckpt", "-q", "save"]
         subprocess.run(command, cwd=main_checkout.path, check=True, stdout=subprocess.DEVNULL)
         assert stamp.read_text().endswith(" never ran\n")

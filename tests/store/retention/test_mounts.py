@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.store.retention import worktree
-from gitckpt.store.retention.worktree import remove_worktree
-from gitckpt.store.store import inside
+from tests import planted
 from tests.conftest import Checkout
 from tests.house_rules import PROJECT, SOURCES
+from tests.planted import plant
 from tests.store.conftest import MakeStore, view
 from tests.store.working import Work, worked
 
@@ -123,9 +122,9 @@ def test_a_leftover_with_a_mount_keeps_no_other_run(
     def killed(_: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(worktree, "delete_directory", killed)
+    plant(monkeypatch, planted.DELETE_DIRECTORY, killed)
     with pytest.raises(KeyboardInterrupt):
-        remove_worktree(inside(plain), work.run)
+        plain.remove_run(work.run)
     (left,) = (main_checkout.path / ".ckpt" / "worktrees").glob(".making-way-*")
     done = mounted(f"mount --bind $EXT '{left}/the data' && ckpt remove {other.run} && ckpt expire")
     assert done.returncode == 0, done.stderr

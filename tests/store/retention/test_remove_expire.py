@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from gitckpt import LockHeld, NotFoundError, Policy, Store
-from gitckpt.model import times
-from gitckpt.model.policy import DAY
-from gitckpt.store.records import ref_names
 from gitckpt.store.retention.expiry import expire_alone
 from gitckpt.store.store import inside
+from tests import planted
 from tests.conftest import Checkout, Clock, Ids
+from tests.planted import plant
 from tests.store.conftest import MakeStore, notes, nth, require_runs, require_whole
+from tests.stores import DAY, head_of, timestamp
 
 FIRST = 1_800_000_001_000_000
 
@@ -93,7 +93,7 @@ class TestRemove:
             one: [nth(1)],
             two: [nth(2)],
         }
-        assert [inside(plain).heads.read(run).id for run in (one, two)] == [nth(1), nth(2)]
+        assert [head_of(plain, run).id for run in (one, two)] == [nth(1), nth(2)]
 
     def test_lines_of_others_in_the_notes_stay(self, store: Store, checkout: Checkout) -> None:
         head = checkout.git("rev-parse", "HEAD")
@@ -186,7 +186,7 @@ class TestRemove:
     def test_a_lock_in_the_way(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
+        plant(monkeypatch, planted.LOCK_TIMEOUT_MS, 20)
         plain.record("a-complete", {})
         before = main_checkout.fingerprint()
         for name in (f"refs/checkpoints/{nth(1)}", "packed-refs"):
@@ -211,9 +211,9 @@ def test_1500_packed_and_loose_in_one_go(
     for number in range(2, 1501):
         place = f'parent = "{nth(number - 1)}"\nsequence = {number}\n'
         documents.append(template.replace(nth(1), nth(number)).replace("sequence = 1\n", place))
-    inside(store).objects.write([("blob", document.encode()) for document in documents])
     oids = main_checkout.git(
         "hash-object",
+        "-w",
         "--stdin-paths",
         data="".join(f"{write(main_checkout, n, d)}\n" for n, d in enumerate(documents)),
     ).splitlines()
@@ -232,7 +232,7 @@ def test_1500_packed_and_loose_in_one_go(
     store.record("b-complete", {}, run=run)
     assert store.remove([nth(number) for number in (1, *range(3, 1502))]) == 1500
     assert left(main_checkout) == [2]
-    assert inside(store).heads.read(run or "").id == nth(2)
+    assert head_of(store, run or "").id == nth(2)
 
 
 def write(checkout: Checkout, number: int, document: str) -> str:
@@ -318,7 +318,7 @@ class TestExpire:
             )
             assert "2099-" in forged
             oid = main_checkout.git("hash-object", "-w", "--stdin", data=forged)
-            main_checkout.git("update-ref", ref_names.CHECKPOINTS + nth(number), oid)
+            main_checkout.git("update-ref", "refs/checkpoints/" + nth(number), oid)
         clock.instant += 40 * DAY
         gone = self.expire(plain, Policy(keep_last=3, safety_keep_last=3, everything=everything))
         assert list(gone) == [1]
@@ -332,14 +332,14 @@ class TestExpire:
         text = plain.raw(first.id).decode()
         for number in range(90, 96):
             clock.instant += DAY
-            stamp = times.to_text(clock.instant)
+            stamp = timestamp(clock.instant)
             oid = main_checkout.git(
                 "hash-object",
                 "-w",
                 "--stdin",
                 data=text.replace(first.id, nth(number)).replace(first.timestamp, stamp),
             )
-            main_checkout.git("update-ref", ref_names.CHECKPOINTS + nth(number), oid)
+            main_checkout.git("update-ref", "refs/checkpoints/" + nth(number), oid)
         second = plain.record("commit-complete", trigger="post-commit")
         clock.instant += 40 * DAY
         everyone = {first.id, second.id, *map(nth, range(90, 96))}
@@ -360,9 +360,9 @@ class TestExpire:
         clock.instant += 40 * DAY
 
         def progress(_: str) -> None:
-            main_checkout.git("update-ref", "-d", ref_names.CHECKPOINTS + ids[1])
+            main_checkout.git("update-ref", "-d", "refs/checkpoints/" + ids[1])
 
-        expire_alone(inside(plain), Policy(keep_last=0), progress=progress)
+        plain.expire(Policy(keep_last=0), progress=progress)
         assert main_checkout.refs("refs/checkpoints") == {}
         assert notes(main_checkout) == {}
 
@@ -377,14 +377,14 @@ class TestExpire:
         plain.record("commit-complete", trigger="post-commit")
         clock.instant += 25 * DAY
         plain.record("commit-complete", trigger="post-commit")
-        inside(plain).write_links()
+        plain.write_notes()
         new = main_checkout.git("commit-tree", "-m", "amended", "HEAD^{tree}")
 
         def progress(said: str) -> None:
             if said == "removing 1 checkpoints":
                 main_checkout.git("notes", "--ref=checkpoints", "copy", old, new)
 
-        gone, _ = expire_alone(inside(plain), Policy(keep_last=0), progress=progress)
+        gone = plain.expire(Policy(keep_last=0), progress=progress).checkpoints
         assert [entry.id for entry, _ in gone] == [nth(1)]
         assert notes(main_checkout) == {commit: [nth(2), nth(3)] for commit in (old, new)}
 

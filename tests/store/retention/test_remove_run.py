@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gitckpt import CkptError, LeaseHeld, NotFoundError, Store, UsageError, WorktreeError
-from gitckpt.model.checkpoint import PHASE
-from gitckpt.store.audit import verification
-from gitckpt.store.records import finder, ref_names
-from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 from tests.store.working import driven_elsewhere, worked
+from tests.stores import hold_run
 
 
 @pytest.mark.sampled(2)
@@ -23,14 +20,14 @@ def test_it_goes_with_all_that_it_had(
     plain.save("mine-complete", {})
     before = main_checkout.refs("refs/checkpoints", "refs/ckpt")
     work = worked(plain, "done", make_store, end=end)
-    inside(plain).leases.acquire(work.run, "a test").release()
+    hold_run(plain, work.run, "a test").release()
     assert plain.remove_run(work.run) == 3
     assert main_checkout.refs("refs/checkpoints", "refs/ckpt") == before
     assert not work.worktree.path.exists()
     assert other.worktree.path.exists()
     assert str(work.worktree.path) not in main_checkout.git("worktree", "list")
     assert [run.run for run in plain.runs()] == [other.run]
-    assert verification.verify(inside(plain)).findings == []
+    assert plain.verify().findings == []
     with pytest.raises(NotFoundError, match=f"no run {work.run}"):
         plain.remove_run(work.run)
 
@@ -41,8 +38,8 @@ def refused(store: Store, run: str, checkout: Checkout) -> CkptError:
     with pytest.raises(CkptError) as caught:
         store.remove_run(run)
     after = checkout.refs()
-    assert {ref: oid for ref, oid in after.items() if not ref.startswith(ref_names.LEASES)} == {
-        ref: oid for ref, oid in before.items() if not ref.startswith(ref_names.LEASES)
+    assert {ref: oid for ref, oid in after.items() if not ref.startswith("refs/ckpt/leases/")} == {
+        ref: oid for ref, oid in before.items() if not ref.startswith("refs/ckpt/leases/")
     }
     return caught.value
 
@@ -103,13 +100,15 @@ def test_it_stays_while_an_unfinished_run_refers_to_it(
 ) -> None:
     work = worked(plain, "done", make_store)
     fork = str(
-        plain.record("run-started", {}, start="fork", trigger=PHASE, forked_from=work.newest.id).run
+        plain.record(
+            "run-started", {}, start="fork", trigger="phase", forked_from=work.newest.id
+        ).run
     )
     error = refused(plain, work.run, main_checkout)
     assert isinstance(error, UsageError)
     assert error.message == f"run {work.run} stays: the unfinished run {fork} refers to it"
     assert error.hint == f"remove that one first: git ckpt remove {fork}"
-    plain.record("run-complete", {}, run=fork, trigger=PHASE)
+    plain.record("run-complete", {}, run=fork, trigger="phase")
     assert plain.remove_run(work.run) == 3
 
 
@@ -120,9 +119,8 @@ def test_what_is_no_run_id(plain: Store) -> None:
 
 def test_which_run_a_text_means(plain: Store, make_store: MakeStore) -> None:
     work = worked(plain, "done", make_store)
-    here = inside(plain)
     named = [
-        finder.named_run(text, here.repository, here.index)
+        plain.run_named(text)
         for text in (work.run, work.run[:10], work.newest.id, "latest", "HEAD")
     ]
     assert named == [work.run, work.run, None, None, None]

@@ -10,7 +10,6 @@ import pytest
 from gitckpt import Store
 from gitckpt.store.retention.worktree import reason_to_stay, remove_worktree
 from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.audit.verifying import look, told
 from tests.store.conftest import MakeStore
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.long
 def work(plain: Store, make_store: MakeStore, lib: Checkout) -> Work:
     """A run that has changed its submodules: a commit that nobody else has, files in both of them."""
     first = plain.save("run-started", {}, start="r")
-    path = resume(inside(plain), first).path
+    path = plain.resume(first).path
     theirs, inner = Checkout(Path(path) / "lib"), Checkout(Path(path) / "lib" / "inner")
     theirs.git("checkout", "--quiet", "--detach")
     theirs.commit("not pushed", more="x\n")
@@ -47,7 +46,7 @@ def test_its_checkpoints_stay(
     plain.close()
     assert [told(look(one)) for one in (main_checkout, lib, inner)] == [[], [], []]
     lib.git("gc", "--quiet", "--prune=now")
-    opened = resume(inside(plain), work.newest)
+    opened = plain.resume(work.newest)
     assert opened.remarks == ()
     assert [
         (commit, status, contents) for _, commit, status, contents in settled(*theirs)

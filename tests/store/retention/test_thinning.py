@@ -5,25 +5,24 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from gitckpt import CheckpointInfo, Policy, Query, Store
-from gitckpt.model import policy, times
-from gitckpt.model.checkpoint import HOOK_TRIGGERS, MANUAL, POST_COMMIT, SAFETY
-from gitckpt.model.policy import DAY, HOUR, Candidate
-from gitckpt.model.values import replace
+from gitckpt.model import policy
+from gitckpt.model.policy import Candidate
 from gitckpt.store import local_checkpoints
 from gitckpt.store.audit import doctor
 from gitckpt.store.local_checkpoints import LocalCheckpoints
-from gitckpt.store.records import ref_names
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
 from tests.model.test_policy import newest
 from tests.store.conftest import MakeStore, nth
 from tests.store.retention.test_remove_expire import left as numbers
+from tests.stores import DAY, HOUR, instant_of, timestamp
 
-NOON = times.from_text("2027-01-20T12:00:00Z")
+NOON = instant_of("2027-01-20T12:00:00Z")
 ALL_AGES = Policy(keep_last=0)
 MINUTE = HOUR // 60
 
@@ -207,7 +206,7 @@ def test_what_is_tagged_stays(
     plain.record("commit-complete", trigger="post-commit")
     options = {
         "commit": ["v1", "HEAD^"],
-        "document": ["v1", ref_names.CHECKPOINTS + nth(1)],
+        "document": ["v1", "refs/checkpoints/" + nth(1)],
         "annotated": ["-m", "x", "v1", "HEAD^"],
     }[what]
     main_checkout.git("tag", *options)
@@ -260,17 +259,15 @@ def fetch_forged(checkout: Checkout, store: Store, change: Callable[[str], str])
     """Puts a ref to a document there that was written elsewhere."""
     forged = change(store.raw(nth(1)).decode().replace(nth(1), nth(99)))
     oid = checkout.git("hash-object", "-w", "--stdin", data=forged)
-    checkout.git("update-ref", ref_names.CHECKPOINTS + nth(99), oid)
+    checkout.git("update-ref", "refs/checkpoints/" + nth(99), oid)
 
 
 def test_what_was_fetched_stands_for_nothing_of_ours(
     plain: Store, main_checkout: Checkout, clock: Clock
 ) -> None:
     agent_saves(plain, main_checkout, clock, NOON)
-    stamp = times.to_text(NOON)
-    fetch_forged(
-        main_checkout, plain, lambda text: text.replace(stamp, times.to_text(NOON + MINUTE))
-    )
+    stamp = timestamp(NOON)
+    fetch_forged(main_checkout, plain, lambda text: text.replace(stamp, timestamp(NOON + MINUTE)))
     clock.instant = NOON + 2 * DAY
     assert reasons(plain) == {}
     assert len(plain.list()) == 2
@@ -287,7 +284,7 @@ def test_a_fetched_one_of_a_hook_stands_for_nothing_of_ours(
     fetch_forged(
         main_checkout,
         plain,
-        lambda text: text.replace(times.to_text(NOON), times.to_text(NOON + MINUTE)),
+        lambda text: text.replace(timestamp(NOON), timestamp(NOON + MINUTE)),
     )
     clock.instant = NOON + 9 * DAY
     assert reasons(plain) == {}
@@ -298,7 +295,7 @@ def test_what_is_not_known_to_be_ours_stays(
 ) -> None:
     agent_saves(plain, main_checkout, clock, NOON, NOON + 1)
     plain.write_notes()
-    os.unlink(main_checkout.path / ".git/ckpt" / local_checkpoints.FILE)
+    os.unlink(main_checkout.path / ".git/ckpt" / "written")
     clock.instant = NOON + 2 * DAY
     assert reasons(plain) == {}
 
@@ -320,14 +317,12 @@ def test_what_is_gone_is_forgotten(plain: Store, main_checkout: Checkout, clock:
     clock.instant = NOON + 2 * DAY
     assert len(reasons(plain)) == 199
     assert set(LocalCheckpoints.read(inside(plain).repository)) == {nth(200)}
-    assert (
-        main_checkout.path / ".git/ckpt" / local_checkpoints.FILE
-    ).stat().st_mode & 0o777 == 0o600
+    assert (main_checkout.path / ".git/ckpt" / "written").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_pipe_in_its_place(plain: Store, main_checkout: Checkout, clock: Clock) -> None:
     agent_saves(plain, main_checkout, clock, NOON)
-    path = main_checkout.path / ".git/ckpt" / local_checkpoints.FILE
+    path = main_checkout.path / ".git/ckpt" / "written"
     path.unlink(missing_ok=True)
     os.mkfifo(path)
     agent_saves(plain, main_checkout, clock, NOON + DAY)
@@ -346,7 +341,7 @@ def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
     chance = random.Random(20270120)
     for _ in range(60):
         clock.instant = NOON + chance.randrange(60 * 24) * HOUR
-        trigger = chance.choice([*HOOK_TRIGGERS, MANUAL, MANUAL, SAFETY])
+        trigger = chance.choice([*("post-commit", "post-merge"), "manual", "manual", "safety"])
         plain.record("a-complete", trigger=trigger, agent=chance.choice([None, "claude"]))
     clock.instant = NOON + 61 * DAY
     everything = list(plain.list())
@@ -402,7 +397,7 @@ def test_the_doctor_says_what_many_cost(
     def many() -> list[tuple[str, str | None]]:
         return [
             (one.sentence, one.cure)
-            for one in doctor.diagnose(inside(plain)).findings
+            for one in plain.examine().findings
             if one.code == "many-checkpoints"
         ]
 
@@ -467,7 +462,7 @@ def test_what_is_thinned_is_in_a_later_one_whatever_was_done(
         commits = {entry.git_sha for entry in before if entry.id in staying}
         reached = main_checkout.git("rev-list", "--branches", *commits).split()
         for entry, _ in gone:
-            assert entry.agent is not None or entry.trigger == POST_COMMIT
+            assert entry.agent is not None or entry.trigger == "post-commit"
             later = [
                 one
                 for one in before
@@ -487,5 +482,5 @@ def test_what_is_thinned_is_in_a_later_one_whatever_was_done(
 
             assert later
             assert any(all(has(one, path) for path in wanted) for one in later), (entry, wanted)
-            assert kept or entry.trigger != POST_COMMIT
+            assert kept or entry.trigger != "post-commit"
     assert main_checkout.git("fsck", "--no-dangling") == ""

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from gitckpt import LeaseHeld, NotFoundError, Store, WorktreeError
-from gitckpt.model.checkpoint import PHASE
 from gitckpt.store.retention import worktree
 from gitckpt.store.retention.worktree import is_pushed, reason_to_stay, remove_worktree
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import inside
-from gitckpt.store.worktrees import ownership, resumption
+from gitckpt.store.worktrees import ownership
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
 from tests.store.working import Work, driven_elsewhere, worked
+from tests.stores import hold_run
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_what_a_checkpoint_holds_goes_and_comes_back(
         == refs
     )
     assert remove_worktree(inside(plain), work.run) is None
-    assert (resumption.resume(inside(plain), work.newest).path, view(work.worktree.path)) == (
+    assert (plain.resume(work.newest).path, view(work.worktree.path)) == (
         str(work.worktree.path),
         before,
     )
@@ -242,7 +242,7 @@ class TestLeases:
     def test_the_driver_itself_may_remove_it(
         self, plain: Store, main_checkout: Checkout, work: Work
     ) -> None:
-        hold = inside(plain).leases.acquire(work.run, "a test")
+        hold = hold_run(plain, work.run, "a test")
         assert remove_worktree(inside(plain), work.run) is None
         hold.check()
         nothing_left(main_checkout)
@@ -252,11 +252,11 @@ class TestLeases:
     ) -> None:
         def take_away(*_: object) -> None:
             with pytest.raises(LeaseHeld):
-                inside(plain).leases.acquire(work.run, "a test")
+                hold_run(plain, work.run, "a test")
 
         monkeypatch.setattr(worktree, "_take_away", take_away)
         assert remove_worktree(inside(plain), work.run) is None
-        inside(plain).leases.acquire(work.run, "a test").release()
+        hold_run(plain, work.run, "a test").release()
 
     def test_of_no_run(self, plain: Store) -> None:
         with pytest.raises(NotFoundError, match="no run 20270115-080001-nothing"):
@@ -407,7 +407,7 @@ class TestKills:
         with pytest.raises(Killed):
             remove_worktree(inside(plain), work.run)
         self.disarm()
-        assert resumption.resume(inside(plain), work.newest).path == str(work.worktree.path)
+        assert plain.resume(work.newest).path == str(work.worktree.path)
         assert view(work.worktree.path) == before
         work.worktree.write("goes on", "x")
         worktree.finish(inside(plain).repository)
@@ -457,7 +457,7 @@ class TestPushed:
     def test_without_a_worktree_that_of_the_newest_checkpoint(
         self, plain: Store, main_checkout: Checkout, tmp_path: Path
     ) -> None:
-        run = str(plain.record("run-started", {}, start="r", trigger=PHASE).run)
+        run = str(plain.record("run-started", {}, start="r", trigger="phase").run)
         main_checkout.git("update-ref", "refs/remotes/origin/main", "HEAD")
         assert is_pushed(inside(plain), run)
         main_checkout.commit("more")
@@ -469,5 +469,5 @@ class TestPushed:
     ) -> None:
         store = make_store(make_checkout())
         assert not is_pushed(
-            inside(store), str(store.record("run-started", {}, start="r", trigger=PHASE).run)
+            inside(store), str(store.record("run-started", {}, start="r", trigger="phase").run)
         )

@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from gitckpt import Store
-from gitckpt.git.repository import discover
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.store import inside
 from tests import forked
 from tests.conftest import Checkout, Clock
 from tests.store.conftest import ONE, RUN, THREE, TWO, MakeStore, require_runs, require_whole
 from tests.store.working import worked
+from tests.stores import head_of, open_store
 
 
 class TestRuns:
@@ -33,7 +31,7 @@ class TestRuns:
         assert checkout.refs("refs/ckpt/runs") == {
             f"refs/ckpt/runs/{RUN}": checkout.git("rev-parse", f"refs/checkpoints/{THREE}")
         }
-        assert inside(store).heads.read(RUN) == chain[-1]
+        assert head_of(store, RUN) == chain[-1]
         assert require_runs(checkout, require_whole(checkout)) == {RUN: [ONE, TWO, THREE]}
 
     def test_a_name_that_is_taken_gets_a_suffix(self, plain: Store, clock: Clock) -> None:
@@ -73,7 +71,7 @@ class TestRuns:
         store.record("a-started", state, start="Add login!")
         second = store.record("a-complete", run=RUN)
         assert second.state == {}
-        assert (store.read(TWO).state, inside(store).heads.read(RUN).state) == (state, state)
+        assert (store.read(TWO).state, head_of(store, RUN).state) == (state, state)
 
     def test_an_empty_state_is_one(self, store: Store) -> None:
         store.record("a-started", {"n": 1}, start="Add login!")
@@ -103,9 +101,7 @@ def in_processes(work: Callable[..., list[str]], count: int, *args: Any) -> list
 
 def start_runs(path: str, count: int) -> list[str]:
     """Starts runs of one name in one second."""
-    with Store(
-        Checkpoints(discover(path), adapter="plumbing", clock=lambda: 1_800_000_000_000_000)
-    ) as store:
+    with open_store(path, clock=lambda: 1800000000000000) as store:
         return [
             str(store.record("a-started", {"pid": os.getpid()}, start="same").run)
             for _ in range(count)

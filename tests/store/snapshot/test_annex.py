@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.store.restore.restorer import redo, restore, undo
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 
@@ -51,7 +48,7 @@ def test_a_worktree_opens_and_has_the_contents(annexed: Checkout, make_store: Ma
     store = make_store(annexed)
     annexed.write("new", "1\n")
     made = store.save("a-complete", {})
-    opened = resume(inside(store), made)
+    opened = store.resume(made)
     assert contents(opened.path) == contents(annexed.path)
     assert contents(opened.path)["free.bin"] == UNLOCKED
     there = Checkout(Path(opened.path), annexed.path)
@@ -59,10 +56,10 @@ def test_a_worktree_opens_and_has_the_contents(annexed: Checkout, make_store: Ma
     assert os.path.realpath(there.path / ".git").startswith(
         os.path.realpath(annexed.path / ".git/worktrees")
     )
-    again = resume(inside(store), made)
+    again = store.resume(made)
     assert (again.made, again.path) == (False, opened.path)
     bare_commit = store.record("b-complete", {})
-    assert contents(resume(inside(store), bare_commit).path)["free.bin"] == UNLOCKED
+    assert contents(store.resume(bare_commit).path)["free.bin"] == UNLOCKED
 
 
 def test_a_clean_worktree_is_not_stored_once_more(annexed: Checkout, make_store: MakeStore) -> None:
@@ -80,16 +77,16 @@ def test_an_unlocked_file_that_changed_comes_back(annexed: Checkout, make_store:
     assert sizes(annexed) < len(UNLOCKED)
     annexed.git("checkout", "--force", "--quiet", "free.bin")
     annexed.write("free.bin", UNLOCKED + b"\n")
-    restore(inside(store), made)
+    store.restore(made)
     assert contents(annexed.path)["free.bin"] == LATER
-    undo(inside(store))
+    store.undo()
     assert contents(annexed.path)["free.bin"] == UNLOCKED + b"\n"
-    redo(inside(store))
+    store.redo()
     assert contents(annexed.path)["free.bin"] == LATER
     annexed.write("free.bin", UNLOCKED)
-    restore(inside(store), made, [b"free.bin"])
+    store.restore(made, [b"free.bin"])
     assert contents(annexed.path)["free.bin"] == LATER
-    assert contents(resume(inside(store), made).path)["free.bin"] == LATER
+    assert contents(store.resume(made).path)["free.bin"] == LATER
 
 
 def test_a_pointer_without_content_comes_back_as_one(
@@ -101,7 +98,7 @@ def test_a_pointer_without_content_comes_back_as_one(
     assert pointer.startswith(b"/annex/objects/")
     annexed.write("new", "1\n")
     made = store.save("a-complete", {})
-    assert contents(resume(inside(store), made).path)["free.bin"] == pointer
+    assert contents(store.resume(made).path)["free.bin"] == pointer
 
 
 def test_a_run_is_removed_with_its_worktree_and_no_content(
@@ -109,7 +106,7 @@ def test_a_run_is_removed_with_its_worktree_and_no_content(
 ) -> None:
     store = make_store(annexed)
     first = store.record("run-started", {}, start="hand")
-    opened = resume(inside(store), first)
+    opened = store.resume(first)
     there = Checkout(Path(opened.path), annexed.path)
     there.commit("work", work="1\n")
     seen = make_store(there.path)

@@ -12,13 +12,10 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Limits, Store, Worktree, WorktreeError
-from gitckpt.model.checkpoint import CLEAN, Omitted
-from gitckpt.store.restore import restorer
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
 from tests.cli.conftest import PROJECT
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
+from tests.stores import LeftOut, left_out, private_dir
 
 
 def captured(checkout: Checkout, files: Worktree) -> dict[str, str]:
@@ -98,23 +95,24 @@ class TestAnIndex:
         )
         broken = index.read_bytes()
         files = store.capture()
-        assert files.omitted == (
-            Omitted(".git/index", "git cannot read it, so what was staged is not known"),
+        assert left_out(files) == (
+            LeftOut(".git/index", "git cannot read it, so what was staged is not known"),
         )
         assert captured(checkout, files) == {"README": "changed", "staged": "s"}
         assert index.read_bytes() == broken
         made = store.record("a-complete", {}, worktree=files)
         assert store.read(made.id).worktree == files
-        there = Checkout(Path(resumption.resume(inside(store), made).path))
+        there = Checkout(Path(store.resume(made).path))
         assert there.git("status", "--porcelain") == " M README\n?? staged"
 
     def test_that_is_corrupt_with_nothing_changed(
         self, plain: Store, main_checkout: Checkout
     ) -> None:
         (main_checkout.path / ".git/index").write_bytes(b"x" * 200)
-        assert plain.capture() == Worktree(
-            dirty=False,
-            omitted=(Omitted(".git/index", "git cannot read it, so what was staged is not known"),),
+        files = plain.capture()
+        assert files == Worktree(dirty=False, omitted=files.omitted)
+        assert left_out(files) == (
+            LeftOut(".git/index", "git cannot read it, so what was staged is not known"),
         )
 
     def test_that_is_locked(self, store: Store, checkout: Checkout) -> None:
@@ -126,7 +124,7 @@ class TestAnIndex:
         lock.write_text("somebody else's")
         made = store.save("a-complete", {})
         assert lock.read_text() == "somebody else's"
-        assert view(resumption.resume(inside(store), made).path) == expected
+        assert view(store.resume(made).path) == expected
 
     def test_that_is_missing(self, store: Store, checkout: Checkout) -> None:
         index = Path(checkout.git("rev-parse", "--absolute-git-dir")) / "index"
@@ -135,7 +133,7 @@ class TestAnIndex:
         assert not index.exists()
         assert (captured(checkout, files), files.omitted) == ({"README": "hello"}, ())
         made = store.record("a-complete", {}, worktree=files)
-        assert view(resumption.resume(inside(store), made).path) == view(
+        assert view(store.resume(made).path) == view(
             checkout.path
         )  # git counts every file as deleted in it
 
@@ -167,9 +165,7 @@ class TestFlags:
             "gone": "gone",
             "same": "same",
         }
-        there = Path(
-            resumption.resume(inside(store), store.record("a-complete", {}, worktree=files)).path
-        )
+        there = Path(store.resume(store.record("a-complete", {}, worktree=files)).path)
         assert view(there) == view(checkout.path)
         assert sorted(path.name for path in there.iterdir()) == [".git", "README", "same"]
 
@@ -234,7 +230,7 @@ class TestTime:
         assert kept(main_checkout) == before
         assert [
             name
-            for name in os.listdir(inside(plain).repository.private_dir)
+            for name in os.listdir(private_dir(plain))
             if name.startswith("index.") and "sqlite" not in name
         ] == []
 
@@ -247,7 +243,7 @@ class TestTime:
         assert plain.read(made.id).worktree == made.worktree == Worktree(dirty=True, degraded=said)
         before = main_checkout.fingerprint()
         with pytest.raises(WorktreeError) as caught:
-            restorer.restore(inside(plain), made)
+            plain.restore(made)
         assert (caught.value.exit_code, caught.value.message) == (
             14,
             f"checkpoint {made.id} has no files: {said}",
@@ -257,7 +253,7 @@ class TestTime:
             == f"the files of its commit: git restore --source={made.git_sha[:10]} --staged --worktree ."
         )
         assert main_checkout.fingerprint() == before
-        opened = resumption.resume(inside(plain), made)
+        opened = plain.resume(made)
         assert (opened.made, opened.remarks) == (
             True,
             (f"it has the files of the commit only: {said}",),
@@ -271,9 +267,9 @@ class TestTime:
         store = make_store(tmp_path / "new")
         made = store.record("a-complete", {}, worktree=store.capture(Limits(timeout=0)))
         with pytest.raises(WorktreeError) as caught:
-            restorer.restore(inside(store), made)
+            store.restore(made)
         assert caught.value.hint is None or "--source= " not in caught.value.hint
-        assert os.listdir(resumption.resume(inside(store), made).path) == [".git"]
+        assert os.listdir(store.resume(made).path) == [".git"]
 
 
 @pytest.mark.long
@@ -311,5 +307,5 @@ def test_a_clean_worktree_is_not_read_at_all(plain: Store, main_checkout: Checko
     os.utime(main_checkout.path / "a.loud", (1_700_000_000, 1_700_000_000))
     main_checkout.git("update-index", "--refresh")
     (main_checkout.path / ".git/called").unlink()
-    assert plain.capture() == CLEAN
+    assert plain.capture() == Worktree(dirty=False)
     assert not (main_checkout.path / ".git/called").exists()

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Limits, WorktreeError
-from gitckpt.git.process import git_executable
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 from tests.store.conftest import MakeStore
 
 BUS = 'kill -BUS "$$"'
@@ -27,7 +26,7 @@ def failing(place: Path, command: str, how: str, times: int) -> None:
     place.mkdir()
     script = place / "git"
     script.write_text(
-        f'#!/bin/sh\ncase " $* " in *" {command} "*)\n{tries}\nesac\nexec {shutil.which(git_executable())} "$@"\n'
+        f'#!/bin/sh\ncase " $* " in *" {command} "*)\n{tries}\nesac\nexec {shutil.which(git_program())} "$@"\n'
     )
     script.chmod(0o755)
 

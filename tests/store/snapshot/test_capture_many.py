@@ -18,6 +18,7 @@ from gitckpt.store.snapshot import capture
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, require_whole
+from tests.stores import private_dir
 
 if TYPE_CHECKING:
     from gitckpt import Store
@@ -51,11 +52,7 @@ def objects(checkout: Checkout) -> tuple[int, int]:
 
 
 def scratch(store: Store) -> list[str]:
-    return [
-        name
-        for name in os.listdir(inside(store).repository.private_dir)
-        if name.startswith("objects.")
-    ]
+    return [name for name in os.listdir(private_dir(store)) if name.startswith("objects.")]
 
 
 @pytest.mark.sampled(2)

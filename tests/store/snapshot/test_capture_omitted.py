@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Limits, Store, Worktree
-from gitckpt.model.checkpoint import CLEAN, Omitted
-from gitckpt.store.snapshot.limits import SECRETS
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout, allow
 from tests.store.conftest import Denied, MakeStore
+from tests.stores import LeftOut, left_out
 
 NESTED = "a repository of its own: its files stay in it"
 SUBMODULE = "a submodule: its files stay in it"
@@ -50,11 +47,11 @@ class TestSize:
         checkout.write("deep/large", "x" * 1001)
         (checkout.path / "link").symlink_to("deep/large")
         files = store.capture(Limits(max_file_size=1000))
-        assert files.omitted == (Omitted("deep/large", "larger than 1 kB", size=1001),)
+        assert left_out(files) == (LeftOut("deep/large", "larger than 1 kB", size=1001),)
         assert names(checkout, files) == ["README", "exact", "link", "tracked"]
         made = store.record("a-complete", {}, worktree=files)
         assert store.read(made.id).worktree == files
-        assert resumption.resume(inside(store), made).remarks == (
+        assert store.resume(made).remarks == (
             f"1 path was not captured: git ckpt show {made.id[:8]}",
         )
 
@@ -75,7 +72,7 @@ class TestSize:
             main_checkout.write(name, "x" * size)
         files = plain.capture(Limits(max_total_size=800))
         reason = "an automatic checkpoint takes 800 bytes of untracked files, the smallest first"
-        assert files.omitted == (Omitted("a", reason, size=400), Omitted("b", reason, size=500))
+        assert left_out(files) == (LeftOut("a", reason, size=400), LeftOut("b", reason, size=500))
         assert names(main_checkout, files) == ["README", "c", "d", "tracked"]
         assert plain.capture(Limits(max_total_size=1600)).omitted == ()
 
@@ -96,7 +93,7 @@ class TestSize:
         else:
             main_checkout.write("gitckpt.toml", '[snapshot]\nmax_file_size = "1 GB"\n')
             main_checkout.git("config", "ckpt.maxFileSize", "1 kB")
-        assert plain.capture().omitted == (Omitted("large", "larger than 1 kB", size=1001),)
+        assert left_out(plain.capture()) == (LeftOut("large", "larger than 1 kB", size=1001),)
 
 
 class TestSecrets:
@@ -214,7 +211,7 @@ class TestSecrets:
             reason.removeprefix("its name looks like a secret (").removesuffix(")")
             for _, reason in omitted(files)
         }
-        assert patterns <= set(SECRETS)
+        assert patterns <= set(Limits().secrets)
         assert names(checkout, files) == sorted([".env.example", "README", *self.OTHERS])
 
     @pytest.mark.parametrize("source", ["gitckpt.toml", "git config"])
@@ -262,7 +259,7 @@ class TestSecrets:
         main_checkout.commit("rules", **{".gitignore": "*.log\n"})
         main_checkout.write("a.log", "x" * 1001)
         files = plain.capture(Limits(include=("*.log",), max_file_size=1000))
-        assert files.omitted == (Omitted("a.log", "larger than 1 kB", size=1001),)
+        assert left_out(files) == (LeftOut("a.log", "larger than 1 kB", size=1001),)
 
 
 class TestOtherRepositories:
@@ -275,9 +272,9 @@ class TestOtherRepositories:
         checkout.git("init", "--quiet", "deep/empty")
         checkout.write("deep/file", "x")
         files = store.capture()
-        assert files.omitted == (
-            Omitted("deep/empty/", NESTED),
-            Omitted("nested dir/", NESTED, oid=head),
+        assert left_out(files) == (
+            LeftOut("deep/empty/", NESTED),
+            LeftOut("nested dir/", NESTED, oid=head),
         )
         assert names(checkout, files) == ["README", "deep/file"]
         made = store.record("a-complete", {}, worktree=files)
@@ -286,7 +283,7 @@ class TestOtherRepositories:
     def test_ignored_ones_are_not_named(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.commit("rules", **{".gitignore": "nested/\n"})
         main_checkout.git("init", "--quiet", "nested")
-        assert plain.capture() == CLEAN
+        assert plain.capture() == Worktree(dirty=False)
 
     def test_a_linked_worktree_inside_of_the_main_one(
         self, plain: Store, main_checkout: Checkout
@@ -294,9 +291,9 @@ class TestOtherRepositories:
         main_checkout.git("worktree", "add", "--quiet", "inside")
         Checkout(main_checkout.path / "inside").write("new", "x")
         head = main_checkout.git("rev-parse", "HEAD")
-        assert plain.capture() == Worktree(
-            dirty=False, omitted=(Omitted("inside/", NESTED, oid=head),)
-        )
+        files = plain.capture()
+        assert files == Worktree(dirty=False, omitted=files.omitted)
+        assert left_out(files) == (LeftOut("inside/", NESTED, oid=head),)
 
 
 class TestSubmodules:
@@ -312,9 +309,9 @@ class TestSubmodules:
 
     def test_clean(self, plain: Store, sub: Checkout) -> None:
         oid = sub.git("rev-parse", "HEAD")
-        assert plain.capture() == Worktree(
-            dirty=False, omitted=(Omitted("sub dir", SUBMODULE, oid=oid, dirty=False),)
-        )
+        files = plain.capture()
+        assert files == Worktree(dirty=False, omitted=files.omitted)
+        assert left_out(files) == (LeftOut("sub dir", SUBMODULE, oid=oid, dirty=False),)
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("kind", ["changed", "staged", "untracked"])
@@ -323,9 +320,9 @@ class TestSubmodules:
         if kind == "staged":
             sub.git("add", "inside")
         oid = sub.git("rev-parse", "HEAD")
-        assert plain.capture() == Worktree(
-            dirty=False, omitted=(Omitted("sub dir", DIRTY, oid=oid, dirty=True),)
-        )
+        files = plain.capture()
+        assert files == Worktree(dirty=False, omitted=files.omitted)
+        assert left_out(files) == (LeftOut("sub dir", DIRTY, oid=oid, dirty=True),)
 
     @pytest.mark.parametrize("dirty", [True, False])
     def test_moved(self, plain: Store, main_checkout: Checkout, sub: Checkout, dirty: bool) -> None:
@@ -333,8 +330,8 @@ class TestSubmodules:
         if dirty:
             sub.write("inside", "changed\n")
         files = plain.capture()
-        assert files.omitted == (
-            Omitted("sub dir", DIRTY if dirty else SUBMODULE, oid=oid, dirty=dirty),
+        assert left_out(files) == (
+            LeftOut("sub dir", DIRTY if dirty else SUBMODULE, oid=oid, dirty=dirty),
         )
         assert main_checkout.git("ls-tree", f"{files.tree}:files", "sub dir").split()[:3] == [
             "160000",
@@ -346,15 +343,14 @@ class TestSubmodules:
         self, plain: Store, main_checkout: Checkout, sub: Checkout
     ) -> None:
         main_checkout.git("submodule", "--quiet", "deinit", "--force", "sub dir")
-        assert plain.capture() == CLEAN
+        assert plain.capture() == Worktree(dirty=False)
         assert list(sub.path.iterdir()) == []
 
 
 CAPTURE = """
 import sys
-from gitckpt.git.repository import discover
-from gitckpt.store.checkpoints import Checkpoints
-with Checkpoints(discover(sys.argv[1]), adapter="plumbing") as store:
+from gitckpt import Store
+with Store.open(sys.argv[1], adapter="plumbing") as store:
     files = store.save("a-complete", {}).worktree
 print([(entry.path, entry.reason) for entry in files.omitted])
 """
@@ -454,7 +450,7 @@ class TestNoFiles:
         ]  # as the index has it
         made = store.record("a-complete", {}, worktree=files)
         assert store.read(made.id).worktree == files
-        assert resumption.resume(inside(store), made).made
+        assert store.resume(made).made
 
     def test_ignored_ones_are_not_named(self, plain: Store, main_checkout: Checkout) -> None:
         main_checkout.commit(
@@ -467,4 +463,4 @@ class TestNoFiles:
             (main_checkout.path / directory).mkdir(parents=True, exist_ok=True)
             os.mkfifo(main_checkout.path / directory / "fifo")
         self.bind(main_checkout.path / "a.sock")
-        assert plain.capture() == CLEAN
+        assert plain.capture() == Worktree(dirty=False)

@@ -12,11 +12,9 @@ from gitckpt import Store, WorktreeError
 from gitckpt.durable.run import rewind
 from gitckpt.git.objects.encoding import DIRECTORY, FILE, encode_tree
 from gitckpt.git.worktree import operation
-from gitckpt.store.restore import restorer
 from gitckpt.store.runs.run_files import RunFiles
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
 
@@ -141,7 +139,7 @@ def test_git_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore, kin
         else {}
     )
     branches = checkout.refs("refs/heads")
-    there = Checkout(Path(resumption.resume(inside(store), made).path))
+    there = Checkout(Path(store.resume(made).path))
     assert view(there.path) == expected
     # the same steps on the same commits at the same time make the same commits
     assert go_on(there, kind) == ends
@@ -167,11 +165,11 @@ def test_what_moved_head_since_leaves_no_difference(
         checkout.git(
             *(["stash", "push", "--quiet"] if trace == "stash" else ["reset", "--quiet", "--hard"])
         )
-    restorer.restore(inside(store), made)
+    store.restore(made)
     assert view(checkout.path) == expected
     assert inside(store).repository.operation() == kind.name
     if trace != "written":
-        restorer.undo(inside(store))
+        store.undo()
         assert checkout.git("status", "--porcelain") == ""
 
 
@@ -186,10 +184,8 @@ def test_an_am_is_given_up_where_it_began(
     made = store.save("a-complete", {})
     checkout.git("update-ref", "ORIG_HEAD", "HEAD~1")
     if place == "here":
-        restorer.restore(inside(store), made)
-    there = (
-        checkout if place == "here" else Checkout(Path(resumption.resume(inside(store), made).path))
-    )
+        store.restore(made)
+    there = checkout if place == "here" else Checkout(Path(store.resume(made).path))
     assert there.git("rev-parse", "ORIG_HEAD") == began
     there.git("am", "--abort")
     assert there.git("rev-parse", "HEAD") == began
@@ -219,7 +215,7 @@ def test_a_rebase_in_another_worktree_moves_no_branch(
         go_on(checkout, Kind("rebase", REBASES[kind], ["rebase", "--continue"]))
         checkout.commit("after it")
     branches = checkout.refs("refs/heads")
-    opened = resumption.resume(inside(store), made)
+    opened = store.resume(made)
     assert opened.remarks == (MOVES,)
     there = Checkout(Path(opened.path))
     there.write("README", "resolved there\n")
@@ -243,15 +239,15 @@ def test_a_rebase_brought_back_in_place(
     head, topic = checkout.git("rev-parse", "HEAD"), checkout.git("rev-parse", "topic")
     checkout.git("rebase", "--abort")
     checkout.git("checkout", "--quiet", "--detach", head)
-    assert restorer.restore(inside(store), made).remarks == []
+    assert store.restore(made).remarks == []
     assert {
         name: content
         for name, content in operation.collect(inside(store).repository).items()
         if "_HEAD" not in name
     } == {name: content for name, content in files.items() if "_HEAD" not in name}
-    restorer.undo(inside(store))
+    store.undo()
     checkout.git("update-ref", "refs/heads/topic", f"{topic}~1")
-    assert restorer.restore(inside(store), made).remarks == [MOVES]
+    assert store.restore(made).remarks == [MOVES]
     checkout.git("rebase", "--abort")
     assert checkout.git("rev-parse", "topic") == checkout.git("rev-parse", f"{topic}~1")
 
@@ -267,8 +263,8 @@ def test_a_rebase_that_a_restore_replaces_comes_back_as_it_was(
     safe = store.save("a-complete", {})
     checkout.write("README", "resolved\n")
     checkout.git("add", "README")
-    restorer.restore(inside(store), safe)
-    restorer.undo(inside(store))
+    store.restore(safe)
+    store.undo()
     assert operation.collect(inside(store).repository) == files
     checkout.git("rebase", "--continue", env={"GIT_EDITOR": "true"})
     assert checkout.git("branch", "--show-current") == "topic"
@@ -309,7 +305,7 @@ def test_a_bisect_goes_on_where_it_was(checkout: Checkout, make_store: MakeStore
     checkout.git("reset", "--quiet", "--hard", commits[0])
     checkout.git("reflog", "expire", "--expire=now", "--all")
     checkout.git("gc", "--quiet", "--prune=now")
-    there = Checkout(Path(resumption.resume(inside(store), made).path))
+    there = Checkout(Path(store.resume(made).path))
     assert (
         there.refs("refs/bisect"),
         there.git("bisect", "log"),
@@ -401,7 +397,7 @@ def test_a_bisect_goes_on_as_it_was_begun(
     made = store.save("a-complete", {})
     checkout.git("bisect", "reset")
     store.restore(made) if option == "--no-checkout" else None
-    there = Checkout(Path(resumption.resume(inside(store), made).path))
+    there = Checkout(Path(store.resume(made).path))
     for here in (checkout, there) if option == "--no-checkout" else (there,):
         place = Path(here.git("rev-parse", "--absolute-git-dir"))
         after = {name: (place / name).read_bytes() for name in names if (place / name).exists()}
@@ -434,7 +430,7 @@ def test_what_a_merge_has_stashed_comes_with_it(
         store.restore(made)
         there = checkout
     else:
-        there = Checkout(Path(resumption.resume(inside(store), made).path))
+        there = Checkout(Path(store.resume(made).path))
     there.git("merge", "--abort")
     assert (there.path / "beside").read_text() == "work of forty minutes\n"
 
@@ -452,7 +448,7 @@ class TestCapturedElsewhere:
         made = store.save("a-complete", {})
         staged = checkout.git("ls-files", "--stage")
         forget_captures(checkout)
-        opened = resumption.resume(inside(store), made)
+        opened = store.resume(made)
         there = Checkout(Path(opened.path))
         assert opened.remarks == (operation.FOREIGN,)
         assert operation.collect(inside(make_store(there)).repository) == {}
@@ -494,7 +490,7 @@ class TestCapturedElsewhere:
             here.git("checkout", "--quiet", "--detach", "--force", made.git_sha)
             store = make_store(here)
             read = store.read(made.id)
-            opened = resumption.resume(inside(store), read)
+            opened = store.resume(read)
             assert operation.FOREIGN in opened.remarks
             assert operation.FOREIGN in store.restore(read, trust=True).remarks
             for place in (Checkout(Path(opened.path)), here):
@@ -519,7 +515,7 @@ class TestCapturedElsewhere:
         made = store.save("a-complete", {})
         if not is_known:
             forget_captures(checkout)
-        opened = resumption.resume(inside(store), rewind.fork(inside(store), made, trusted=True))
+        opened = store.resume(rewind.fork(inside(store), made, trusted=True))
         there = inside(make_store(Checkout(Path(opened.path)))).repository
         assert there.operation() == ("merge" if is_known else None)
 
@@ -532,7 +528,7 @@ class TestCapturedElsewhere:
         made = store.save("a-complete", {})
         assert made.worktree is not None
         assert made.worktree.operation == "rebase"
-        assert resumption.resume(inside(store), made).remarks == (operation.FOREIGN,)
+        assert store.resume(made).remarks == (operation.FOREIGN,)
 
     def test_labels_that_are_in_each_others_way(
         self, checkout: Checkout, make_store: MakeStore
@@ -616,7 +612,7 @@ def test_where_refs_are_in_tables(
     made = store.save("a-complete", {})
     assert made.worktree is not None
     assert made.worktree.operation == kind.name
-    there = Checkout(Path(resumption.resume(inside(store), made).path))
+    there = Checkout(Path(store.resume(made).path))
     assert view(there.path) == expected
     ends = go_on(checkout, kind)
     assert go_on(there, kind) == ends

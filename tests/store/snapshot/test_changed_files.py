@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Checkpoint, CheckpointInfo, Store
-from gitckpt.git.objects.diff import Expansion
-from gitckpt.store.records import finder
-from gitckpt.store.store import inside
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.conftest import MakeStore
 
 
@@ -112,14 +111,13 @@ def test_one_that_unfolds_beyond_measure_is_left_out(
     files = main_checkout.git("rev-parse", f"{made.tree}:files")
     asked = []
 
-    def is_beyond(self: Expansion, old: str, new: str) -> bool:
+    def is_beyond(self: object, old: str, new: str) -> bool:
         asked.append((old, new))
         return new == files
 
-    monkeypatch.setattr(Expansion, "is_beyond", is_beyond)
+    plant(monkeypatch, planted.EXPANDS_TOO_FAR, is_beyond)
     base = main_checkout.git("rev-parse", "HEAD^{tree}")
-    store = inside(plain)
-    assert finder.count(store.repository, store.index, entries(plain, made, two)) == {two.id: 2}
+    assert plain.changed_files(entries(plain, made, two)) == {two.id: 2}
     assert asked == [(base, files), (base, main_checkout.git("rev-parse", f"{two.tree}:files"))]
 
 
@@ -144,10 +142,10 @@ def test_without_a_commit_git_is_asked_for_the_files_alone(
     made = store.save("one")
     asked: list[tuple[str, str]] = []
 
-    def is_beyond(self: Expansion, old: str, new: str) -> bool:
+    def is_beyond(self: object, old: str, new: str) -> bool:
         asked.append((old, new))
         return False
 
-    monkeypatch.setattr(Expansion, "is_beyond", is_beyond)
+    plant(monkeypatch, planted.EXPANDS_TOO_FAR, is_beyond)
     assert store.changed_files(entries(store, made)) == {made.id: 1}
     assert asked == [("", checkout.git("rev-parse", f"{made.tree}:files"))]

@@ -13,15 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import Checkpoint, Store, WorktreeError
-from gitckpt.git.contents import dir_modes
-from gitckpt.model.checkpoint import CLEAN
-from gitckpt.store.restore.restorer import restore, undo
-from gitckpt.store.snapshot.manifest import Contents, contents_of, write
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
+from gitckpt import Checkpoint, Store, Worktree, WorktreeError
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.conftest import view
+from tests.stores import plant_snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -43,10 +40,6 @@ def directories(top: Path | str) -> dict[str, str]:
 
 def mode(path: Path) -> str:
     return f"{stat.S_IMODE(path.lstat().st_mode):o}"
-
-
-def contents(store: Store, made: Checkpoint) -> Contents:
-    return contents_of(made, inside(store).repository, inside(store).objects)
 
 
 def prepared(here: Checkout) -> None:
@@ -77,7 +70,7 @@ def test_there_and_back(store: Store, checkout: Checkout) -> None:
     assert made.worktree is not None
     assert made.worktree.omitted == ()
     assert store.save("b-complete", {}).tree == made.tree
-    found = contents(store, made)
+    found = store.extras(made)
     assert found.directories == [
         b"caf\xe9",
         b"d/in a known one",
@@ -92,7 +85,7 @@ def test_there_and_back(store: Store, checkout: Checkout) -> None:
         b"read only": 0o444,
         b"tool": 0o700,
     }
-    there = Path(resume(inside(store), made).path)
+    there = Path(store.resume(made).path)
     assert directories(there) == expected
     assert [mode(there / name) for name in ("private/diary", "tool", "read only", "wide")] == [
         "600",
@@ -113,7 +106,7 @@ def test_restore_and_undo(store: Store, checkout: Checkout) -> None:
     (checkout.path / "mine").mkdir()
     (checkout.path / "tool").chmod(0o755)
     before, seen = directories(checkout.path), view(checkout.path)
-    plan = restore(inside(store), made, dry_run=True)
+    plan = store.restore(made, dry_run=True)
     assert [(change.kind, change.path) for change in plan.changes] == [
         ("add", b"deep/er/empty/"),
         ("add", b"empty/"),
@@ -123,14 +116,14 @@ def test_restore_and_undo(store: Store, checkout: Checkout) -> None:
         ("mode", b"tool"),
     ]
     assert directories(checkout.path) == before
-    assert restore(inside(store), made).changes == plan.changes
+    assert store.restore(made).changes == plan.changes
     assert directories(checkout.path) == {**expected, "mine": "755"}
     assert (mode(checkout.path / "private/diary"), mode(checkout.path / "tool")) == ("600", "700")
     assert view(checkout.path)["status"] == files["status"]
-    assert restore(inside(store), made).safety is None
+    assert store.restore(made).safety is None
     checkout.write("empty/by hand", "")
     (checkout.path / "empty/by hand").rename(checkout.path / "other/by.o")
-    undo(inside(store))
+    store.undo()
     assert directories(checkout.path) == {**before, "other": "755"}  # which is not empty
     assert mode(checkout.path / "tool") == "755"
     assert view(checkout.path)["status"] == seen["status"]
@@ -141,7 +134,7 @@ def test_only_some_paths(store: Store, checkout: Checkout) -> None:
     made = store.save("a-complete", {})
     shutil.rmtree(checkout.path / "deep")
     shutil.rmtree(checkout.path / "empty")
-    done = restore(inside(store), made, [b"empty"])
+    done = store.restore(made, [b"empty"])
     assert [change.path for change in done.changes] == [b"empty/"]
     assert (not (checkout.path / "deep").exists(), (checkout.path / "empty").is_dir()) == (
         True,
@@ -155,10 +148,10 @@ def test_a_clean_worktree_with_an_empty_directory(store: Store, checkout: Checko
     assert (found.dirty, found.tree is not None) == (False, True)
     made = store.save("a-complete", {})
     (checkout.path / "empty").rmdir()
-    assert store.capture() == CLEAN
-    assert [change.path for change in restore(inside(store), made).changes] == [b"empty/"]
+    assert store.capture() == Worktree(dirty=False)
+    assert [change.path for change in store.restore(made).changes] == [b"empty/"]
     assert (checkout.path / "empty").is_dir()
-    undo(inside(store))
+    store.undo()
     assert not (checkout.path / "empty").exists()
 
 
@@ -168,12 +161,12 @@ def test_a_process_that_remembers_a_clean_worktree(
 ) -> None:
     checkout.commit("more", **{"d/e": "1\n"})
     time.sleep(0.1)  # for the time stamps to tell
-    assert [store.save("a-complete", {}).worktree for _ in range(3)] == [CLEAN] * 3
+    assert [store.save("a-complete", {}).worktree for _ in range(3)] == [Worktree(dirty=False)] * 3
     if change == "mkdir":
         (checkout.path / "d/empty").mkdir()
     else:
         (checkout.path / "d").chmod(0o700)
-    found = contents(store, store.save("b-complete", {}))
+    found = store.extras(store.save("b-complete", {}))
     assert (found.directories, found.modes) == (
         ([b"d/empty"], {}) if change == "mkdir" else ([], {b"d": 0o700})
     )
@@ -183,13 +176,13 @@ def test_an_empty_directory_in_the_place_of_files(store: Store, checkout: Checko
     (checkout.path / "d").mkdir()
     made = store.save("a-complete", {})
     checkout.write("d/file", "1\n")
-    restore(inside(store), made)
+    store.restore(made)
     assert (os.listdir(checkout.path / "d"), (checkout.path / "d").is_dir()) == ([], True)
     (checkout.path / "d").rmdir()
     checkout.write("d", "a file now\n")
-    restore(inside(store), made)
+    store.restore(made)
     assert (checkout.path / "d").is_dir()
-    undo(inside(store))
+    store.undo()
     assert (checkout.path / "d").read_text() == "a file now\n"
 
 
@@ -197,7 +190,7 @@ def test_modes_only_get_narrower(store: Store, checkout: Checkout, tmp_path: Pat
     prepared(checkout)
     made = store.save("a-complete", {})
     os.umask(0o077)
-    there = Path(resume(inside(store), made, str(tmp_path / "there")).path)
+    there = Path(store.resume(made, str(tmp_path / "there")).path)
     assert [mode(there / name) for name in ("private", "empty", "read only", "tool", "wide")] == [
         "700",
         "700",
@@ -205,7 +198,7 @@ def test_modes_only_get_narrower(store: Store, checkout: Checkout, tmp_path: Pat
         "700",
         "600",
     ]
-    assert contents(store, store.save("b-complete", {})).modes == {
+    assert store.extras(store.save("b-complete", {})).modes == {
         b"read only": 0o400
     }  # all else is as narrow as this umask
 
@@ -213,7 +206,7 @@ def test_modes_only_get_narrower(store: Store, checkout: Checkout, tmp_path: Pat
 def test_what_is_too_much_is_said(
     plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dir_modes, "MOST", 3)
+    plant(monkeypatch, planted.MOST_DIR_MODES, 3)
     for number in range(6):
         (main_checkout.path / f"d{number}").mkdir(0o700)
     made = plain.save("a-complete", {})
@@ -221,7 +214,7 @@ def test_what_is_too_much_is_said(
     assert [(entry.path, entry.reason) for entry in made.worktree.omitted] == [
         ("d3", "its mode, as those of 2 more: 3 are kept")
     ]
-    found = contents(plain, made)
+    found = plain.extras(made)
     assert (found.directories, sorted(found.modes)) == (
         [b"d0", b"d1", b"d2"],
         [b"d0", b"d1", b"d2"],
@@ -254,9 +247,9 @@ def test_paths_of_a_fetched_snapshot(
     hooks.mkdir(exist_ok=True)
     before = sorted(os.listdir(tmp_path)), mode(hooks), mode(main_checkout.path / ".git")
     with pytest.raises(WorktreeError):
-        resume(inside(plain), hostile, str(tmp_path / "there"))
+        plain.resume(hostile, str(tmp_path / "there"))
     with pytest.raises(WorktreeError, match="cannot be trusted"):
-        restore(inside(plain), hostile, dry_run=True)
+        plain.restore(hostile, dry_run=True)
     assert (sorted(os.listdir(tmp_path)), mode(hooks), mode(main_checkout.path / ".git")) == before
 
 
@@ -273,14 +266,14 @@ def test_links_and_repositories_are_not_entered(
     hostile = forged(
         plain, main_checkout, modes={b"link": 0o700, b"link/x": 0o700, b"inner/d": 0o700}
     )
-    restore(inside(plain), hostile)
+    plain.restore(hostile)
     assert (mode(outside), mode(main_checkout.path / "inner/d")) == ("755", "755")
     for path, said in (
         (b"link/made", "in the way of the files"),
         (b"inner/made", "cannot make the directory"),
     ):
         with pytest.raises(WorktreeError, match=said):
-            restore(inside(plain), forged(plain, main_checkout, directories=[path]))
+            plain.restore(forged(plain, main_checkout, directories=[path]))
     assert os.listdir(outside) == []
 
 
@@ -288,7 +281,7 @@ def forged(store: Store, here: Checkout, **more: object) -> Checkpoint:
     made = store.save("a-complete", {})
     assert made.worktree is not None
     tree = here.git("rev-parse", "HEAD^{tree}")
-    snapshot = write(inside(store).repository, inside(store).objects, Contents(tree, **more))  # type: ignore[arg-type]
+    snapshot = plant_snapshot(store, tree, **more)
     return replace(made, worktree=replace(made.worktree, dirty=True, tree=snapshot, omitted=()))
 
 
@@ -313,19 +306,19 @@ def test_what_does_not_come_back_is_said(
     checkout.write("d/diary", "secret\n").chmod(0o600)
     made = store.save("a-complete")
     shutil.rmtree(checkout.path / "d")
-    honest = dir_modes.bring_back
+    honest = planted.original(planted.RESTORE_DIR_MODES)
 
     def forgetful(top: str, directories: list[bytes], modes: dict[bytes, int]) -> None:
         honest(top, () if what == "directory" else directories, {} if what == "mode" else modes)
 
-    monkeypatch.setattr(dir_modes, "bring_back", forgetful)
+    plant(monkeypatch, planted.RESTORE_DIR_MODES, forgetful)
     name = "d/empty/" if what == "directory" else "d/diary"
     command = (
-        functools.partial(restore, paths=[b"d"])
+        functools.partial(store.restore, paths=[b"d"])
         if how == "restore a path"
-        else restore
+        else store.restore
         if how == "restore"
-        else resume
+        else store.resume
     )
     with pytest.raises(WorktreeError, match=f"captured: the mode or directory {name}$"):
-        command(inside(store), made)
+        command(made)

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 
 FILTER = """\
@@ -62,5 +60,5 @@ def test_each_file_is_smudged_once(checkout: Checkout, log: Log) -> None:
         assert log.smudged() == once
         store.undo()
         assert log.smudged() == once
-        resume(inside(store), made)
+        store.resume(made)
         assert log.smudged() == once

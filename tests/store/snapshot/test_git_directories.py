@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Limits, Store
-from gitckpt.model.checkpoint import Omitted
-from gitckpt.store.restore.restorer import redo, restore, undo
-from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
+from tests.stores import LeftOut, left_out
 
 NESTED = "a repository of its own: its files stay in it"
 
@@ -47,11 +45,11 @@ def test_a_git_directory_of_another_name_is_not_captured(
     assert names(moved, store.capture(Limits(include=("*",))).tree) == ["README", "new"]
     moved.commit("later", later="1\n")
     moved.write("new", "2\n")
-    restore(inside(store), made)
+    store.restore(made)
     assert (moved.path / "new").read_text() == "1\n"
-    undo(inside(store))
-    redo(inside(store))
-    restore(inside(store), made, [b"new"])
+    store.undo()
+    store.redo()
+    store.restore(made, [b"new"])
     assert moved.git("fsck", "--no-dangling") == ""
 
 
@@ -80,7 +78,7 @@ def test_dotfiles_are_saved_and_restored(
         made = store.save("a-complete", {})
         assert made.worktree is not None
         assert names(here, made.tree) == [".bashrc"]
-        assert made.worktree.omitted == (Omitted(".config/vcsh/repo.d/other.git/", NESTED),)
+        assert left_out(made.worktree) == (LeftOut(".config/vcsh/repo.d/other.git/", NESTED),)
         here.write(".bashrc", "3\n")
         here.git("commit", "--quiet", "--all", "--message", "three")
         assert store.restore(made).kept == {}
@@ -104,7 +102,7 @@ def test_what_an_older_checkpoint_has_in_the_git_directory_is_left_out(
     assert len(names(moved, made.tree)) == 4
     before = contents(moved.path / ".cfg/hooks"), (moved.path / ".cfg/config").read_bytes()
     store = make_store(moved)
-    done = restore(inside(store), made)
+    done = store.restore(made)
     assert done.remarks == [
         "left out, as they lie in the directory of a repository: .cfg/config, .cfg/hooks/post-commit"
     ]
@@ -113,7 +111,7 @@ def test_what_an_older_checkpoint_has_in_the_git_directory_is_left_out(
         (moved.path / ".cfg/config").read_bytes(),
     ) == before
     assert ((moved.path / "new").read_text(), (moved.path / ".cfg/made").exists()) == ("1\n", False)
-    undo(inside(store))
+    store.undo()
     assert not (moved.path / "new").exists()
 
 
@@ -128,11 +126,11 @@ def test_a_bare_repository_is_listed_and_left_alone(
     checkout.git("init", "--quiet", "--bare", "deep/srv.git/within.git")
     checkout.write("deep/file", "x")
     found = store.capture()
-    assert found.omitted == (Omitted("deep/srv.git/", NESTED, oid=head),)
+    assert left_out(found) == (LeftOut("deep/srv.git/", NESTED, oid=head),)
     assert names(checkout, found.tree) == ["README", "deep/file"]
     assert "directories" not in checkout.git("ls-tree", "--name-only", str(found.tree)).split()
     before = contents(checkout.path / "deep/srv.git")
-    restore(inside(store), made)
+    store.restore(made)
     assert not (checkout.path / "deep/file").exists()
     assert contents(checkout.path / "deep/srv.git") == before
 
@@ -147,7 +145,7 @@ def test_restore_writes_no_files_into_a_bare_repository(
     shutil.rmtree(main_checkout.path / "srv.git")
     main_checkout.git("init", "--quiet", "--bare", "srv.git")
     before = contents(main_checkout.path / "srv.git")
-    done = restore(inside(plain), made)
+    done = plain.restore(made)
     assert done.remarks == [
         "left out, as they lie in the directory of a repository: srv.git/HEAD, srv.git/refs/heads/gone"
     ]

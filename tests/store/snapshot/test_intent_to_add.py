@@ -12,13 +12,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store, WorktreeError
-from gitckpt.store.restore.restorer import redo, restore, undo
-from gitckpt.store.snapshot.manifest import Contents
-from gitckpt.store.snapshot.manifest import write as write_snapshot
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
+from tests.stores import plant_snapshot
 
 Prepare = Callable[[Checkout], None]
 
@@ -143,16 +139,16 @@ def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> N
         True,
         made.worktree,
     )
-    opened = resume(inside(store), made)
+    opened = store.resume(made)
     assert (view(opened.path), flags(opened.path)) == expected
     checkout.git("reset", "--quiet", "--hard")
     checkout.git("clean", "--quiet", "-fdx", "--exclude=.ckpt")
     before = view(checkout.path), flags(checkout.path)
-    restore(inside(store), made)
+    store.restore(made)
     assert (view(checkout.path), flags(checkout.path)) == expected
-    undo(inside(store))
+    store.undo()
     assert (view(checkout.path), flags(checkout.path)) == before
-    redo(inside(store))
+    store.redo()
     assert (view(checkout.path), flags(checkout.path)) == expected
 
 
@@ -169,16 +165,16 @@ def test_what_git_itself_overlooks(store: Store, checkout: Checkout, has_file: b
     made = store.save("a-complete", {})
     expected = [("100644", "README", "0"), ("100644", "d/empty", "20000000")]
     assert flags(checkout.path) == expected
-    opened = resume(inside(store), made)
+    opened = store.resume(made)
     assert (flags(opened.path), (Path(opened.path) / "d" / "empty").exists()) == (
         expected,
         has_file,
     )
     checkout.git("rm", "--quiet", "--cached", "d/empty")
     checkout.write("d/empty", "other\n")
-    restore(inside(store), made)
+    store.restore(made)
     assert (flags(checkout.path), (checkout.path / "d" / "empty").exists()) == (expected, has_file)
-    undo(inside(store))
+    store.undo()
     assert (flags(checkout.path), (checkout.path / "d" / "empty").read_text()) == (
         expected[:1],
         "other\n",
@@ -191,12 +187,12 @@ def test_one_path_of_several(store: Store, checkout: Checkout) -> None:
     shutil.rmtree(checkout.path / "d")
     made = store.save("a-complete", {})
     checkout.git("reset", "--quiet", "--hard")
-    restore(inside(store), made, [b"d/e"], index=True)
+    store.restore(made, [b"d/e"], index=True)
     assert [each for each in flags(checkout.path) if each[2] != "0"] == [
         ("100644", "d/e", "20000000")
     ]
     assert checkout.git("status", "--porcelain", "--untracked-files=no") == " D d/e"
-    undo(inside(store))
+    store.undo()
     assert checkout.git("status", "--porcelain", "--untracked-files=no") == ""
 
 
@@ -222,13 +218,13 @@ def test_repository_added_in_intent_keeps_its_mode(
     expected = flags(here.path)
     assert ("160000", "deep/nest", "20000000") in expected
     second = store.save("b-complete", {})
-    assert flags(resume(inside(store), second).path) == expected
-    restore(inside(store), first)
+    assert flags(store.resume(second).path) == expected
+    store.restore(first)
     assert flags(here.path) == [("100644", "README", "0")]
-    undo(inside(store))
+    store.undo()
     assert flags(here.path) == expected
-    redo(inside(store))
-    restore(inside(store), second, [b"deep/nest"], index=True)
+    store.redo()
+    store.restore(second, [b"deep/nest"], index=True)
     assert flags(here.path) == expected
     assert is_gone or (nest.path / "i").read_text() == "i\n"
 
@@ -249,17 +245,17 @@ def test_what_was_intended_in_a_worktree_whose_directory_is_gone(
 ) -> None:
     main_checkout.write("README", "changed\n")
     made = plain.save("a-complete", {})
-    there = Checkout(Path(resume(inside(plain), made).path))
+    there = Checkout(Path(plain.resume(made).path))
     there.write("tool", "").chmod(0o755)
     intend(there, "later", "tool")
     there.write("staged", "1\n")
     there.git("add", "staged")
     expected = [each for each in flags(there.path) if each[1] != "README"]
     shutil.rmtree(there.path)
-    resume(inside(plain), made)
+    plain.resume(made)
     rescued = plain.read(plain.find("latest:any"))
     assert rescued.trigger == "safety:worktree"
-    again = resume(inside(plain), rescued)
+    again = plain.resume(rescued)
     assert [each for each in flags(again.path) if each[1] != "README"] == expected
 
 
@@ -271,19 +267,14 @@ def test_paths_of_a_fetched_snapshot(
     plain: Store, main_checkout: Checkout, tmp_path: Path, path: bytes
 ) -> None:
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
-    store = inside(plain)
     made = plain.save("a-complete", {})
     assert made.worktree is not None
-    snapshot = write_snapshot(
-        store.repository,
-        store.objects,
-        Contents(tree, flags={"intent-to-add": [path], "link": [path]}),
-    )
+    snapshot = plant_snapshot(plain, tree, flags={"intent-to-add": [path], "link": [path]})
     hostile = replace(made, worktree=replace(made.worktree, dirty=True, tree=snapshot))
     config = (main_checkout.path / ".git" / "config").read_text()
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(WorktreeError):
-        resume(store, hostile, str(tmp_path / "there"))
+        plain.resume(hostile, str(tmp_path / "there"))
     assert sorted(os.listdir(tmp_path)) == before
     assert (main_checkout.path / ".git" / "config").read_text() == config
 
@@ -292,13 +283,10 @@ def test_paths_that_exclude_each_other(
     make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
 ) -> None:
     plain = make_store(main_checkout)
-    store = inside(plain)
     made = plain.save("a-complete", {})
     assert made.worktree is not None
-    contents = Contents(
-        main_checkout.git("rev-parse", "HEAD^{tree}"), flags={"intent-to-add": [b"d", b"d/e"]}
-    )
-    snapshot = write_snapshot(store.repository, store.objects, contents)
+    tree = main_checkout.git("rev-parse", "HEAD^{tree}")
+    snapshot = plant_snapshot(plain, tree, flags={"intent-to-add": [b"d", b"d/e"]})
     hostile = replace(made, worktree=replace(made.worktree, dirty=True, tree=snapshot))
     with pytest.raises(WorktreeError):
-        resume(store, hostile, str(tmp_path / "there"))
+        plain.resume(hostile, str(tmp_path / "there"))

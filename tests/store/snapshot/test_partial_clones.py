@@ -8,13 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import Checkpoint, CkptError, Store, WorktreeError
-from gitckpt.git.process import git_executable
-from gitckpt.model.checkpoint import CLEAN
-from gitckpt.store.restore.restorer import restore
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
-from tests.conftest import Checkout
+from gitckpt import Checkpoint, CkptError, Store, Worktree, WorktreeError
+from tests.conftest import Checkout, git_program
 from tests.store.conftest import MakeStore
 
 pytestmark = pytest.mark.turns("clone")
@@ -55,7 +50,7 @@ class Clone(Checkout):
         """Records a checkpoint of a clean worktree at a version; none of its files is fetched for it."""
         head = self.git("rev-parse", "HEAD")
         self.git("reset", "--quiet", "--soft", f"refs/remotes/origin/main~{VERSIONS - 1 - version}")
-        made = store.record("old-complete", {}, worktree=CLEAN)
+        made = store.record("old-complete", {}, worktree=Worktree(dirty=False))
         self.git("reset", "--quiet", "--soft", head)
         return made
 
@@ -64,7 +59,7 @@ class Clone(Checkout):
 def clone(request: pytest.FixtureRequest, tmp_path: Path) -> Clone:
     """A clone without blobs, but for the files at its top and in `in`, as a sparse checkout has it."""
     origin = Checkout(tmp_path / "origin")
-    subprocess.run([git_executable(), "init", "--quiet", str(origin.path)], check=True)
+    subprocess.run([git_program(), "init", "--quiet", str(origin.path)], check=True)
     origin.git("config", "uploadpack.allowFilter", "true")
     origin.git("config", "uploadpack.allowAnySHA1InWant", "true")
     for version in range(VERSIONS):
@@ -113,10 +108,10 @@ def test_what_is_there_needs_no_remote(clone: Clone, make_store: MakeStore) -> N
     made = store.save("a-complete", {})
     clone.git("reset", "--quiet", "--hard")
     (clone.path / "in/b").unlink()
-    restore(inside(store), made)
+    store.restore(made)
     assert (clone.git("status", "--porcelain=v2"), clone.git("ls-files", "--stage", "-v")) == seen
     assert clone.fingerprint()["files"] == before["files"]
-    opened = Clone(Path(resume(inside(store), made).path), clone.main)
+    opened = Clone(Path(store.resume(made).path), clone.main)
     assert (opened.git("status", "--porcelain=v2"), opened.git("ls-files", "--stage", "-v")) == seen
     assert opened.fingerprint()["files"] == before["files"]
     assert (clone.missing(), clone.packs()) == (missing, packs)
@@ -138,7 +133,7 @@ def test_restore_fetches_what_it_needs_in_one_go(clone: Clone, make_store: MakeS
     store = make_store(clone, "auto")
     made = clone.record(store, 1)
     missing, packs = clone.missing(), clone.packs()
-    restore(inside(store), made)
+    store.restore(made)
     assert clone.fingerprint()["files"] == {
         name: (0o100644, content(name, 1).encode()) for name in FILES if not name.startswith("out/")
     }
@@ -153,7 +148,7 @@ def test_resume_fetches_what_it_needs_in_one_go(clone: Clone, make_store: MakeSt
     store = make_store(clone, "auto")
     made = clone.record(store, 1)
     missing, packs = clone.missing(), clone.packs()
-    opened = Clone(Path(resume(inside(store), made).path), clone.main)
+    opened = Clone(Path(store.resume(made).path), clone.main)
     assert opened.fingerprint()["files"] == {
         name: (0o100644, content(name, 1).encode()) for name in FILES
     }
@@ -181,7 +176,7 @@ def test_offline_restore_names_what_is_missing_and_changes_nothing(
     change(clone)
     before = clone.fingerprint()
     with pytest.raises(WorktreeError) as caught:
-        restore(inside(store), made)
+        store.restore(made)
     refused(caught.value, clone.oids(1, "README", "in/a"))
     assert clone.fingerprint() == before
 
@@ -194,7 +189,7 @@ def test_offline_resume_names_what_is_missing_and_leaves_nothing(
     made = clone.record(store, 1)
     before = clone.fingerprint()
     with pytest.raises(WorktreeError) as caught:
-        resume(inside(store), made, str(tmp_path / "there" / "new"))
+        store.resume(made, str(tmp_path / "there" / "new"))
     refused(caught.value, clone.oids(1, "README", "in/a", "out/x", "out/y"))
     assert clone.fingerprint() == before
     assert os.listdir(tmp_path / "there") == []
@@ -213,8 +208,8 @@ def test_restore_and_resume_fetch_missing_directories(
 ) -> None:
     store = make_store(treeless, "auto")
     made = treeless.record(store, 1)
-    opened = Clone(Path(resume(inside(store), made).path), treeless.main)
-    restore(inside(store), treeless.record(store, 0))
+    opened = Clone(Path(store.resume(made).path), treeless.main)
+    store.restore(treeless.record(store, 0))
     for there, version in ((opened, 1), (treeless, 0)):
         expected = {name: (0o100644, content(name, version).encode()) for name in FILES}
         files = there.fingerprint()["files"]
@@ -232,8 +227,8 @@ def test_offline_without_trees(make_store: MakeStore, treeless: Clone, tmp_path:
     before = here.fingerprint()
     tree = here.git("cat-file", "commit", made.git_sha).split()[1]
     bring_back = (
-        lambda: restore(inside(store), made),
-        lambda: resume(inside(store), made, str(tmp_path / "there")),
+        lambda: store.restore(made),
+        lambda: store.resume(made, str(tmp_path / "there")),
     )
     for attempt in bring_back:
         with pytest.raises(WorktreeError) as caught:

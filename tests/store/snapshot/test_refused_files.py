@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 from gitckpt import RestoreResult, Store, WorktreeError
-from gitckpt.store.restore.restorer import redo, restore, undo
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import Denied, MakeStore, blob
 
@@ -82,15 +79,15 @@ def test_a_file_in_another_encoding_is_kept_byte_for_byte(
     assert (
         checkout.git("ls-tree", f"refs/ckpt/trees/{made.id}:files", "a.rc").split()[0] == "100755"
     )
-    restore(inside(store), good)
+    store.restore(good)
     assert path.read_bytes() == GOOD
-    undo(inside(store))
+    store.undo()
     assert path.read_bytes() == content
-    redo(inside(store))
+    store.redo()
     assert path.read_bytes() == GOOD
-    restore(inside(store), made)
+    store.restore(made)
     assert path.read_bytes() == content
-    assert (Path(resume(inside(store), made).path) / "a.rc").read_bytes() == content
+    assert (Path(store.resume(made).path) / "a.rc").read_bytes() == content
 
 
 def test_a_new_file_in_another_encoding_is_kept_as_well(
@@ -99,9 +96,9 @@ def test_a_new_file_in_another_encoding_is_kept_as_well(
     encoded(main_checkout)
     good = plain.save("a-complete", {})
     main_checkout.write("new.rc", BROKEN)
-    restore(inside(plain), good)
+    plain.restore(good)
     assert not (main_checkout.path / "new.rc").exists()
-    undo(inside(plain))
+    plain.undo()
     assert (main_checkout.path / "new.rc").read_bytes() == BROKEN
 
 
@@ -111,11 +108,11 @@ def test_restore_of_one_path_replaces_a_file_in_another_encoding(
     encoded(main_checkout)
     good = plain.save("a-complete", {})
     path = main_checkout.write("a.rc", BROKEN)
-    restore(inside(plain), good, [b"README"])
+    plain.restore(good, [b"README"])
     assert path.read_bytes() == BROKEN
-    restore(inside(plain), good, [b"a.rc"])
+    plain.restore(good, [b"a.rc"])
     assert path.read_bytes() == GOOD
-    undo(inside(plain))
+    plain.undo()
     assert path.read_bytes() == BROKEN
 
 
@@ -130,7 +127,7 @@ def test_what_changes_once_more_before_it_is_replaced_stays(
     path = main_checkout.write("a.rc", BROKEN)
     after_recording(plain, monkeypatch, lambda: path.write_bytes(b"later\n"))
     with pytest.raises(BusyError):
-        restore(inside(plain), good)
+        plain.restore(good)
     assert path.read_bytes() == b"later\n"
 
 
@@ -147,15 +144,15 @@ def test_what_a_required_filter_refuses_is_listed_by_save_and_kept_by_restore(
         ("a.dat", "filter strict refuses it")
     ]
     assert blob(checkout, f"refs/ckpt/trees/{made.id}:files/a.dat") == b"OK\n"
-    done = restore(inside(store), good)
+    done = store.restore(good)
     assert (path.read_bytes(), (checkout.path / "other").read_text(), done.kept) == (
         b"OK\n",
         "1\n",
         {},
     )
-    done = undo(inside(store))
+    done = store.undo()
     assert (path.read_bytes(), done.unfiltered, done.kept) == (b"broken by an agent\n", (), {})
-    redo(inside(store))
+    store.redo()
     assert path.read_bytes() == b"OK\n"
 
 
@@ -167,17 +164,17 @@ def test_undo_brings_back_what_a_required_filter_refuses_both_ways(
     good = plain.save("a-complete", {})
     main_checkout.git("config", "filter.strict.smudge", STRICT)
     path.write_bytes(b"broken by an agent\n")
-    restore(inside(plain), good)
+    plain.restore(good)
     assert path.read_bytes() == b"OK\n"
     safety = plain.read(plain.undo_steps()[0].checkpoint.id)
-    assert undo(inside(plain)).unfiltered == ()
+    assert plain.undo().unfiltered == ()
     assert path.read_bytes() == b"broken by an agent\n"
-    opened = resume(inside(plain), safety)
+    opened = plain.resume(safety)
     assert (opened.unfiltered, (Path(opened.path) / "a.dat").read_bytes()) == (
         (),
         b"broken by an agent\n",
     )
-    assert restore(inside(plain), good).unfiltered == ()
+    assert plain.restore(good).unfiltered == ()
 
 
 def test_a_refused_file_whose_name_looks_like_a_secret_stays(
@@ -188,7 +185,7 @@ def test_a_refused_file_whose_name_looks_like_a_secret_stays(
     good = plain.save("a-complete", {})
     path.write_bytes(b"PLAIN\n")
     main_checkout.write("other", "2\n")
-    done = restore(inside(plain), good)
+    done = plain.restore(good)
     assert reasons(done) == {"a.dat": "filter strict refuses it"}
     assert (path.read_bytes(), (main_checkout.path / "other").read_text()) == (b"PLAIN\n", "1\n")
 
@@ -228,7 +225,7 @@ def test_restore_leaves_what_a_filter_cannot_store_that_does_not_start(
     uninstall(main_checkout)
     path.write_bytes(b"changed\n")
     main_checkout.write("other", "2\n")
-    done = restore(inside(plain), good)
+    done = plain.restore(good)
     assert reasons(done) == {"x.bin": "filter lfs does not work"}
     assert done.unfiltered == (b"y.bin",)
     assert (path.read_bytes(), (main_checkout.path / "other").read_text()) == (b"changed\n", "1\n")
@@ -248,7 +245,7 @@ def test_a_file_that_cannot_be_kept_in_a_submodule_is_named(
     with pytest.raises(
         WorktreeError, match=r"lib: 1 file stays as it is, .*: x\.bin \(filter lfs does not work"
     ):
-        restore(inside(plain), good)
+        plain.restore(good)
     assert (path.read_bytes(), (lib.path / "other").read_text()) == (b"changed\n", "1\n")
 
 

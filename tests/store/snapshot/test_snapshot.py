@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store, Worktree, WorktreeError
-from gitckpt.model.checkpoint import CLEAN, Omitted
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, view
+from tests.stores import LeftOut, left_out, private_dir
 
 Prepare = Callable[[Checkout], object]
 
@@ -180,11 +178,11 @@ def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> N
     assert store.capture() == files
     assert [
         name
-        for name in os.listdir(inside(store).repository.private_dir)
+        for name in os.listdir(private_dir(store))
         if name.startswith("index.") and "sqlite" not in name
     ] == []
     made = store.record("a-complete", {}, worktree=files)
-    opened = resumption.resume(inside(store), made)
+    opened = store.resume(made)
     assert opened.made
     assert view(opened.path) == expected
     there = Checkout(Path(opened.path))
@@ -204,9 +202,9 @@ def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> N
 
 def test_clean(store: Store, checkout: Checkout) -> None:
     before = checkout.fingerprint()
-    assert store.capture() == CLEAN
+    assert store.capture() == Worktree(dirty=False)
     os.utime(checkout.path / "README", (1, 1))
-    assert store.capture() == CLEAN
+    assert store.capture() == Worktree(dirty=False)
     del before["index"]
     after = checkout.fingerprint()
     del after["index"]
@@ -269,7 +267,7 @@ def test_an_empty_repository(
 ) -> None:
     checkout = make_checkout()
     store = make_store(checkout, adapter)
-    assert store.capture() == CLEAN
+    assert store.capture() == Worktree(dirty=False)
     checkout.write("draft", "x")
     checkout.write("staged", "y")
     checkout.git("add", "staged")
@@ -278,7 +276,7 @@ def test_an_empty_repository(
     files = store.capture()
     assert checkout.fingerprint() == before
     made = store.record("a-complete", {}, worktree=files)
-    path = resumption.resume(inside(store), made).path
+    path = store.resume(made).path
     assert view(path) == expected
     here, there = checkout, Checkout(Path(path))
     assert (
@@ -295,7 +293,7 @@ def test_ignored_files_are_left_out(plain: Store, main_checkout: Checkout) -> No
     main_checkout.commit("rules", **{".gitignore": "*.o\nbuild/\n"})
     main_checkout.write("a.o", "x")
     main_checkout.write("build/b", "x")
-    assert plain.capture() == CLEAN
+    assert plain.capture() == Worktree(dirty=False)
     main_checkout.git("add", "--force", "a.o")
     assert main_checkout.git(
         "ls-tree", "-r", "--name-only", f"{plain.capture().tree}:files"
@@ -312,10 +310,9 @@ def test_a_nested_repository_without_commits_is_named(
     main_checkout.git("init", "--quiet", "nested dir")
     main_checkout.write("new", "x")
     files = plain.capture()
-    assert files == Worktree(
-        dirty=True,
-        tree=files.tree,
-        omitted=(Omitted("nested dir/", "a repository of its own: its files stay in it"),),
+    assert files == Worktree(dirty=True, tree=files.tree, omitted=files.omitted)
+    assert left_out(files) == (
+        LeftOut("nested dir/", "a repository of its own: its files stay in it"),
     )
     assert main_checkout.git(
         "ls-tree", "-r", "--name-only", f"{files.tree}:files"
@@ -334,7 +331,7 @@ def test_filters_apply(plain: Store, main_checkout: Checkout) -> None:
     assert (
         main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{made.id}:files/a.dat") == "frperg"
     )
-    assert (Path(resumption.resume(inside(plain), made).path) / "a.dat").read_text() == "secret\n"
+    assert (Path(plain.resume(made).path) / "a.dat").read_text() == "secret\n"
 
 
 def test_what_a_required_filter_refuses_is_left_out_and_named(
@@ -387,7 +384,7 @@ def test_environment_of_a_hook_does_not_leak(
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "foreign index"))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "foreign"))
     made = plain.save("a-complete", {})
-    path = resumption.resume(inside(plain), made).path
+    path = plain.resume(made).path
     assert not (tmp_path / "foreign index").exists()
     monkeypatch.delenv("GIT_INDEX_FILE")
     monkeypatch.delenv("GIT_DIR")

@@ -11,13 +11,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Checkpoint, Store
-from gitckpt.git.process import git_executable
-from gitckpt.model.checkpoint import Omitted
-from gitckpt.store.restore.restorer import restore, undo
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 from tests.store.conftest import ROOT, MakeStore, blob, view
+from tests.stores import LeftOut, left_out
 
 PROCESS = r"""
 # A filter that lives on (gitattributes(5), "Long Running Filter Process"): letters move on by 13 places, both ways.
@@ -62,7 +58,7 @@ with Store.open(sys.argv[1]) as store:
 
 def stored(here: Checkout) -> bytes:
     """Returns the content of every object of the repository, whether a ref leads to it or not."""
-    command = [git_executable(), "cat-file", "--batch-all-objects", "--batch", "--unordered"]
+    command = [git_program(), "cat-file", "--batch-all-objects", "--batch", "--unordered"]
     return subprocess.run(command, cwd=here.path, capture_output=True, check=True).stdout
 
 
@@ -76,12 +72,12 @@ def there_and_back(store: Store, here: Checkout, made: Checkpoint, name: str) ->
     """Returns a file's content after a restore over something else, an undo with another restore, and a resume."""
     path = here.path / name
     path.write_bytes(b"something else")
-    restore(inside(store), made)
+    store.restore(made)
     found = [path.read_bytes()]
-    undo(inside(store))
+    store.undo()
     assert path.read_bytes() == b"something else"
-    restore(inside(store), made)
-    return [*found, path.read_bytes(), (Path(resume(inside(store), made).path) / name).read_bytes()]
+    store.restore(made)
+    return [*found, path.read_bytes(), (Path(store.resume(made).path) / name).read_bytes()]
 
 
 @pytest.mark.sampled(3)
@@ -148,7 +144,7 @@ def test_what_git_cannot_encode_is_kept_as_it_is(
     assert made.worktree.omitted == ()
     assert blob(main_checkout, f"{made.worktree.tree}:files/{name}") == content
     assert blob(main_checkout, f"{made.worktree.tree}:raw/{name}") == content
-    assert (Path(resume(inside(plain), made).path) / name).read_bytes() == content
+    assert (Path(plain.resume(made).path) / name).read_bytes() == content
 
 
 @pytest.mark.long
@@ -174,7 +170,7 @@ def test_filters_of_ones_own(store: Store, checkout: Checkout, tmp_path: Path, w
     expected = view(checkout.path)
     made, content = saved(store, checkout, "a.dat")
     assert content == b"punatrq\n"
-    assert view(resume(inside(store), made, str(tmp_path / "there")).path) == expected
+    assert view(store.resume(made, str(tmp_path / "there")).path) == expected
     assert there_and_back(store, checkout, made, "a.dat") == [b"changed\n"] * 3
     assert view(checkout.path) == expected
     assert [
@@ -211,7 +207,7 @@ def test_files_of_lfs(store: Store, checkout: Checkout, tmp_path: Path) -> None:
     expected = view(checkout.path)
     made, content = saved(store, checkout, "a.bin")
     assert content.splitlines()[0] == b"version https://git-lfs.github.com/spec/v1"
-    assert view(resume(inside(store), made, str(tmp_path / "there")).path) == expected
+    assert view(store.resume(made, str(tmp_path / "there")).path) == expected
     assert there_and_back(store, checkout, made, "a.bin") == [plain[2]] * 3
     assert view(checkout.path) == expected
     assert b"PLAIN" not in stored(checkout)
@@ -248,9 +244,9 @@ class TestGitCrypt:
         assert content[:10] == b"\0GITCRYPT\0"
         for name in ("a.hid", "b.hid", "new.hid"):
             main_checkout.write(name, "PLAIN, too\n")
-        restore(inside(plain), made)
+        plain.restore(made)
         assert view(main_checkout.path) == expected
-        undo(inside(plain))
+        plain.undo()
         assert (main_checkout.path / "b.hid").read_text() == "PLAIN, too\n"
         assert b"PLAIN" not in stored(main_checkout)
 
@@ -276,7 +272,7 @@ class TestGitCrypt:
         made = store.save("a-complete", {})
         said = "git-crypt: Error: Unable to open key file - have you unlocked/initialized this repository yet?"
         assert made.worktree is not None
-        assert made.worktree.omitted == (Omitted("new.hid", f"git cannot store it: {said}"),)
+        assert left_out(made.worktree) == (LeftOut("new.hid", f"git cannot store it: {said}"),)
         assert blob(side, f"refs/ckpt/trees/{made.id}:files/README") == b"changed\n"
         side.write("a.hid", "PLAIN four\n")
         side.git(
@@ -311,7 +307,7 @@ class TestGitCrypt:
         crypt(main_checkout)
         main_checkout.write("a.hid", "PLAIN three\n")
         made = plain.save("a-complete", {})
-        opened = resume(inside(plain), made, str(tmp_path / "there" / "new"))
+        opened = plain.resume(made, str(tmp_path / "there" / "new"))
         assert view(opened.path) == view(main_checkout.path)
         assert b"PLAIN" not in stored(main_checkout)
 

@@ -11,14 +11,12 @@ import pytest
 
 from gitckpt import BusyError, Store, UnsoundSnapshot, WorktreeError
 from gitckpt.git.contents.attributes import Configured
-from gitckpt.store import local_checkpoints
 from gitckpt.store.restore import byte_exact
-from gitckpt.store.restore.restorer import redo, restore, undo
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import blob, view
+from tests.stores import private_dir
 
 pytestmark = pytest.mark.long
 
@@ -76,14 +74,14 @@ def there_and_back(
     for name in names:
         here.write(name, other)
     there = seen(here.path)
-    done = restore(inside(store), made)
+    done = store.restore(made)
     assert {os.fsdecode(change.path) for change in done.changes} == set(names)
     assert seen(here.path) == before
-    undo(inside(store))
+    store.undo()
     assert seen(here.path) == there
-    redo(inside(store))
+    store.redo()
     assert seen(here.path) == before
-    assert seen(resume(inside(store), made, str(place)).path) == before
+    assert seen(store.resume(made, str(place)).path) == before
 
 
 # Line ends
@@ -174,17 +172,17 @@ def test_only_what_the_filter_leaves_out_differs(store: Store, checkout: Checkou
     made = store.save("a-complete", {})
     path = checkout.write("a.nb", "source\nout 1\nout 2\n")
     before = seen(checkout.path)
-    dry = restore(inside(store), made, dry_run=True)
+    dry = store.restore(made, dry_run=True)
     assert [(change.kind, change.path) for change in dry.changes] == [("change", b"a.nb")]
     assert seen(checkout.path) == before
-    restore(inside(store), made)
+    store.restore(made)
     assert path.read_bytes() == b"source\nout 1\n"
-    undo(inside(store))
+    store.undo()
     assert seen(checkout.path)[1] == before[1]
     path.write_bytes(b"source\n")
-    redo(inside(store))
+    store.redo()
     assert path.read_bytes() == b"source\nout 1\n"
-    undo(inside(store))
+    store.undo()
     assert path.read_bytes() == b"source\n"
 
 
@@ -197,7 +195,7 @@ def test_what_git_writes_by_itself_comes_back_as_well(
     made = plain.save("a-complete", {})
     assert made.tree is None
     path.write_bytes(b"source\nout 2\n")
-    restore(inside(plain), made)
+    plain.restore(made)
     assert (path.read_bytes(), main_checkout.git("status", "--porcelain")) == (b"source\n", "")
 
 
@@ -274,9 +272,9 @@ def test_attributes_that_came_after_the_checkpoint(store: Store, checkout: Check
         checkout.write(".gitattributes", rules)
         checkout.write("a", "something else\n")
         there = seen(checkout.path)
-        restore(inside(store), made)
+        store.restore(made)
         assert seen(checkout.path) == before
-        undo(inside(store))
+        store.undo()
         assert seen(checkout.path) == there
 
 
@@ -289,7 +287,7 @@ def test_attributes_beyond_the_snapshot_that_came_later(
     for rules in ("* -text\n", "* text eol=crlf\n", "* text eol=lf\n"):
         main_checkout.write(".git/info/attributes", rules)
         main_checkout.write("a", "something else\n")
-        restore(inside(plain), made)
+        plain.restore(made)
         assert (main_checkout.path / "a").read_bytes() == MIXED
 
 
@@ -308,7 +306,7 @@ def test_attributes_alone_differ_by_which_git_writes_a_file(
         made.append(plain.save("a-complete", {}))
         assert kept(here, made[-1].id) == {}
     for checkpoint, content in zip(made * 2, (LF, CRLF) * 2, strict=True):
-        restore(inside(plain), checkpoint)
+        plain.restore(checkpoint)
         assert (here.path / "a.t").read_bytes() == content
 
 
@@ -324,10 +322,10 @@ def test_some_paths_only(store: Store, checkout: Checkout) -> None:
     made = store.save("a-complete", {})
     for name in ("a.nb", "d/b.nb"):
         checkout.write(name, "source\nout two\n")
-    restore(inside(store), made, [b"d"])
+    store.restore(made, [b"d"])
     assert (checkout.path / "a.nb").read_bytes() == b"source\nout two\n"
     assert (checkout.path / "d/b.nb").read_bytes() == b"source\nout 1\n"
-    restore(inside(store), made, [b"a.nb"])
+    store.restore(made, [b"a.nb"])
     assert seen(checkout.path) == before
 
 
@@ -343,11 +341,11 @@ def test_line_ends_that_differ_by_size_alone(store: Store, checkout: Checkout) -
     for name in ("known", "unknown"):
         checkout.write(name, "something else\n")
     there = seen(checkout.path)[1]
-    restore(inside(store), made)
+    store.restore(made)
     assert [(checkout.path / name).read_bytes() for name in ("known", "unknown")] == [CRLF, CRLF]
-    undo(inside(store))
+    store.undo()
     assert seen(checkout.path)[1] == there
-    redo(inside(store))
+    store.redo()
     assert [(checkout.path / name).read_bytes() for name in ("known", "unknown")] == [CRLF, CRLF]
 
 
@@ -360,7 +358,7 @@ def test_a_file_with_other_names_and_a_mode(
     made = plain.save("a-complete", {})
     path.write_bytes(b"source\nout 2\n")
     os.link(path, tmp_path / "other name")
-    restore(inside(plain), made)
+    plain.restore(made)
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"source\nout 1\n", 0o750)
     assert (tmp_path / "other name").read_bytes() == b"source\nout 2\n"
 
@@ -391,9 +389,9 @@ def test_a_sparse_checkout(plain: Store, main_checkout: Checkout, tmp_path: Path
     before = seen(main_checkout.path)
     made = plain.save("a-complete", {})
     main_checkout.write("in/a", "x\n")
-    restore(inside(plain), made)
+    plain.restore(made)
     assert seen(main_checkout.path) == before
-    assert seen(resume(inside(plain), made, str(tmp_path / "there")).path) == before
+    assert seen(plain.resume(made, str(tmp_path / "there")).path) == before
 
 
 def test_a_conflict_in_progress(store: Store, checkout: Checkout, tmp_path: Path) -> None:
@@ -408,9 +406,9 @@ def test_a_conflict_in_progress(store: Store, checkout: Checkout, tmp_path: Path
     made = store.save("a-complete", {})
     path.write_bytes(b"resolved\n")
     checkout.git("add", "a")
-    restore(inside(store), made)
+    store.restore(made)
     assert (path.read_bytes(), view(checkout.path)) == (content, before)
-    assert view(resume(inside(store), made, str(tmp_path / "there")).path) == before
+    assert view(store.resume(made, str(tmp_path / "there")).path) == before
 
 
 # What was fetched
@@ -441,9 +439,7 @@ def forge(plain: Store, main_checkout: Checkout) -> Forge:
         document = here.git("hash-object", "-w", "--stdin", data=text)
         here.git("update-ref", f"refs/checkpoints/{made.id}", document)
         here.git("update-ref", f"refs/ckpt/trees/{made.id}", whole)
-        os.unlink(
-            os.path.join(inside(plain).repository.private_dir, local_checkpoints.FILE)
-        )  # as where it was fetched
+        os.unlink(os.path.join(private_dir(plain), "written"))  # as where it was fetched
         return made.id
 
     return make
@@ -465,9 +461,9 @@ def test_links_and_submodules_are_refused(
     with pytest.raises(
         WorktreeError, match=r"^the snapshot keeps b'a.nb' byte for byte, which is no file$"
     ):
-        restore(inside(plain), made)
+        plain.restore(made)
     with pytest.raises(WorktreeError, match="which is no file"):
-        resume(inside(plain), made, str(tmp_path / "there"))
+        plain.resume(made, str(tmp_path / "there"))
     assert (seen(main_checkout.path), (tmp_path / "there").exists()) == (before, False)
 
 
@@ -483,8 +479,8 @@ def test_what_the_snapshot_has_no_file_for_is_passed_over(
         forge("100644", main_checkout.git("hash-object", "-w", "--stdin", data="hostile\n"), path)
     )
     main_checkout.write("a.nb", "something else\n")
-    restore(inside(plain), made)
-    resume(inside(plain), made, str(tmp_path / "there"))
+    plain.restore(made)
+    plain.resume(made, str(tmp_path / "there"))
     assert [
         found
         for found in tmp_path.rglob("*")
@@ -506,9 +502,9 @@ def test_a_way_out_of_the_worktree_is_refused(
         UnsoundSnapshot,
         match=f"it has an entry named b'{re.escape(path.split('/', maxsplit=1)[0])}'",
     ):
-        restore(inside(plain), made)
+        plain.restore(made)
     with pytest.raises(UnsoundSnapshot, match="it has an entry named"):
-        resume(inside(plain), made, str(tmp_path / "there"))
+        plain.resume(made, str(tmp_path / "there"))
     assert (seen(main_checkout.path), (tmp_path / "there").exists()) == (before, False)
     assert [
         found

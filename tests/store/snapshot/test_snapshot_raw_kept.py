@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Checkpoint, Limits, Store, WorktreeError
-from gitckpt.git.process import Child
-from gitckpt.store.audit.verification import verify
-from gitckpt.store.restore.restorer import restore, undo
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.conftest import MakeStore
 from tests.store.snapshot.test_snapshot_filters import stored
 from tests.store.snapshot.test_snapshot_raw import CRLF, MIXED, configured, kept, seen, strip
@@ -52,8 +49,8 @@ def test_nothing_goes_around_a_filter_that_is_required(
     assert converted(made) == (("a.hid", "b.hid") if ends == "\r\n" else ())
     for name in ("a.hid", "b.hid"):
         here.write(name, "PLAIN, TOO 4\n")
-    restore(inside(plain), made)
-    undo(inside(plain))
+    plain.restore(made)
+    plain.undo()
     assert b"PLAIN" not in stored(here)
 
 
@@ -114,9 +111,9 @@ def test_what_is_not_kept_is_nevertheless_before_it_is_replaced(
     here.git("add", "--all")
     before = seen(here.path)
     assert converted(plain.save("b-complete", {})) == ("a.nb", "credentials")
-    restore(inside(plain), made)
+    plain.restore(made)
     assert b"changed" not in (here.path / "a.nb").read_bytes()
-    undo(inside(plain))
+    plain.undo()
     assert seen(here.path)[1] == before[1]
 
 
@@ -126,9 +123,9 @@ def test_a_restore_says_what_comes_back_otherwise(plain: Store, main_checkout: C
     here.commit("template", credentials="source\nout 1\n")
     made = plain.save("a-complete", {})
     here.write("credentials", "something else\n")
-    done = restore(inside(plain), made, dry_run=True)
+    done = plain.restore(made, dry_run=True)
     assert done.remarks == ["comes back as git writes it, not byte for byte: credentials"]
-    restore(inside(plain), made)
+    plain.restore(made)
     assert (here.path / "credentials").read_bytes() == b"source\n"
 
 
@@ -180,18 +177,18 @@ class Started:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
-        begin = Child.__init__
+        begin = planted.original(planted.PROCESS_START)
 
-        def note(child: Child, argv: list[str], *args: object, **options: object) -> None:
+        def note(child: object, argv: list[str], *args: object, **options: object) -> None:
             plain = (
                 word
                 for at, word in enumerate(argv)
                 if at and not word.startswith("-") and argv[at - 1] not in ("-c", "-C")
             )
             self.names.append(next(plain))
-            begin(child, argv, *args, **options)  # type: ignore[arg-type]
+            begin(child, argv, *args, **options)
 
-        monkeypatch.setattr(Child, "__init__", note)
+        plant(monkeypatch, planted.PROCESS_START, note)
 
     def since(self) -> list[str]:
         found, self.names = self.names, []
@@ -295,12 +292,12 @@ def test_files_that_rules_no_longer_convert(
     here.write(".gitattributes", later)
     assert not kept(here, first.id).keys() & there.keys()
     made = plain.save("b-complete", {})
-    path = Path(resume(inside(plain), made).path)
+    path = Path(plain.resume(made).path)
     assert {name: (path / name).read_bytes() for name in there} == there
     assert kept(here, plain.save("c-complete", {}).id) == kept(here, made.id) != {}
     for name in there:
         here.write(name, "changed\n")
-    restore(inside(plain), made)
+    plain.restore(made)
     assert {name: (here.path / name).read_bytes() for name in there} == there
 
 
@@ -372,7 +369,7 @@ def test_a_path_that_comes_back_under_other_rules_is_not_called_changed(
     (here.path / "a.txt").unlink()
     (here.path / "a.txt").symlink_to("nowhere")
     here.write(".gitattributes", "*.txt text=auto eol=crlf\n")
-    restore(inside(plain), made, [b"a.txt"])
+    plain.restore(made, [b"a.txt"])
     assert here.git("status", "--porcelain") == "?? .gitattributes"
 
 
@@ -433,12 +430,12 @@ def test_verify_names_lost_bytes(plain: Store, main_checkout: Checkout) -> None:
     path = here.path / ".git/objects" / oid[:2] / oid[2:]
     whole = path.read_bytes()
     path.unlink()
-    report = verify(inside(plain))
+    report = plain.verify()
     assert [(finding.code, finding.object) for finding in report.findings] == [
         ("objects-missing", f"refs/checkpoints/{made.id}")
     ]
     path.write_bytes(whole[:-5])
-    assert [finding.code for finding in verify(inside(plain), contents=True).findings] == [
+    assert [finding.code for finding in plain.verify(contents=True).findings] == [
         "objects-missing",
         "object-damaged",
     ]
@@ -458,7 +455,7 @@ def test_a_restore_of_bytes_that_are_gone_changes_nothing(
         with pytest.raises(
             WorktreeError, match=r"^checkpoint .* lacks what was in a\.nb \(blob [0-9a-f]+\)$"
         ):
-            restore(inside(plain), made, dry_run=dry_run)
+            plain.restore(made, dry_run=dry_run)
         assert seen(here.path) == before
 
 
@@ -471,12 +468,12 @@ def test_bytes_that_are_here_already_stay_when_other_attributes_come_back(
     checkout.write(".gitattributes", "*.txt text=auto eol=crlf\n")
     made = store.save("a-complete")
     checkout.write(".gitattributes", "*.txt text eol=crlf\n")
-    restore(inside(store), made, paths)
+    store.restore(made, paths or None)
     assert [(checkout.path / name).read_bytes() for name in ("t.txt", ".gitattributes")] == [
         b"one\n",
         b"*.txt text=auto eol=crlf\n",
     ]
-    undo(inside(store))
+    store.undo()
     assert [(checkout.path / name).read_bytes() for name in ("t.txt", ".gitattributes")] == [
         b"one\n",
         b"*.txt text eol=crlf\n",

@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 
 from gitckpt import Checkpoint, Policy, Store, Worktree
-from gitckpt.git import process
-from gitckpt.git.files import refs_stat
 from gitckpt.git.worktree import modules
 from gitckpt.model.checkpoint import Omitted, Submodule
-from gitckpt.model.policy import DAY
-from gitckpt.store import local_checkpoints
-from gitckpt.store.restore import restorer
 from gitckpt.store.store import inside
+from tests import planted
 from tests.conftest import Checkout, Clock
+from tests.planted import plant
 from tests.store.audit.verifying import look, told
 from tests.store.conftest import ONE, MakeStore, nth
 from tests.store.submodules import CHECKPOINTS, dirty, named, names
+from tests.stores import DAY
 
 
 class TestCapture:
@@ -102,10 +100,10 @@ class TestCapture:
         lib.write("l", "changed\n")
         second = plain.save("b-complete", {})
         assert [len(named(one)) for one in (first, second)] == [1, 1]
-        restorer.restore(inside(plain), first)
-        restorer.undo(inside(plain))
+        plain.restore(first)
+        plain.undo()
         assert (lib.path / "l").read_text() == "changed\n"
-        restorer.redo(inside(plain))
+        plain.redo()
         assert (lib.path / "l").read_text() == "l\n"
 
     @pytest.mark.long
@@ -184,15 +182,17 @@ class TestCapture:
 def test_without_submodules_no_process_is_started_for_them(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refs_stat, "_FINELY_SETTLED", 0)  # what is young would be asked for again
+    plant(
+        monkeypatch, planted.REF_FINELY_SETTLED_SECONDS, 0
+    )  # what is young would be asked for again
     started: list[str] = []
-    spawn = process._spawn
+    spawn = planted.original(planted.SPAWN_PROCESS)
 
     def count(argv: list[str], *rest: object, **more: object) -> object:
         started.append(" ".join(argv))
-        return spawn(argv, *rest, **more)  # type: ignore[arg-type]
+        return spawn(argv, *rest, **more)
 
-    monkeypatch.setattr(process, "_spawn", count)
+    plant(monkeypatch, planted.SPAWN_PROCESS, count)
     counts = []
     for value in ("none", "all", "none"):  # the first one finds nothing that it could know already
         main_checkout.git("config", "ckpt.submodules", value)
@@ -341,7 +341,7 @@ class TestVerify:
             main_checkout.git("hash-object", "-w", "--stdin", data=document),
         )
         plain.close()
-        (main_checkout.path / ".git/ckpt" / local_checkpoints.FILE).unlink()  # as if it was fetched
+        (main_checkout.path / ".git/ckpt" / "written").unlink()  # as if it was fetched
         assert [code for code, _, _ in told(look(main_checkout))] == ["submodule-missing"]
 
 

@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import BusyError, Store
-from gitckpt.git.contents import unfiltered
-from gitckpt.store.restore.restorer import redo, restore, undo
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import blob, view
+from tests.stores import open_store
 
 pytestmark = pytest.mark.long
 
@@ -69,7 +66,7 @@ def saved_and_failing(store: Store, here: Checkout) -> tuple[str, object, object
 
 def test_restore(store: Store, checkout: Checkout) -> None:
     made, expected, before = saved_and_failing(store, checkout)
-    done = restore(inside(store), store.read(made))
+    done = store.restore(store.read(made))
     assert done.unfiltered == (b"b.dat",)  # the other one is there
     assert {name: (checkout.path / name).read_text() for name in NAMES} == {
         **{name: f"changed {name}\n" for name in NAMES},
@@ -77,22 +74,22 @@ def test_restore(store: Store, checkout: Checkout) -> None:
     }
     between = store.save("b-complete", {})
     assert between.tree == store.read(made).tree
-    again = restore(inside(store), store.read(made))
+    again = store.restore(store.read(made))
     assert (again.unfiltered, again.changes, again.safety) == ((b"b.dat",), [], None)
     works(checkout)
-    assert [
-        change.path for change in restore(inside(store), store.read(made), dry_run=True).changes
-    ] == [b"b.dat"]
+    assert [change.path for change in store.restore(store.read(made), dry_run=True).changes] == [
+        b"b.dat"
+    ]
     assert (checkout.path / "b.dat").read_text() == "punatrq o.qng\n"
-    again = restore(inside(store), store.read(made))
+    again = store.restore(store.read(made))
     assert (again.unfiltered, [change.path for change in again.changes], again.safety) == (
         (),
         [b"b.dat"],
         None,
     )
     assert view(checkout.path) == expected
-    assert not (Path(checkout.git("rev-parse", "--absolute-git-dir")) / unfiltered.FILE).exists()
-    undo(inside(store))
+    assert not (Path(checkout.git("rev-parse", "--absolute-git-dir")) / "ckpt-unfiltered").exists()
+    store.undo()
     assert view(checkout.path) == before
 
 
@@ -107,21 +104,21 @@ def test_files_of_that_filter_that_were_edited_just_now(store: Store, checkout: 
         checkout.write(name, "else\n")
     before = view(checkout.path)
     fails(checkout)
-    assert restore(inside(store), made).unfiltered == (b"b.dat", b"same.dat")
+    assert store.restore(made).unfiltered == (b"b.dat", b"same.dat")
     works(checkout)
-    undo(inside(store))
+    store.undo()
     assert view(checkout.path) == before
 
 
 def test_undo_of_what_is_half_there(store: Store, checkout: Checkout) -> None:
     made, expected, before = saved_and_failing(store, checkout)
-    restore(inside(store), store.read(made))
-    done = undo(inside(store))
+    store.restore(store.read(made))
+    done = store.undo()
     assert done.unfiltered == (b"b.dat",)
     works(checkout)
-    assert redo(inside(store)).unfiltered == ()
+    assert store.redo().unfiltered == ()
     assert view(checkout.path) == expected
-    undo(inside(store))
+    store.undo()
     assert view(checkout.path) == before
 
 
@@ -131,17 +128,17 @@ def test_resume(store: Store, checkout: Checkout, tmp_path: Path) -> None:
     expected = view(checkout.path)
     fails(checkout)
     where = str(tmp_path / "there" / "new")
-    opened = resume(inside(store), store.read(made), where)
+    opened = store.resume(store.read(made), where)
     assert (opened.made, opened.unfiltered) == (True, (b"b.dat", b"deep/d.dat", b"same.dat"))
     there = Checkout(Path(opened.path))
     assert (there.path / "README").read_text() == "changed README\n"
     assert (there.path / "deep/d.dat").read_text() == "punatrq qrrc/q.qng\n"
     assert "same.dat" not in there.git("status", "--porcelain")
     there.write("deep/d.dat", "mine\n")
-    opened = resume(inside(store), store.read(made), where)
+    opened = store.resume(store.read(made), where)
     assert (opened.made, opened.unfiltered) == (False, (b"b.dat", b"same.dat"))
     works(checkout)
-    assert resume(inside(store), store.read(made), where).unfiltered == ()
+    assert store.resume(store.read(made), where).unfiltered == ()
     assert (there.path / "deep/d.dat").read_text() == "mine\n"
     there.write("deep/d.dat", "changed deep/d.dat\n")
     assert view(there.path) == expected
@@ -154,12 +151,12 @@ def test_resume_of_a_checkpoint_that_the_commit_stands_for(
     made = store.record("a-complete", {})
     fails(checkout)
     where = str(tmp_path / "there" / "new")
-    opened = resume(inside(store), made, where)
+    opened = store.resume(made, where)
     assert opened.unfiltered == (b"b.dat", b"same.dat")
     there = Checkout(Path(opened.path))
     assert (there.git("status", "--porcelain"), (there.path / "README").exists()) == ("", True)
     works(checkout)
-    assert resume(inside(store), made, where).unfiltered == ()
+    assert store.resume(made, where).unfiltered == ()
     assert view(there.path) == view(checkout.path)
 
 
@@ -169,17 +166,12 @@ def test_a_filter_that_is_not_there(store: Store, checkout: Checkout, tmp_path: 
     made = store.save("a-complete", {})
     for direction in ("clean", "smudge"):
         checkout.git("config", f"filter.turn.{direction}", "no-such-program %f")
-    opened = resume(inside(store), made, str(tmp_path / "new"))
+    opened = store.resume(made, str(tmp_path / "new"))
     assert opened.unfiltered == (b"b.dat", b"same.dat")
     there = Checkout(Path(opened.path))
     assert there.git("status", "--porcelain") == ""
     os.utime(there.path / "b.dat")
-    with inside(store).seen_from(
-        inside(store).repository.__class__(
-            there.git("rev-parse", "--absolute-git-dir"), str(there.path), "sha1"
-        ),
-        "plumbing",
-    ) as seen:
+    with open_store(there) as seen:
         found = seen.capture()
     assert (found.dirty, found.omitted) == (False, ())
 
@@ -189,7 +181,7 @@ def test_it_is_not_taken_for_what_a_person_has_changed(store: Store, checkout: C
     made = saved(store, checkout)
     later(checkout)
     fails(checkout)
-    restore(inside(store), store.read(made), [b"b.dat", b"README"])
+    store.restore(store.read(made), [b"b.dat", b"README"])
     os.utime(checkout.path / "b.dat")  # by now, git takes it for changed
     between = store.save("b-complete", {})
     assert blob(checkout, f"{between.tree}:files/b.dat") == b"punatrq o.qng\n"
@@ -197,7 +189,7 @@ def test_it_is_not_taken_for_what_a_person_has_changed(store: Store, checkout: C
     edited = store.save("c-complete", {})
     assert blob(checkout, f"{edited.tree}:files/b.dat") == b"ol unaq\n"
     works(checkout)
-    assert restore(inside(store), between).unfiltered == ()
+    assert store.restore(between).unfiltered == ()
     assert (checkout.path / "b.dat").read_text() == "changed b.dat\n"
 
 
@@ -212,7 +204,7 @@ def test_a_file_that_changes_meanwhile_stays(
     script.chmod(0o755)
     main_checkout.git("config", "filter.turn.smudge", str(script))
     with pytest.raises(BusyError, match="files changed while they were replaced: M c"):
-        restore(inside(plain), plain.read(made))
+        plain.restore(plain.read(made))
     assert (main_checkout.path / "c").read_text() == "mine\n"
 
 
@@ -249,7 +241,7 @@ def test_lfs_without_the_content(store: Store, checkout: Checkout, tmp_path: Pat
         oid = pointers[number].split("sha256:")[1].split()[0]
         hidden[number] = next(storage.rglob(oid))
         hidden[number].rename(tmp_path / oid)
-    opened = resume(inside(store), made, str(tmp_path / "there"))
+    opened = store.resume(made, str(tmp_path / "there"))
     assert opened.unfiltered == (b"1.bin", b"2.bin", b"4.bin")
     there = Checkout(Path(opened.path))
     assert [
@@ -265,14 +257,14 @@ def test_lfs_without_the_content(store: Store, checkout: Checkout, tmp_path: Pat
     assert view(there.path)["status"] == expected["status"]
     for path in hidden.values():
         (tmp_path / path.name).rename(path)
-    assert resume(inside(store), made, str(tmp_path / "there")).unfiltered == ()
+    assert store.resume(made, str(tmp_path / "there")).unfiltered == ()
     assert view(there.path) == expected
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[["../../outside", "x", "turn"]]', "{}"])
 def test_what_was_noted_is_not_trusted(plain: Store, main_checkout: Checkout, text: str) -> None:
-    (main_checkout.path / ".git" / unfiltered.FILE).write_text(text)
+    (main_checkout.path / ".git" / "ckpt-unfiltered").write_text(text)
     main_checkout.write("README", "changed\n")
     made = plain.save("a-complete", {})
     main_checkout.write("README", "changed again\n")
-    assert replace(restore(inside(plain), made), changes=[], safety="").unfiltered == ()
+    assert replace(plain.restore(made), changes=[], safety="").unfiltered == ()

@@ -25,13 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from gitckpt import Checkpoint, NotFoundError, RestoreResult, Store, WorktreeError
-from gitckpt.git.repository import discover
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.restore import restorer
-from gitckpt.store.restore import undo as undoing
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
+from gitckpt import Checkpoint, NotFoundError, RestoreResult, WorktreeError
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.snapshot.worktree_model import (
     CONVERTED,
@@ -43,6 +37,7 @@ from tests.store.snapshot.worktree_model import (
     is_at_its_start,
     is_within,
 )
+from tests.stores import open_store, operation_of
 
 pytestmark = pytest.mark.long
 
@@ -157,10 +152,8 @@ class WorktreeMachine(RuleBasedStateMachine):
             top = os.path.join(self._directory, "linked worktree")
             self._main.git("worktree", "add", "--quiet", "-b", "side", top)
             self.here = Place(top)
-        self.store = Store(
-            Checkpoints(
-                discover(os.fsdecode(self.here.top)), adapter=adapter, clock=Clock(), new_id=Ids()
-            )
+        self.store = open_store(
+            os.fsdecode(self.here.top), adapter=adapter, clock=Clock(), new_id=Ids()
         )
         self.saved: list[tuple[Checkpoint, Seen]] = []
         self.seen: dict[str, Seen] = {}
@@ -209,7 +202,7 @@ class WorktreeMachine(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(["--abort", "--continue"]))
     def end(self, how: str) -> None:
-        under_way = inside(self.store).repository.operation()
+        under_way = operation_of(self.store)
         if under_way in ("merge", "cherry-pick", "revert", "rebase"):
             if how == "--continue":
                 self.here.git("add", "--all", ok=())
@@ -239,16 +232,15 @@ class WorktreeMachine(RuleBasedStateMachine):
             edit(self.here, *arguments)
         self._taken += len(edits)
         checkpoint, target = self._chosen(number)
-        restore = functools.partial(restorer.restore, index=index)
-        self._bring_back(
-            target, paths, lambda: restore(inside(self.store), checkpoint, paths), index=index
-        )
+        restore = functools.partial(self.store.restore, index=index)
+        self._bring_back(target, paths, lambda: restore(checkpoint, paths or None), index=index)
 
     @precondition(lambda self: self.seen)
-    @rule(step=st.sampled_from([undoing.UNDO, undoing.UNDO, undoing.REDO]))
+    @rule(step=st.sampled_from(["undo", "undo", "redo"]))
     def take(self, step: str) -> None:
-        found, _ = undoing.next_step(inside(self.store), undoing.read(inside(self.store)), step)
-        command = functools.partial(getattr(restorer, step), inside(self.store))
+        steps = [each.checkpoint.id for each in self.store.undo_steps() if each.kind == step]
+        found = steps[0] if steps else None
+        command = getattr(self.store, step)
         if found is None:
             before = self.here.look()
             with pytest.raises(NotFoundError):
@@ -268,17 +260,15 @@ class WorktreeMachine(RuleBasedStateMachine):
         self._taken += len(edits)
         checkpoint, target = self._chosen(number)
         before = self.here.look()
-        restore = functools.partial(restorer.restore, index=index)
-        if self._bring_back(
-            target, paths, lambda: restore(inside(self.store), checkpoint, paths), index=index
-        ):
+        restore = functools.partial(self.store.restore, index=index)
+        if self._bring_back(target, paths, lambda: restore(checkpoint, paths or None), index=index):
             after = self.here.look()
-            self.take(undoing.UNDO)
+            self.take("undo")
             assert self.here.look().lasting() == before.lasting()
-            self.take(undoing.REDO)
+            self.take("redo")
             assert self.here.look().lasting() == after.lasting()
             with pytest.raises(NotFoundError):
-                restorer.redo(inside(self.store))
+                self.store.redo()
 
     @precondition(lambda self: self.saved)
     @rule(number=NUMBERS)
@@ -286,7 +276,7 @@ class WorktreeMachine(RuleBasedStateMachine):
         checkpoint, target = self._chosen(number)
         before = self.here.look()
         path = os.path.join(self._directory, "resumed worktree")
-        assert resumption.resume(inside(self.store), checkpoint, path).made
+        assert self.store.resume(checkpoint, path).made
         seen = Place(path).look()
         assert self.here.look() == before
         assert (seen.files, seen.entries, seen.operation) == (

@@ -11,18 +11,14 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Checkpoint, OpenResult, Store, WorktreeError
-from gitckpt.git.worktree import administration
-from gitckpt.store.records.ref_names import Owner
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import ownership, resumption
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, view
+from tests.stores import git, git_dir, owner_of, run_worktrees
 
 
 def refused(store: Store, checkpoint: Checkpoint, directory: Path | None = None) -> WorktreeError:
     with pytest.raises(WorktreeError) as caught:
-        resume(inside(store), checkpoint, str(directory) if directory else None)
+        store.resume(checkpoint, str(directory) if directory else None)
     return caught.value
 
 
@@ -38,12 +34,8 @@ class TestWhere:
     def test_in_the_main_worktree_from_wherever(self, store: Store, checkout: Checkout) -> None:
         made = store.record("a-complete", {}, worktree=store.capture())
         root = checkout.main / ".ckpt"
-        assert resume(inside(store), made) == OpenResult(
-            str(root / "worktrees" / made.id), made=True
-        )
-        assert resume(inside(store), made) == OpenResult(
-            str(root / "worktrees" / made.id), made=False
-        )
+        assert store.resume(made) == OpenResult(str(root / "worktrees" / made.id), made=True)
+        assert store.resume(made) == OpenResult(str(root / "worktrees" / made.id), made=False)
         assert (root / ".gitignore").read_text() == "*\n"
         assert (
             Checkout(checkout.main).git(
@@ -56,8 +48,8 @@ class TestWhere:
     def test_what_git_keeps_of_it_is_on_the_disk(
         self, store: Store, checkout: Checkout, flushed: list[str]
     ) -> None:
-        made = resume(inside(store), store.record("a-complete", {}, worktree=store.capture()))
-        kept = Path(administration.named_by(made.path) or "")
+        made = store.resume(store.record("a-complete", {}, worktree=store.capture()))
+        kept = git_dir(Path(made.path))
         files = {kept / name for name in ("HEAD", "commondir", "gitdir", "locked", "ckpt-run")} | {
             Path(made.path) / ".git"
         }
@@ -72,17 +64,17 @@ class TestWhere:
         first = store.record("a-started", {}, start="r")
         second = store.record("a-complete", {}, run=first.run)
         root = checkout.main / ".ckpt" / "worktrees"
-        assert resume(inside(store), second) == OpenResult(str(root / str(first.run)), made=True)
-        assert resume(inside(store), first) == OpenResult(str(root / first.id), made=True)
+        assert store.resume(second) == OpenResult(str(root / str(first.run)), made=True)
+        assert store.resume(first) == OpenResult(str(root / first.id), made=True)
         third = store.record("b-complete", {}, run=first.run)
-        assert resume(inside(store), third) == OpenResult(str(root / str(first.run)), made=False)
-        assert resume(inside(store), second) == OpenResult(str(root / second.id), made=True)
-        assert resume(inside(store), first) == OpenResult(str(root / first.id), made=False)
+        assert store.resume(third) == OpenResult(str(root / str(first.run)), made=False)
+        assert store.resume(second) == OpenResult(str(root / second.id), made=True)
+        assert store.resume(first) == OpenResult(str(root / first.id), made=False)
 
     def test_where_the_settings_say(self, store: Store, checkout: Checkout, tmp_path: Path) -> None:
         made = store.record("a-complete", {})
         checkout.git("config", "ckpt.worktreeDir", "../else where")
-        assert resume(inside(store), made).path == os.path.normpath(
+        assert store.resume(made).path == os.path.normpath(
             checkout.main / ".." / "else where" / made.id
         )
         assert not (tmp_path / "else where" / ".gitignore").exists()
@@ -90,7 +82,7 @@ class TestWhere:
     def test_where_the_caller_says(self, store: Store, tmp_path: Path) -> None:
         made = store.record("a-complete", {})
         place = tmp_path / "new" / "deep"
-        assert resume(inside(store), made, str(place)) == OpenResult(str(place), made=True)
+        assert store.resume(made, str(place)) == OpenResult(str(place), made=True)
         assert sorted(os.listdir(tmp_path / "new")) == ["deep"]
 
     def test_a_run_has_one_wherever_it_is(
@@ -98,9 +90,9 @@ class TestWhere:
     ) -> None:
         """Another one would begin with what is recorded, and the next resume might go on in either."""
         made = store.record("a-complete", {}, start="r")
-        first = Path(resume(inside(store), made, str(tmp_path / "first")).path)
+        first = Path(store.resume(made, str(tmp_path / "first")).path)
         (first / "work").write_text("x\n")
-        assert resume(inside(store), made) == OpenResult(str(first), made=False)
+        assert store.resume(made) == OpenResult(str(first), made=False)
         made = make_store(Checkout(first)).save("b-complete", {}, run=made.run)
         elsewhere = tmp_path / "it's elsewhere"
         error = refused(store, made, elsewhere)
@@ -111,18 +103,18 @@ class TestWhere:
         cure = str(error.hint).rpartition(": ")[2]
         subprocess.run(cure, shell=True, check=True, cwd=checkout.path)
         assert (
-            resume(inside(store), made)
-            == resume(inside(store), made, str(elsewhere))
+            store.resume(made)
+            == store.resume(made, str(elsewhere))
             == OpenResult(str(elsewhere), made=False)
         )
         assert (elsewhere / "work").read_text() == "x\n"
         moved = elsewhere.rename(tmp_path / "moved by hand")
-        assert resume(inside(store), made) == OpenResult(
+        assert store.resume(made) == OpenResult(
             str(moved), made=False, remarks=(f"it was moved there from {elsewhere}",)
         )
         assert str(moved) in checkout.git("worktree", "list")
         shutil.rmtree(moved)
-        again = resume(inside(store), made)
+        again = store.resume(made)
         assert (again.made, Path(again.path, "work").read_text()) == (True, "x\n")
 
     def test_a_run_with_two_goes_on_in_the_one_that_is_asked_for(
@@ -133,20 +125,20 @@ class TestWhere:
         first, second, away = (
             str(tmp_path / name) for name in ("1 first", "2 second", "away/first")
         )
-        resume(inside(plain), made, first)
+        plain.resume(made, first)
         main_checkout.git("worktree", "unlock", first)
         main_checkout.git("worktree", "lock", "--reason", "on a disk that may be taken out", first)
         os.renames(first, away)
-        assert resume(inside(plain), made, second).made
+        assert plain.resume(made, second).made
         os.renames(away, first)
         for path in (first, second):
-            assert resume(inside(plain), made, path) == OpenResult(path, made=False)
+            assert plain.resume(made, path) == OpenResult(path, made=False)
 
     def test_no_move_is_advised_that_git_refuses(
         self, plain: Store, main_checkout: Checkout, tmp_path: Path
     ) -> None:
         made = plain.record("a-complete", {}, start="r")
-        first = resume(inside(plain), made).path
+        first = plain.resume(made).path
         (tmp_path / "is there").mkdir()
         assert "worktree move" in str(refused(plain, made, tmp_path / "second").hint)
         assert (
@@ -167,17 +159,17 @@ class TestWhere:
             refused(plain, made, tmp_path / "second").hint
             == "leave the directory out to go on there"
         )
-        assert resume(inside(plain), made) == OpenResult(first, made=False)
+        assert plain.resume(made) == OpenResult(first, made=False)
 
     def test_the_one_of_a_copy_of_the_repository_is_not_that_of_the_original(
         self, plain: Store, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
     ) -> None:
         made = plain.record("a-complete", {}, start="r")
-        original = resume(inside(plain), made, str(tmp_path / "original"))
+        original = plain.resume(made, str(tmp_path / "original"))
         shutil.copytree(main_checkout.path, tmp_path / "copy", symlinks=True)
         copied = make_store(Checkout(tmp_path / "copy"))
-        assert ownership.of_runs(inside(plain).repository) == {made.run: original.path}
-        assert ownership.of_runs(inside(copied).repository) == {}
+        assert run_worktrees(plain) == {made.run: original.path}
+        assert run_worktrees(copied) == {}
 
     def test_a_bare_repository_asks_for_a_directory(
         self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
@@ -191,11 +183,11 @@ class TestWhere:
             error.hint
             == "choose one: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
         )
-        opened = resume(inside(store), made, str(tmp_path / "here"))
+        opened = store.resume(made, str(tmp_path / "here"))
         assert (Path(opened.path) / "README").read_text() == "hello\n"
         inner = make_store(opened.path)
         second = inner.save("b-complete", {})
-        assert resume(inside(inner), second, str(tmp_path / "there")).made
+        assert inner.resume(second, str(tmp_path / "there")).made
 
     @pytest.mark.sampled(3)
     @pytest.mark.parametrize(
@@ -217,14 +209,14 @@ class TestWhere:
         checkout.write("new", "x")
         store = make_store(checkout)
         made = store.record("a-complete", {}, worktree=store.capture(), start="r")
-        opened = resume(inside(store), made)
+        opened = store.resume(made)
         assert opened == OpenResult(
             str(tmp_path / name / ".ckpt" / "worktrees" / str(made.run)), made=True
         )
         assert view(opened.path) == view(checkout.path)
         inner = make_store(opened.path)
         second = inner.record("b-complete", {}, worktree=inner.capture(), run=made.run)
-        assert (second.sequence, resume(inside(inner), second), store.find("latest:any")) == (
+        assert (second.sequence, inner.resume(second), store.find("latest:any")) == (
             2,
             OpenResult(opened.path, made=False),
             second.id,
@@ -238,17 +230,17 @@ class TestBrokenByThoseWhoWorkInIt:
         broken, replaced, later = (
             store.record("a-complete", {}, start=name) for name in ("broken", "replaced", "later")
         )
-        inside_of_it, gone = (Path(resume(inside(store), made).path) for made in (broken, replaced))
+        inside_of_it, gone = (Path(store.resume(made).path) for made in (broken, replaced))
         (inside_of_it / ".git").unlink()
         Checkout(inside_of_it).git("init", "--quiet")
         shutil.rmtree(gone)
         gone.write_text("no directory")
-        assert resume(inside(store), later).made
-        assert not resume(inside(store), later).made
+        assert store.resume(later).made
+        assert not store.resume(later).made
 
     def test_a_worktree_without_its_git_file_comes_back_as_it_is_told(self, store: Store) -> None:
         made = store.record("a-complete", {}, start="r")
-        path = Path(resume(inside(store), made).path)
+        path = Path(store.resume(made).path)
         (path / ".git").unlink()
         (path / "work").write_text("more")
         error = refused(store, made)
@@ -257,20 +249,20 @@ class TestBrokenByThoseWhoWorkInIt:
             error.hint
             == f"to go on with its files: git worktree repair; or move it out of the way: mv {path} {path}.old"
         )
-        inside(store).repository.git.run("worktree", "repair")
-        assert resume(inside(store), made) == OpenResult(str(path), made=False)
+        git(store, "worktree", "repair")
+        assert store.resume(made) == OpenResult(str(path), made=False)
         assert (path / "work").read_text() == "more"
 
     def test_a_repository_in_its_place_is_moved_out_of_the_way(self, store: Store) -> None:
         made = store.record("a-complete", {}, start="r")
-        path = Path(resume(inside(store), made).path)
+        path = Path(store.resume(made).path)
         (path / ".git").unlink()
         Checkout(path).git("init", "--quiet")
         error = refused(store, made)
         assert error.message == f"{path} is a worktree of gitckpt whose .git is no file any more"
         assert error.hint == f"move it out of the way: mv {path} {path}.old"
         path.rename(f"{path}.old")
-        assert resume(inside(store), made) == OpenResult(str(path), made=True)
+        assert store.resume(made) == OpenResult(str(path), made=True)
 
 
 class TestWhatItIs:
@@ -278,7 +270,7 @@ class TestWhatItIs:
         self, store: Store, checkout: Checkout, make_store: MakeStore
     ) -> None:
         made = store.record("a-complete", {}, start="r")
-        opened = resume(inside(store), made)
+        opened = store.resume(made)
         listing = checkout.git("worktree", "list", "--porcelain").split("\n\n")
         assert listing[-1].splitlines() == [
             f"worktree {opened.path}",
@@ -286,10 +278,8 @@ class TestWhatItIs:
             "detached",
             f"locked gitckpt {made.run}",
         ]
-        assert ownership.owner(inside(make_store(opened.path)).repository) == Owner(
-            made.id, made.run
-        )
-        assert ownership.owner(inside(store).repository) is None
+        assert owner_of(make_store(opened.path)) == (made.id, made.run)
+        assert owner_of(store) is None
         git_dir = Checkout(Path(opened.path)).git("rev-parse", "--absolute-git-dir")
         assert os.path.basename(git_dir) == made.run
 
@@ -298,7 +288,7 @@ class TestWhatItIs:
         checkout.write("new", "x")
         made = store.record("a-complete", {}, worktree=store.capture(), start="r")
         before = checkout.fingerprint()
-        resume(inside(store), made)
+        store.resume(made)
         after = checkout.fingerprint()
         for one in (before, after):
             del one["worktrees"]
@@ -314,7 +304,7 @@ class TestWhatItIs:
     ) -> None:
         checkout.write("README", "not looked at\n")
         made = store.record("a-complete", {})
-        path = Path(resume(inside(store), made).path)
+        path = Path(store.resume(made).path)
         assert (sorted(contents(path)), (path / "README").read_text()) == (
             [".git", "README"],
             "hello\n",
@@ -325,7 +315,7 @@ class TestWhatItIs:
         self, store: Store, make_store: MakeStore, checkout: Checkout
     ) -> None:
         made = store.record("a-complete", {"n": 1}, worktree=store.capture(), start="r")
-        path = resume(inside(store), made).path
+        path = store.resume(made).path
         Checkout(Path(path)).commit("work", work="done\n")
         inner = make_store(path)
         second = inner.record("b-complete", worktree=inner.capture(), run=made.run)
@@ -337,14 +327,14 @@ class TestWhatIsThereAlready:
     def test_unsaved_work_stays(self, store: Store, checkout: Checkout) -> None:
         checkout.write("new", "x")
         made = store.record("a-complete", {}, worktree=store.capture(), start="r")
-        path = Path(resume(inside(store), made).path)
+        path = Path(store.resume(made).path)
         (path / "README").write_text("unsaved\n")
         (path / "new").unlink()
         Checkout(path).write("staged", "s")
         Checkout(path).git("add", "staged")
         before = view(path)
         newer = store.record("b-complete", {}, worktree=store.capture(), run=made.run)
-        assert resume(inside(store), newer) == OpenResult(str(path), made=False)
+        assert store.resume(newer) == OpenResult(str(path), made=False)
         assert view(path) == before
 
     @pytest.mark.parametrize(
@@ -401,12 +391,12 @@ class TestWhatIsThereAlready:
 
     def test_the_worktree_of_another_checkpoint(self, plain: Store, tmp_path: Path) -> None:
         first, second = plain.record("a-complete", {}), plain.record("b-complete", {})
-        resume(inside(plain), first, str(tmp_path / "place"))
+        plain.resume(first, str(tmp_path / "place"))
         assert (
             refused(plain, second, tmp_path / "place").message
             == f"{tmp_path / 'place'} exists and is not the worktree of {second.id}"
         )
-        assert resume(inside(plain), first, str(tmp_path / "place")) == OpenResult(
+        assert plain.resume(first, str(tmp_path / "place")) == OpenResult(
             str(tmp_path / "place"), made=False
         )
 
@@ -415,9 +405,9 @@ class TestWhatIsThereAlready:
     ) -> None:
         first = plain.record("a-started", {}, start="r")
         place = tmp_path / "place"
-        resume(inside(plain), first, str(place))
+        plain.resume(first, str(place))
         second = plain.record("a-complete", {}, run=first.run)
-        assert resume(inside(plain), second, str(place)) == OpenResult(str(place), made=False)
+        assert plain.resume(second, str(place)) == OpenResult(str(place), made=False)
         assert (
             refused(plain, first, place).message
             == f"{place} exists and is not the worktree of {first.id}"
@@ -425,7 +415,7 @@ class TestWhatIsThereAlready:
 
     def test_one_that_does_not_say_whose_it_is(self, plain: Store, main_checkout: Checkout) -> None:
         made = plain.record("a-complete", {}, start="r")
-        path = Path(resume(inside(plain), made).path)
+        path = Path(plain.resume(made).path)
         (path / "work").write_text("unsaved")
         (main_checkout.path / ".git" / "worktrees" / str(made.run) / "ckpt-run").unlink()
         error = refused(plain, made)
@@ -439,18 +429,18 @@ class TestWhatIsThereAlready:
         )
         assert (path / "work").read_text() == "unsaved"
         main_checkout.git("worktree", "remove", "--force", "--force", str(path))
-        assert resume(inside(plain), made) == OpenResult(str(path), made=True)
+        assert plain.resume(made) == OpenResult(str(path), made=True)
 
     def test_one_whose_directory_was_deleted_by_hand(
         self, plain: Store, main_checkout: Checkout
     ) -> None:
         main_checkout.write("new", "x")
         made = plain.record("a-complete", {}, worktree=plain.capture(), start="r")
-        path = Path(resume(inside(plain), made).path)
+        path = Path(plain.resume(made).path)
         for file in sorted(path.rglob("*"), reverse=True):
             file.rmdir() if file.is_dir() else file.unlink()
         path.rmdir()
-        assert resume(inside(plain), made) == OpenResult(str(path), made=True)
+        assert plain.resume(made) == OpenResult(str(path), made=True)
         assert view(path) == view(main_checkout.path)
         listing = main_checkout.git("worktree", "list", "--porcelain").splitlines()
         assert [line for line in listing if line.startswith("worktree ")] == [
@@ -467,7 +457,7 @@ class TestWhatIsThereAlready:
         main_checkout.git("commit", "--quiet", "--message", "with a submodule")
         main_checkout.write("new", "x")
         made = plain.record("a-complete", {}, worktree=plain.capture())
-        path = Path(resume(inside(plain), made).path)
+        path = Path(plain.resume(made).path)
         assert Checkout(path).git("ls-files", "--stage") == main_checkout.git("ls-files", "--stage")
         assert sorted(contents(path)) == [
             ".git",
@@ -525,7 +515,7 @@ class TestWhatIsMissing:
     def test_a_run_that_is_gone_meanwhile(self, plain: Store) -> None:
         made = plain.record("a-complete", {}, start="r")
         plain.remove([made.id])
-        assert resume(inside(plain), made).path.endswith(made.id)
+        assert plain.resume(made).path.endswith(made.id)
 
 
 class TestUnborn:
@@ -537,7 +527,7 @@ class TestUnborn:
         store = make_store(checkout)
         made = store.save("a-complete", {})
         checkout.git("symbolic-ref", "HEAD", "refs/heads/other")
-        there = Checkout(Path(resumption.resume(inside(store), made).path))
+        there = Checkout(Path(store.resume(made).path))
         assert (there.git("branch", "--show-current"), there.git("status", "--porcelain")) == (
             "main",
             "?? draft",
@@ -551,6 +541,6 @@ class TestUnborn:
         store = make_store(checkout)
         made = store.save("a-complete", {})
         head = checkout.commit("first")
-        there = Checkout(Path(resumption.resume(inside(store), made).path))
+        there = Checkout(Path(store.resume(made).path))
         assert there.git("branch", "--show-current") == f"ckpt/{nth(1)[:8]}"
         assert checkout.refs("refs/heads") == {"refs/heads/main": head}

@@ -6,22 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import Attempt, PhaseOptions, Pipeline, Run, Store, WorktreeError
-from gitckpt.durable.run import opener
-from gitckpt.model.checkpoint import Omitted
-from gitckpt.store import submodules
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
+from gitckpt import Attempt, PhaseOptions, Run, Store, Worktree, WorktreeError
 from tests.conftest import Checkout
 from tests.store.submodules import dirty, names, settled
+from tests.stores import LeftOut, begin_run, left_out
 
 PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
 
 
 def begin(store: Store) -> tuple[Checkout, Checkout, Checkout]:
     """Begins a run; returns its worktree, and those of the submodules in it."""
-    begun = opener.begin(inside(store), "build", state={}, pipeline=Pipeline())
-    top = Path(resume(inside(store), begun).path)
+    begun = begin_run(store, "build")
+    top = Path(store.resume(begun).path)
     return Checkout(top), Checkout(top / "lib"), Checkout(top / "lib" / "inner")
 
 
@@ -56,13 +52,14 @@ def test_what_is_not_checked_out_stays_so_and_what_lies_there_is_named(
     with plain.__class__.open(str(top.path)) as store:
         found = store.save("a-complete", {}).worktree
     assert found is not None
-    assert found.omitted == (Omitted("lib/", PASSED_OVER),)
+    assert left_out(found) == (LeftOut("lib/", PASSED_OVER),)
 
 
 def test_a_commit_that_is_not_here(plain: Store, main_checkout: Checkout, lib: Checkout) -> None:
     main_checkout.git("update-index", "--cacheinfo", f"160000,{'1' * 40},lib")
     main_checkout.git("commit", "--quiet", "--message", "one that nobody has")
-    assert submodules.of_tree(inside(plain), main_checkout.git("rev-parse", "HEAD")) == ()
+    begun = begin_run(plain, "before")
+    assert begun.worktree == Worktree(dirty=False)
     _, there, _ = begin(plain)
     assert list(there.path.iterdir()) == []
 
@@ -86,7 +83,7 @@ def test_a_checkpoint_that_has_none_is_opened_with_them(
     assert made.worktree is None
     clean = settled(main_checkout, lib, inner)
     dirty(lib, inner)
-    top = Path(resume(inside(plain), made).path)
+    top = Path(plain.resume(made).path)
     assert [
         seen[1:] for seen in settled(*map(Checkout, (top, top / "lib", top / "lib/inner")))
     ] == [seen[1:] for seen in clean]
@@ -100,7 +97,7 @@ def test_a_submodule_that_hides_its_refs_from_others(
     for one in (lib, inner):
         one.git("config", setting, "refs/checkpoints")
     dirty(lib, inner)
-    top = Path(resume(inside(plain), plain.save("a-complete", {})).path)
+    top = Path(plain.resume(plain.save("a-complete", {})).path)
     assert [seen[1:] for seen in settled(*map(Checkout, (top / "lib", top / "lib/inner")))] == [
         seen[1:] for seen in settled(lib, inner)
     ]

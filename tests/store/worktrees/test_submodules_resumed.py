@@ -6,19 +6,19 @@ import os
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gitckpt import Store, WorktreeError
-from gitckpt.git.worktree import modules, operation
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import ref_names
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import submodules
-from gitckpt.store.worktrees.resumption import resume
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.conftest import MakeStore
 from tests.store.submodules import CHECKPOINTS, dirty, named, names, settled
+from tests.stores import operation_of
+
+FOREIGN = "the operation in progress is left out, as it was not captured in this repository"
 
 pytestmark = pytest.mark.long
 
@@ -39,7 +39,7 @@ def test_they_are_there(
     lib.git("remote", "add", "other", 'a "strange"\\url')
     before, here = files((main_checkout, lib, inner)), settled(main_checkout, lib, inner)
     made = plain.save("a-complete", {})
-    opened = resume(inside(plain), made)
+    opened = plain.resume(made)
     assert opened.remarks == ()
     there = places(opened.path)
     assert files(there) == before
@@ -51,7 +51,7 @@ def test_they_are_there(
             os.path.realpath(main_checkout.path / ".git/worktrees")
         )
         one.git("fsck", "--strict")
-    assert resume(inside(plain), made).remarks == ()
+    assert plain.resume(made).remarks == ()
 
 
 def test_git_works_in_them(
@@ -59,7 +59,7 @@ def test_git_works_in_them(
 ) -> None:
     made = plain.save("a-complete", {})
     before = settled(main_checkout, lib, inner)
-    top, theirs, _ = places(resume(inside(plain), made).path)
+    top, theirs, _ = places(plain.resume(made).path)
     assert [line[:1] for line in top.git("submodule", "status", "--recursive").splitlines()] == [
         " ",
         " ",
@@ -85,29 +85,29 @@ def test_an_operation_comes_back_where_it_was_captured_here(
     made = plain.save("a-complete", {})
     if not is_known:
         Path(lib.git("rev-parse", "--absolute-git-dir"), "ckpt/written").unlink()
-    opened = resume(inside(plain), made)
+    opened = plain.resume(made)
     with make_store(opened.path + "/lib") as store:
-        assert inside(store).repository.operation() == ("merge" if is_known else None)
-        assert opened.remarks == (() if is_known else (f"the submodule lib: {operation.FOREIGN}",))
+        assert operation_of(store) == ("merge" if is_known else None)
+        assert opened.remarks == (() if is_known else (f"the submodule lib: {FOREIGN}",))
         restored = store.restore(named(made)[0])
-        assert (operation.FOREIGN in restored.remarks) == (not is_known)
+        assert (FOREIGN in restored.remarks) == (not is_known)
 
 
 def test_what_is_captured_there(plain: Store, make_store: MakeStore, lib: Checkout) -> None:
-    opened = resume(inside(plain), plain.save("a-complete", {}))
+    opened = plain.resume(plain.save("a-complete", {}))
     _, theirs, _ = places(opened.path)
     theirs.write("l", "changed there\n")
     with make_store(opened.path) as store:
         second = store.save("b-complete", {})
     assert (named(second)[0] in names(theirs), named(second)[0] in names(lib)) == (True, False)
-    third = places(resume(inside(plain), second).path)
+    third = places(plain.resume(second).path)
     assert (third[1].path / "l").read_text() == "changed there\n"
 
 
 def test_one_that_is_gone_is_named(plain: Store, lib: Checkout) -> None:
     made = plain.save("a-complete", {})
     lib.git("update-ref", "-d", f"{CHECKPOINTS}/{named(made)[0]}")
-    opened = resume(inside(plain), made)
+    opened = plain.resume(made)
     reason = f"no repository of it has the checkpoint {named(made)[0]}"
     (remark,) = opened.remarks
     first = f"the submodule lib did not come back: {reason}; in this worktree: git submodule update --init --recursive -- lib; "
@@ -131,7 +131,7 @@ def test_what_is_told_brings_one_that_nobody_has_checked_out_here(
     )
     shutil.rmtree(lib.path)
     lib.path.mkdir()
-    opened = resume(inside(plain), made)
+    opened = plain.resume(made)
     (remark,) = opened.remarks
     fetch = shlex.split(
         remark.partition("captured: ")[2]
@@ -166,7 +166,7 @@ def test_what_is_told_brings_those_within_it(
     dirty(lib, inner)
     before = [seen[1:] for seen in settled(lib, inner)]
     made = plain.save("a-complete", {})
-    around, theirs, within = places(resume(inside(plain), made).path)
+    around, theirs, within = places(plain.resume(made).path)
     shutil.rmtree(theirs.path)
     shutil.rmtree(Path(around.git("rev-parse", "--absolute-git-dir"), "modules"))
     theirs.path.mkdir()
@@ -205,7 +205,7 @@ def test_what_is_told_of_one_within_another_names_its_place(
     made = plain.save("a-complete", {})
     (found,) = names(inner)
     inner.git("update-ref", "-d", f"{CHECKPOINTS}/{found}")
-    (remark,) = resume(inside(plain), made).remarks
+    (remark,) = plain.resume(made).remarks
     assert remark.startswith(
         f"the submodule lib/inner did not come back: no repository of it has the checkpoint {found}; "
     )
@@ -223,7 +223,7 @@ def test_one_that_lacks_a_file_comes_by_what_is_told(
     git_dir = Path(lib.git("rev-parse", "--absolute-git-dir"))
     oid = lib.git("hash-object", "l")
     (git_dir / "objects" / oid[:2] / oid[2:]).unlink()
-    opened = resume(inside(plain), made)
+    opened = plain.resume(made)
     (remark,) = opened.remarks
     assert remark.startswith(
         "the submodule lib did not come back: its repository cannot be copied: "
@@ -249,7 +249,7 @@ def test_one_that_is_not_checked_out_here(
     lib.write("l", "changed\n")
     made = plain.save("a-complete", {})
     shutil.rmtree(lib.path)
-    assert (places(resume(inside(plain), made).path)[1].path / "l").read_text() == "changed\n"
+    assert (places(plain.resume(made).path)[1].path / "l").read_text() == "changed\n"
 
 
 @pytest.mark.parametrize("after", ["copied", "attached"])
@@ -263,16 +263,16 @@ def test_after_a_kill_the_next_one_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(
-            *((modules, "attach") if after == "copied" else (submodules, "_fill")), kill
+        plant(
+            patched, planted.ATTACH_SUBMODULE if after == "copied" else planted.FILL_SUBMODULE, kill
         )
         with pytest.raises(KeyboardInterrupt):
-            resume(inside(plain), made)
-    opened = resume(inside(plain), made)
+            plain.resume(made)
+    opened = plain.resume(made)
     assert (opened.made, opened.remarks) == (False, ())
     assert files(places(opened.path)[1:]) == files((lib, inner))
     git_dir = places(opened.path)[0].git("rev-parse", "--absolute-git-dir")
-    assert not os.path.exists(os.path.join(git_dir, ref_names.SUBMODULES_FILE))
+    assert not os.path.exists(os.path.join(git_dir, "ckpt-submodules"))
 
 
 def test_after_a_kill_no_ignored_file_is_overwritten(
@@ -281,17 +281,17 @@ def test_after_a_kill_no_ignored_file_is_overwritten(
     """The checkpoint before the files come back cannot have it."""
     made = plain.save("a-complete", {})
 
-    def kill(inner: Checkpoints, *_: object, **__: object) -> None:
+    def kill(inner: Any, *_: object, **__: object) -> None:
         there = Path(inner.repository.worktree or "")
         (there / ".gitignore").write_text("l\n")
         (there / "l").write_text("mine\n")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(submodules, "_fill", kill)
+        plant(patched, planted.FILL_SUBMODULE, kill)
         with pytest.raises(KeyboardInterrupt):
-            resume(inside(plain), made)
-    opened = resume(inside(plain), made)
+            plain.resume(made)
+    opened = plain.resume(made)
     there = Path(opened.path) / "lib"
     assert (there / "l").read_text() == "mine\n"
     (remark,) = opened.remarks
@@ -303,7 +303,7 @@ def test_the_settings_can_switch_it_off(
 ) -> None:
     made = plain.save("a-complete", {})
     main_checkout.git("config", "ckpt.submodules", "none")
-    opened = resume(inside(plain), made)
+    opened = plain.resume(made)
     assert (opened.remarks, list((Path(opened.path) / "lib").iterdir())) == ((), [])
 
 
@@ -315,7 +315,7 @@ def test_a_path_that_somebody_made_up(plain: Store, main_checkout: Checkout, lib
         f"{CHECKPOINTS}/{made.id}",
         main_checkout.git("hash-object", "-w", "--stdin", data=document),
     )
-    opened = resume(inside(plain), plain.read(made.id))
+    opened = plain.resume(plain.read(made.id))
     assert [remark.partition(":")[0] for remark in opened.remarks] == [
         "the submodule ../lib did not come back"
     ]
@@ -329,7 +329,7 @@ def test_one_that_the_sparse_checkout_leaves_out_stays_out(
     main_checkout.git("sparse-checkout", "set", "--no-cone", "a")
     made = plain.save("a-complete", {})
     main_checkout.git("submodule", "--quiet", "update", "--init", "--recursive", "--force", "lib")
-    there = Checkout(Path(resume(inside(plain), plain.read(made.id)).path))
+    there = Checkout(Path(plain.resume(plain.read(made.id)).path))
     assert there.git("ls-files", "-v", "lib") == "S lib"
     assert (there.path / "lib" / ".git").exists() is False
 
@@ -345,7 +345,7 @@ def test_one_that_is_skipped_and_was_not_there_stays_away(
     shutil.rmtree(lib.path)
     made = plain.save("a-complete", {})
     main_checkout.git("submodule", "--quiet", "update", "--init", "--recursive", "--force", "lib")
-    opened = resume(inside(plain), made)
+    opened = plain.resume(made)
     there = Checkout(Path(opened.path))
     assert (
         opened.remarks,
@@ -364,6 +364,6 @@ def test_one_that_is_skipped_and_was_there_comes_back(
     made = plain.save("a-complete", {})
     main_checkout.git("config", "--unset", "ckpt.submodules")
     assert named(made) == []
-    there = Checkout(Path(resume(inside(plain), made).path))
+    there = Checkout(Path(plain.resume(made).path))
     assert there.git("ls-files", "-v", "lib") == "S lib"
     assert (there.path / "lib" / "l").read_text() == (lib.path / "l").read_text()

@@ -11,9 +11,8 @@ import pytest
 from gitckpt import Store
 from gitckpt.git.worktree import administration
 from gitckpt.store.records.ref_names import Owner
-from gitckpt.store.restore import restorer
 from gitckpt.store.store import inside
-from gitckpt.store.worktrees import ownership, resumption
+from gitckpt.store.worktrees import ownership
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, view
 from tests.store.snapshot.worktree_model import Place
@@ -38,7 +37,7 @@ def test_intent_to_add_over_a_file_of_the_commit(store: Store, checkout: Checkou
     checkout.git("rm", "--quiet", "--cached", "README")
     checkout.git("add", "--intent-to-add", "README")
     expected = view(checkout.path)
-    assert view(resumption.resume(inside(store), store.save("a-complete", {})).path) == expected
+    assert view(store.resume(store.save("a-complete", {})).path) == expected
 
 
 def test_a_cherry_pick_of_several_commits_after_a_reset_is_still_in_progress(
@@ -49,8 +48,8 @@ def test_a_cherry_pick_of_several_commits_after_a_reset_is_still_in_progress(
     checkout.git("reset", "--quiet")
     expected = Place(str(checkout.path)).look()
     assert store.capture().operation == "cherry-pick"
-    restorer.restore(inside(store), before)
-    restorer.undo(inside(store))
+    store.restore(before)
+    store.undo()
     assert Place(str(checkout.path)).look().lasting() == expected.lasting()
 
 
@@ -59,7 +58,7 @@ def test_the_tree_of_an_automatic_merge_outlives_a_gc(store: Store, checkout: Ch
     expected = checkout.git("rev-parse", "AUTO_MERGE")
     made = store.save("a-complete", {})
     checkout.git("gc", "--quiet", "--prune=now")
-    there = Checkout(Path(resumption.resume(inside(store), made).path))
+    there = Checkout(Path(store.resume(made).path))
     assert there.git("rev-parse", "AUTO_MERGE") == expected
     assert there.git("cat-file", "-t", "AUTO_MERGE") == "tree"
 
@@ -71,9 +70,9 @@ def test_a_directory_that_becomes_a_link_to_itself(store: Store, checkout: Check
     (checkout.path / "d").rmdir()
     (checkout.path / "d").symlink_to("d")
     assert store.capture().omitted == ()
-    restorer.restore(inside(store), made)
+    store.restore(made)
     assert (checkout.path / "d" / "x").read_text() == "x"
-    restorer.undo(inside(store))
+    store.undo()
     assert os.readlink(checkout.path / "d") == "d"
 
 
@@ -86,12 +85,12 @@ class TestIgnoredFiles:
         made = store.save("a-complete", {})
         checkout.write(".gitignore", "*.o\n")
         checkout.write("a.o", "x")
-        restorer.restore(inside(store), made)
+        store.restore(made)
         assert [name for name in sorted(os.listdir(checkout.path)) if name != ".git"] == [
             "README",
             "a.o",
         ]
-        restorer.undo(inside(store))
+        store.undo()
         assert [name for name in sorted(os.listdir(checkout.path)) if name != ".git"] == [
             ".gitignore",
             "README",
@@ -103,7 +102,7 @@ class TestIgnoredFiles:
         made = store.save("a-complete", {})
         checkout.write(".gitignore", "*\n")
         checkout.write("README", "changed\n")
-        restorer.restore(inside(store), made, [b"README"], index=True)
+        store.restore(made, [b"README"], index=True)
         assert (checkout.path / "README").read_text() == "hello\n"
 
     def test_inside_of_the_paths_come_back(self, store: Store, checkout: Checkout) -> None:
@@ -112,7 +111,7 @@ class TestIgnoredFiles:
         made = store.save("a-complete", {})
         (checkout.path / "d" / "gone").unlink()
         checkout.write(".gitignore", "*\n")
-        restorer.restore(inside(store), made, [b"d"])
+        store.restore(made, [b"d"])
         assert sorted(os.listdir(checkout.path / "d")) == ["gone", "new"]
 
     def test_are_in_the_way_of_a_tracked_file_that_was_deleted(
@@ -126,9 +125,9 @@ class TestIgnoredFiles:
         checkout.write(".gitignore", "*.o\n")
         checkout.write("a.o", "ignored")
         expected = Place(str(checkout.path)).look()
-        restorer.restore(inside(store), made)
+        store.restore(made)
         assert checkout.git("status", "--porcelain") == "AD a.o"
-        restorer.undo(inside(store))
+        store.undo()
         assert Place(str(checkout.path)).look().lasting() == expected.lasting()
 
 
@@ -137,7 +136,7 @@ def test_a_file_that_was_touched_is_replaced(store: Store, checkout: Checkout) -
     made = store.save("a-complete", {})
     checkout.git("checkout", "--quiet", "README")
     os.utime(checkout.path / "README", (1, 1))
-    restorer.restore(inside(store), made)
+    store.restore(made)
     assert (checkout.path / "README").read_text() == "saved\n"
 
 
@@ -149,7 +148,7 @@ def test_an_entry_assumed_unchanged_becomes_one_in_conflict(
     conflict = checkout.git("ls-files", "--stage")
     checkout.git("reset", "--quiet", "--hard")
     checkout.git("update-index", "--assume-unchanged", "README")
-    restorer.restore(inside(store), made, [b"README"], index=True)
+    store.restore(made, [b"README"], index=True)
     assert checkout.git("ls-files", "--stage") == conflict
 
 
@@ -161,9 +160,9 @@ def test_attributes_that_came_after_the_file(store: Store, checkout: Checkout) -
     checkout.write(".gitattributes", "*.txt text eol=crlf\n")
     made = store.save("a-complete", {})
     checkout.write("a.txt", "other\n")
-    restorer.restore(inside(store), made)
+    store.restore(made)
     assert (checkout.path / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
-    opened = resumption.resume(inside(store), made)
+    opened = store.resume(made)
     assert (Path(opened.path) / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
 
 

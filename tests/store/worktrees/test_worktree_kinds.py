@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.store.restore.restorer import restore, undo
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store import kinds
 from tests.store.conftest import MakeStore, blob
@@ -97,7 +94,7 @@ def test_there_and_back(cell: Cell, here: Checkout, make_store: MakeStore) -> No
     (kinds.reset if cell.hashing == "sha1" else kinds.lose_index)(here)
     kinds.wreck(here)
     assert kinds.seen(here) != expected
-    assert restore(inside(store), made).remarks == []
+    assert store.restore(made).remarks == []
     assert kinds.seen(here) == expected
 
     kinds.require_resumed(here, store, made, submodules)
@@ -129,10 +126,10 @@ def test_many_files(make_store: MakeStore, tmp_path: Path) -> None:
         for name in range(50):
             here.write(f"{number + 1:03}/{number + 1:03}{name:03}", "scrambled")
     kinds.lose_index(here)
-    done = restore(inside(store), made).changes
+    done = store.restore(made).changes
     assert sum(change.kind != "stage" for change in done) == 25 * (kinds.MANY // 100 + 50)
     assert is_same(kinds.seen(here), expected)
-    assert is_same(kinds.seen(Checkout(Path(resume(inside(store), made).path))), expected)
+    assert is_same(kinds.seen(Checkout(Path(store.resume(made).path))), expected)
 
 
 def test_a_monitor_is_neither_believed_nor_run(
@@ -157,8 +154,8 @@ def test_a_monitor_is_neither_believed_nor_run(
         b"changed\n",
     )
     main_checkout.write("README", "changed once more\n")
-    assert [change.path for change in restore(inside(plain), made).changes] == [b"README"]
-    opened = Path(resume(inside(plain), made).path)
+    assert [change.path for change in plain.restore(made).changes] == [b"README"]
+    opened = Path(plain.resume(made).path)
     assert not ran.exists()
     for top in (main_checkout.path, opened):
         assert ((top / "README").read_text(), (top / "new").read_text()) == ("changed\n", "x")
@@ -181,7 +178,7 @@ def test_a_submodule_that_is_left_alone_stays_where_it_is(
     here.git("add", "sub/moved")
     here.write("README", "changed once more\n")
     before = here.git("status", "--porcelain=v2")
-    done = restore(inside(store), made)
+    done = store.restore(made)
     assert [(change.kind, change.path) for change in done.changes] == [
         ("change", b"README"),
         ("stage", b"sub/moved"),
@@ -195,7 +192,7 @@ def test_a_submodule_that_is_left_alone_stays_where_it_is(
         here.git("status", "--porcelain=v2", "README"),
         f"1 .M SCM. 160000 160000 160000 {was} {was} sub/moved",
     ]
-    undo(inside(store))
+    store.undo()
     assert here.git("status", "--porcelain=v2") == before
 
 
@@ -218,7 +215,7 @@ def test_sparse_patterns_that_have_changed(
     here.git(
         "sparse-checkout", "set", "--cone", *(["in"] if order == "narrowed" else ["in", "out"])
     )
-    restore(inside(store), made)
+    store.restore(made)
     out = {
         name: content
         for name, (_, content) in kinds.files(here.path).items()

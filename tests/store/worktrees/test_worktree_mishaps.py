@@ -10,13 +10,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Checkpoint, OpenResult, Store, WorktreeError
-from gitckpt.model.checkpoint import RESCUE
-from gitckpt.store.records.ref_names import Owner
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import ownership
-from gitckpt.store.worktrees.resumption import resume
 from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth, view
+from tests.stores import open_store, owner_of, run_worktrees
 
 
 @pytest.fixture
@@ -27,13 +23,11 @@ def made(plain: Store, main_checkout: Checkout) -> Checkpoint:
 
 
 def resumed(store: Store, made: Checkpoint) -> Checkout:
-    return Checkout(
-        Path(resume(inside(store), made).path), Path(str(inside(store).repository.worktree))
-    )
+    return Checkout(Path(store.resume(made).path), Path(str(store.worktree)))
 
 
 def safeties(store: Store) -> list[Checkpoint]:
-    return [store.read(entry.id) for entry in store.list() if entry.trigger == RESCUE]
+    return [store.read(entry.id) for entry in store.list() if entry.trigger == "safety:worktree"]
 
 
 def registered(checkout: Checkout) -> list[str]:
@@ -58,7 +52,7 @@ class TestDeletedByHand:
         here = resumed(plain, made)
         expected = view(here.path)
         shutil.rmtree(here.path)
-        assert resume(inside(plain), made) == OpenResult(str(here.path), made=True)
+        assert plain.resume(made) == OpenResult(str(here.path), made=True)
         assert view(here.path) == expected
         assert registered(main_checkout) == [f"{here.path} locked gitckpt {made.run}"]
         assert safeties(plain) == []  # nothing was staged or committed there
@@ -70,7 +64,7 @@ class TestDeletedByHand:
         here.write("staged", "precious\n")
         here.git("add", "staged")
         shutil.rmtree(here.path)
-        resume(inside(plain), made)
+        plain.resume(made)
         (safety,) = safeties(plain)
         assert (safety.message, safety.git_sha) == (
             f"what was staged in {here.path}, which is gone",
@@ -81,7 +75,7 @@ class TestDeletedByHand:
             "ls-tree", "-r", "--name-only", f"refs/ckpt/trees/{safety.id}"
         ).splitlines()
         assert listing == ["files/README", "files/staged", "index/0/README", "index/0/staged"]
-        there = Checkout(Path(resume(inside(plain), safety).path))
+        there = Checkout(Path(plain.resume(safety).path))
         assert ((there.path / "staged").read_text(), there.git("status", "--porcelain")) == (
             "precious\n",
             "A  staged",
@@ -95,11 +89,11 @@ class TestDeletedByHand:
         here.git("merge", base, ok=(1,))
         index = here.git("ls-files", "--stage")
         shutil.rmtree(here.path)
-        resume(inside(plain), made)
+        plain.resume(made)
         (safety,) = safeties(plain)
         assert safety.worktree is not None
         assert safety.worktree.operation == "merge"
-        there = Checkout(Path(resume(inside(plain), safety).path))
+        there = Checkout(Path(plain.resume(safety).path))
         assert (there.git("ls-files", "--stage"), there.git("rev-parse", "MERGE_HEAD")) == (
             index,
             base,
@@ -111,12 +105,12 @@ class TestDeletedByHand:
         here = resumed(plain, made)
         lost = here.commit("precious", precious="x\n")
         shutil.rmtree(here.path)
-        resume(inside(plain), made)
+        plain.resume(made)
         (safety,) = safeties(plain)
         assert safety.git_sha == lost
         main_checkout.git("reflog", "expire", "--expire=now", "--all")
         main_checkout.git("gc", "--quiet", "--prune=now")
-        there = Checkout(Path(resume(inside(plain), safety).path))
+        there = Checkout(Path(plain.resume(safety).path))
         assert (there.path / "precious").read_text() == "x\n"
 
     @pytest.mark.sampled(2)
@@ -132,7 +126,7 @@ class TestDeletedByHand:
         else:
             here.git(holder, "kept")
         shutil.rmtree(here.path)
-        assert resume(inside(plain), made).made
+        assert plain.resume(made).made
         assert safeties(plain) == []
 
     @pytest.mark.long
@@ -151,7 +145,7 @@ class TestDeletedByHand:
         shutil.rmtree(here.path)
         before = main_checkout.fingerprint()
         with pytest.raises(WorktreeError) as caught:
-            resume(inside(plain), made)
+            plain.resume(made)
         assert (
             caught.value.message
             == f"the directory {here.path} is gone, and {git_dir} still holds repositories of its submodules"
@@ -164,7 +158,7 @@ class TestDeletedByHand:
             before,
         )
         main_checkout.git("worktree", "remove", "-f", "-f", str(here.path))
-        assert resume(inside(plain), made) == OpenResult(str(here.path), made=True)
+        assert plain.resume(made) == OpenResult(str(here.path), made=True)
 
 
 class TestMovedByHand:
@@ -183,7 +177,7 @@ class TestMovedByHand:
             "next to the repository": tmp_path,
         }[place] / "moved here"
         here.path.rename(new)
-        assert resume(inside(plain), made) == OpenResult(
+        assert plain.resume(made) == OpenResult(
             str(new), made=False, remarks=(f"it was moved there from {here.path}",)
         )
         assert view(new) == expected
@@ -199,7 +193,7 @@ class TestMovedByHand:
         far = tmp_path / "far" / "away"
         far.parent.mkdir()
         here.path.rename(far)
-        assert resume(inside(plain), made).made
+        assert plain.resume(made).made
         assert (far / "unsaved").read_text() == "precious\n"
         assert [safety.message for safety in safeties(plain)] == [
             f"what was staged in {here.path}, which is gone"
@@ -222,10 +216,10 @@ class TestMovedByHand:
         main_checkout.path.rename(new)
         path = new / here.path.relative_to(main_checkout.path)
         if asked == "from the main worktree":
-            assert resume(inside(make_store(new)), made) == OpenResult(str(path), made=False)
+            assert make_store(new).resume(made) == OpenResult(str(path), made=False)
         else:
             Checkout(new).git("worktree", "repair", str(path))
-            assert resume(inside(make_store(path)), made) == OpenResult(str(path), made=False)
+            assert make_store(path).resume(made) == OpenResult(str(path), made=False)
         assert view(path) == expected
         assert registered(Checkout(new)) == [f"{path} locked gitckpt {made.run}"]
 
@@ -245,7 +239,7 @@ class TestCopied:
     ) -> None:
         theirs = [
             tmp_path / "by a person",
-            Path(resume(inside(plain), made, tmp_path / "ours").path),
+            Path(plain.resume(made, tmp_path / "ours").path),
         ]
         main_checkout.git("worktree", "add", "--quiet", "--detach", str(theirs[0]))
         before = [(path / ".git").read_text() for path in theirs]
@@ -255,7 +249,7 @@ class TestCopied:
         here = resumed(store, store.save("b-complete"))
         if how == "moved by hand":
             here.path.rename(here.path.with_name("moved"))
-        assert not resume(inside(store), store.read(here.path.name)).made
+        assert not store.resume(store.read(here.path.name)).made
         assert [(path / ".git").read_text() for path in theirs] == before
         assert {Checkout(path).git("rev-parse", "--git-common-dir") for path in theirs} == {
             str(main_checkout.path / ".git")
@@ -269,13 +263,13 @@ class TestCopied:
         plain: Store,
         tmp_path: Path,
     ) -> None:
-        path = resume(inside(plain), made, tmp_path / "ours").path
+        path = plain.resume(made, tmp_path / "ours").path
         copy = tmp_path / "copy"
         shutil.copytree(main_checkout.path, copy, symlinks=True)
         store = make_store(copy)
         sentence = f"another repository: {main_checkout.path / '.git'}"
         with pytest.raises(WorktreeError) as caught:
-            resume(inside(store), made, path)
+            store.resume(made, path)
         assert caught.value.message == f"{path} is a worktree of {sentence}"
         assert caught.value.hint == f"choose another place: git ckpt resume {made.run} --into DIR"
         found = store.verify().findings[0]
@@ -302,9 +296,7 @@ class TestForgotten:
         said = (
             "git had forgotten it; its files are unchanged, and what is staged is the checkpoint's"
         )
-        assert resume(inside(plain), made) == OpenResult(
-            str(here.path), made=False, remarks=(said,)
-        )
+        assert plain.resume(made) == OpenResult(str(here.path), made=False, remarks=(said,))
         assert {
             path.name: path.read_text() for path in here.path.iterdir() if path.name != ".git"
         } == {
@@ -314,17 +306,16 @@ class TestForgotten:
         assert here.git("status", "--porcelain") == " M README\n?? newer"
         assert here.git("rev-parse", "HEAD") == made.git_sha
         assert registered(main_checkout) == [f"{here.path} locked gitckpt {made.run}"]
-        assert ownership.owner_at(inside(plain).repository, str(here.path)) == Owner(
-            made.id, made.run
-        )
-        assert resume(inside(plain), made) == OpenResult(str(here.path), made=False)
+        with open_store(here) as there:
+            assert owner_of(there) == (made.id, made.run)
+        assert plain.resume(made) == OpenResult(str(here.path), made=False)
         assert sorted(os.listdir(here.path.parent)) == [made.run]
 
     def test_all_of_them(self, plain: Store, main_checkout: Checkout, made: Checkpoint) -> None:
         other = plain.record("b-complete", {})
         places = [resumed(plain, one) for one in (made, other)]
         shutil.rmtree(main_checkout.path / ".git/worktrees")
-        assert [resume(inside(plain), one).made for one in (made, other)] == [False, False]
+        assert [plain.resume(one).made for one in (made, other)] == [False, False]
         expected = [
             f"{places[0].path} locked gitckpt {made.run}",
             f"{places[1].path} locked gitckpt {other.id}",
@@ -335,11 +326,11 @@ class TestForgotten:
         self, plain: Store, main_checkout: Checkout, made: Checkpoint, tmp_path: Path
     ) -> None:
         place = tmp_path / "place"
-        resume(inside(plain), made, str(place))
+        plain.resume(made, str(place))
         shutil.rmtree(main_checkout.path / ".git/worktrees")
         before = sorted(os.listdir(place))
         with pytest.raises(WorktreeError) as caught:
-            resume(inside(plain), made, str(place))
+            plain.resume(made, str(place))
         assert caught.value.message == f"{place} exists and is not the worktree of {made.run}"
         assert sorted(os.listdir(place)) == before
 
@@ -358,7 +349,7 @@ class TestTheBranchOfARun:
         return newest
 
     def test_free(self, plain: Store, moved_on: Checkpoint) -> None:
-        opened = resume(inside(plain), moved_on)
+        opened = plain.resume(moved_on)
         assert opened.remarks == ()
         assert Checkout(Path(opened.path)).git("branch", "--show-current") == "topic"
         assert Checkout(Path(opened.path)).git("status", "--porcelain") == ""
@@ -373,14 +364,12 @@ class TestTheBranchOfARun:
         elsewhere: bool,
     ) -> None:
         """The run's own worktree; what was staged there is kept."""
-        old = Checkout(Path(resume(inside(plain), moved_on).path))
+        old = Checkout(Path(plain.resume(moved_on).path))
         old.write("staged", "work\n")
         old.git("add", "staged")
         shutil.rmtree(old.path)
         opened = (
-            resume(inside(plain), moved_on, str(tmp_path / "new"))
-            if elsewhere
-            else resume(inside(plain), moved_on)
+            plain.resume(moved_on, str(tmp_path / "new")) if elsewhere else plain.resume(moved_on)
         )
         there = Checkout(Path(opened.path))
         assert (opened.remarks, opened.made, there.git("branch", "--show-current")) == (
@@ -389,7 +378,7 @@ class TestTheBranchOfARun:
             "topic",
         )
         assert len(registered(main_checkout)) == 1
-        (safety,) = (entry for entry in plain.list() if entry.trigger == RESCUE)
+        (safety,) = (entry for entry in plain.list() if entry.trigger == "safety:worktree")
         assert main_checkout.git("show", f"refs/ckpt/trees/{safety.id}:files/staged") == "work"
 
     def test_free_once_somebody_deleted_the_directory_that_had_it(
@@ -397,7 +386,7 @@ class TestTheBranchOfARun:
     ) -> None:
         main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "theirs"), "topic")
         shutil.rmtree(tmp_path / "theirs")
-        opened = resume(inside(plain), moved_on)
+        opened = plain.resume(moved_on)
         assert (opened.remarks, Checkout(Path(opened.path)).git("branch", "--show-current")) == (
             (),
             "topic",
@@ -411,7 +400,7 @@ class TestTheBranchOfARun:
             "worktree", "add", "--quiet", str(main_checkout.path / "theirs/here"), "topic"
         )
         main_checkout.path.rename(tmp_path / "elsewhere")
-        opened = resume(inside(make_store(tmp_path / "elsewhere")), moved_on)
+        opened = make_store(tmp_path / "elsewhere").resume(moved_on)
         assert [each.partition(" in /")[0] for each in opened.remarks] == [
             "HEAD is detached: the branch topic is checked out"
         ]
@@ -427,7 +416,7 @@ class TestTheBranchOfARun:
         else:
             main_checkout.git("worktree", "lock", str(theirs))
             shutil.rmtree(theirs)
-        remarks = resume(inside(plain), moved_on).remarks
+        remarks = plain.resume(moved_on).remarks
         assert [each.partition(" in /")[0] for each in remarks] == [
             "HEAD is detached: the branch topic is checked out"
         ]
@@ -457,7 +446,7 @@ class TestTheBranchOfARun:
         else:
             main_checkout.git("branch", "-D", "topic")
         before = main_checkout.refs("refs/heads")
-        opened = resume(inside(plain), moved_on)
+        opened = plain.resume(moved_on)
         assert opened.remarks[0].startswith(f"HEAD is detached: the branch topic {said}")
         there = Checkout(Path(opened.path))
         assert (there.git("branch", "--show-current"), there.git("rev-parse", "HEAD")) == (
@@ -469,7 +458,7 @@ class TestTheBranchOfARun:
     def test_an_older_checkpoint_is_detached(
         self, plain: Store, main_checkout: Checkout, moved_on: Checkpoint
     ) -> None:
-        there = Checkout(Path(resume(inside(plain), plain.read(str(moved_on.parent))).path))
+        there = Checkout(Path(plain.resume(plain.read(str(moved_on.parent))).path))
         assert there.git("branch", "--show-current") == ""
 
     def test_the_branch_that_the_run_was_started_on_is_the_users(
@@ -477,7 +466,7 @@ class TestTheBranchOfARun:
     ) -> None:
         made = plain.record("a-started", {}, start="r")
         main_checkout.git("checkout", "--quiet", "--detach")
-        opened = resume(inside(plain), made)
+        opened = plain.resume(made)
         assert (opened.remarks, Checkout(Path(opened.path)).git("branch", "--show-current")) == (
             (),
             "",
@@ -494,7 +483,7 @@ def test_a_repository_that_was_moved_finds_the_worktree_of_a_run(
     before.mkdir()
     main_checkout.path.rename(before / "project")
     with make_store(before / "project") as store:
-        here = Path(resume(inside(store), made, str(before / "here")).path)
+        here = Path(store.resume(made, str(before / "here")).path)
     (here / "work").write_text("x\n")
     if along:
         before.rename(tmp_path / "after")
@@ -502,9 +491,9 @@ def test_a_repository_that_was_moved_finds_the_worktree_of_a_run(
     else:
         (before / "project").rename(tmp_path / "after")
     with make_store(tmp_path / "after/project" if along else tmp_path / "after") as store:
-        opened = resume(inside(store), made)
+        opened = store.resume(made)
         assert opened == OpenResult(str(here), made=False)
-        assert ownership.of_runs(inside(store).repository) == {made.run: str(here)}
+        assert run_worktrees(store) == {made.run: str(here)}
     assert Checkout(here).git("status", "--porcelain") == "?? work"
 
 
@@ -532,11 +521,11 @@ def test_worktrees_of_others_are_never_touched(
     kept = others()
     here = resumed(plain, made)
     shutil.rmtree(here.path)
-    resume(inside(plain), made)
+    plain.resume(made)
     shutil.rmtree(administration / str(made.run))
-    resume(inside(plain), made)
+    plain.resume(made)
     here.path.rename(here.path.parent / "moved")
-    assert resume(inside(plain), made).path == str(here.path.parent / "moved")
+    assert plain.resume(made).path == str(here.path.parent / "moved")
     assert others() == kept
     assert [line for line in registered(main_checkout) if "gitckpt" not in line] == before
     assert (tmp_path / "alive" / "unsaved").read_text() == "x"
@@ -546,6 +535,6 @@ def test_worktrees_of_others_are_never_touched(
         (made, f"run {made.run} has its worktree already, at {here.path.parent / 'moved'}"),
     ):
         with pytest.raises(WorktreeError) as caught:
-            resume(inside(plain), checkpoint, str(tmp_path / "locked"))
+            plain.resume(checkpoint, str(tmp_path / "locked"))
         assert caught.value.message == said
     assert made.id == nth(1)

@@ -7,7 +7,6 @@ bisect, and end operations that are in a checkpoint. In the lane `long`; run wit
 from __future__ import annotations
 
 import ast
-import contextlib
 import os
 import shlex
 import shutil
@@ -21,12 +20,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gitckpt import Checkpoint, Store, WorktreeError
-from gitckpt.git.repository import discover
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.restore import restorer
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
+from gitckpt import Checkpoint, WorktreeError
 from tests.conftest import Checkout, Clock, Ids
 from tests.store.config import test_user_settings
 from tests.store.snapshot import process_filter
@@ -49,6 +43,7 @@ from tests.store.snapshot.worktree_model import (
     is_at_its_start,
     is_within,
 )
+from tests.stores import open_store, operation_of
 
 pytestmark = pytest.mark.long
 
@@ -179,11 +174,7 @@ class ReturnMachine(RuleBasedStateMachine):
         )
         self._places = {TOP: top, **{path: Place(whole, is_exact=True) for path, whole in within}}
         self._where = TOP
-        self.store = Store(
-            Checkpoints(
-                discover(os.fsdecode(top.top)), adapter=adapter, clock=Clock(), new_id=Ids()
-            )
-        )
+        self.store = open_store(os.fsdecode(top.top), adapter=adapter, clock=Clock(), new_id=Ids())
         self.saved: list[tuple[Checkpoint, Look]] = []
 
     @property
@@ -270,7 +261,7 @@ class ReturnMachine(RuleBasedStateMachine):
         checkpoint, target = self.saved[number % len(self.saved)]
         before = self._look()
         path = os.path.join(self._directory, "resumed worktree")
-        assert resumption.resume(inside(self.store), checkpoint, path).made
+        assert self.store.resume(checkpoint, path).made
         assert changed(self._look(), before) == {}
         for submodule, state in target.items():
             self._compare_resumed(
@@ -293,7 +284,7 @@ class ReturnMachine(RuleBasedStateMachine):
         if not all(any(is_within(name, (path,)) for name in known) for path in paths):
             return  # the other machine looks at what is said then
         try:
-            done = restorer.restore(inside(self.store), checkpoint, paths, index=index)
+            done = self.store.restore(checkpoint, paths or None, index=index)
         except WorktreeError as error:
             if not error.message.startswith("in the way of the files, and in no checkpoint: "):
                 raise
@@ -361,14 +352,14 @@ class ReturnMachine(RuleBasedStateMachine):
             assert after.seen.operation == target.seen.operation
 
     def _back_and_forth(self, before: Look, after: Look) -> None:
-        undone = restorer.undo(inside(self.store))
+        undone = self.store.undo()
         self._require(before)
         if (
             undone.safety is None
         ):  # git had taken it back already, as the flag of an entry of which something is there
             assert changed(after, before, lasting=True) == {}
             return
-        restorer.redo(inside(self.store))
+        self.store.redo()
         self._require(after)
 
     def _require(self, wanted: Look) -> None:
@@ -405,14 +396,11 @@ class ReturnMachine(RuleBasedStateMachine):
 
     def _note_rules(self) -> None:
         """Has the worktree looked at while something is converted: what comes back where nobody ever did so is as git has it."""
-        with contextlib.closing(discover(os.fsdecode(self.here.top))) as repository:
-            inside(self.store).seen_from(repository, "plumbing").capture()
+        with open_store(os.fsdecode(self.here.top)) as store:
+            store.capture()
 
     def _operation(self) -> str | None:
-        if self.here is self._places[TOP]:
-            return inside(self.store).repository.operation()
-        with contextlib.closing(discover(os.fsdecode(self.here.top))) as repository:
-            return repository.operation()
+        return operation_of(os.fsdecode(self.here.top))
 
     def _look(self) -> Look:
         return {path: _look(place) for path, place in self._places.items() if _is_there(place)}

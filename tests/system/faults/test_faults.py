@@ -12,8 +12,7 @@ from typing import ClassVar
 
 import pytest
 
-from gitckpt.git.process import git_executable
-from tests.conftest import MakeDirectory
+from tests.conftest import MakeDirectory, git_program
 from tests.system.faults import __main__ as prove
 from tests.system.faults import processes
 from tests.system.faults.fault import Fault
@@ -29,7 +28,7 @@ SAVE = OPERATIONS["save"]
 @pytest.fixture(scope="module")
 def trial(make_directory: MakeDirectory) -> Trial:
     place = make_directory("prove")
-    git = shutil.which(git_executable())
+    git = shutil.which(git_program())
     return Trial(place / "tries", Bench(place, git), place / "kept")
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Limits, Policy, Store
-from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.durable.driver import pipelines
 from gitckpt.durable.pipeline.file import PRESETS
 from gitckpt.git.repository import discover
 from gitckpt.hook import main as hook
 from gitckpt.store.config import settings
-from gitckpt.store.hooks.files import EVENTS
-from tests.cli.conftest import Ckpt, ckpt, save
+from tests import planted
+from tests.cli.conftest import COMMANDS, Ckpt, ckpt, save
 from tests.conftest import Checkout, allow
+from tests.planted import plant
+from tests.stores import HOOKS, default_settings
 from tests.system.hostile import branches
 
 __all__ = ["ckpt", "save"]
@@ -35,7 +35,7 @@ def ids(checkout: Checkout) -> set[str]:
 def lived_in(checkout: Checkout, ckpt: Ckpt) -> Checkout:
     """A worktree with checkpoints of commits and of a restore, and a run that is complete."""
     assert ckpt("init", at=checkout).code == 0
-    checkout.commit("settings", **{"gitckpt.toml": settings.template()})
+    checkout.commit("settings", **{"gitckpt.toml": default_settings()})
     for number in range(3):
         checkout.commit(str(number))
         hook(["post-commit"])
@@ -325,7 +325,7 @@ def test_a_run_whose_driver_is_killed_at_its_start_goes_on_with_its_agents(
         "1",
     ]
     with monkeypatch.context() as patched:
-        patched.setattr(pipelines, "reopen", kill)
+        plant(patched, planted.REOPEN_RUN, kill)
         with pytest.raises(Killed):
             ckpt(*words, at=checkout)
     assert ckpt("resume").code == 20
@@ -364,7 +364,7 @@ CALLS: dict[str, list[list[str]]] = {
     "verify": [[], ["--repair"]],
     "doctor": [[], ["--json"]],
     "du": [[], ["--json"]],
-    "hook": [[event] for event in (*EVENTS, "maintain", "pack")],
+    "hook": [[event] for event in (*HOOKS, "maintain", "pack")],
     "completion": [["bash"]],
     "demo": [["--help"]],
     "uninit": [[]],

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt import RepositoryError, Store
-from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.git.repository import discover
 from tests import forked
+from tests.cli.conftest import COMMANDS
 from tests.conftest import Checkout
 
 pytestmark = pytest.mark.long
@@ -164,13 +163,20 @@ def test_one_in_a_linked_worktree_beneath_a_bare_repository(
     linked = tmp_path / "main.git/linked"
     Checkout(tmp_path / "main.git").git("worktree", "add", "--quiet", str(linked), "HEAD")
     with pytest.raises(RepositoryError, match="is a bare repository in the worktree"):
-        discover(str(linked / "vendor.git"))
+        Store.open(linked / "vendor.git")
+
+
+def records_in(place: Path, repository: Path) -> bool:
+    """Record a checkpoint at a place, and return whether this repository has it then."""
+    with Store.open(place) as store:
+        made = store.record("a-complete", {})
+    return f"refs/checkpoints/{made.id}" in Checkout(repository).refs("refs/checkpoints")
 
 
 class TestBareRepositoriesThatAreTheUsersOwn:
     def test_one_in_no_worktree_is_opened(self, main_checkout: Checkout, tmp_path: Path) -> None:
         main_checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
-        assert discover(str(tmp_path / "bare.git/refs")).git_dir == str(tmp_path / "bare.git")
+        assert records_in(tmp_path / "bare.git/refs", tmp_path / "bare.git")
 
     def test_one_with_its_worktree_around_it_is_opened(
         self, main_checkout: Checkout, tmp_path: Path
@@ -179,11 +185,10 @@ class TestBareRepositoriesThatAreTheUsersOwn:
         (tmp_path / "around/.git").write_text("gitdir: ./.bare\n")
         Checkout(tmp_path / "around").git("worktree", "add", "--quiet", "side", "-b", "side")
         for place in (".bare", ".bare/refs", ".bare/worktrees/side"):
-            assert discover(str(tmp_path / "around" / place)).common_dir == str(
-                tmp_path / "around/.bare"
-            )
+            assert records_in(tmp_path / "around" / place, tmp_path / "around/.bare")
 
     def test_what_lies_in_a_git_directory_is_opened(self, main_checkout: Checkout) -> None:
         main_checkout.git("init", "--quiet", "--bare", ".git/modules/sub")
         for place in (".git", ".git/refs", ".git/modules/sub"):
-            assert discover(str(main_checkout.path / place)).worktree is None
+            with Store.open(main_checkout.path / place) as store:
+                assert store.worktree is None

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.model import codec, jsonable
 from tests import forked
+from tests.cli.conftest import COMMANDS
 from tests.conftest import Checkout
 from tests.system.hostile import escapes
 from tests.system.hostile.escapes import ESCAPES, FIRST, FREE_RUN, REF_ESCAPES, RUN, SECOND, THIRD

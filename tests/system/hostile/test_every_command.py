@@ -5,6 +5,7 @@ The commands are those of the command table, so that a new one is among them by 
 
 from __future__ import annotations
 
+import hashlib
 import resource
 import shutil
 import subprocess
@@ -14,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.store.records import keys
-from tests.cli.conftest import Outcome, Spawn, spawn
+from tests.cli.conftest import COMMANDS, Outcome, Spawn, spawn
 from tests.conftest import Checkout
+from tests.stores import hold_run
 from tests.system.hostile import bombs
 from tests.system.hostile.attacks import ATTACKS, BAD, Victim
 
@@ -94,8 +94,14 @@ def victim(main_checkout: Checkout) -> Victim:
         first = store.record("run-started", {"n": 1}, start="good", key="nightly")
         newest = store.record("build-complete", {"n": 2}, run=first.run)
         assert first.run is not None
-        store._checkpoints.leases.acquire(first.run, "a test").release()
-    return Victim(main_checkout, good.id, first.run, newest.id, keys.ref_of("nightly"))
+        hold_run(store, first.run).release()
+    return Victim(
+        main_checkout,
+        good.id,
+        first.run,
+        newest.id,
+        f"refs/ckpt/keys/{hashlib.sha256(b'nightly').hexdigest()}",
+    )
 
 
 def limited() -> None:
@@ -143,7 +149,7 @@ def tried(command: str, victim: Victim, spawn: Spawn, scratch: Path) -> None:
 
 
 def test_each_call_is_of_a_command() -> None:
-    assert not CALLS.keys() - COMMANDS.keys()
+    assert not CALLS.keys() - set(COMMANDS)
     assert bombs.REF.endswith(BAD)
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gitckpt import Pipelines, Policy, Run, Store, Untrusted
-from gitckpt.model import codec, times
-from gitckpt.store.store import inside
 from tests.durable.stage import Stage, stage
+from tests.stores import document_of, timestamp
 from tests.system.hostile import forger as attacks
 from tests.system.hostile.forger import FORGED, Forger
 
@@ -271,17 +272,15 @@ def test_an_endless_lease_of_another_machine_is_named_and_ended(
     run = victim.run()
     forger = Forger(victim.checkout, tmp_path / "forger")
     attacks.endless_lease(
-        forger, run, renewed=times.to_text(times.now()) if renewed == "now" else renewed
+        forger, run, renewed=timestamp(time.time_ns() // 1000) if renewed == "now" else renewed
     )
     forger.fetched(over=True)
     assert "lease-endless" in victim.ckpt("verify").out
     done = victim.ckpt("resume", run)
     assert (done.code, "--take-over" in done.err) == (11, True), done
     assert victim.ckpt("resume", run, "--take-over").code == 20
-    with victim.store() as store:
-        found = inside(store).leases.read(run)
-    assert found is not None
-    assert found[1].token == 8
+    lease = victim.checkout.git("cat-file", "blob", f"refs/ckpt/leases/{run}")
+    assert tomllib.loads(lease)["token"] == 8
 
 
 COPIES = 'inputs = { plan = "plan.md" }\nfiles = ["plan"]'
@@ -403,8 +402,9 @@ def claims(victim: Stage, run: str, label: str) -> None:
     """Adds a checkpoint that says it follows the newest one of a run of ours, and that it was recorded by whoever drives it."""
     here = victim.checkout
     newest = here.git("for-each-ref", "--format=%(objectname)", f"refs/ckpt/runs/{run}")
-    text = here.git("cat-file", "blob", newest)
-    found = codec.decode(text.encode(), f"refs/ckpt/runs/{run}")
+    name = tomllib.loads(here.git("cat-file", "blob", newest))["id"]
+    with Store.open(here.path) as store:
+        found = store.read(name)
     files = None if found.worktree is None else replace(found.worktree, dirty=False, tree=None)
     forged = replace(
         found,
@@ -418,7 +418,7 @@ def claims(victim: Stage, run: str, label: str) -> None:
     here.git(
         "update-ref",
         f"refs/checkpoints/{LATER}",
-        here.git("hash-object", "-w", "--stdin", data=codec.encode(forged)),
+        here.git("hash-object", "-w", "--stdin", data=document_of(forged)),
     )
 
 

@@ -17,14 +17,14 @@ import pytest
 from gitckpt import CkptError, Store, WorktreeError
 from gitckpt.git.files import private_dirs
 from gitckpt.git.lock import Lock
-from gitckpt.git.process import git_executable
 from gitckpt.store.config import settings
 from gitckpt.store.retention.worktree import delete_directory
 from gitckpt.store.runs import run_files
 from gitckpt.store.store import inside
 from tests.cli.conftest import PROJECT, Ckpt
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 from tests.house_rules import SOURCES
+from tests.stores import make_private_dir, private_dir
 from tests.system.hostile import places
 
 NOBODY = 65534
@@ -165,7 +165,7 @@ def test_a_directory_of_somebody_else_is_not_used(
 
 
 def test_a_lock_or_a_log_is_no_link(plain: Store, main_checkout: Checkout, elsewhere: Path) -> None:
-    lock = inside(plain).repository.make_private_dir() + "/x.lock"
+    lock = str(make_private_dir(plain) / "x.lock")
     os.symlink(elsewhere / "made", lock)
     with Lock(lock, 0) as is_got:
         assert not is_got
@@ -231,7 +231,7 @@ def test_what_is_ours_is_for_nobody_else(plain: Store, main_checkout: Checkout, 
     assert ckpt("list", at=main_checkout).code == 0
     files = run_files.of_run(inside(plain).repository, "20270115-080001-x")
     run_files.replace_file(os.path.join(files.path, "input", "plan"), b"x")
-    private = Path(inside(plain).repository.private_dir)
+    private = Path(private_dir(plain))
     found = [
         private,
         *private.rglob("*"),
@@ -271,9 +271,7 @@ def test_a_shared_repository_is_shared_with_its_group(
     )
     monkeypatch.setenv("HOME", str(public))
     here = Checkout(public / "shared")
-    subprocess.run(
-        [git_executable(), "init", "--quiet", "--shared=group", str(here.path)], check=True
-    )
+    subprocess.run([git_program(), "init", "--quiet", "--shared=group", str(here.path)], check=True)
     here.commit(README="x\n")
     for path in [here.path, *here.path.rglob("*")]:
         os.chown(path, 5001, 5000)

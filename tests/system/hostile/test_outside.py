@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.cli.parser.commands import COMMANDS
 from tests import forked
+from tests.cli.conftest import COMMANDS
 from tests.conftest import Checkout
 from tests.system.hostile import bombs, branches, escapes, forger
 from tests.system.hostile.forger import FORGED, Forger

@@ -15,7 +15,7 @@ from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.repository import open_repository
 from gitckpt.model import codec
-from gitckpt.store.records import index, ref_names
+from gitckpt.store.records import index
 from tests.conftest import Checkout
 from tests.system.hostile.attacks import BAD, Victim
 from tests.system.hostile.bombs import REF, bad, notes_of_256_to_the_19
@@ -95,8 +95,8 @@ def test_a_checkpoint_is_removed_where_there_can_be_no_index(
         monkeypatch.setattr(index.Sync, "_list", failing)
         found = store.find(text)
         assert store.remove([found]) == 1
-    assert list(main_checkout.refs("refs/checkpoints")) == [ref_names.CHECKPOINTS + good.id]
-    assert main_checkout.refs(ref_names.KEEP.rstrip("/"))
+    assert list(main_checkout.refs("refs/checkpoints")) == ["refs/checkpoints/" + good.id]
+    assert main_checkout.refs("refs/keep/ckpt/".rstrip("/"))
 
 
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
@@ -128,5 +128,5 @@ def test_trees_of_notes_that_stand_for_too_many_are_left(
     notes_of_256_to_the_19(Victim(main_checkout, "", "", "", ""))
     repository = open_repository(str(main_checkout.path))
     objects = open_objects(repository, "plumbing")
-    assert list(Notes(repository, objects, ref_names.NOTES).each()) == []
+    assert list(Notes(repository, objects, "refs/notes/checkpoints").each()) == []
     objects.close()

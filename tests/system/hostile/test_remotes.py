@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.store import setup
-from gitckpt.store.store import inside
 from tests import forked
 from tests.conftest import Checkout
 
@@ -40,7 +38,9 @@ def arrived(bare: Path) -> list[str]:
 def codes(checkout: Checkout) -> list[tuple[str, str]]:
     with Store.open(checkout.path) as store:
         return [
-            (finding.code, finding.object) for finding in setup.inspect(inside(store).repository)
+            (finding.code, finding.object)
+            for finding in store.examine().findings
+            if finding.code == "remote-mirrors"
         ]
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gitckpt import NotFoundError, Store, WorktreeError
-from gitckpt.model.policy import DAY
-from gitckpt.model.values import replace
-from gitckpt.store.runs import trust
-from gitckpt.store.store import inside
+from gitckpt import NotFoundError, Pipelines, Store, WorktreeError
 from tests.cli.conftest import Ckpt
 from tests.conftest import Checkout
+from tests.stores import DAY, clock_of, set_clock
 from tests.system.hostile.forger import LATE, Forger
 
 FORCED = ("+refs/checkpoints/*:refs/checkpoints/*", "+refs/ckpt/*:refs/ckpt/*")
@@ -116,8 +114,8 @@ class TestNothingGoesByThem:
         for content in ("one\n", "two\n"):
             main_checkout.write("README", content)
             newest = plain.save("a-complete", {}, agent="x").id
-        rules, clock = replace(plain.policy(), keep_last=0), inside(plain).clock
-        inside(plain).clock = lambda: clock() + 2 * DAY
+        rules, clock = replace(plain.policy(), keep_last=0), clock_of(plain)
+        set_clock(plain, lambda: clock() + 2 * DAY)
         assert len(plain.expire(rules, dry_run=True).checkpoints) == 1
         forged = main_checkout.git("hash-object", "-w", "--stdin", data=plain.raw(newest) + b"\n")
         main_checkout.git("update-ref", f"refs/checkpoints/{newest}", forged)
@@ -226,7 +224,7 @@ def test_an_adopted_run_is_replaced_by_a_later_fetch(
     """To adopt a run vouches for what was shown, and for no more."""
     made = plain.save("a-complete", {}, start="work")
     replace_all(main_checkout, tmp_path / "evil")
-    trust.adopt(inside(plain), str(made.run))
+    Pipelines(plain).require_ours([plain.newest(str(made.run))], trust=True)
     assert (plain.is_ours(made.id), plain.replaced(plain.list())) == (True, {})
     replace_all(main_checkout, tmp_path / "worse", "worse\n")
     assert (plain.is_ours(made.id), list(plain.replaced(plain.list()))) == (False, [made.id])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gitckpt import Store
-from gitckpt.model import budget
-from gitckpt.store.records import ref_names
-from tests import forked
+from tests import forked, planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.audit.verifying import look, told
 from tests.store.snapshot.test_capture_operations import two_sides
 from tests.system.hostile.attacks import BAD
@@ -58,11 +57,11 @@ def require_told(call: str, done: forked.Done) -> None:
 def test_verify_names_it_and_remove_clears_it(main_checkout: Checkout, name: str) -> None:
     made(main_checkout, name)
     (finding,) = (each for each in look(main_checkout).findings if each.code == "snapshot-invalid")
-    assert finding.object == ref_names.CHECKPOINTS + BAD
+    assert finding.object == "refs/checkpoints/" + BAD
     assert ODD[name][1] in finding.sentence
     assert (
         finding.cure
-        == f"look at it: git ls-tree {ref_names.TREES}{BAD}; remove it: git ckpt remove {BAD}"
+        == f"look at it: git ls-tree refs/ckpt/trees/{BAD}; remove it: git ckpt remove {BAD}"
     )
     assert limited("remove", BAD, at=main_checkout).out == f"{BAD}\n"
     assert "snapshot-invalid" not in [code for code, *_ in told(look(main_checkout))]
@@ -105,7 +104,7 @@ def test_an_operation_that_is_more_than_a_reader_takes_is_left_out(
 ) -> None:
     two_sides(main_checkout)
     main_checkout.git("merge", "theirs", ok=(1,))
-    monkeypatch.setattr(budget, "OPERATION_SIZE", 10)
+    plant(monkeypatch, planted.OPERATION_SIZE, 10)
     with Store.open(main_checkout.path) as store:
         worktree = store.save("merging-partial").worktree
     assert worktree is not None

@@ -11,23 +11,21 @@ from typing import Any, Self
 import pytest
 
 from gitckpt import Store
-from gitckpt.git.process import git_executable
-from gitckpt.git.repository import discover
-from gitckpt.store.checkpoints import Checkpoints
 from tests import forked
-from tests.conftest import Checkout, Clock
+from tests.conftest import Checkout, Clock, git_program
 from tests.store.conftest import MakeStore, notes, nth, require_runs, require_whole
+from tests.stores import open_store
 
 
 def record(path: str, adapter: str, run: str, count: int) -> list[str]:
     """Extends a run, and returns the ids that were reported as recorded."""
-    with Store(Checkpoints(discover(path), adapter=adapter)) as store:
+    with open_store(path, adapter=adapter) as store:
         return [store.record("a-complete", {"n": number}, run=run).id for number in range(count)]
 
 
 def record_outside(path: str, adapter: str, run: str, count: int) -> list[str]:
     """Records checkpoints of a dirty worktree, in a run of its own."""
-    with Store(Checkpoints(discover(path), adapter=adapter)) as store:
+    with open_store(path, adapter=adapter) as store:
         ids = []
         mine: str | None = None
         for number in range(count):
@@ -43,7 +41,7 @@ def record_outside(path: str, adapter: str, run: str, count: int) -> list[str]:
 
 def remove(path: str, ids: list[str]) -> list[str]:
     """Removes checkpoints a few at a time, and returns how many are gone by its account."""
-    with Store(Checkpoints(discover(path), adapter="plumbing")) as store:
+    with open_store(path) as store:
         return [str(sum(store.remove(ids[start : start + 3]) for start in range(0, len(ids), 3)))]
 
 
@@ -59,7 +57,7 @@ class Packer:
     def _work(self) -> None:
         while not self._over.is_set():
             subprocess.run(
-                [git_executable(), "pack-refs", "--all"],
+                [git_program(), "pack-refs", "--all"],
                 cwd=self._checkout.path,
                 check=False,
                 stderr=subprocess.DEVNULL,

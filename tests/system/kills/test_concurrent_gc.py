@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gitckpt import BusyError, FilesPruned
-from gitckpt.git.refs import Update
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.conftest import MakeStore, nth, require_runs, require_whole, view
 
 
@@ -34,13 +34,15 @@ class TestARuthlessGc:
     ) -> None:
         store = make_store(main_checkout, adapter)
         run = store.record("a-started", {}, start="r").run
-        really = inside(store).refs.update
+        really = planted.original(planted.UPDATE_REFS)
 
-        def update(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        def update(
+            refs: object, updates: list[Any], meanwhile: Callable[[], None] | None = None
+        ) -> None:
             monkeypatch.undo()
             if moment == "before the refs":
                 self.gc(main_checkout)
-            really(updates, meanwhile)
+            really(refs, updates, meanwhile)
             for change in (
                 updates[1:] if moment == "after the refs" else ()
             ):  # not the linked commit
@@ -48,7 +50,7 @@ class TestARuthlessGc:
                     missing_ok=True
                 )
 
-        monkeypatch.setattr(inside(store).refs, "update", update)
+        plant(monkeypatch, planted.UPDATE_REFS, update)
         made = store.record("a-complete", {"n": 2}, run=run)
         assert list(require_runs(main_checkout, require_whole(main_checkout)).values()) == [
             [nth(1), made.id]
@@ -65,14 +67,16 @@ class TestARuthlessGc:
         store = make_store(main_checkout, adapter)
         main_checkout.write("deep/new", "x")
         blob = main_checkout.git("hash-object", "deep/new")
-        really = inside(store).refs.update
+        really = planted.original(planted.UPDATE_REFS)
 
-        def update(updates: list[Update], meanwhile: Callable[[], None] | None = None) -> None:
+        def update(
+            refs: object, updates: list[Any], meanwhile: Callable[[], None] | None = None
+        ) -> None:
             monkeypatch.undo()
-            really(updates, meanwhile)
+            really(refs, updates, meanwhile)
             (main_checkout.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
-        monkeypatch.setattr(inside(store).refs, "update", update)
+        plant(monkeypatch, planted.UPDATE_REFS, update)
         made = store.save("a-complete")
         assert list(require_whole(main_checkout)) == [made.id]
         assert (
@@ -110,17 +114,17 @@ class TestARuthlessGc:
     ) -> None:
         store = make_store(main_checkout, adapter)
         main_checkout.write("new", "x")
-        really, left = inside(store).capture, [times]
+        really, left = planted.original(planted.CAPTURE_FILES), [times]
 
-        def capture(limits: object, beside: object) -> object:
+        def capture(checkpoints: object, limits: object, beside: object) -> object:
             assert (limits, beside) == (None, None)
-            files = really()
+            files = really(checkpoints)
             if left[0]:
                 left[0] -= 1
                 self.gc(main_checkout)
             return files
 
-        monkeypatch.setattr(inside(store), "capture", capture)
+        plant(monkeypatch, planted.CAPTURE_FILES, capture)
         if times < 10:
             made = store.save("a-complete", {})
             assert list(require_whole(main_checkout)) == [made.id]
@@ -149,8 +153,8 @@ class TestARuthlessGc:
         main_checkout.git("commit", "--quiet", "--all", "--amend", "--message", "rewritten")
         self.gc(main_checkout)
         main_checkout.git("cat-file", "-e", old)
-        assert view(resumption.resume(inside(store), store.read(dirty.id)).path) == expected
-        path = Path(resumption.resume(inside(store), store.read(clean.id)).path)
+        assert view(store.resume(store.read(dirty.id)).path) == expected
+        path = Path(store.resume(store.read(clean.id)).path)
         assert ((path / "README").read_text(), (path / "kept").read_text()) == (
             "second\n",
             "kept\n",

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import OpenResult, Store
+from gitckpt import OpenResult
 from gitckpt.git.repository import discover
-from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.hooks import installation
 from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import notes, require_runs, require_whole, view
+from tests.stores import open_store
 from tests.system.kills.killer import Killer, opened
 
 pytestmark = pytest.mark.long
@@ -216,11 +215,11 @@ class TestAKillAtEveryGitCall:
             before = (checkout.refs(), view(checkout.path))
             survived, _ = killer.run(at, RESUME, str(checkout.path))
             with opened(checkout) as store:
-                path = resumption.resume(inside(store), made).path
+                path = store.resume(made).path
                 assert view(path) == expected
-                assert resumption.resume(inside(store), made) == OpenResult(path, made=False)
+                assert store.resume(made) == OpenResult(path, made=False)
                 Path(path, "work").write_text("goes on")
-                again = Store(Checkpoints(discover(path), adapter="plumbing"))
+                again = open_store(path)
                 second = again.record("b-complete", {}, worktree=again.capture(), run=made.run)
                 again.close()
             assert (second.sequence, second.parent) == (2, made.id)

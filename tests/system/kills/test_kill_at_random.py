@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import LockHeld
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
+from tests import planted
 from tests.conftest import Checkout
+from tests.planted import plant
 from tests.store.conftest import require_runs, require_whole, view
 from tests.system.kills.killer import Worker, opened
 
@@ -65,7 +65,7 @@ def _lock_in_the_way(work: Callable[[], object]) -> LockHeld | None:
 class TestAKillAtARandomMoment:
     @pytest.fixture(autouse=True)
     def _impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 50)
+        plant(monkeypatch, planted.LOCK_TIMEOUT_MS, 50)
 
     @pytest.mark.parametrize("seed", range(2))
     def test_of_records(self, main_checkout: Checkout, seed: int) -> None:
@@ -145,11 +145,8 @@ class TestAKillAtARandomMoment:
             assert {os.path.basename(" ".join(line)) for line in lines} <= set(names)
             with opened(main_checkout) as store:
                 for name in names:
-                    assert resumption.resume(inside(store), made, str(root / name)).made is False
+                    assert store.resume(made, str(root / name)).made is False
                     assert view(root / name) == expected
-                assert (
-                    view(resumption.resume(inside(store), made, str(root / "last")).path)
-                    == expected
-                )
+                assert view(store.resume(made, str(root / "last")).path) == expected
             assert [name for name in os.listdir(root) if name.startswith(".")] == []
             assert main_checkout.refs() == before

@@ -21,8 +21,7 @@ from gitckpt import (
     Store,
     WorktreeError,
 )
-from gitckpt.git.process import git_executable
-from tests.conftest import Checkout
+from tests.conftest import Checkout, git_program
 from tests.store.conftest import Denied, MakeStore, nth, require_whole
 
 
@@ -94,7 +93,7 @@ class TestAFullDisk:
 
     def test_changes_nothing(self, small_disk: Path, make_store: MakeStore, adapter: str) -> None:
         path = small_disk / "project"
-        subprocess.run([git_executable(), "init", "--quiet", str(path)], check=True)
+        subprocess.run([git_program(), "init", "--quiet", str(path)], check=True)
         checkout = Checkout(path)
         checkout.commit("first", README="hello\n")
         store = make_store(checkout, adapter)

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt import GitError, Store, WorktreeError
-from gitckpt.git.contents import refusal
-from gitckpt.git.process import git_executable
-from tests.conftest import Checkout
+from gitckpt import Store, WorktreeError
+from tests.conftest import Checkout, git_program
 from tests.store.conftest import MakeStore, require_whole
 from tests.system.faults import processes
 
@@ -92,7 +90,7 @@ class TestAnObjectThatFindsNoRoom:
     @pytest.fixture(autouse=True)
     def _full(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         git = tmp_path / "git"
-        git.write_text(FULL_FOR_A_MOMENT.format(git=git_executable()))
+        git.write_text(FULL_FOR_A_MOMENT.format(git=git_program()))
         git.chmod(0o755)
         self.git = str(git)
 
@@ -124,20 +122,6 @@ class TestAnObjectThatFindsNoRoom:
             make_store(main_checkout).restore(made.id)
         monkeypatch.undo()
         assert main_checkout.fingerprint() == before
-
-    def test_what_cannot_be_read_is_another_matter(self) -> None:
-        """Of that, git says the same, and one thing more."""
-        short = GitError(
-            ["update-index"],
-            128,
-            "error: short read while indexing a\nerror: a: failed to insert into database\n",
-        )
-        full = GitError(
-            ["update-index"],
-            128,
-            "error: unable to create temporary file: x\nerror: a: failed to insert into database\n",
-        )
-        assert [refusal.is_unstorable(error) for error in (short, full)] == [False, True]
 
 
 @pytest.mark.skipif(

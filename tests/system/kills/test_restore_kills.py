@@ -9,10 +9,6 @@ from pathlib import Path
 import pytest
 
 from gitckpt import NotFoundError, Store
-from gitckpt.model.checkpoint import SAFETY
-from gitckpt.store.restore import restorer
-from gitckpt.store.restore import undo as undoing
-from gitckpt.store.store import inside
 from tests.conftest import Checkout
 from tests.store.conftest import require_whole, view
 from tests.system.kills.killer import Killer, opened
@@ -81,8 +77,8 @@ class TestAKillAtEveryGitCall:
         made = merging(main_checkout)
         before = seen(main_checkout)
         with opened(copies.make()) as store:
-            restorer.restore(inside(store), store.read(made))
-            wanted = seen(Checkout(Path(str(inside(store).repository.worktree))))
+            store.restore(store.read(made))
+            wanted = seen(Checkout(Path(str(store.worktree))))
         main_checkout.git("gc", "--quiet")
         killer.run(10**6, RESTORE, str(copies.make().path), "--dry-run", made)
         begin = killer.count() - 4  # until then it only looks
@@ -93,9 +89,7 @@ class TestAKillAtEveryGitCall:
             checkout = copies.make()
             survived, _ = killer.run(at, RESTORE, str(checkout.path), made)
             if number % 2 == share % 2 or survived:
-                self.go_on(
-                    checkout, lambda store: restorer.restore(inside(store), store.read(made))
-                )
+                self.go_on(checkout, lambda store: store.restore(store.read(made)))
                 assert seen(checkout) == wanted
             self.go_on(checkout, Store.undo)
             assert seen(checkout) == before
@@ -114,10 +108,10 @@ class TestAKillAtEveryGitCall:
         first = seen(main_checkout)
         sides = {}
         with opened(main_checkout) as store:
-            restorer.restore(inside(store), store.read(made), [b"README"])
+            store.restore(store.read(made), [b"README"])
             main_checkout.write("kept", "typed between\n")
             sides["undo"] = seen(main_checkout)
-            restorer.restore(inside(store), store.read(made))
+            store.restore(store.read(made))
             main_checkout.write("kept", "typed afterwards\n")
             sides["redo"] = seen(main_checkout)
             if step == "redo":
@@ -135,7 +129,7 @@ class TestAKillAtEveryGitCall:
     ) -> None:
         """Goes to one side of a step that may have been killed, then to the other, and ends at the one that is further back."""
         with opened(checkout) as store:
-            is_open = undoing.read(inside(store)).open is not None
+            is_open = store.is_cut_off()
         if is_open or seen(checkout) != sides[then]:
             self.go_on(checkout, getattr(Store, then))
         assert seen(checkout) == sides[then]
@@ -158,7 +152,7 @@ class TestAKillAtEveryGitCall:
 
             def again(store: Store) -> object:
                 paths = [b"README", b"new"]
-                return restorer.restore(inside(store), store.read(made), paths, index=True)
+                return store.restore(store.read(made), paths or None, index=True)
 
             self.go_on(checkout, again)
             assert ((checkout.path / "new").read_text(), (checkout.path / "kept").read_text()) == (
@@ -176,6 +170,6 @@ class TestAKillAtEveryGitCall:
             try:
                 action(store)
             except NotFoundError:
-                assert not any(entry.trigger == SAFETY for entry in store.list())
+                assert not any(entry.trigger == "safety" for entry in store.list())
         require_whole(checkout)
         assert not (checkout.path / ".git/index.lock").exists()

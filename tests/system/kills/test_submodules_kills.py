@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Store
-from gitckpt.store.restore import restorer
-from gitckpt.store.store import inside
-from gitckpt.store.worktrees import resumption
 from tests.conftest import Checkout
 from tests.store.conftest import require_whole
 from tests.store.restore.test_submodules_restored import disturb
@@ -45,7 +42,7 @@ def test_a_kill_at_every_git_call(
     copies, killer = Copies(main_checkout, tmp_path / "copy"), Killer(tmp_path / "killer")
 
     def restore(store: Store) -> None:
-        restorer.restore(inside(store), store.read(made))
+        store.restore(store.read(made))
 
     there = places(copies.make().path)
     with opened(there[0]) as store:
@@ -87,7 +84,7 @@ def test_a_kill_at_every_git_call_of_a_resume(
         at = 1 + 9 * (number * SHARES + share)
         survived, _ = killer.run(at, RESUME, str(top.path), made)
         with opened(top) as store:
-            path = Path(resumption.resume(inside(store), store.read(made)).path)
+            path = Path(store.resume(store.read(made)).path)
         assert [seen[1:] for seen in settled(*places(path))] == [seen[1:] for seen in wanted], at
         assert settled(*places(top.path)) == wanted
         for one in [*places(top.path), *places(path)]:

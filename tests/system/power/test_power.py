@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.process import git_executable
+from tests.conftest import git_program
 from tests.system.power import replay, scenarios
 from tests.system.power.__main__ import instants
 from tests.system.power.disk import Disk, NoDisk
@@ -25,7 +25,7 @@ needs_strace = pytest.mark.skipif(
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["save", "run", "remove"])
 def test_what_was_acknowledged_is_on_the_disk(name: str, tmp_path: Path) -> None:
-    env = scenarios.environment(tmp_path / "home", git_executable())
+    env = scenarios.environment(tmp_path / "home", git_program())
     found = list(instants(SCENARIOS[name], tmp_path / "record", env, NEVER))
     assert [(moment, wrong) for moment, wrong in found if wrong] == []
     assert len(found) >= 2
@@ -35,7 +35,7 @@ def test_what_a_scenario_begins_with_prints_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     scenarios.fill(
-        tmp_path, SCENARIOS["import"], scenarios.environment(tmp_path / "home", git_executable())
+        tmp_path, SCENARIOS["import"], scenarios.environment(tmp_path / "home", git_program())
     )
     assert capfd.readouterr().out == ""
 
@@ -44,7 +44,7 @@ def test_what_a_scenario_begins_with_prints_nothing(
 @pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_cut_at_any_instant_leaves_whole_checkpoints(name: str, tmp_path: Path) -> None:
-    env = scenarios.environment(tmp_path / "home", git_executable())
+    env = scenarios.environment(tmp_path / "home", git_program())
     found = list(instants(SCENARIOS[name], tmp_path / "record", env, 13))
     assert [(moment, wrong) for moment, wrong in found if wrong] == []
 
@@ -52,7 +52,7 @@ def test_a_cut_at_any_instant_leaves_whole_checkpoints(name: str, tmp_path: Path
 @needs_strace
 def test_what_git_alone_writes_is_lost(tmp_path: Path) -> None:
     """The record tells what is flushed from what is not."""
-    env = scenarios.environment(tmp_path / "home", git_executable())
+    env = scenarios.environment(tmp_path / "home", git_program())
     top = tmp_path / "top"
     top.mkdir()
     scenarios.fill(top, SCENARIOS["save"], env)

@@ -13,17 +13,14 @@ from typing import Any
 
 import pytest
 
-from gitckpt import Query, Store
-from gitckpt.durable.pipeline import file as pipelines
-from gitckpt.model.checkpoint import LOOP
-from gitckpt.model.phase import split
-from gitckpt.store.checkpoints import Checkpoints
-from tests.conftest import Checkout, repository_of
+from gitckpt import Query
+from tests.conftest import Checkout
 from tests.durable.nursery import Nursery
 from tests.durable.phases.loop.bench import FAKE, PHASE
 from tests.durable.run import killing
 from tests.durable.run.killing import Nest, Outcome, Project
 from tests.store.conftest import require_runs, require_whole
+from tests.stores import open_store, preset_text
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="finds orphans as their subreaper, and in /proc"
@@ -105,15 +102,15 @@ class LoopProject(Project):
 
     def iterations(self, run: str) -> int:
         """Returns how many iterations the newest checkpoint knows of."""
-        with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
+        with open_store(self.checkout) as store:
             state = store.read(store.list(Query(run=run))[0].id).state
         return int(state["loop"]["iterations"]) if "loop" in state else 0
 
     def _require_each_once(self, run: str, interruptions: int) -> None:
         found = require_whole(self.checkout)
         chain = [found[name] for name in require_runs(self.checkout, found)[run]]
-        assert [each.message for each in chain if each.trigger == LOOP] == MESSAGES
-        labels = [split(each.label) for each in chain if each.trigger != LOOP]
+        assert [each.message for each in chain if each.trigger == "loop"] == MESSAGES
+        labels = [each.label.rpartition("-")[::2] for each in chain if each.trigger != "loop"]
         assert [name for name, status in labels if status == "complete"] == [PHASE, "run"]
         numbers = killing.attempts(chain, PHASE)
         assert numbers == list(range(1, len(numbers) + 1))
@@ -127,7 +124,7 @@ def nest(main_checkout: Checkout, tmp_path: Path) -> Nest:
     agent = shlex.join(
         [sys.executable, "-I", "-S", str(FAKE), "--format", "claude", "--script", str(script)]
     )
-    pipeline = pipelines.preset_text("loop").replace(
+    pipeline = preset_text("loop").replace(
         'on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000'
     )
     client = f"[agents.fake]\ncommand = {json.dumps(agent)}\nformat = 'claude'\nresume = '--resume {{session}}'\n"

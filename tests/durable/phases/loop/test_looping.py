@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,6 @@ from gitckpt.durable.agent.clients import Client
 from gitckpt.durable.driver import driver
 from gitckpt.durable.phases.loop import loop
 from gitckpt.durable.phases.loop.loop import ASK, DONE, LOOK
-from gitckpt.model.values import replace
-from gitckpt.store.runs import summary
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
 from tests.durable.conftest import attempt_of, go_on, labels
@@ -484,7 +483,7 @@ class TestExhaustion:
             failed.hint
             == f"see the progress: git ckpt status {bench.run}; to continue: git ckpt resume {bench.run}"
         )
-        history = summary.read(inside(bench.store), bench.run)
+        history = bench.store.history(bench.run)
         (event,) = history.events
         assert (history.summary.status, event.status, event.attempts) == ("failed", "failed", 1)
         assert event.errors == ("Final tests failed: no\n", "reached max iterations (1)")

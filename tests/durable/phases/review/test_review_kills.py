@@ -14,14 +14,12 @@ from typing import Any
 import pytest
 
 from gitckpt import Store
-from gitckpt.durable.pipeline import file as pipelines
-from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.store import inside
 from tests.cli.conftest import PROJECT
-from tests.conftest import Checkout, repository_of
+from tests.conftest import Checkout
 from tests.durable.nursery import Done, Nursery
 from tests.durable.run.killing import PLACE, Nest, Project
 from tests.store.conftest import require_runs, require_whole, view
+from tests.stores import head_of, open_store, preset_text
 
 pytestmark = [
     pytest.mark.long,
@@ -92,7 +90,7 @@ class Reviewed:
         if run is None:
             return 1.0
         with self._store() as store:
-            cycle = inside(store).heads.read(run).state.get("review", {}).get("cycle", 0)
+            cycle = head_of(store, run).state.get("review", {}).get("cycle", 0)
         return float(1 - cycle / (CYCLES + 1))
 
     def outcome(self) -> Outcome:
@@ -132,7 +130,7 @@ class Reviewed:
         assert self.project.is_released(run)
 
     def _store(self) -> Store:
-        return Store(Checkpoints(repository_of(self.checkout), adapter="plumbing"))
+        return open_store(self.checkout)
 
 
 @pytest.fixture
@@ -144,7 +142,7 @@ def nest(main_checkout: Checkout, tmp_path: Path, request: pytest.FixtureRequest
             f"FAKE_AGENT_COUNTER=agents/{role}",
             f"echo {role} >>${PLACE}; FAKE_AGENT_COUNTER=agents/{role}",
         )
-    often = pipelines.preset_text("review").replace(
+    often = preset_text("review").replace(
         'on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000'
     )
     assert (agents.count(PLACE), often.count("max_recoveries = 1000")) == (2, 1)

@@ -1,0 +1,82 @@
+"""Plant faults: the points at which a test makes gitckpt fail, die, wait less or be observed.
+
+Every point is the path of a function, method or constant. Tests name them here only, so that a
+module that moves changes one line.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+LOGIN_SHELL_PATIENCE = "gitckpt.cli.opening._PATIENCE"
+OPEN_REPOSITORY = "gitckpt.cli.opening.open_repository"
+QUICK_PARSER = "gitckpt.cli.parser.quick.call_of"
+ASK_USER = "gitckpt.cli.terminal.ask"
+IS_TERMINAL = "gitckpt.cli.terminal.is_terminal"
+MAY_ASK_USER = "gitckpt.cli.terminal.may_ask"
+SHOW_WARNING = "gitckpt.cli.terminal.warn"
+COMMAND_TICK = "gitckpt.durable.command.execution._TICK"
+REOPEN_RUN = "gitckpt.durable.driver.pipelines.reopen"
+REMOVE_LOCKS = "gitckpt.durable.run.rewind.remove_locks"
+WRITE_MIRROR = "gitckpt.durable.steps.journal._write_mirror"
+MOST_DIR_MODES = "gitckpt.git.contents.dir_modes.MOST"
+RESTORE_DIR_MODES = "gitckpt.git.contents.dir_modes.bring_back"
+REF_FINELY_SETTLED_SECONDS = "gitckpt.git.files.refs_stat._FINELY_SETTLED"
+REF_SETTLED_SECONDS = "gitckpt.git.files.refs_stat._SETTLED"
+FLUSH_FILE = "gitckpt.git.fsync.flush"
+EDIT_NOTES = "gitckpt.git.notes.Notes.edited"
+EXPANDS_TOO_FAR = "gitckpt.git.objects.diff.Expansion.is_beyond"
+PACK_FROM = "gitckpt.git.packing.PACK_FROM"
+PROCESS_START = "gitckpt.git.process.Child.__init__"
+SPAWN_PROCESS = "gitckpt.git.process._spawn"
+LOCK_TIMEOUT_MS = "gitckpt.git.refs.LOCK_TIMEOUT_MS"
+UPDATE_REFS = "gitckpt.git.refs.Refs.update"
+COPY_INDEX = "gitckpt.git.worktree.index._copy"
+ATTACH_SUBMODULE = "gitckpt.git.worktree.modules.attach"
+HOOK_FOLLOW_UP = "gitckpt.hook._follow_up"
+HOOK_RECORD = "gitckpt.hook._record"
+HOOK_DETACH = "gitckpt.hook.detach"
+OPERATION_SIZE = "gitckpt.model.budget.OPERATION_SIZE"
+AUDIT_OBJECTS = "gitckpt.store.audit.objects.audit_objects"
+MEND_OBJECTS = "gitckpt.store.audit.verification.mend"
+CAPTURE_FILES = "gitckpt.store.checkpoints.Checkpoints.capture"
+RECORD_CHECKPOINT = "gitckpt.store.checkpoints.Checkpoints.record"
+CLEAR_NOTE_QUEUE = "gitckpt.store.notes._clear_queue"
+QUEUE_NOTE = "gitckpt.store.notes.append"
+HEADS_PATIENCE = "gitckpt.store.records.heads._PATIENCE"
+LIST_RUNS_OF_INDEX = "gitckpt.store.records.index.Index.runs"
+WRITE_RECORD = "gitckpt.store.records.recorder.Recorder._apply"
+REF_NAMES_PATIENCE = "gitckpt.store.records.ref_names.PATIENCE"
+SETTLE_REMOVALS = "gitckpt.store.records.remover.Remover.settle"
+REPLACE_FILES = "gitckpt.store.restore.replacement.replace_files"
+RESTORE_PRECHECK = "gitckpt.store.restore.restorer._Restore._require_none"
+COLLECT_GARBAGE = "gitckpt.store.retention.maintenance.collect"
+DELETE_DIRECTORY = "gitckpt.store.retention.worktree.delete_directory"
+CAPTURE_IN = "gitckpt.store.snapshot.capture.capture_in"
+AUTOMATIC_LIMIT = "gitckpt.store.snapshot.limits._AUTOMATIC"
+CONTENTS_OF = "gitckpt.store.snapshot.manifest.contents_of"
+FILL_SUBMODULE = "gitckpt.store.worktrees.submodules._fill"
+
+
+def plant(patch: pytest.MonkeyPatch, point: str, value: Any) -> None:
+    """Replace a point until the test ends."""
+    owner, name = _locate(point)
+    patch.setattr(owner, name, value)
+
+
+def original(point: str) -> Any:
+    """Return what a point is now, for a replacement that calls it."""
+    owner, name = _locate(point)
+    return getattr(owner, name)
+
+
+def _locate(point: str) -> tuple[Any, str]:
+    path, _, name = point.rpartition(".")
+    try:
+        return importlib.import_module(path), name
+    except ModuleNotFoundError:
+        module, _, owner = path.rpartition(".")
+        return getattr(importlib.import_module(module), owner), name
