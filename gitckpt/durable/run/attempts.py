@@ -367,6 +367,10 @@ class Retries:
                 raise arguments.refused(name, value, what)
         object.__setattr__(self, "on", arguments.instances("on", self.on, int, "an exit code"))
 
+    @property
+    def longest_wait(self) -> int:
+        return round(min(self.max_delay, _MAX_WAIT) * (1 + self.jitter))
+
     def wait_before(self, attempt: int, random: float) -> int:
         """Return the wait before an attempt, in microseconds.
 
@@ -695,6 +699,5 @@ class Session:
         last = self.last_attempt
         if last is not None and last.retry_at is not None:
             # Bound the wait: the clock may have been ahead when `retry_at` was recorded.
-            retries, wait = conduct.retries, times.from_text(last.retry_at) - self.store.clock()
-            longest = round(min(retries.max_delay, _MAX_WAIT) * (1 + retries.jitter))
-            self.wait(min(wait, longest) / MICRO)
+            wait = times.from_text(last.retry_at) - self.store.clock()
+            self.wait(min(wait, conduct.retries.longest_wait) / MICRO)

@@ -26,7 +26,7 @@ from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import keys, ref_names
 from gitckpt.store.records.entry import ById, CheckpointInfo, Infos, Query
 from gitckpt.store.retention import runs, sweep, worktree
-from gitckpt.store.retention.runs import Fate, Tell
+from gitckpt.store.retention.runs import Fate, ShowLine
 from gitckpt.store.runs import summary
 from gitckpt.store.worktrees import ownership
 
@@ -236,7 +236,7 @@ class ExpireResult:
 
 
 def expire(
-    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Tell = lambda _: None
+    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: ShowLine = lambda _: None
 ) -> ExpireResult:
     """Remove what a policy lets expire; only decide if `dry_run`.
 
@@ -314,7 +314,7 @@ def _existing(store: Checkpoints, failed: Failures) -> Failures:
 
 
 def expire_alone(
-    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Tell = lambda _: None
+    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: ShowLine = lambda _: None
 ) -> tuple[list[tuple[CheckpointInfo, Decision]], Failures]:
     """Remove expired checkpoints outside of runs; return them, and errors by id."""
     if not dry_run:

@@ -29,7 +29,7 @@ from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
 
 Chains = Mapping[str, Sequence[CheckpointInfo]]  # the checkpoints of runs, by sequence
-Tell = Callable[[str], None]
+ShowLine = Callable[[str], None]
 
 _REF = re.compile(r"refs/(?:[\w-]+/)+([\w-]+)")
 
@@ -145,7 +145,7 @@ def remove(
     store: Checkpoints,
     chains: Chains,
     fates: Sequence[Fate],
-    progress: Tell = lambda _: None,
+    progress: ShowLine = lambda _: None,
     *,
     settled: bool = True,
 ) -> list[Fate]:
@@ -183,7 +183,7 @@ def remove(
 
 
 def _delete(
-    store: Checkpoints, chains: Chains, going: Sequence[Fate], progress: Tell, *, settled: bool
+    store: Checkpoints, chains: Chains, going: Sequence[Fate], progress: ShowLine, *, settled: bool
 ) -> dict[str, CkptError]:
     """Delete the checkpoints of runs; return the errors of runs with undeletable refs."""
     failures: dict[str, CkptError] = {}

@@ -207,7 +207,7 @@ def test_one_module_knows_the_names_of_our_directories() -> None:
     found = [
         path
         for path, text in SOURCES.items()
-        if re.search(r'"\.ckpt["/]|"ckpt-runs"|common_dir, "ckpt"', text)
+        if re.search(r'"\.ckpt["/]|"ckpt-runs"|common_dir\}/ckpt"', text)
     ]
     assert sorted(found) == [
         "gitckpt/cli/commands/demo.py",
