@@ -29,7 +29,6 @@ _BOOTSTRAP += "from gitckpt.hook import run; run(sys.argv[1:])"
 
 
 def run(argv: Sequence[str]) -> NoReturn:
-    """Run `main`, then exit without Python's clean-up."""
     if argv and argv[0] in _ENDS:
         import gc
 
@@ -40,16 +39,7 @@ def run(argv: Sequence[str]) -> NoReturn:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Handle one event.
-
-    An error is one line on standard error and an entry in the log.
-
-    Args:
-        argv: the event, then the arguments that git passed to the hook.
-
-    Returns:
-        Always 0: a failure here is no reason to fail the user's git command.
-    """
+    """Handle an event; return 0 always, as no failure here may fail git's command."""
     if os.environ.get("GITCKPT_SKIP", "0") not in ("", "0"):
         return 0
     event, argument = [*argv, "", ""][:2]
@@ -133,14 +123,7 @@ _FAILURES = {
 
 
 def _here() -> Repository:
-    """Return the repository that git runs the hook for.
-
-    git starts hooks at the top of the worktree, or in a bare repository. It sets `GIT_DIR` where
-    that does not suffice (githooks(5)).
-
-    Raises:
-        RepositoryError: another user owns it, and git refuses it.
-    """
+    """Return the repository of the hook; RepositoryError if another user owns it."""
     from gitckpt.git.repository import Repository, discover
 
     git_dir = os.environ.get("GIT_DIR", "")
@@ -234,10 +217,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
 
 
 def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:
-    """Record a checkpoint with uncommitted files in the run that has this worktree.
-
-    Return its id; None if this is no run's worktree, or its run is gone.
-    """
+    """Record in the run of this worktree; return the id, None without a run."""
     import gc
 
     from gitckpt.git.repository import Repository
@@ -295,14 +275,7 @@ def _subject(commit: bytes) -> str:
 
 
 def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
-    """Start maintenance for a command that records, once it is due.
-
-    It is due a day after the first such command where it never ran. Failures go to standard error
-    and the log.
-
-    Args:
-        settle: lets refs keep what is below where history is cut off: a gc may be the next command.
-    """
+    """Start maintenance if due; `settle` keeps commits that a gc would delete."""
     from gitckpt.store.records import ref_names
 
     try:

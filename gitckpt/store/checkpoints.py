@@ -61,8 +61,7 @@ _ONE_IN_256 = "00"  # Prefix of ids. Loose refs are counted on one record in 256
 class Checkpoints:
     """The checkpoints of one repository; a context manager that threads may share.
 
-    `clock` returns the time in microseconds since the epoch, `new_id` a new UUID version 4; `ahead`
-    is a private index that git is already refreshing, for the first capture.
+    `ahead` is a private index that git is already refreshing, for the first capture.
     """
 
     def __init__(
@@ -125,7 +124,6 @@ class Checkpoints:
         self.close()
 
     def close(self) -> None:
-        """Write notes that are due, then close files and end processes."""
         try:
             if self._has_removed or self._has_written:
                 self.write_due_links(at_once=self._has_removed)
@@ -186,13 +184,9 @@ class Checkpoints:
     ) -> Checkpoint:
         """Record a checkpoint as `Store.record` does, with arguments for internal callers.
 
-        Args:
-            guard: the lease to hold; with `start`, that of the run that starts another.
-            change: in place of `state`: returns the new state from that of the run's head, {} for a
-                new run. Called again after a lost race; its errors are raised here.
-            progress_of: returns the run's progress from the state that `change` returned.
-            keeps: keys of `state` whose values stay if another process has extended the run.
-            then: a second checkpoint, recorded in the same transaction.
+        `guard` is the lease to hold; `change` maps the state of the head ({} for a new run) to the
+        new one, also after a lost race; `progress_of` derives the progress; values of the keys
+        `keeps` stay if another process extended the run; `then` is in the same transaction.
         """
         run = details.get("run")
         others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
@@ -275,7 +269,7 @@ class Checkpoints:
         return assurance.recorded(*common, parts=self._captured_parts)
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
-        """Return the objects of a captured tree that its commit lacks; None if not known."""
+        """Return the objects of a captured tree that its commit lacks, if known."""
         captured, parts = self._parts
         return parts if captured == (commit, files) else None
 

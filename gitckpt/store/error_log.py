@@ -24,10 +24,7 @@ _LEFT_OUT = "\n… {} characters …\n"
 
 
 def append(repository: Repository, text: str) -> str:
-    """Append an entry with a timestamp and return the path of the log.
-
-    Users attach logs to bug reports: no arguments, state or file contents.
-    """
+    """Append an entry without user data and return the path of the log."""
     path, text = os.path.join(repository.make_private_dir(), FILE), text.rstrip()
     if len(text) > LONGEST:
         half = LONGEST // 2 - len(_LEFT_OUT)
@@ -65,8 +62,7 @@ def trace(error: BaseException) -> str:
 class Listener:
     """Functions that a store calls, from any thread that uses it; for `Store.open`.
 
-    `tell` takes one sentence about an unrequested action (also logged) or an ignored setting;
-    `progress` a line that replaces the previous one, "" to end the display.
+    `tell` takes a sentence; `progress` a line that replaces the previous one, "" to end.
     """
 
     def __init__(

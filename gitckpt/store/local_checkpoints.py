@@ -1,8 +1,7 @@
 """Remember which checkpoints and documents of runs were written in this clone.
 
-Refs can be fetched with any document and date; the private directory cannot. An id proves nothing:
-a fetch with `+` can replace the document behind it, which the oid reveals. A line is written before
-the refs of its checkpoint, so a kill can leave an extra line. The hook imports this module.
+A fetch can replace the document behind an id, which the oid here reveals. A line is written
+before the refs of its checkpoint, so a kill can leave one too many. The hook imports this module.
 """
 
 from __future__ import annotations
@@ -47,9 +46,8 @@ def extend(
 ) -> list[str]:
     """List documents (oldest first) that will extend a run; return paths to flush.
 
-    Nothing is listed after a head that was not written here; "" is the head of a new run. A
-    checkpoint that cannot be listed is recorded all the same: adopting the run later is better than
-    losing it. A driver never extends a foreign document: `CkptError`.
+    Lists nothing after a foreign head ("" is that of a new run), which a driver may not extend:
+    `CkptError`. Other failures are logged: adopting a run later is better than losing it.
     """
     if head and not knows(repository, run, head):
         if drives:
@@ -180,10 +178,7 @@ def note(
     flushed: bool = False,
     kind: str = "",
 ) -> None:
-    """Append a line for each checkpoint (id, oid); on a full disk, none.
-
-    `is_apart`: its files are not those of this worktree, as for a run that starts at a commit.
-    """
+    """Append lines (id, oid), or none on a full disk; `is_apart`: files not from here."""
     end = f"{kind or (_FROM if is_apart else _IN)} {place_of(repository)}\n"
     text = "".join(f"{name} {oid} {end}" for name, oid in documents)
     if text:
@@ -214,7 +209,6 @@ def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]
 
 
 def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
-    """Return whether a checkpoint's files were captured here and no fetch replaced it."""
     local = LocalCheckpoints.read(repository, [checkpoint_id])
     oid = _oid_of(repository, checkpoint_id)
     return oid is not None and local.has(checkpoint_id, oid) and local.has_captured(checkpoint_id)
@@ -275,7 +269,6 @@ class LocalCheckpoints:
         return self._lines.get(checkpoint_id, ("", "", ""))[1] in (_IN, _COPIED)
 
     def place(self, checkpoint_id: str) -> str | None:
-        """Return the worktree that made a checkpoint; None for a fetched one."""
         return self._lines.get(checkpoint_id, (None, None, None))[2]
 
     def ids_as_written(self, oids: Mapping[str, str]) -> set[str]:

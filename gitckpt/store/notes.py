@@ -1,8 +1,7 @@
 """Queue and write the notes that link commits to checkpoints. The hook imports it.
 
-Each notes commit turns the previous one into garbage, so changes are appended to a file in the
-private directory and written together. A line is appended before the refs of its checkpoint, and
-removed after the notes have it: a kill can leave an extra line, which is harmless.
+Changes are queued and written together, as each notes commit turns the previous one into garbage.
+A line is queued before the refs of its checkpoint and removed after the notes have it.
 """
 
 from __future__ import annotations
@@ -93,11 +92,10 @@ def write(
     gone: Collection[str] = (),
     prepared: Callable[[Sequence[Item]], object] = lambda _: None,
 ) -> bool:
-    """Write queued changes into the notes and return whether the notes changed.
+    """Write queued changes into the notes; return whether the notes changed.
 
-    The caller holds the lock of writers. On an error, the changes stay queued. `links` are further
-    lines by commit, `gone` further ids whose lines are removed if their checkpoints do not exist;
-    `prepared` takes the objects before they are written.
+    The caller holds the lock of writers; after an error, changes stay queued. `prepared` takes the
+    objects before they are written.
     """
     data = _content(repository)
     lines_by_commit, removed = _parse(data)

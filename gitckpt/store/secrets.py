@@ -327,17 +327,11 @@ _PATH, _DIGEST = b"path ", b"digest "
 
 
 class Settled:
-    """The settled hits of a repository, shared by its worktrees."""
-
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
 
     def digest(self, secret: bytes) -> str:
-        """Return the 16 hex digits that replace a secret in documents.
-
-        The hash is keyed with a private key of this clone, so that a short password cannot be
-        guessed from a pushed document. If the key cannot be stored, each process uses its own.
-        """
+        """Return the 16 hex digits that replace a secret in documents."""
         return hashlib.blake2b(secret, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
 
     def knows(self, path: str, digest: str) -> bool:
@@ -426,8 +420,7 @@ def find_suspects(
 ) -> tuple[Suspect, ...]:
     """Return the unsettled hits in captured files, ordered by path and line.
 
-    Files that are not regular, larger than `LARGEST`, or binary are skipped. `files` is the tree of
-    all files in `index`; `stored` has the contents of the regular ones, or None to read them.
+    `files` is the tree of all files; `stored` has their contents, None to read them.
     """
     contents = (
         _read_files(index, files, paths)

@@ -49,7 +49,6 @@ class Store:
 
         with Store.open() as store:
             saved = store.save("plan-complete", {"step": 3})
-            store.restore(saved.id)
 
     Threads may share a store; a forked process opens its own. A checkpoint argument is a
     `Checkpoint` or a full id; an id raises the errors of `read`.
@@ -70,12 +69,8 @@ class Store:
     ) -> Self:
         """Open the store of the repository that contains `path`, or raise RepositoryError.
 
-        Args:
-            path: a directory in a worktree, or a bare repository. Variables such as `GIT_DIR` count
-                for the current directory only.
-            adapter: "libgit2" is faster for many calls and takes 80 ms to import; "plumbing" runs
-                git; "auto" is libgit2 if it can open the repository.
-            listener: receives messages, and the progress of long operations.
+        `adapter` "libgit2" is faster for many calls; "plumbing" runs git; "auto" chooses. Variables
+        such as `GIT_DIR` count for the current directory only.
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
@@ -110,10 +105,7 @@ class Store:
         return owner.run if owner is not None else None
 
     def capture(self, limits: Limits | None = None) -> Worktree:
-        """Capture the files of the worktree, for `record`; by default without timeout.
-
-        The result names omitted files, and is `degraded` after a timeout. Raises WorktreeError.
-        """
+        """Capture the worktree, for `record`, without timeout; or raise WorktreeError."""
         return self._checkpoints.capture(limits)
 
     def record(
@@ -131,15 +123,11 @@ class Store:
 
         Args:
             label: `{phase}-{status}`, such as "research-failed"; "add-login" alone is complete.
-            state: JSON values, bytes, dates and times by name; None keeps that of the run's newest
-                checkpoint, which the result then lacks.
+            state: JSON values, bytes, dates and times by name; None keeps that of the run's newest.
             worktree: what `capture` returned; None if the files are those of the linked commit.
-            start: name of a run to start, instead of `run`.
-            key: unique key of that run, by which `run_of` finds it.
+            start: name of a run to start, instead of `run`; `run_of` finds it by its `key`.
             base: rev or full oid of the commit to link, instead of HEAD; "" for none.
-            details: `run` (id to extend), `trigger`, `message` (a line of up to 1,000 characters),
-                `agent`, `errors`, `progress`, `id`, `pipeline`, `attempt`, `forked_from`,
-                `rewound_to`.
+            details: `run` (id to extend), `message` (a line of up to 1,000 characters), and others.
 
         Raises UsageError or StateError for a value, NotFoundError or RunExists for a run, LeaseLost
         if another driver has the run now, BusyError if a lock is held or other writers are faster.
@@ -166,8 +154,7 @@ class Store:
     ) -> Checkpoint:
         """Capture the files and record a checkpoint with them, as `capture` and `record`.
 
-        Safe against `gc --prune=now` and a moving HEAD: BusyError after too many attempts. Raises
-        WorktreeError if an object is damaged and no file has its content.
+        Raises BusyError if HEAD moves or a gc prunes objects at each attempt.
         """
         guard = self._guard(details)
         return self._checkpoints.save(
@@ -195,11 +182,7 @@ class Store:
         return self._checkpoints.list(query)
 
     def links(self, commit: str) -> Sequence[CheckpointInfo]:
-        """List the checkpoints linked to a commit by its note or their document.
-
-        `commit` is a rev or NotFoundError, a full oid even if the commit is gone, or "" for the
-        checkpoints before the first commit.
-        """
+        """List the checkpoints linked to a rev, to an oid that is gone, or to "" (unborn)."""
         require_text("commit", commit)
         inside = self._checkpoints
         try:
@@ -229,10 +212,9 @@ class Store:
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
     ) -> OpenResult:
-        """Return the worktree of a checkpoint, created with its files if missing.
+        """Return the worktree of a checkpoint, created if missing; or raise WorktreeError.
 
-        To continue a run, use `Run.resume`. By default, the settings decide on `directory`. Raises
-        WorktreeError if it exists, or files are missing or differ.
+        To continue a run, use `Run.resume`. By default, the settings decide on `directory`.
         """
         from gitckpt.store.worktrees import resumption
 
@@ -252,8 +234,8 @@ class Store:
     def remove(self, checkpoint_ids: Collection[str]) -> int:
         """Remove checkpoints by full id; return the number of deleted checkpoint refs.
 
-        The heads of their runs move. Raises NotFoundError for any other text, and removes nothing;
-        BusyError if a ref moved or a lock is held: each checkpoint is then gone or complete.
+        The heads of their runs move. Raises NotFoundError before any removal, or BusyError: each
+        checkpoint is then gone or complete.
         """
         for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
             ids.require_id(checkpoint_id)
@@ -315,10 +297,8 @@ class Store:
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
         """Stop the driver of a run, which can be resumed; return whether it had one.
 
-        A driver in another process of this machine gets SIGTERM: `git ckpt run` records its phase
-        as failed, a program without a handler dies. Any other driver stops at its next `Run.check`,
-        `Run.wait` or milestone. `wait` is in seconds; 0 only asks, without a signal. Raises
-        CkptError if the driver is stalled or has not stopped in time.
+        `git ckpt run` on this machine gets SIGTERM; other drivers stop at their next check.
+        `wait` is in seconds, then CkptError; 0 only asks, without a signal.
         """
         from gitckpt.store.leases import cancellation
 
@@ -329,8 +309,7 @@ class Store:
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Take a run from a stalled driver, which can then write nothing more.
 
-        The next `Run.resume` ends its commands. `holder` is shown to people. Raises NotFoundError,
-        LeaseHeld if the driver is not stalled, or BusyError.
+        `holder` is shown to people. LeaseHeld if the driver is not stalled.
         """
         require_text("holder", holder)
         inside = self._checkpoints
@@ -350,9 +329,7 @@ class Store:
     def remove_run(self, run: str) -> int:
         """Remove a run with worktree, lease and files; return its number of checkpoints.
 
-        It stays if a process drives it (LeaseHeld), its worktree has uncaptured changes
-        (WorktreeError), or an unfinished run refers to it (UsageError). After BusyError, call
-        again.
+        LeaseHeld, WorktreeError (uncaptured changes) or UsageError (another run refers to it).
         """
         from gitckpt.store.retention import expiry
 
@@ -370,20 +347,11 @@ class Store:
         announce: _Announce = lambda _: None,
         trust: bool = False,
     ) -> RestoreResult:
-        """Restore a checkpoint's files into this worktree, after a safety checkpoint.
+        """Restore files into this worktree, after a safety checkpoint; HEAD stays.
 
-        HEAD stays. After a restore, `redo` cannot reach earlier undone steps any more.
-
-        Args:
-            paths: restore only these, relative to the top of the worktree ("."); by default all
-                files with the index and an operation in progress.
-            index: whether to restore the index entries of `paths` too.
-            dry_run: whether to only report the changes.
-            announce: called with warnings, if any, before anything is changed.
-            trust: whether to restore a checkpoint whose document a fetch has replaced.
-
-        Raises NotFoundError if a path is neither here nor in the checkpoint, or WorktreeError if
-        something is in the way or missing; nothing was changed then.
+        Without `paths` (relative to the top), all files, the index and an operation in progress;
+        with them, index entries only with `index`. `announce` gets warnings before any change;
+        `trust` accepts a fetched document. After NotFoundError or WorktreeError, nothing changed.
         """
         from gitckpt.store.restore import restorer
 
@@ -428,8 +396,8 @@ class Store:
     ) -> bytes:
         """Return git's diff between two checkpoints, or a checkpoint and this worktree.
 
-        `paths` are pathspecs, relative to the current directory; `options` are those of `git diff`.
-        Raises NotFoundError if a path matches no file, or WorktreeError if files are missing.
+        `paths` are pathspecs relative to the current directory; `options` are those of `git diff`.
+        NotFoundError if a path matches no file, or WorktreeError if files are missing.
         """
         from gitckpt.store.snapshot import comparison, manifest
 
@@ -497,10 +465,9 @@ class Store:
             ) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
-        """Return the content of a file of a checkpoint; for a symbolic link, the target.
+        """Return the content of a file, as checked out; for a symbolic link, the target.
 
-        It is as git stores it, or raw if git would change it on checkout. `path` is relative to the
-        top of the worktree, or one that `beside` lists. Raises NotFoundError or WorktreeError.
+        `path` is relative to the top of the worktree, or one that `beside` lists.
         """
         from gitckpt.store.snapshot import manifest
 
@@ -543,10 +510,7 @@ class Store:
     # Upkeep
 
     def policy(self) -> Policy:
-        """Return the policy of `gitckpt.toml` and git's configuration, or the default.
-
-        To change a value: `dataclasses.replace(store.policy(), keep_last=5)`.
-        """
+        """Return the policy of `gitckpt.toml` and git's configuration, or the default."""
         return self._checkpoints.rules.read().policy
 
     def expire(
@@ -558,9 +522,7 @@ class Store:
     ) -> ExpireResult:
         """Remove the checkpoints and runs that the policy does not keep; BusyError.
 
-        A run is removed as a whole, unless its worktree has uncaptured changes. `failed` lists the
-        checkpoints that cannot be deleted, as if a ref is locked. `policy` is by default that of
-        the settings; `progress` is called now and then with a short text.
+        `policy` is by default that of the settings. `failed` lists what could not be deleted.
         """
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
@@ -612,12 +574,8 @@ class Store:
     ) -> Report:
         """Check every checkpoint and all objects that it needs.
 
-        Args:
-            repair: whether to repair derived data and objects whose content is elsewhere, but no
-                checkpoint or worktree. Raises BusyError if a lock prevents it.
-            contents: whether to read every object of the repository.
-            only: full ids of checkpoints and runs to check, without the history of their commits.
-            progress: called now and then with the number of objects read and their total.
+        `repair` restores derived data and objects whose content is elsewhere, or BusyError;
+        `contents` reads every object; `only` are full ids of checkpoints and runs to check.
         """
         from gitckpt.store.audit import verification
 
@@ -633,8 +591,7 @@ class Store:
     def write_notes(self, *, only_if_due: bool = False) -> bool:
         """Write the notes that `git log --notes=checkpoints` shows; return whether it did.
 
-        With `only_if_due`, at most once a minute, as other commands do, and failures are logged.
-        Else BusyError means that another process holds a lock; the notes stay queued.
+        With `only_if_due`, at most once a minute, and failures are logged; else BusyError.
         """
         inside = self._checkpoints
         return inside.write_due_links() if only_if_due else inside.write_links()
@@ -654,8 +611,7 @@ class Store:
     def install(self, hooks: str = "auto") -> Installation:
         """Install hooks, git settings and `gitckpt.toml`: commits record checkpoints.
 
-        `hooks` is how git calls gitckpt: "config", "files", "external" (the user adds the lines in
-        `advice`), "none", or "auto". Raises CkptError if a file cannot be written.
+        `hooks` is "config", "files", "external" (the user adds `advice`), "none", or "auto".
         """
         from gitckpt.store import setup
         from gitckpt.store.retention import maintenance

@@ -1,7 +1,6 @@
 """Capture submodules: each gets a checkpoint in its own repository.
 
-The checkpoint of the superproject names them and is recorded after them. A kill can thus leave one
-that no checkpoint names; expiry removes it. They are removed with the checkpoints that name them.
+The superproject's checkpoint is recorded after them and names them; expiry removes unnamed ones.
 """
 
 from __future__ import annotations
@@ -57,11 +56,7 @@ _LABEL = "submodule-complete"
 def capture(
     store: AnyCheckpoints, files: Worktree, paths: Collection[bytes], limits: Limits
 ) -> Worktree:
-    """Capture the submodules of captured `files`, recursively.
-
-    `paths` are checked-out submodules and embedded repositories. One that could not be captured
-    stays among the omitted paths, with the reason.
-    """
+    """Capture submodules, recursively; failed ones stay omitted, with the reason."""
     captured: list[Submodule] = []
     failed: dict[bytes, str] = {}
     texts = {modules.unquoted(entry.path): entry.path for entry in files.omitted}
@@ -119,11 +114,7 @@ def _differs(store: AnyCheckpoints, before: Submodule, after: Submodule) -> bool
 
 
 def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
-    """Return the checked-out submodules of a tree or commit, clean at their commits.
-
-    A submodule whose repository lacks the commit is left out, as `git worktree add` leaves out all;
-    other errors are logged.
-    """
+    """Return the submodules of a tree or commit at their commits; log failures."""
     repository = store.repository
     if not tree or repository.worktree is None or not modules.are_there(repository):
         return ()
@@ -230,10 +221,7 @@ def removal(
     checkpoint_ids: Collection[str],
     listed: Mapping[str, CheckpointInfo] | None = None,
 ) -> Iterator[None]:
-    """Remove, after the body, submodule checkpoints that are no longer named.
-
-    The body removes `checkpoint_ids` of the superproject. Failures are logged; expiry tries again.
-    """
+    """Remove submodule checkpoints that none names after the body; log failures."""
     try:
         query = Query(ids=list(checkpoint_ids))
         find = partial(fenced, ref_names.CHECKPOINTS, lambda: store.list(query))

@@ -116,10 +116,7 @@ class Measure:
         self._seen: set[tuple[int, int]] = set()
 
     def of(self, path: str) -> tuple[int, int]:
-        """Return number and bytes of the files at or below a path, which itself counts.
-
-        Vanished or unreadable files are skipped; a link is counted, not followed.
-        """
+        """Return number and bytes of files at or below a path; links are not followed."""
         files, size, waiting = 0, 0, [path]
         while waiting:
             place = waiting.pop()

@@ -69,7 +69,6 @@ class Table(table.TableReader):
         self._mistakes = mistakes
 
     def complain(self, text: str, *path: str | int, hint: str | None = None) -> None:
-        """Record a mistake at a key path relative to this table."""
         self._mistakes.note(text, (*self.path, *path), hint)
 
     def line(self, *path: str | int) -> int:
@@ -96,7 +95,6 @@ class Table(table.TableReader):
         return tables
 
     def text(self, key: str, default: str | None = None, *, one_line: bool = False) -> str | None:
-        """Return a string that is not blank."""
         value = self.optional(key, str)
         if value is None:
             return default
@@ -150,7 +148,6 @@ class Table(table.TableReader):
         return self.wrong(key, f"a number from {least:g} to {most:g}", value, default)
 
     def age(self, key: str, default: int) -> int:
-        """Return an age in microseconds."""
         length = self._length(key, "an age", "30d")
         return default if length is None else length
 
@@ -205,7 +202,6 @@ class Table(table.TableReader):
         return names
 
     def known(self, key: str, names: Sequence[str], known: Collection[str], kind: str) -> None:
-        """Record a mistake for each name that is not known."""
         choices = f"there are: {', '.join(known)}" if known else f"no {kind} is defined"
         for i, name in enumerate(names):
             if name not in known:
@@ -290,15 +286,7 @@ OBEYED = "gitckpt.toml"
 
 
 class ConfigError(UsageError):
-    """A file has mistakes.
-
-    Args:
-        cure: the hint, if more is needed than correcting the file.
-
-    Attributes:
-        mistakes: by line.
-        candidates: a line for each mistake if there are several.
-    """
+    """Mistakes in a file; `cure` is the hint if correcting it is not enough."""
 
     def __init__(self, path: str, mistakes: Collection[Mistake], cure: str | None = None) -> None:
         self.mistakes = sorted(mistakes, key=lambda mistake: mistake.line)
@@ -315,8 +303,6 @@ class ConfigError(UsageError):
 
 
 class ConfigFile:
-    """The tables of a TOML file."""
-
     def __init__(self, text: str, path: str) -> None:
         self._path = path
         self._mistakes = Mistakes(text)
@@ -351,7 +337,6 @@ class ConfigFile:
 
 
 def read_file(path: str) -> ConfigFile:
-    """Return a file; a missing one is empty."""
     return ConfigFile(text_of(path), path)
 
 

@@ -30,8 +30,6 @@ _Token = tuple[str, int]
 
 
 class Locations:
-    """The line of each key of a valid TOML document."""
-
     def __init__(self, text: str) -> None:
         self._lines: dict[KeyPath, int] = {}
         # The index of the last element so far of each array that is written with headers.
@@ -52,10 +50,7 @@ class Locations:
                 statement = []
 
     def line(self, *path: str | int) -> int:
-        """Return the first line, from 1, of a key, or of its nearest parent.
-
-        What is inside a value, such as the elements of an array, has the line of its key.
-        """
+        """Return the first line, from 1, of a key, or of its nearest parent."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)

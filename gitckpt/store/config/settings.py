@@ -154,7 +154,6 @@ def approved(repository: Repository) -> frozenset[str]:
 
 
 def note(repository: Repository, digests: Collection[str]) -> None:
-    """Allow digests in all worktrees of this clone, and flush them to disk."""
     from gitckpt.git import fsync
 
     repository.make_private_dir()
@@ -217,8 +216,6 @@ class Loosening:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What applies to a repository."""
-
     policy: Policy
     limits: Limits
     worktree_dir: str | None  # for worktrees of runs; None for the default place
@@ -244,9 +241,8 @@ class Settings:
 def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     """Return the settings of a repository as seen from one of its worktrees.
 
-    Values that the file loosens without approval are replaced by the built-in ones. A mistake must
-    not stop saving or restoring: keys that git's configuration does not set then get the strictest
-    of the built-in value, the readable part of the file, and the file of HEAD.
+    Built-in values replace what the file loosens without approval. After a mistake, the strictest
+    of the built-in value, the readable part of the file and the file of HEAD applies.
     """
     from_git = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     owned, error = _own_values(from_git)
@@ -313,7 +309,6 @@ def _values_in_head(repository: Repository) -> dict[str, Any]:
 
 
 def _strictest(usual: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that keep the longest and capture the least."""
     values = dict(usual)
     for other in others:
         values |= {name: KEYS[name].tighter(value, values[name]) for name, value in other.items()}
@@ -335,10 +330,7 @@ def places(repository: Repository) -> dict[str, str]:
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
-    """Return the age at which complete runs of a pipeline expire, in microseconds.
-
-    A shorter `age` than for other runs counts only if the file here has it, and that is allowed.
-    """
+    """Return the microseconds that a run is kept; a shorter `age` needs approval."""
     settings = read(repository)
     loosened = settings.loosened
     allowed = loosened.values if loosened is not None and loosened.is_allowed else {}
@@ -361,7 +353,6 @@ def _tables(file: ConfigFile) -> dict[str, Table]:
 def _loosening(
     repository: Repository, file: ConfigFile, values: Mapping[str, Any], strict: Mapping[str, Any]
 ) -> Loosening | None:
-    """Return what a file loosens: keys whose value in the file is not the strict one."""
     loosened = {}
     for name, value in values.items():
         if strict[name] != value:
@@ -407,7 +398,6 @@ def path(repository: Repository) -> str:
 
 
 def template() -> str:
-    """Return the text of a new `gitckpt.toml`: all settings and an example."""
     path = os.path.join(os.path.dirname(__file__), "template.toml")
     with open(path, encoding="utf-8") as file:
         return file.read()
@@ -456,7 +446,6 @@ _SHORT = 10
 
 
 def require_correct(repository: Repository, commit: str) -> None:
-    """Raise `ConfigError` if the settings of a commit have mistakes."""
     name = f"{commit}:{FILE}"
     data = _content_at(repository, commit) if commit else None
     # Without a file, an error is reported after checkout.

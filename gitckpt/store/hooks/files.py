@@ -70,7 +70,6 @@ class Pin:
 
     @property
     def script(self) -> str:
-        """The shell script that the hook runs."""
         return _find_hook_file(self.package_dir, "hook.sh")
 
     def block(self, event: str, *, created: bool = False) -> bytes:
@@ -94,7 +93,7 @@ class Pin:
 
 
 def pinned(text: str) -> Pin | None:
-    """Return what a block or command of gitckpt's runs, or None for others."""
+    """Return the pin of a gitckpt block or command, or None for other texts."""
     try:
         words = shlex.split(text, comments=True)
         call = words.index("sh" if "sh" in words else "(set")
@@ -114,7 +113,6 @@ def without_blocks(data: bytes) -> bytes:
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each block, from a first marker to the next last one."""
     start = -1
     for marker in _MARKER.finditer(data):
         if start < 0 and marker[0].startswith(_BEGIN):
@@ -126,8 +124,6 @@ def _blocks(data: bytes) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class HookFile:
-    """A hook file as it is."""
-
     path: str
     data: bytes | None  # None if there is no regular file
     mode: int
@@ -244,8 +240,6 @@ def _revert(file: HookFile) -> None:
 
 
 def _put(path: str, data: bytes | None, mode: int) -> None:
-    """Write a file, or delete it if there is no `data`."""
-
     def opener(scratch: str, flags: int) -> int:
         fd = os.open(scratch, flags, mode)
         os.fchmod(fd, mode)  # whatever the umask
@@ -309,7 +303,6 @@ def _template(name: str) -> str:
 
 
 def _find_hook_file(package_dir: str, name: str) -> str:
-    """Return the path of a file of `hooks/`."""
     # Inside the package (wheel) or beside it (checkout).
     packaged = os.path.join(package_dir, "gitckpt", "hooks", name)
     in_checkout = os.path.join(package_dir, "hooks", name)

@@ -72,7 +72,6 @@ class HookSettings:
 
     @property
     def rewrites_notes(self) -> bool:
-        """Whether git carries gitckpt's notes through amend and rebase."""
         patterns = self.all(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
         return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in patterns)
 
@@ -190,7 +189,6 @@ class Manager:
         return [*own, os.path.join(self.hooks_dir, event)]
 
     def line(self, event: str) -> str:
-        """Return the line by which the recommended file calls gitckpt."""
         if self.name == _LEFTHOOK:
             return f"run: git ckpt hook {event} {{0}} || :"
         if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
@@ -295,7 +293,6 @@ def _lefthook_files(worktree: str) -> list[str]:
 
 
 def _content(path: str) -> bytes:
-    """Return the text of a file without gitckpt's blocks."""
     try:
         return without_blocks(regular.content(path, budget.FILE.size))
     except OSError:
@@ -319,8 +316,6 @@ _ASIDE = (".legacy", ".old")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What `install` did."""
-
     mode: str  # "config", "files", "external" or "none"
     changed: list[str]  # a sentence for each change
     advice: list[str]  # lines for the user about what is left to do
@@ -336,13 +331,8 @@ def install(
 ) -> Installation:
     """Make git call gitckpt and carry notes along; a second call only repairs.
 
-    If an error is raised, nothing was changed.
-
-    Args:
-        version: of git.
-        mode: "config" (hooks in git's configuration), "files" (a block in each hook file),
-            "external" (the user adds lines to another manager's files), "none", or "auto": the
-            mode chosen before, or else one that suits the repository.
+    `mode` "auto" is the mode chosen before, or one that suits the repository. After an error,
+    nothing is changed.
     """
     settings = HookSettings(repository)
     owner = _find_manager(repository)
@@ -374,10 +364,7 @@ def install(
 
 
 def uninstall(repository: Repository) -> list[str]:
-    """Remove only what `install` added; return a sentence for each change.
-
-    If an error is raised, nothing was changed.
-    """
+    """Remove only what `install` added, or nothing after an error; list the changes."""
     settings = HookSettings(repository)
     by_init = settings.all(SET_BY_INIT)
     directory = _resolve_directory(repository, settings.last(DIRECTORY))
@@ -410,7 +397,7 @@ def inspect(
     python: str = sys.executable,
     package_dir: str = PACKAGE_DIR,
 ) -> list[Finding]:
-    """Return what is not as `install` left it."""
+    """Return the findings about hooks that differ from what `install` set up."""
     settings = HookSettings(repository)
     mode = settings.last(MODE)
     if mode not in _MODES[1:]:
@@ -513,7 +500,6 @@ def _prepare_directory(settings: HookSettings, directory: str, undo: ExitStack) 
 
 
 def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list[str]:
-    """Set the hooks in git's configuration, or remove them; return the changes."""
     changed = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"

@@ -32,10 +32,7 @@ def _know_none(_commit: str, _files: str) -> None:
 
 
 def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = _know_none) -> bool:
-    """Return whether the objects of a checkpoint's snapshot exist and are intact.
-
-    Until its ref is written, `gc --prune=now` can take them. The linked commit is not checked.
-    """
+    """Return whether a snapshot's objects are intact: `gc` may have taken them."""
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if not modules.is_held(repository, modules.unquoted(submodule.path), ref):
@@ -47,10 +44,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = _kno
 
 
 def _own_objects(repository: Repository, tree: str, commit: str, parts: Parts) -> set[str] | None:
-    """Return the objects that the commit does not hold; None if unreadable.
-
-    `parts` returns the objects that the tree of all files adds, perhaps more; None if unknown.
-    """
+    """Return the objects that the commit does not hold; None if unreadable."""
     base = manifest.base_tree(repository, commit)
     own = {tree}
     try:
@@ -88,12 +82,7 @@ def recorded(
     *,
     parts: Parts = _know_none,
 ) -> Checkpoint:
-    """Return a checkpoint whose snapshot is whole, after several attempts if needed.
-
-    Raises:
-        BusyError: HEAD moved each time, or objects of the snapshot vanished twice.
-        WorktreeError: an object is damaged, and no file has its content.
-    """
+    """Record until the snapshot is whole; raise the last error after ten attempts."""
     torn = 0
     unreadable: set[str] = set()
     reason: CkptError | None = None
@@ -139,10 +128,7 @@ def failure(
     say: Callable[[str], None],
     parts: Parts = _know_none,
 ) -> CkptError | None:
-    """Return None once a checkpoint's snapshot can be read, else the error to raise.
-
-    Damaged objects are written again from files, or moved aside for the next capture.
-    """
+    """Repair a snapshot from files; return an error if it stays unreadable."""
     if is_whole(repository, checkpoint, parts):
         return None
     messages, reason = capture.write_again(repository, objects, checkpoint)

@@ -84,10 +84,7 @@ class Captured:
 
 
 def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Captured:
-    """Capture the worktree; the result is degraded if the time runs out.
-
-    The private index is opened and closed here. `commit` is "" on an unborn branch.
-    """
+    """Capture the worktree; degraded after a timeout. `commit` is "" if unborn."""
     if index.repository.worktree is None:
         raise WorktreeError("there is no worktree here whose files could be saved", hint=_WITHOUT)
     index.deadline = limits.deadline()
@@ -110,14 +107,8 @@ def capture_in(
 ) -> Captured:
     """Capture the worktree in an open private index.
 
-    Args:
-        also: untracked paths to capture whatever `limits` or `.gitignore` say.
-        keeps: returns whether to hold a tracked file that its required filter refuses.
-
-    Raises:
-        DeadlinePassed: it took longer than `index` may.
-        FilesPruned: a gc took objects meanwhile.
-        WorktreeError: git cannot read the worktree.
+    `also` are untracked paths to capture in any case; `keeps` returns whether to hold a tracked
+    file that its required filter refuses. Raises DeadlinePassed, FilesPruned or WorktreeError.
     """
     top = index.repository.worktree or ""
     try:
@@ -226,7 +217,7 @@ class _Capture:
         return Worktree(dirty, tree, under_way, needed, suspects=suspects)
 
     def _survey(self) -> bytes | None:
-        """Look at the worktree; return the settings of a sparse checkout."""
+        """Survey the worktree; return the settings of a sparse checkout."""
         try:
             self.survey, sparse = survey_worktree(self.index)
         except GitError as error:
@@ -242,7 +233,6 @@ class _Capture:
         return sparse
 
     def _layout(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
-        """Return the empty directories, and the modes that are narrower than usual."""
         survey = self.survey
         lead = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
         others = set(survey.directories) - lead - {os.path.dirname(path) for path in self.read}
@@ -324,7 +314,6 @@ class _Capture:
         return tree
 
     def _accepted(self) -> list[bytes]:
-        """Return the untracked and ignored paths to capture."""
         included = {path for path in self.also if not self._is_misplaced(path)}
         if self.limits.include:
             words = ("ls-files", "--others", "--ignored", "-z", *self.limits.include_options())
@@ -427,7 +416,6 @@ class _Capture:
         return True
 
     def _inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
-        """Return the files that git would write differently."""
         if rules is None and not conversion.are_there(self.index.repository):
             return conversion.Converted()
         terms = self.limits.terms({*self.also, *self.included}, self.also)
@@ -470,11 +458,7 @@ _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree pa
 def write_again(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> tuple[list[str], CkptError | None]:
-    """Write damaged blobs again from files; move damaged trees aside.
-
-    The next capture writes these. Returns a sentence for each object, and an error that names one
-    whose content is nowhere.
-    """
+    """Write damaged blobs again from files; return messages, and an error for others."""
     messages = []
     error: CkptError | None = None
     for oid, (paths, is_committed) in sorted(_damaged(repository, objects, checkpoint).items()):
@@ -508,10 +492,7 @@ def make_way(repository: Repository, objects: Objects, oid: str) -> bool:
 def _damaged(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> dict[str, tuple[list[bytes], bool]]:
-    """Return the unreadable objects of a snapshot and its commit, by oid.
-
-    Each has its paths in the worktree (none for a tree), and whether the commit has it.
-    """
+    """Return unreadable objects: paths (none for a tree), and if the commit has them."""
     if checkpoint.tree is None:
         return {}
     broken: set[str] = set()

@@ -34,10 +34,8 @@ def compare(
 ) -> list[str]:
     """Describe how a worktree differs from a snapshot, except in submodules.
 
-    Args:
-        with_operation: whether the operation in progress was restored as well.
-        gone: the deleted paths if the worktree was not empty before: other files that were
-            ignored until now may stay.
+    `deleted` are the deleted paths if the worktree was not empty: other files that were ignored
+    until now may stay.
     """
     head = objects.head()[0]
     with PrivateIndex(repository) as index:
@@ -92,10 +90,7 @@ def unexpected(
     gone: Collection[bytes] | None,
     raw: Mapping[bytes, str],
 ) -> list[str]:
-    """Describe the differences between the wanted and the found files that are wrong.
-
-    `raw` has the oids of the files that are wanted byte for byte; `gone` is as for `compare`.
-    """
+    """Describe wrong differences; `raw` has the oids of files to keep byte for byte."""
     differing_raw = set(raw_files.differing(repository, raw))
     same_raw = raw.keys() - differing_raw
     names = []
@@ -124,11 +119,7 @@ def comparable(
     before: tuple[str | None, str],
     after: tuple[str | None, str],
 ) -> tuple[str, str]:
-    """Return two trees that differ where the files of two snapshots differ.
-
-    They hold what git stores. Files that differ only in what git does not store are whole in them.
-    Each side is the tree of a snapshot, or None, and its commit ("" for none).
-    """
+    """Return two trees of what git stores; they differ where two snapshots differ."""
     sides = []
     for snapshot, commit in (before, after):
         files = manifest.tree_of_files(repository, snapshot, commit)

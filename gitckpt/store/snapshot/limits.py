@@ -139,11 +139,9 @@ class Limits:
         return omitted
 
     def include_options(self) -> list[str]:
-        """Return the options of `git ls-files --ignored` for `include`."""
         return [option for pattern in self.include for option in ("-x", pattern)]
 
     def deadline(self) -> float | None:
-        """Return the deadline of a snapshot that begins now, by `time.monotonic`."""
         return None if self.timeout == float("inf") else time.monotonic() + self.timeout
 
     def reason_to_omit(self, path: bytes, *, included: bool) -> tuple[str, int | None] | None:
@@ -166,12 +164,7 @@ class Limits:
         return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
 
     def terms(self, named: Collection[bytes], regardless: Collection[bytes]) -> Terms:
-        """Return which bytes to keep besides what git stores of a file.
-
-        Args:
-            named: paths that are captured though they may look like secrets.
-            regardless: paths that are kept in any case.
-        """
+        """Return which bytes to keep: `regardless` in any case, `included` if secret."""
         from gitckpt.git.contents.conversion import Terms  # most worktrees do without
 
         return Terms(
@@ -248,7 +241,7 @@ IGNORED = "git ignores it"
 
 
 def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | None:
-    """Return why a snapshot would leave a file out, or None; `path` is absolute."""
+    """Return why a snapshot would leave out an absolute path, or None."""
     top = os.path.realpath(repository.worktree or os.devnull)
     real = os.path.realpath(path)
     if not real.startswith(f"{top}/"):
@@ -268,7 +261,6 @@ def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | 
 
 
 def below(repository: Repository, limits: Limits, directory: str) -> set[str] | None:
-    """Return the absolute paths that a snapshot would capture below a directory."""
     top = os.path.realpath(repository.worktree or os.devnull)
     if directory != top and not directory.startswith(f"{top}/"):
         return None

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
             found: Worktree,
             commit: str,
             limits: Limits,
-        ) -> Worktree:
-            """Return what a capture found, with these files in its tree."""
+        ) -> Worktree: ...
 
 
 INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-worktree", "absent"
@@ -103,16 +102,9 @@ def with_commit(
 ) -> tuple[Checkpoint, str | None]:
     """Return a checkpoint that can be restored although its commit is gone.
 
-    The commit that `git filter-repo` put in its place stands in, else HEAD. It decides what is
-    staged. The operation in progress is left out, as it is about commits that are gone. Also
-    returns a remark for the user; None if the commit exists.
-
-    Args:
-        head: the commit of HEAD, "" for none; None if HEAD must not stand in, as no person looks
-            at the worktree before work continues.
-
-    Raises:
-        WorktreeError: its commit is missing, and nothing can stand in.
+    The commit that `git filter-repo` put in its place stands in, else `head`, without the operation
+    in progress. Also returns a remark for the user, or None. WorktreeError if nothing can stand in,
+    as with `head` None: no person looks at the worktree before work continues.
     """
     commit = checkpoint.git_sha
     if not commit or _has_commit(repository, commit):
@@ -134,7 +126,6 @@ def with_commit(
 
 
 def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
-    """Return the tree of a checkpoint's files."""
     return tree_of_files(repository, checkpoint.tree, checkpoint.git_sha)
 
 
@@ -222,11 +213,7 @@ def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects
 
 
 def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
-    """Return what a snapshot holds; without a `tree`, the linked commit ("" for none).
-
-    Raises:
-        WorktreeError: an object is missing, or the tree is not a snapshot.
-    """
+    """Read a snapshot, or WorktreeError; None is that of the commit ("" for none)."""
     if tree is None:
         return Contents(base_tree(repository, commit))
     reader = _Reader(repository, objects)
@@ -259,7 +246,6 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
 
 
 def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]) -> str | None:
-    """Write the tree of files kept byte for byte (oids by path), if there are any."""
     if not raw:
         return None
     pending = _Pending(repository, objects)
@@ -305,7 +291,7 @@ def differing_raw(repository: Repository, before: Contents, after: Contents) -> 
 
 
 def regular_files(repository: Repository, tree: str) -> dict[bytes, str]:
-    """Return the oids of the files of a tree by path, without links and submodules."""
+    """Return the oids of files by path, without links and submodules."""
     return {path: oid for path, mode, oid in _leaves(repository, tree) if mode in FILES}
 
 
@@ -385,7 +371,6 @@ class Extras:
 
 
 def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> Extras:
-    """Return what the snapshot of a checkpoint holds besides git's files."""
     if checkpoint.tree is None:
         return Extras((), (), {})
     contents = contents_of(checkpoint, repository, objects)
@@ -393,13 +378,9 @@ def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> 
 
 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
-    """Return the content of a file of a checkpoint.
+    """Return the content of a file of a checkpoint; NotFoundError or WorktreeError.
 
     `beside` tells whether it is a file that the run keeps beside the worktree.
-
-    Raises:
-        NotFoundError: there is no such file.
-        WorktreeError: the files or its content are missing.
     """
     if beside:
         bounds.require(repository, checkpoint.tree, "")
@@ -431,10 +412,7 @@ def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
 def turn_into(
     index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None
 ) -> None:
-    """Turn an index that lists the files of a worktree into the index of a snapshot.
-
-    Keeps stat data of unchanged files. `listed` is the tree of the present entries, if known.
-    """
+    """Turn an index of the tree `listed` (None: unknown) into that of a snapshot."""
     merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or merged is None:
         index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
@@ -466,10 +444,7 @@ def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[byt
 def change_flag(
     index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]
 ) -> None:
-    """Set or clear a flag of entries: "assume-unchanged" or "skip-worktree".
-
-    Skips paths that are not in the index or in conflict.
-    """
+    """Set or clear a flag of entries; skip paths in conflict or not in the index."""
     if not gets and not loses:
         return
     listed = {path for path, _, _, stage, _ in index.entries() if stage == 0}

@@ -26,8 +26,6 @@ _KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 
 @dataclass(slots=True)
 class Scan:
-    """A look into the directories of a worktree; paths are relative to its top."""
-
     index: PrivateIndex
     top: bytes
     # Paths that cannot be captured, each with the reason.
@@ -143,10 +141,9 @@ class Survey:
 
 
 def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
-    """Return what a worktree holds, and the settings of a sparse checkout.
+    """Survey a worktree; also return the settings of a sparse checkout.
 
-    Clears flags in the private index, so that git looks at files marked as assume-unchanged, and at
-    existing ones marked as skip-worktree.
+    Clears flags in the private index, so that git looks at files that it would skip.
     """
     children = [index.look()]  # the last one is `git status`
     try:
@@ -304,11 +301,7 @@ def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path
 def _read_submodules(
     index: PrivateIndex, survey: Survey, scan: Scan, bare: Collection[bytes]
 ) -> None:
-    """Note the commit of each submodule that is checked out.
-
-    In the directories `bare` git sees nothing: it passes over what is in the place of a submodule
-    that is not checked out.
-    """
+    """Note checked-out submodules, and files in place of others in `bare`."""
     changed, survey.submodules = survey.submodules, {}
     others = {path + b"/" for path in scan.repositories}.difference(survey.nested)
     if not changed and not bare and not others:
