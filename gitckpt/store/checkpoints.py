@@ -199,10 +199,10 @@ class Checkpoints:
         instant = self.clock()
         needs: Sequence[str] = ()
         if worktree is not None and worktree.tree is not None:
-            from gitckpt.store.snapshot import assurance
+            from gitckpt.store.snapshot import capture as snapshot
 
-            files = worktree.tree, commit
-            needs = assurance.own_objects(self.repository, *files, self._captured_parts)
+            files = worktree.tree, commit, self._captured_parts
+            needs = sorted(snapshot.own_objects(self.repository, *files) or ())
         recorder = partial(self._recorder.record, needs=needs)
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         first_id = details["id"] if "id" in details else self.new_id()
@@ -249,7 +249,7 @@ class Checkpoints:
         **options: Unpack[Options],
     ) -> Checkpoint:
         """Capture and record; after a timeout of the capture, as `without_files`."""
-        from gitckpt.store.snapshot import assurance
+        from gitckpt.store.snapshot import capture as snapshot
 
         checked = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
         details: Any = {name: value for name, value in options.items() if name not in _OPTIONS}
@@ -266,7 +266,7 @@ class Checkpoints:
             self.remove([*torn, *second])
 
         common = self.repository, self.objects, attempt, remove, self.announce
-        return assurance.recorded(*common, parts=self._captured_parts)
+        return snapshot.record_whole(*common, parts=self._captured_parts)
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
         """Return the objects of a captured tree that its commit lacks, if known."""

@@ -20,7 +20,8 @@ from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
-from gitckpt.store.snapshot import assurance, manifest
+from gitckpt.store.snapshot import capture as snapshot
+from gitckpt.store.snapshot import manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _capture_one(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint
 
 def _record_whole(inner: AnyCheckpoints, attempt: Callable[[], Checkpoint]) -> Checkpoint:
     place = inner.repository, inner.objects
-    return assurance.recorded(*place, attempt, inner.remove, inner.announce)
+    return snapshot.record_whole(*place, attempt, inner.remove, inner.announce)
 
 
 def _find_or_record(

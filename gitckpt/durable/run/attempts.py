@@ -27,7 +27,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import RENEWAL, Hold, LeaseLost
 from gitckpt.store.runs import trust
 from gitckpt.store.runs.summary import Attempts
-from gitckpt.store.snapshot import assurance
+from gitckpt.store.snapshot import capture
 from gitckpt.store.snapshot.limits import MORE_TIME
 
 TYPE_CHECKING = False
@@ -215,7 +215,7 @@ class Autosaver:
         label = f"{self._phase}-progress"
         details: Any = {"run": session.id, "trigger": PHASE, "guard": session.hold}
         checkpoint = store.record(label, worktree=files, **details)
-        failure = assurance.failure(store.repository, store.objects, checkpoint, store.announce)
+        failure = capture.failure(store.repository, store.objects, checkpoint, store.announce)
         if failure is not None:
             store.remove([checkpoint.id])
             raise failure

@@ -34,7 +34,7 @@ from gitckpt.store.restore import plan as planning
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.plan import PathChange, Plan, Planner, decode_path, is_within, paths_in
 from gitckpt.store.restore.submodules import SubmoduleRemoval, SubmoduleRestoreResult, Submodules
-from gitckpt.store.snapshot import assurance, capture, comparison, manifest
+from gitckpt.store.snapshot import capture, comparison, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import INTENT, SKIPPED
 
@@ -404,7 +404,7 @@ class _Restore:
             paths = {*self._captured.submodules, *self.submodules.paths}
             files = submodules.capture(store, files, paths, self._limits)
         safety = store.record(label, state, worktree=files, trigger=SAFETY, message=message)
-        failure = assurance.failure(self._repository, store.objects, safety, store.announce)
+        failure = capture.failure(self._repository, store.objects, safety, store.announce)
         if failure is None and safety.git_sha != self._head:
             failure = capture.moved()  # the staged content would be attributed to another commit
         if failure is not None:

@@ -1,4 +1,4 @@
-"""Capture the files of a worktree as a tree.
+"""Capture the files of a worktree as a tree; check snapshots, and repair them.
 
 Git turns files into blobs (filters, eol and LFS apply) through a private copy of the index:
 first git lists what differs, then only that is read. The user's index, HEAD, refs and stash are
@@ -14,16 +14,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from gitckpt.git import damage, fsync
 from gitckpt.git.contents import attributes, bounds, conversion, dir_modes, raw_files
 from gitckpt.git.files import regular
-from gitckpt.git.objects import encoding
+from gitckpt.git.objects import diff, encoding
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import modules, operation
-from gitckpt.git.worktree.administration import is_corrupt
+from gitckpt.git.worktree.administration import IndexGone, is_corrupt
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.arguments import quoted
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
-from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits, size_text
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
+
+    # From a commit and the tree of all files: the objects that it adds, perhaps more, if known.
+    Parts = Callable[[str, str], Collection[str] | None]
 
 
 _UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in ")
@@ -450,12 +454,122 @@ def _find_ours(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
     return sides
 
 
+# Snapshots that are checked after they were recorded, and captured again if torn.
+
+_ATTEMPTS = 10
+_CAPTURES = 2  # while `git gc --prune=now` takes new objects: git's own commits fail then too
+
+
+def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None = None) -> bool:
+    """Return whether a snapshot's objects are intact: `gc` may have taken them."""
+    for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
+        ref = ref_names.CHECKPOINTS + submodule.checkpoint
+        if not modules.is_held(repository, modules.unquoted(submodule.path), ref):
+            return False  # another process removed the checkpoint meanwhile
+    if checkpoint.tree is None:
+        return True
+    oids = own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts)
+    return oids is not None and not damage.unreadable(repository, list(oids))
+
+
+def own_objects(
+    repository: Repository, tree: str, commit: str, parts: Parts | None
+) -> set[str] | None:
+    """Return the objects that the commit does not hold; None if unreadable."""
+    base = manifest.base_tree(repository, commit)
+    oids = {tree}
+    try:
+        for name, (mode, oid) in _entries(repository, tree).items():
+            oids.add(oid)
+            captured = parts(commit, oid) if parts and name == b"files" else None
+            if captured is not None:
+                oids.update(captured)
+            elif mode == encoding.DIRECTORY:
+                stages = _entries(repository, oid).values() if name == b"index" else [(mode, oid)]
+                for _, part in stages:
+                    oids.update([part, *diff.own(repository, base, part)])
+    except (GitError, MalformedTree):
+        return None
+    return oids - {base}
+
+
+def _entries(repository: Repository, tree: str) -> encoding.Entries:
+    stored = next(repository.cat_file.contents([tree]))
+    if stored is None:
+        raise MalformedTree("it is missing")
+    return decode_tree(stored[2], repository.object_format)
+
+
+def record_whole(
+    repository: Repository,
+    objects: Objects,
+    attempt: Callable[[], Checkpoint],
+    remove: Callable[[list[str]], object],
+    say: Callable[[str], None],
+    *,
+    parts: Parts | None = None,
+) -> Checkpoint:
+    """Record until the snapshot is whole; raise the last error after ten attempts."""
+    torn = 0
+    unreadable: set[str] = set()
+    reason: CkptError | None = None
+    for remaining in reversed(range(_ATTEMPTS)):
+        try:
+            checkpoint = attempt()
+        except Moved:
+            continue
+        except FilesPruned:
+            torn += 1
+            if torn == _CAPTURES:
+                raise
+            continue
+        except IndexGone:  # anything may delete the private index, even repeatedly
+            if not remaining:
+                raise
+            continue
+        except DamagedObject as error:  # git reads link objects before it writes them
+            if error.oid in unreadable or not _make_way(repository, objects, error.oid):
+                raise
+            unreadable.add(error.oid)
+            say(_moved_aside(repository, error.oid))
+            continue
+        reason = failure(repository, objects, checkpoint, say, parts)
+        if reason is None:
+            return checkpoint
+        remove([checkpoint.id])
+        torn += 1
+        if torn == _CAPTURES:
+            break
+    raise reason or _busy()
+
+
+def failure(
+    repository: Repository,
+    objects: Objects,
+    checkpoint: Checkpoint,
+    say: Callable[[str], None],
+    parts: Parts | None = None,
+) -> CkptError | None:
+    """Repair a snapshot from files; return an error if it stays unreadable."""
+    if is_whole(repository, checkpoint, parts):
+        return None
+    messages, reason = _write_again(repository, objects, checkpoint)
+    for message in messages:
+        say(message)
+    return None if is_whole(repository, checkpoint) else reason or _busy()
+
+
+def _busy() -> BusyError:
+    message = "HEAD moves, or objects are pruned, as fast as they are written"
+    return BusyError(message, hint="wait for its end, then run it again")
+
+
 # Damaged objects of a snapshot are written again while the worktree has the files.
 
 _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree paths in a snapshot
 
 
-def write_again(
+def _write_again(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> tuple[list[str], CkptError | None]:
     """Write damaged blobs again from files; return messages, and an error for others."""
@@ -467,7 +581,7 @@ def write_again(
             origin = f"was written again from {quoted(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
         elif not paths and not is_committed and damage.move_aside(repository, oid):
-            messages.append(moved_aside(repository, oid))
+            messages.append(_moved_aside(repository, oid))
         else:
             names = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
             name = f"{oid} of {names}" if names else oid
@@ -477,12 +591,12 @@ def write_again(
     return messages, error
 
 
-def moved_aside(repository: Repository, oid: str) -> str:
+def _moved_aside(repository: Repository, oid: str) -> str:
     place = f"{repository.private_dir}/damaged"
     return f"the object {oid} was damaged, and is written again; its file is in {place}"
 
 
-def make_way(repository: Repository, objects: Objects, oid: str) -> bool:
+def _make_way(repository: Repository, objects: Objects, oid: str) -> bool:
     """Move a damaged object aside for a capture to write, unless HEAD has it."""
     head = manifest.base_tree(repository, "HEAD")
     is_committed = oid in _listed(objects, head, repository.object_format, set())
