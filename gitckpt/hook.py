@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
             from gitckpt.store.hooks.files import EVENTS
 
             raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
-        repository = _here()
+        repository = _find_repository()
         if event in (MAINTAIN, PACK):
             from gitckpt.store.retention import maintenance
 
@@ -122,7 +122,7 @@ _FAILURES = {
 }
 
 
-def _here() -> Repository:
+def _find_repository() -> Repository:
     """Return the repository of the hook; RepositoryError if another user owns it."""
     from gitckpt.git.repository import Repository, discover
 
@@ -131,7 +131,7 @@ def _here() -> Repository:
         return discover()  # git decides whether to trust it (git-config(1), `safe.directory`)
     git_dir = git_dir or ".git"
     if os.path.isfile(git_dir):
-        git_dir = _named_by(git_dir)
+        git_dir = _read_git_file(git_dir)
     elif os.path.islink(git_dir):  # git-annex makes one in a linked worktree
         git_dir = os.path.realpath(git_dir)
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
@@ -141,7 +141,7 @@ def _here() -> Repository:
 
 def _is_owned(dot_git: str) -> bool:
     """Check the owner of a worktree, its `.git` and its git directory, as git does."""
-    target = _named_by(dot_git) if os.path.isfile(dot_git) else os.path.realpath(dot_git)
+    target = _read_git_file(dot_git) if os.path.isfile(dot_git) else os.path.realpath(dot_git)
     try:
         owners = {os.lstat(path).st_uid for path in (os.curdir, dot_git, target)}
     except OSError:
@@ -149,7 +149,7 @@ def _is_owned(dot_git: str) -> bool:
     return owners == {os.geteuid()}
 
 
-def _named_by(dot_git: str) -> str:
+def _read_git_file(dot_git: str) -> str:
     with open(dot_git, "rb") as file:
         return os.fsdecode(file.read().removesuffix(b"\n").removeprefix(b"gitdir: "))
 
@@ -186,9 +186,11 @@ def _record(repository: Repository, event: str, revision: str) -> str:
         raise CkptError(f"{revision} points to no commit")
     commit, _, text = head
     repository.object_format = "sha256" if len(commit) == 64 else "sha1"
-    message = document.message_of(_subject(text)) or None
     is_made = os.path.exists(os.path.join(repository.git_dir, ref_names.RUN_FILE))
-    if is_made and (extended := _extend_run(repository, message, event)) is not None:
+    trigger = event if event == "post-merge" else "post-commit"
+    message = document.message_of(_subject(text)) or None
+    details = {"trigger": trigger, "message": message}
+    if is_made and (extended := _extend_run(repository, details, event)) is not None:
         return extended
     if repository.is_linked:
         refs.warm_up()
@@ -204,8 +206,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
         "timestamp": times.to_text(times.now()),
         "git_sha": commit,
         "branch": _branch(repository, event),
-        "trigger": _trigger(event),
-        "message": message,
+        **details,
         "errors": [],
     }
     try:
@@ -216,7 +217,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
     return checkpoint_id
 
 
-def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:
+def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> str | None:
     """Record in the run of this worktree; return the id, None without a run."""
     import gc
 
@@ -235,30 +236,25 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     if repository.cat_file.info(ref_names.RUNS + owner.run) is None:
         _report(repository, event, f"{_ALONE}: the run {owner.run} is gone")
         return None
-    here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
-    with Checkpoints(here, adapter="plumbing") as store:
-        config = settings.read(here)
+    worktree = Repository(repository.git_dir, os.getcwd(), repository.object_format)
+    with Checkpoints(worktree, adapter="plumbing") as store:
+        config = settings.read(worktree)
         for problem in filter(None, (config.problem, config.notice)):
             _report(repository, event, problem)
         in_run: dict[str, Any] = {"run": owner.run, "guard": store.leases.bound(owner.run)}
-        plain: dict[str, Any] = {"message": message, "trigger": _trigger(event)}
-        whole = plain | {"limits": config.limits.automatic(), "without_files": _WITHOUT_FILES}
+        options = details | {"limits": config.limits.automatic(), "without_files": _WITHOUT_FILES}
         try:
-            checkpoint = store.save(_PHASE, **in_run, **whole)
+            checkpoint = store.save(_PHASE, **in_run, **options)
         except WorktreeError as error:
             _report(repository, event, f"{_NO_FILES}: {error.message}")
-            return store.record(_PHASE, **in_run, **plain).id
+            return store.record(_PHASE, **in_run, **details).id
         except LeaseLost as error:
             _report(repository, event, f"{_ALONE}: {error.message}")
-            checkpoint = store.save(_PHASE, **whole)
+            checkpoint = store.save(_PHASE, **options)
         if checkpoint.worktree is not None and checkpoint.worktree.degraded:
             cure = f"record them now: git ckpt save; {MORE_TIME}"
             _report(repository, event, f"{_NO_FILES}: {checkpoint.worktree.degraded}; {cure}")
         return checkpoint.id
-
-
-def _trigger(event: str) -> str:
-    return event if event == "post-merge" else "post-commit"
 
 
 def _subject(commit: bytes) -> str:

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
     from gitckpt.store.records.remover import Remover
     from gitckpt.store.snapshot.limits import Limits
-    from gitckpt.store.snapshot.manifest import Beside
+
+    # Adds the files that a run keeps beside its worktree to a captured `Worktree`.
+    Beside = Callable[[Repository, Objects, Worktree, str, Limits], Worktree]
 
     class Options(Details, total=False):
-        """Arguments of `record` that `save` passes on."""
-
         start: str | None
         key: str | None
         guard: Guard | None
@@ -59,10 +59,7 @@ _ONE_IN_256 = "00"  # Prefix of ids. Loose refs are counted on one record in 256
 
 
 class Checkpoints:
-    """The checkpoints of one repository; a context manager that threads may share.
-
-    `ahead` is a private index that git is already refreshing, for the first capture.
-    """
+    """The checkpoints of one repository; a context manager that threads may share."""
 
     def __init__(
         self,
@@ -86,11 +83,10 @@ class Checkpoints:
         self.new_id = new_id
         self._has_written = self._has_removed = False
         self._recorder = Recorder(repository, self.objects, self.refs)
-        is_local = partial(local_checkpoints.knows, repository)
+        is_local = partial(local_checkpoints.is_local, repository)
         self.heads = Heads(self.refs, self.objects, lambda: self.index, is_local)
 
     def seen_from(self, repository: Repository, adapter: str) -> Self:
-        """Return a store with the same clock and ids for another worktree or thread."""
         return type(self)(
             repository, adapter, clock=self.clock, new_id=self.new_id, listener=self._listener
         )
@@ -147,7 +143,7 @@ class Checkpoints:
     def capture(
         self, limits: Limits | None = None, beside: Beside | None = None, *, recursive: bool = True
     ) -> Worktree:
-        """Capture as `Store.capture` does, with the run's files that `beside` names."""
+        """Capture as `Store.capture` does, with the run's files that `beside` adds."""
         from gitckpt.store.snapshot import capture as snapshot
         from gitckpt.store.snapshot.limits import Limits
 
@@ -164,7 +160,7 @@ class Checkpoints:
             worktree = submodules.capture(self, worktree, captured.submodules, limits)
         if beside is None:
             return worktree
-        return beside.added(self.repository, self.objects, worktree, commit, limits)
+        return beside(self.repository, self.objects, worktree, commit, limits)
 
     def record(
         self,
@@ -184,14 +180,13 @@ class Checkpoints:
     ) -> Checkpoint:
         """Record a checkpoint as `Store.record` does, with arguments for internal callers.
 
-        `guard` is the lease to hold; `change` maps the state of the head ({} for a new run) to the
-        new one, also after a lost race; `progress_of` derives the progress; values of the keys
-        `keeps` stay if another process extended the run; `then` is in the same transaction.
+        `change` maps the head's state ({} for a new run) to the new one, also after a lost race;
+        values of the keys `keeps` stay if another process extended the run.
         """
         run = details.get("run")
-        others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
+        options = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
         draft.require_call(
-            label, details, state=state, change=change, progress_of=progress_of, **others
+            label, details, state=state, change=change, progress_of=progress_of, **options
         )
         if run is not None:
             self.heads.move_up_once(run)
@@ -212,9 +207,9 @@ class Checkpoints:
         proposal = Proposal(fields, data, guard=guard, change=changing, keeps=keeps)
         if then is not None:
             draft.require_call(then.label, then.details, state=then.state)
-            then_id, now = then.details["id"], self.clock()
+            then_id, then_instant = then.details["id"], self.clock()
             second = drafted(
-                then.label, then.state, then.details, checkpoint_id=then_id, instant=now
+                then.label, then.state, then.details, checkpoint_id=then_id, instant=then_instant
             )
             recorder(proposal, then=[Proposal(*second[1:], keeps=keeps)])
             then.made = draft.recorded(*second)
@@ -285,7 +280,6 @@ class Checkpoints:
         return oid is not None and local.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:
-        """Read a checkpoint; raise `WorktreeError` if a fetch has replaced it."""
         if self.is_replaced(checkpoint_id):
             raise local_checkpoints.replaced(checkpoint_id)
         return self.read(checkpoint_id)
@@ -316,8 +310,8 @@ class Checkpoints:
     def rewritten(self) -> Sequence[CheckpointInfo]:
         from gitckpt.git.worktree import operation
 
-        instead = operation.filtered(self.repository)
-        return [entry for entry in self.list() if entry.git_sha in instead] if instead else []
+        rewritten = operation.filtered(self.repository)
+        return [entry for entry in self.list() if entry.git_sha in rewritten] if rewritten else []
 
     def problems(self) -> Sequence[Problem]:
         return self.index.problems()

@@ -27,8 +27,8 @@ def append(repository: Repository, text: str) -> str:
     """Append an entry without user data and return the path of the log."""
     path, text = os.path.join(repository.make_private_dir(), FILE), text.rstrip()
     if len(text) > LONGEST:
-        half = LONGEST // 2 - len(_LEFT_OUT)
-        text = text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[-half:]
+        length = LONGEST // 2 - len(_LEFT_OUT)
+        text = text[:length] + _LEFT_OUT.format(len(text) - 2 * length) + text[-length:]
     try:
         if os.path.exists(path) and os.stat(path).st_size > _LARGE:
             os.replace(path, f"{path}.1")
@@ -46,10 +46,10 @@ def trace(error: BaseException) -> str:
     import traceback
 
     lines: list[str] = []
-    seen: set[int] = set()
+    traced: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
+    while cause is not None and id(cause) not in traced:
+        traced.add(id(cause))
         lines[:0] = [
             "Traceback (most recent call last):\n",
             *traceback.format_tb(cause.__traceback__),

@@ -46,10 +46,9 @@ def extend(
 ) -> list[str]:
     """List documents (oldest first) that will extend a run; return paths to flush.
 
-    Lists nothing after a foreign head ("" is that of a new run), which a driver may not extend:
-    `CkptError`. Other failures are logged: adopting a run later is better than losing it.
+    Lists none after a foreign head ("" is that of a new run); CkptError if a driver extends it.
     """
-    if head and not knows(repository, run, head):
+    if head and not is_local(repository, run, head):
         if drives:
             raise CkptError(
                 f"the head of run {run} was replaced, perhaps by a fetch: it was not written here",
@@ -81,7 +80,7 @@ def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[s
     return [path, *([place, repository.private_dir, repository.common_dir] if is_new else [])]
 
 
-def knows(repository: Repository, run: str, oid: str) -> bool:
+def is_local(repository: Repository, run: str, oid: str) -> bool:
     """Return whether a document (by oid) of a run was written or adopted here."""
     line = oid.encode("ascii", "replace")
     return any(line in _read_oids(repository, run, size) for size in (_TAIL, None))
@@ -93,7 +92,7 @@ def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
     return lines[: lines.index(line) : -1] if line in lines else []
 
 
-def known(repository: Repository, run: str) -> frozenset[str]:
+def local_oids(repository: Repository, run: str) -> frozenset[str]:
     return frozenset(oid.decode("ascii", "replace") for oid in _read_oids(repository, run))
 
 
@@ -189,7 +188,6 @@ def note(
 
 
 def note_fork(repository: Repository, checkpoint_id: str) -> None:
-    """List a checkpoint whose files another checkpoint captured here."""
     oid = _oid_of(repository, checkpoint_id)
     if oid is not None:
         note(repository, [(checkpoint_id, oid)], kind=_COPIED)
@@ -214,12 +212,12 @@ def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
     return oid is not None and local.has(checkpoint_id, oid) and local.has_captured(checkpoint_id)
 
 
-def replaced(checkpoint_id: str, more: str = "") -> WorktreeError:
+def replaced(checkpoint_id: str, hint_end: str = "") -> WorktreeError:
     """Return the error for a replaced checkpoint; `more` is appended to its hint."""
     short = checkpoint_id[: ids.SHORT]
     return WorktreeError(
         f"a fetch has replaced the document of checkpoint {short}",
-        hint=f"put back what was written here: git ckpt verify --repair{more}",
+        hint=f"put back what was written here: git ckpt verify --repair{hint_end}",
     )
 
 
@@ -259,13 +257,12 @@ class LocalCheckpoints:
     def is_ours(self, entry: Recorded) -> bool:
         if entry.run is None:
             return self.has(entry.id, entry.oid)
-        return knows(self._repository, entry.run, entry.oid)
+        return is_local(self._repository, entry.run, entry.oid)
 
     def was_captured_in(self, checkpoint_id: str, place: str) -> bool:
         return self._lines.get(checkpoint_id, ("",))[1:] == (_IN, place)
 
     def has_captured(self, checkpoint_id: str) -> bool:
-        """Return whether the files of a checkpoint were captured here, in any worktree."""
         return self._lines.get(checkpoint_id, ("", "", ""))[1] in (_IN, _COPIED)
 
     def place(self, checkpoint_id: str) -> str | None:

@@ -53,10 +53,10 @@ def prepare(repository: Repository) -> None:
     private_dirs.append(os.path.join(repository.make_private_dir(), WAITING), b"")
 
 
-def append(repository: Repository, links: Lines, gone: Collection[str] = ()) -> None:
+def append(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
     """Queue note lines by commit, and ids about to be removed; on a full disk, none."""
     text = "".join(f"{commit} {line}\n" for commit, lines in links.items() for line in lines)
-    text += "".join(f"{name}\n" for name in gone)
+    text += "".join(f"{name}\n" for name in removed)
     if text:
         path = os.path.join(repository.make_private_dir(), WAITING)
         with contextlib.suppress(OSError):
@@ -78,7 +78,7 @@ def waiting(repository: Repository) -> Lines:
 
 
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
-    """Return the queued links by commit, perhaps of no checkpoint, and removed ids."""
+    """Return queued links by commit, perhaps of no checkpoint, and removed ids."""
     return _parse(_content(repository))
 
 
@@ -89,19 +89,15 @@ def write(
     instant: int,
     *,
     links: Lines | None = None,
-    gone: Collection[str] = (),
+    removed_ids: Collection[str] = (),
     prepared: Callable[[Sequence[Item]], object] = lambda _: None,
 ) -> bool:
-    """Write queued changes into the notes; return whether the notes changed.
-
-    The caller holds the lock of writers; after an error, changes stay queued. `prepared` takes the
-    objects before they are written.
-    """
+    """Write queued changes, with the lock of writers; return if the notes changed."""
     data = _content(repository)
     lines_by_commit, removed = _parse(data)
     for commit, lines in (links or {}).items():
         lines_by_commit.setdefault(commit, []).extend(lines)
-    removed.update(gone)
+    removed.update(removed_ids)
     if not lines_by_commit and not removed:
         return False
     from gitckpt.git.notes import Notes  # appending does not need it

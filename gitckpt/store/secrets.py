@@ -115,7 +115,6 @@ def _find_private_keys(data: bytes) -> Iterator[tuple[str, int, int]]:
 
 
 def _find_authorization(text: bytes, folded: bytes, start: int) -> Iterator[tuple[str, int, int]]:
-    """Yield values of `Authorization` headers and of `auth` in docker or npm files."""
     if folded.startswith(b"authorization", start):
         match = _HEADER.match(text, start)
         if match and (_is_login if match[1] else _is_bearer)(match[2]):
@@ -214,7 +213,6 @@ def rules() -> tuple[tuple[str, str, str, float], ...]:
 
 @functools.cache
 def _rules_by_start() -> dict[bytes, list[Rule]]:
-    """Return the rules by the first two characters of their prefixes, in either case."""
     by_start: dict[bytes, list[Rule]] = {}
     for name, prefixes, regex, least in rules():
         for prefix in prefixes.encode().split():
@@ -234,11 +232,11 @@ def find(data: bytes) -> list[Hit]:
     # "\\nghp_…" in JSON: the "n" belongs to the line break, not to the token.
     text = _ESCAPED.sub(b"  ", data) if b"\\" in data else data
     hits = [*_find_tokens(text), *(Hit(*place) for place in _find_by_context(data, text))]
-    kept: list[Hit] = []
+    first_hits: list[Hit] = []
     for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end)):
-        if not kept or hit.start >= kept[-1].end:
-            kept.append(hit)
-    return kept
+        if not first_hits or hit.start >= first_hits[-1].end:
+            first_hits.append(hit)
+    return first_hits
 
 
 def _find_tokens(text: bytes) -> Iterator[Hit]:
@@ -334,7 +332,7 @@ class Settled:
         """Return the 16 hex digits that replace a secret in documents."""
         return hashlib.blake2b(secret, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
 
-    def knows(self, path: str, digest: str) -> bool:
+    def is_settled(self, path: str, digest: str) -> bool:
         return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape(path)))
 
     def settle(self, what: str) -> bool:
@@ -395,7 +393,7 @@ def unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]
     """Return the unsettled hits of a file, each with line and digest; [] if binary."""
     settled = Settled(repository)
     hits = [(hit, line, settled.digest(secret)) for hit, line, secret in lines(data)]
-    return [hit for hit in hits if not settled.knows("", hit[2])]
+    return [hit for hit in hits if not settled.is_settled("", hit[2])]
 
 
 def masked_copies(repository: Repository, data: bytes) -> bytes:
@@ -418,10 +416,7 @@ def find_suspects(
     paths: Sequence[bytes],
     stored: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Suspect, ...]:
-    """Return the unsettled hits in captured files, ordered by path and line.
-
-    `files` is the tree of all files; `stored` has their contents, None to read them.
-    """
+    """Return unsettled hits by path and line; `stored` None reads from tree `files`."""
     contents = (
         _read_files(index, files, paths)
         if stored is None
@@ -441,7 +436,7 @@ def unsettled_suspects(
     """Return the unsettled hits of one file, from rule, line and bytes of each hit."""
     settled, name = Settled(repository), quoted(path)
     hits = ((rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST])
-    return [Suspect(name, *hit) for hit in hits if not settled.knows(name, hit[2])]
+    return [Suspect(name, *hit) for hit in hits if not settled.is_settled(name, hit[2])]
 
 
 def _read_files(

@@ -43,7 +43,6 @@ def inspect(repository: Repository) -> list[Finding]:
 
 
 def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[str, str, str]]:
-    """Yield the wrong setting of a remote, what it does, and the cure."""
     push, fetch, mirror = (shell_word(f"remote.{name}.{kind}") for kind in _KINDS)
     heads, tags = (f"git config --add {push} '+refs/{kind}/*:refs/{kind}/*'" for kind in _PUSHED)
     sends = "git push sends checkpoints there, with all uncommitted files"

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 class Store:
     """Read and write the checkpoints of one repository; a context manager.
 
-        with Store.open() as store:
-            saved = store.save("plan-complete", {"step": 3})
+        with Store.open() as store: saved = store.save("plan-complete", {"step": 3})
 
     Threads may share a store; a forked process opens its own. A checkpoint argument is a
     `Checkpoint` or a full id; an id raises the errors of `read`.
@@ -127,10 +126,8 @@ class Store:
             worktree: what `capture` returned; None if the files are those of the linked commit.
             start: name of a run to start, instead of `run`; `run_of` finds it by its `key`.
             base: rev or full oid of the commit to link, instead of HEAD; "" for none.
-            details: `run` (id to extend), `message` (a line of up to 1,000 characters), and others.
 
-        Raises UsageError or StateError for a value, NotFoundError or RunExists for a run, LeaseLost
-        if another driver has the run now, BusyError if a lock is held or other writers are faster.
+        Raises UsageError, StateError, NotFoundError, RunExists, LeaseLost or BusyError.
         """
         checkpoints, guard = self._checkpoints, self._guard(details)
         if isinstance(base, str) and base != "":
@@ -152,10 +149,7 @@ class Store:
         key: str | None = None,
         **details: Unpack[draft.Details],
     ) -> Checkpoint:
-        """Capture the files and record a checkpoint with them, as `capture` and `record`.
-
-        Raises BusyError if HEAD moves or a gc prunes objects at each attempt.
-        """
+        """Capture the files, then record, as `capture` and `record`; or raise BusyError."""
         guard = self._guard(details)
         return self._checkpoints.save(
             label, state, limits=limits, start=start, key=key, guard=guard, **details
@@ -172,8 +166,7 @@ class Store:
     def find(self, text: str) -> str:
         """Resolve a name to a checkpoint's id; NotFoundError or AmbiguousError.
 
-        `text` is an id, a run id (its newest checkpoint), a prefix of at least four characters, a
-        rev, "latest" (of this worktree or its run) or "latest:any" (of the repository).
+        `text` is an id or run id, a prefix of four characters, a rev, "latest" or "latest:any".
         """
         return self._checkpoints.find(text)
 
@@ -212,10 +205,7 @@ class Store:
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
     ) -> OpenResult:
-        """Return the worktree of a checkpoint, created if missing; or raise WorktreeError.
-
-        To continue a run, use `Run.resume`. By default, the settings decide on `directory`.
-        """
+        """Return the worktree of a checkpoint, created if missing; or raise WorktreeError."""
         from gitckpt.store.worktrees import resumption
 
         return resumption.resume(self._checkpoints, self._resolve(checkpoint), directory)
@@ -234,8 +224,7 @@ class Store:
     def remove(self, checkpoint_ids: Collection[str]) -> int:
         """Remove checkpoints by full id; return the number of deleted checkpoint refs.
 
-        The heads of their runs move. Raises NotFoundError before any removal, or BusyError: each
-        checkpoint is then gone or complete.
+        NotFoundError before any removal, or BusyError: each checkpoint is then gone or complete.
         """
         for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
             ids.require_id(checkpoint_id)
@@ -297,7 +286,6 @@ class Store:
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
         """Stop the driver of a run, which can be resumed; return whether it had one.
 
-        `git ckpt run` on this machine gets SIGTERM; other drivers stop at their next check.
         `wait` is in seconds, then CkptError; 0 only asks, without a signal.
         """
         from gitckpt.store.leases import cancellation
@@ -307,10 +295,7 @@ class Store:
         return cancellation.cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
-        """Take a run from a stalled driver, which can then write nothing more.
-
-        `holder` is shown to people. LeaseHeld if the driver is not stalled.
-        """
+        """Take a run from a stalled driver, which can write no more; or LeaseHeld."""
         require_text("holder", holder)
         inside = self._checkpoints
         inside.heads.read(ids.require_run_id(run))
@@ -356,9 +341,9 @@ class Store:
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        given, names = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
+        resolved, names = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
         options = {"index": index, "dry_run": dry_run, "trusted": trust}
-        return restorer.restore(self._checkpoints, given, names, announce=announce, **options)
+        return restorer.restore(self._checkpoints, resolved, names, announce=announce, **options)
 
     def undo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
         """Undo the newest `restore` here, then earlier ones; NotFoundError without any."""
@@ -429,9 +414,9 @@ class Store:
         """Return git's diff between a checkpoint's commit and its files, as `diff`."""
         from gitckpt.store.snapshot import manifest
 
-        repository, given = self._checkpoints.repository, self._resolve(checkpoint)
-        base = manifest.tree_of_files(repository, None, given.git_sha)
-        files = manifest.files_of(repository, given)
+        repository, resolved = self._checkpoints.repository, self._resolve(checkpoint)
+        base = manifest.tree_of_files(repository, None, resolved.git_sha)
+        files = manifest.files_of(repository, resolved)
         return self._compare(base, files, arguments.paths_of(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
@@ -465,15 +450,12 @@ class Store:
             ) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
-        """Return the content of a file, as checked out; for a symbolic link, the target.
-
-        `path` is relative to the top of the worktree, or one that `beside` lists.
-        """
+        """Return a file as stored, `beside`: of the run; for a symbolic link, its target."""
         from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
-        repository, given = self._checkpoints.repository, self._resolve(checkpoint)
-        return manifest.content(repository, given, os.fsencode(path), beside=beside)
+        repository, resolved = self._checkpoints.repository, self._resolve(checkpoint)
+        return manifest.content(repository, resolved, os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files that a run keeps beside its worktree: inputs and phase outputs."""
@@ -520,10 +502,7 @@ class Store:
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> ExpireResult:
-        """Remove the checkpoints and runs that the policy does not keep; BusyError.
-
-        `policy` is by default that of the settings. `failed` lists what could not be deleted.
-        """
+        """Remove the checkpoints and runs that the policy does not keep; or BusyError."""
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
 
@@ -589,10 +568,7 @@ class Store:
         )
 
     def write_notes(self, *, only_if_due: bool = False) -> bool:
-        """Write the notes that `git log --notes=checkpoints` shows; return whether it did.
-
-        With `only_if_due`, at most once a minute, and failures are logged; else BusyError.
-        """
+        """Write the notes for `git log`, or BusyError; return whether it wrote."""
         inside = self._checkpoints
         return inside.write_due_links() if only_if_due else inside.write_links()
 

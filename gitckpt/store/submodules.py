@@ -89,22 +89,24 @@ def capture(
     return replace(files, omitted=tuple(omitted), submodules=tuple(captured))
 
 
-def differ(store: AnyCheckpoints, before: Worktree | None, after: Worktree) -> bool:
-    earlier = {entry.path: entry for entry in before.submodules} if before is not None else {}
-    pairs = [(earlier[entry.path], entry) for entry in after.submodules if entry.path in earlier]
-    return any(old.checkpoint != new.checkpoint and _differs(store, old, new) for old, new in pairs)
+def differ(store: AnyCheckpoints, old: Worktree | None, new: Worktree) -> bool:
+    entries = {entry.path: entry for entry in new.submodules}
+    pairs = [(entry, entries.get(entry.path, entry)) for entry in old.submodules] if old else []
+    return any(_differs(store, *pair) for pair in pairs)
 
 
-def _differs(store: AnyCheckpoints, before: Submodule, after: Submodule) -> bool:
-    if before.git_sha != after.git_sha:
+def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) -> bool:
+    if old_entry.checkpoint == new_entry.checkpoint:
+        return False
+    if old_entry.git_sha != new_entry.git_sha:
         return True
     # Different checkpoints may differ in the branch alone.
-    repository = modules.seen_from(store.repository, modules.unquoted(after.path))
+    repository = modules.seen_from(store.repository, modules.unquoted(new_entry.path))
     if repository is None:
         return True
     with store.seen_from(repository, "plumbing") as inner:
         try:
-            pair = inner.read_own(before.checkpoint), inner.read_own(after.checkpoint)
+            pair = inner.read_own(old_entry.checkpoint), inner.read_own(new_entry.checkpoint)
             place = inner.repository, inner.objects
             old, new = (manifest.contents_of(checkpoint, *place) for checkpoint in pair)
         except CkptError:
@@ -244,7 +246,6 @@ def removal(
 
 
 def sweep(store: AnyCheckpoints) -> None:
-    """Remove submodule checkpoints that no checkpoint names, recursively."""
     if not modules.are_there(store.repository):
         return
 
@@ -264,8 +265,8 @@ def sweep(store: AnyCheckpoints) -> None:
 
 def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     """Copy submodule checkpoints, with all they need, but no others, to a copy of it."""
-    with store.seen_from(source, "plumbing") as theirs:
-        listed = [entry.id for entry in theirs.list() if entry.trigger == SUBMODULE]
+    with store.seen_from(source, "plumbing") as source_store:
+        listed = [entry.id for entry in source_store.list() if entry.trigger == SUBMODULE]
     ids = [name for name in listed if not modules.has(to, ref_names.CHECKPOINTS + name)]
     if not ids:
         return
@@ -284,10 +285,10 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
 
 def bring_all(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     bring(store, source, to)
-    for _, theirs, ours in modules.within(source, to):
-        with contextlib.closing(theirs):
-            if ours is not None:
-                bring(store, theirs, ours)
+    for _, inner_source, inner_target in modules.within(source, to):
+        with contextlib.closing(inner_source):
+            if inner_target is not None:
+                bring(store, inner_source, inner_target)
 
 
 def _remove(inner: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:

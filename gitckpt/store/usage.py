@@ -64,8 +64,8 @@ def _held_only_by(
 
     def discard(oids: Iterator[str]) -> None:
         foreign = set(oids)
-        for lot in objects:
-            lot.difference_update(foreign)
+        for oid_set in objects:
+            oid_set.difference_update(foreign)
 
     if any(objects):
         # A bitmap, if any, makes this fast.
@@ -204,7 +204,6 @@ class Usage:
 
 
 def measure(store: Checkpoints) -> Usage:
-    """Measure a repository, with the same number of processes for any size."""
     repository = store.repository
     listed = list(store.refs.each(*_SPACES))
     refs = {ref: oid for ref, oid in listed if not ref_names.is_foreign(ref)}
@@ -227,7 +226,7 @@ def measure(store: Checkpoints) -> Usage:
             measured.append(WorktreeUse(path, owner.run, statuses[owner.run], count, size))
     database = os.path.join(repository.private_dir, index.FILE)
     index_files = [f"{database}{end}" for end in ("", "-wal", "-shm")]
-    loose = [stored for lot in objects for stored in lot if stored.is_loose]
+    loose = [stored for group in objects for stored in group if stored.is_loose]
     return Usage(
         checkpoints=Amount(_count(refs, ref_names.CHECKPOINTS), _sum_sizes(documents)),
         files=Amount(len(files), _sum_sizes(files)),

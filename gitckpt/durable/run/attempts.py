@@ -206,7 +206,7 @@ class Autosaver:
         if newest.git_sha == commit != self._saved[0]:  # the hook has recorded commit and files
             self._saved = _content(newest)
             return
-        files = store.capture(session.writer.limits, session.files)
+        files = store.capture(session.writer.limits, session.files.added)
         if files.degraded and not self._has_warned:
             self._has_warned = True
             store.announce(f"no autosaves of run {session.id}: {files.degraded}; {MORE_TIME}")

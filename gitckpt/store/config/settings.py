@@ -46,11 +46,10 @@ class Key:
     usual: Any  # the built-in value
     # Returns the value that keeps longer or captures less, else the first.
     tighter: Callable[[Any, Any], Any]
-    written: Callable[[Any], Any] = lambda value: value  # formats a value as in the file
+    to_file: Callable[[Any], Any] = lambda value: value  # formats a value as in the file
 
 
-def own_keys(name: str, values: list[str]) -> object:
-    """Return the value of a git setting, as a TOML file would have it."""
+def _as_toml(name: str, values: list[str]) -> object:
     if name in _LISTS:
         return list(filter(None, values))
     last = values[-1]
@@ -58,7 +57,7 @@ def own_keys(name: str, values: list[str]) -> object:
 
 
 def _count(table: Table, key: str, default: int) -> int:
-    return table.count(key, default, most=sys.maxsize)
+    return table.count(key, default, maximum=sys.maxsize)
 
 
 def _size(table: Table, key: str, default: int | None) -> int | None:
@@ -86,14 +85,14 @@ def _patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[str, ..
     return tuple(value)
 
 
-def _all_of_both(secrets: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+def _all_of_both(secrets: tuple[str, ...], more_secrets: tuple[str, ...]) -> tuple[str, ...]:
     names = {pattern.lower() for pattern in secrets}
-    return (*secrets, *(pattern for pattern in others if pattern.lower() not in names))
+    return (*secrets, *(pattern for pattern in more_secrets if pattern.lower() not in names))
 
 
-def _nothing_new(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+def _nothing_new(include: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     # Patterns can negate each other, so only no pattern at all is known to be tighter.
-    return include if include == other else ()
+    return include if include == second else ()
 
 
 _POLICY, _LIMITS = Policy(), Limits()
@@ -233,16 +232,14 @@ class Settings:
         return f"{FILE} loosens {names}; {instead}"
 
     def require_correct(self) -> None:
-        """Raise the error, for commands that execute or approve what the file says."""
         if self.error is not None:
             raise self.error
 
 
 def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
-    """Return the settings of a repository as seen from one of its worktrees.
+    """Return the settings here; approval decides what the file may loosen.
 
-    Built-in values replace what the file loosens without approval. After a mistake, the strictest
-    of the built-in value, the readable part of the file and the file of HEAD applies.
+    After a mistake, the strictest of built-in values, readable parts and the file of HEAD apply.
     """
     from_git = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     owned, error = _own_values(from_git)
@@ -268,21 +265,20 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
 def _own_values(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
     """Return the keys that git's configuration sets, and its first bad value."""
     mistakes = toml_file.Mistakes("")
-    own = {name: own_keys(name, values) for name, values in from_git.items() if name in NAMES}
-    table = Table(own, (), "git config", mistakes)
+    values = {name: _as_toml(name, texts) for name, texts in from_git.items() if name in NAMES}
+    table = Table(values, (), "git config", mistakes)
     owned = {}
     for name, key in KEYS.items():
-        if key.setting in own:
-            count = len(mistakes.found)
+        if key.setting in values:
+            count = len(mistakes.entries)
             value = key.read(table, key.setting, key.usual)
-            if len(mistakes.found) == count:
+            if len(mistakes.entries) == count:
                 owned[name] = value
-    first = next(iter(mistakes.found), None)
+    first = next(iter(mistakes.entries), None)
     return owned, None if first is None else UsageError(first.text, hint=first.hint)
 
 
 def _values_in(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
-    """Return the file's value of each key that git's configuration does not set."""
     tables = _tables(file)
     values = {}
     for name, key in KEYS.items():
@@ -308,10 +304,10 @@ def _values_in_head(repository: Repository) -> dict[str, Any]:
         return {}
 
 
-def _strictest(usual: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
+def _strictest(usual: Mapping[str, Any], *sources: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(usual)
-    for other in others:
-        values |= {name: KEYS[name].tighter(value, values[name]) for name, value in other.items()}
+    for source in sources:
+        values |= {name: KEYS[name].tighter(value, values[name]) for name, value in source.items()}
     return values
 
 
@@ -319,13 +315,12 @@ def _problem(error: UsageError, path: str) -> str:
     instead = "using built-in settings, or stricter ones that can be read"
     if not isinstance(error, ConfigError):
         return f"{error.message}; {instead}"
-    first, *more = error.mistakes
-    count = f" (and {len(more)} more)" if more else ""
+    first, *others = error.mistakes
+    count = f" (and {len(others)} more)" if others else ""
     return f"{FILE}:{first.line}: {first.text}{count}; {instead}, until this is corrected: {path}"
 
 
 def places(repository: Repository) -> dict[str, str]:
-    """Return the git settings below `ckpt.`, each with the file that sets it, or ""."""
     return config.places(repository, r"^ckpt\.")
 
 
@@ -341,7 +336,7 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
 def _tables(file: ConfigFile) -> dict[str, Table]:
     """Return the tables of the settings; record unknown keys and tables."""
     names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
-    file.whole.only((*names, *_ELSEWHERE))
+    file.top.only((*names, *_ELSEWHERE))
     tables = {}
     for name in names:
         tables[name] = file.table(name, f"[{name}]", f"write [{name}] above its keys")
@@ -356,7 +351,7 @@ def _loosening(
     loosened = {}
     for name, value in values.items():
         if strict[name] != value:
-            loosened[name] = (KEYS[name].written(value), KEYS[name].written(strict[name]))
+            loosened[name] = (KEYS[name].to_file(value), KEYS[name].to_file(strict[name]))
     ages = {}
     pipelines = file.document.get(PIPELINES)
     for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
@@ -410,27 +405,27 @@ def write_template(path: str) -> bool:
 
     settings, title, example = template().partition(_EXAMPLE_TITLE)
     try:
-        before = text_of(path)
-        budget.require(before, budget.FILE)
-        document = tomlkit.parse(before or settings)
+        old_text = text_of(path)
+        budget.require(old_text, budget.FILE)
+        document = tomlkit.parse(old_text or settings)
         for name, table in tomlkit.parse(settings).items():
             if name not in document:
                 document.add(tomlkit.nl())
                 document.add(name, table)
-        after = tomlkit.dumps(document)
-        if PIPELINES not in document and f"[{PIPELINES}." not in before:
+        new_text = tomlkit.dumps(document)
+        if PIPELINES not in document and f"[{PIPELINES}." not in old_text:
             added = title + example
-            after += added.replace("\n", "\r\n") if "\r\n" in before else added
-        if after != before:
+            new_text += added.replace("\n", "\r\n") if "\r\n" in old_text else added
+        if new_text != old_text:
             opener = private_dirs.own_file
             with open(path, "w", encoding="utf-8", newline="", opener=opener) as file:
-                file.write(after)
+                file.write(new_text)
     except (TOMLKitError, budget.Excess) as error:
         hint = "correct it, then run the command again"
         raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
     except OSError as error:
         raise _unwritable(path, error) from None
-    return after != before
+    return new_text != old_text
 
 
 def is_template(path: str) -> bool:

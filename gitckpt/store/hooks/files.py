@@ -74,11 +74,11 @@ class Pin:
 
     def block(self, event: str, *, created: bool = False) -> bytes:
         """Return the block for a file; note in it whether gitckpt `created` the file."""
-        first, rest = _template("block.sh").rstrip("\n").split("\n", 1)
+        first, code = _template("block.sh").rstrip("\n").split("\n", 1)
         if created:
-            rest = rest.replace(_CALL, _SOURCE)
+            code = code.replace(_CALL, _SOURCE)
         head = first.encode() + b"\n" + (_CREATED if created else b"")
-        return head + os.fsencode(self._fill(rest, event))
+        return head + os.fsencode(self._fill(code, event))
 
     def command(self, event: str) -> str:
         lines = _template("block.sh").splitlines()
@@ -103,13 +103,12 @@ def pinned(text: str) -> Pin | None:
 
 
 def without_blocks(data: bytes) -> bytes:
-    """Return a text without gitckpt's blocks, as it was before they were added."""
-    rest, offset = b"", 0
+    text, offset = b"", 0
     for start, end in _blocks(data):
-        rest += data[offset:start]
+        text += data[offset:start]
         offset = end + 1  # with its line break
-    rest += data[offset:]
-    return rest[:-1] if offset > len(data) else rest
+    text += data[offset:]
+    return text[:-1] if offset > len(data) else text
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, int]]:
@@ -136,7 +135,6 @@ class HookFile:
 
     @property
     def is_ours(self) -> bool:
-        """Whether gitckpt created it and nothing was added."""
         return _CREATED in (self.block or b"") and without_blocks(self.data or b"") == _NEW_FILE
 
     @property
@@ -212,7 +210,6 @@ def make_directory(path: str, undo: ExitStack) -> None:
 
 
 def remove_directory(path: str) -> bool:
-    """Remove a directory if it is empty; return whether it was removed."""
     try:
         os.rmdir(path)
     except OSError:
@@ -258,8 +255,8 @@ def _insert(data: bytes, block: bytes) -> bytes:
         return data[:start] + block + without_blocks(data[end:])
     if not data.startswith(b"#!"):
         return block + b"\n" + data
-    shebang, newline, rest = data.partition(b"\n")
-    return shebang + b"\n" + block + newline + rest
+    shebang, newline, code = data.partition(b"\n")
+    return shebang + b"\n" + block + newline + code
 
 
 def _shebang_problem(data: bytes) -> str:
@@ -273,7 +270,7 @@ def _shebang_problem(data: bytes) -> str:
     program, *words = os.fsdecode(line).split() or [""]
     name = os.path.basename(program)
     if name in ("env", "busybox"):
-        programs = (word for word in words if not word.startswith("-") and "=" not in word)
+        programs = (name for name in words if not name.startswith("-") and "=" not in name)
         name = os.path.basename(next(programs, name))
     if name in _SHELLS:
         return ""

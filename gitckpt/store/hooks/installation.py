@@ -37,7 +37,7 @@ DIRECTORY = "ckpt.hooksDirectory"
 # Names of what `init` added and `uninit` removes.
 SET_BY_INIT = "ckpt.setByInit"
 _OURS = (MODE, CHOSEN, DIRECTORY, SET_BY_INIT)
-# The git settings of hooks, as git spells them.
+# As git spells them.
 SETTINGS = tuple(name.lower() for name in _OURS)
 
 REWRITE_REF = "notes.rewriteRef"
@@ -93,37 +93,34 @@ class HookSettings:
             self._values.setdefault(_canonical(name), []).append(value)
 
     def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
-        """Remove a name, or one of its values; return whether it was there."""
-        before = self.all(name)
-        dropped = [old for old in before if value in (None, old)]
+        old_values = self.all(name)
+        dropped = [old for old in old_values if value in (None, old)]
         if dropped:
             config.unset(self.repository, name, value)
             for old in reversed(dropped):
                 undo.callback(config.write, self.repository, name, old, add=True)
-            self._values[_canonical(name)] = [old for old in before if old not in dropped]
+            self._values[_canonical(name)] = [old for old in old_values if old not in dropped]
         return bool(dropped)
 
     def add_missing(self, undo: ExitStack) -> list[str]:
         """Add settings for git to copy notes and pack garbage; return the changes."""
-        missing = []
         by_init = self.all(SET_BY_INIT)
-        if not self.rewrites_notes:
-            missing.append((REWRITE_REF, OUR_NOTES))
+        additions = [] if self.rewrites_notes else [(REWRITE_REF, OUR_NOTES)]
         # The mode applies to all notes and would sort the lines of the user's own.
-        others = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
-        has_own_mode = bool(others or self._everywhere.get(_REWRITE_MODE.lower()))
+        foreign_refs = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
+        has_own_mode = bool(foreign_refs or self._everywhere.get(_REWRITE_MODE.lower()))
         may_set_mode = _REWRITE_MODE in by_init or not has_own_mode
-        is_ours = REWRITE_REF in by_init or bool(missing)
+        is_ours = REWRITE_REF in by_init or bool(additions)
         if is_ours and may_set_mode and not self.all(_REWRITE_MODE):
-            missing.append((_REWRITE_MODE, _SORTED_UNION))
+            additions.append((_REWRITE_MODE, _SORTED_UNION))
         if _CRUFT_PACKS.lower() not in self._everywhere:
-            missing.append((_CRUFT_PACKS, "true"))
-        for name, _ in missing:
+            additions.append((_CRUFT_PACKS, "true"))
+        for name, _ in additions:
             # First: after a kill, a setting that is not recorded here would stay forever.
             self.add(SET_BY_INIT, name, undo)
-        for name, value in missing:
+        for name, value in additions:
             self.add(name, value, undo)
-        return [f"added {name} = {value} to the configuration" for name, value in missing]
+        return [f"added {name} = {value} to the configuration" for name, value in additions]
 
 
 def _find_hooks_directory(repository: Repository) -> str:
@@ -140,9 +137,9 @@ def _resolve_directory(repository: Repository, path: str | None = None) -> str:
 
 def _canonical(name: str) -> str:
     """Return a name as git lists it: section and key in lower case."""
-    section, _, rest = name.partition(".")
-    between, dot, key = rest.rpartition(".")
-    return f"{section.lower()}.{between}{dot}{key.lower()}"
+    section, _, remainder = name.partition(".")
+    subsection, dot, key = remainder.rpartition(".")
+    return f"{section.lower()}.{subsection}{dot}{key.lower()}"
 
 
 # Other hook managers, and the lines that a user adds to their files to call gitckpt.
@@ -165,8 +162,6 @@ _SHORT_WAY = (
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """The program, or user, that fills the hooks directory."""
-
     name: str  # one of the names above; `_HOOKS_PATH` is a user
     hooks_dir: str  # real path: `.git/hooks` may link into the worktree
     worktree: str | None
@@ -178,15 +173,17 @@ class Manager:
 
     def files(self, event: str) -> list[str]:
         """Return the files that may call gitckpt, the recommended one first."""
-        own: list[str] = []
-        top = self.worktree
+        top, paths = self.worktree, []
         if top is not None and self.name == _HUSKY:
-            own = [os.path.join(top, ".husky", event)]
+            paths = [os.path.join(top, ".husky", event)]
         elif top is not None and self.name == _LEFTHOOK:
-            own = _lefthook_files(top) or [os.path.join(top, "lefthook.yml")]
+            paths = _lefthook_files(top) or [os.path.join(top, "lefthook.yml")]
         elif top is not None and self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
-            own = [os.path.join(top, _PRE_COMMIT_FILE)]
-        return [*own, os.path.join(self.hooks_dir, event)]
+            paths = [os.path.join(top, _PRE_COMMIT_FILE)]
+        return [*paths, os.path.join(self.hooks_dir, event)]
+
+    def repetition(self, event: str) -> str:
+        return f"{event} calls gitckpt twice; remove the line from {self.files(event)[0]}"
 
     def line(self, event: str) -> str:
         if self.name == _LEFTHOOK:
@@ -204,15 +201,15 @@ class Manager:
             place = self.files(events[0])[0]
             advice = [f"lefthook owns the hooks; add to {place}, then run: lefthook install"]
             for event in events:
-                advice += [f"  {event}:", "    commands:", "      gitckpt:"]
-                advice += [f"        {self.line(event)}"]
+                line = f"        {self.line(event)}"
+                advice += [f"  {event}:", "    commands:", "      gitckpt:", line]
             return advice
-        if self.name == PRE_COMMIT and not in_full:
+        if self.name == PRE_COMMIT and in_full:
+            return [_SHORT_WAY, *self._pre_commit_advice(events)]
+        if self.name == PRE_COMMIT:
             place = self.files(_PRE_COMMIT_TYPES[0])[0]
             shared = f"or share them with all clones: git ckpt init --hooks external, for {place}"
             return [_SHORT_WAY, shared]
-        if self.name == PRE_COMMIT:
-            return [_SHORT_WAY, *self._pre_commit_advice(events)]
         if os.path.exists(self.hooks_dir) and not os.path.isdir(self.hooks_dir):
             cure = "git config --unset core.hooksPath, then git ckpt init"
             return [f"git runs no hooks: {self.hooks_dir} is not a directory; run: {cure}"]
@@ -230,16 +227,18 @@ class Manager:
         lines = []
         if supported:
             types = " ".join(f"--hook-type {event}" for event in supported)
-            place = self.files(supported[0])[0]
-            lines = [f"or add to {place} below `repos:`, then run: pre-commit install {types}"]
-            lines += ["  - repo: local", "    hooks:"]
+            how = f"or add to {self.files(supported[0])[0]} below `repos:`"
+            lines = [
+                f"{how}, then run: pre-commit install {types}",
+                "  - repo: local",
+                "    hooks:",
+            ]
         for event in supported:
-            lines += [f"      - id: gitckpt-{event}", f"        name: gitckpt {event}"]
-            lines += [f"        {self.line(event)}", "        language: system"]
-            lines += [f"        stages: [{event}]", "        always_run: true"]
-            lines += ["        pass_filenames: false"]
-        others = [event for event in events if event not in supported]
-        return lines + self._file_advice("pre-commit has no such type", others)
+            keys = [f"name: gitckpt {event}", self.line(event), "language: system"]
+            keys += [f"stages: [{event}]", "always_run: true", "pass_filenames: false"]
+            lines += [f"      - id: gitckpt-{event}", *(f"        {key}" for key in keys)]
+        unsupported = [event for event in events if event not in supported]
+        return lines + self._file_advice("pre-commit has no such type", unsupported)
 
 
 def _find_manager(repository: Repository) -> Manager:
@@ -299,8 +298,6 @@ def _content(path: str) -> bytes:
         return b""
 
 
-# Installation, removal and inspection.
-
 _MODES = ("auto", "config", "files", "external", "none")
 # The first git version that reads hooks from its configuration.
 CONFIG_HOOKS_SINCE = (2, 54)
@@ -329,38 +326,34 @@ def install(
     python: str = sys.executable,
     package_dir: str = PACKAGE_DIR,
 ) -> Installation:
-    """Make git call gitckpt and carry notes along; a second call only repairs.
-
-    `mode` "auto" is the mode chosen before, or one that suits the repository. After an error,
-    nothing is changed.
-    """
+    """Make git call gitckpt and carry notes along; a second call only repairs."""
     settings = HookSettings(repository)
     owner = _find_manager(repository)
     directory = owner.hooks_dir
     # A manager that was installed later but left all blocks in place is no conflict.
     is_managed = owner.is_foreign and not all(_in_use(directory, event).block for event in EVENTS)
-    used = _mode(mode, version, settings, is_managed=is_managed)
+    hook_mode = _mode(mode, version, settings, is_managed=is_managed)
     pin = _pin(python, package_dir)
-    changes, advice = _file_changes(settings, pin, directory, adds=used == "files")
-    if used == "external":
+    changes, advice = _file_changes(settings, pin, directory, adds=hook_mode == "files")
+    if hook_mode == "external":
         missing = [event for event in EVENTS if not owner.calls(event)]
-        advice = owner.advice(missing, in_full=mode == used)
-    elif used == "config":
-        advice = [_twice(owner, event) for event in EVENTS if owner.calls(event)]
-    elif used == "none" and mode == "auto":
+        advice = owner.advice(missing, in_full=mode == hook_mode)
+    elif hook_mode == "config":
+        advice = [owner.repetition(event) for event in EVENTS if owner.calls(event)]
+    elif hook_mode == "none" and mode == "auto":
         cure = f"git config --unset {CHOSEN}, then {_INIT}"
         advice = [f"no hooks, as chosen before; to install them: {cure}"]
     with ExitStack() as undo:
-        if used == "files":
+        if hook_mode == "files":
             _prepare_directory(settings, directory, undo)
         changed = files.apply(changes, undo)
-        changed += _set_hooks(settings, pin if used == "config" else None, undo)
+        changed += _set_hooks(settings, pin if hook_mode == "config" else None, undo)
         changed += settings.add_missing(undo)
-        settings.set(MODE, used, undo)
+        settings.set(MODE, hook_mode, undo)
         if mode != "auto":
             settings.set(CHOSEN, "true", undo)
         undo.pop_all()
-    return Installation(used, changed, advice)
+    return Installation(hook_mode, changed, advice)
 
 
 def uninstall(repository: Repository) -> list[str]:
@@ -384,7 +377,6 @@ def uninstall(repository: Repository) -> list[str]:
 
 
 def lines_left(repository: Repository) -> list[str]:
-    """Return the files in which the user's own lines call gitckpt."""
     owner = _find_manager(repository)
     paths = (path for event in EVENTS for path in owner.files(event) if calls(path, event))
     return list(dict.fromkeys(paths))
@@ -428,10 +420,12 @@ def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
         return "not installed"
     if mode == "none":
         return mode
-    others = [event for event in EVENTS if event != "post-commit"]
-    missed = (found for found in inspect(repository, version=version) if found.code in _MISSED)
-    is_missed = any(not any(event in found.sentence for event in others) for found in missed)
-    return "missed" if is_missed else "recorded"
+    other_events = [event for event in EVENTS if event != "post-commit"]
+    for finding in inspect(repository, version=version):
+        is_other = any(event in finding.sentence for event in other_events)
+        if finding.code in _MISSED and not is_other:
+            return "missed"
+    return "recorded"
 
 
 def _pin(python: str, package_dir: str) -> Pin:
@@ -441,20 +435,21 @@ def _pin(python: str, package_dir: str) -> Pin:
     return Pin(os.path.abspath(python), os.path.abspath(package_dir))
 
 
-def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_managed: bool) -> str:
-    if asked not in _MODES:
-        raise UsageError(f"unknown hook mode: {asked}", hint=f"one of {', '.join(_MODES)}")
+def _mode(mode: str, version: tuple[int, ...], settings: HookSettings, *, is_managed: bool) -> str:
+    if mode not in _MODES:
+        raise UsageError(f"unknown hook mode: {mode}", hint=f"one of {', '.join(_MODES)}")
     has_config_hooks = version >= CONFIG_HOOKS_SINCE
-    if asked == "config" and not has_config_hooks:
+    if mode == "config" and not has_config_hooks:
         needed, present = (".".join(map(str, part)) for part in (CONFIG_HOOKS_SINCE, version))
         problem = f"git {present} cannot read hooks from its configuration; git {needed} can"
         hint = "install a newer git, or choose another mode: files, external or auto"
         raise UsageError(problem, hint=hint)
-    if asked != "auto":
-        return asked
-    before = settings.last(MODE)
-    if settings.last(CHOSEN) and before in _MODES[1:] and (before != "config" or has_config_hooks):
-        return before
+    if mode != "auto":
+        return mode
+    last = settings.last(MODE) or ""
+    modes = _MODES[1:] if has_config_hooks else _MODES[2:]
+    if last in modes and settings.last(CHOSEN):
+        return last
     if has_config_hooks:
         return "config"
     return "external" if is_managed else "files"
@@ -467,8 +462,8 @@ def _file_changes(
     changes: list[FileChange] = []
     advice: list[str] = []
     repository, installed = settings.repository, settings.last(DIRECTORY)
-    others = (_resolve_directory(repository), _resolve_directory(repository, installed))
-    for directory in dict.fromkeys((hooks_dir, *others)):
+    directories = (_resolve_directory(repository), _resolve_directory(repository, installed))
+    for directory in dict.fromkeys((hooks_dir, *directories)):
         for event in EVENTS:
             if adds and directory == hooks_dir:
                 file = _in_use(directory, event)
@@ -481,10 +476,6 @@ def _file_changes(
             aside = [files.read(file.path + suffix).without_block(event) for suffix in _ASIDE]
             changes += filter(None, (change, *aside))
     return changes, advice
-
-
-def _twice(owner: Manager, event: str) -> str:
-    return f"{event} calls gitckpt twice; remove the line from {owner.files(event)[0]}"
 
 
 def _prepare_directory(settings: HookSettings, directory: str, undo: ExitStack) -> None:
@@ -533,7 +524,7 @@ def _inspect_config(
         elif command != pin.command(event):
             findings.append(_outdated(section, event, command))
         if owner.calls(event):
-            findings.append(Finding("hook-twice", section, _twice(owner, event)))
+            findings.append(Finding("hook-twice", section, owner.repetition(event)))
     return findings
 
 
@@ -551,7 +542,7 @@ def _inspect_files(settings: HookSettings, pin: Pin, owner: Manager) -> list[Fin
             if file.block not in (pin.block(event), pin.block(event, created=True)):
                 findings.append(_outdated(file.path, event, os.fsdecode(file.block)))
             if is_called:
-                findings.append(Finding("hook-twice", file.path, _twice(owner, event)))
+                findings.append(Finding("hook-twice", file.path, owner.repetition(event)))
         elif not is_called:
             findings.append(_missing_block(file, event, installed, owner.hooks_dir))
     return findings
@@ -566,10 +557,10 @@ def _missing_block(file: HookFile, event: str, installed: str, directory: str) -
     if installed != directory and files.read(os.path.join(installed, event)).block is not None:
         sentence = f"git uses the hooks in {directory} and ignores those of gitckpt in {installed}"
         return Finding("hook-shadowed", "core.hooksPath", sentence, _INIT)
-    sentence = f"{event} does not call gitckpt"
     if file.obstacle:
-        return _not_called(file.path, f"{sentence}: the file {file.obstacle}", call(event))
-    return _not_called(file.path, sentence)
+        sentence = f"{event} does not call gitckpt: the file {file.obstacle}"
+        return _not_called(file.path, sentence, call(event))
+    return _not_called(file.path, f"{event} does not call gitckpt")
 
 
 def _not_called(where: str, sentence: str, cure: str = _INIT) -> Finding:

@@ -494,7 +494,7 @@ class _Restore:
                 self._checkpoint.git_sha,
                 self._limits,
                 with_operation=self._brings_operation,
-                gone=gone,
+                deleted=gone,
                 stays=self._stays,
             )
         words = ("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z")

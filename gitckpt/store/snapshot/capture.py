@@ -1,9 +1,4 @@
-"""Capture the files of a worktree as a tree; check snapshots, and repair them.
-
-Git turns files into blobs (filters, eol and LFS apply) through a private copy of the index:
-first git lists what differs, then only that is read. The user's index, HEAD, refs and stash are
-not touched.
-"""
+"""Capture the files of a worktree as a tree; check snapshots, and repair them."""
 
 from __future__ import annotations
 
@@ -63,8 +58,6 @@ def moved() -> Moved:
 
 
 class DamagedObject(WorktreeError):
-    """git met a damaged object while it looked at the worktree."""
-
     def __init__(self, message: str, oid: str) -> None:
         super().__init__(message, hint="see what is wrong: git ckpt verify --contents")
         self.oid = oid
@@ -109,11 +102,7 @@ def capture_in(
     *,
     keeps: Callable[[bytes], bool] = lambda _: False,
 ) -> Captured:
-    """Capture the worktree in an open private index.
-
-    `also` are untracked paths to capture in any case; `keeps` returns whether to hold a tracked
-    file that its required filter refuses. Raises DeadlinePassed, FilesPruned or WorktreeError.
-    """
+    """Capture the worktree, and `also` untracked paths, in an open private index."""
     top = index.repository.worktree or ""
     try:
         files = _Capture(index, objects, commit, limits, set(also), keeps, os.fsencode(top))
@@ -165,13 +154,12 @@ class _Capture:
         if not survey.is_staged and manifest.INTENT in survey.flags:  # git does not compare these
             tree = self.index.write_tree()
             stages = {0: tree} if tree != base else {}
-        wanted = list(dict.fromkeys([*survey.changed, *self._accepted()]))
+        paths = list(dict.fromkeys([*survey.changed, *self._accepted()]))
         unseen = [*survey.deleted, *survey.flags.get(manifest.SKIPPED, ())]
-        named = leading_to({*self.also, *self.included})  # ignored ones, too
-        inside = {*survey.directories, *named}
+        inside = {*survey.directories, *leading_to({*self.also, *self.included})}
         # None if git converts nothing.
         rules = attributes.rules(repository, self.limits.conversions(repository), inside, unseen)
-        files = self._files_tree(base, rules, wanted)
+        files = self._files_tree(base, rules, paths)
         inexact = self._inexact(rules)
         raw = manifest.write_raw(repository, self.objects, inexact.raw | self.as_is)
         directories, modes = self._layout(files)
@@ -184,11 +172,11 @@ class _Capture:
         content.directories, content.modes = directories, modes
         is_flagged = any(flag != manifest.SKIPPED or sparse is None for flag in survey.flags)
         dirty = bool(stages or is_flagged or under_way or files != base)
-        is_plain = sparse is None and raw is None
-        is_plain = is_plain and not (content.conversion or directories or modes)
-        worktree = Worktree(dirty=False)  # the commit has the files
-        if dirty or not is_plain:
+        is_exact = sparse is None and raw is None
+        if dirty or not is_exact or content.conversion or directories or modes:
             worktree = self._write(content, under_way, dirty=dirty)
+        else:
+            worktree = Worktree(dirty=False)  # the commit has the files
         by_path = {entry.path: entry for entry in self.omitted}  # the last reason is the best
         omitted = tuple(entry for _, entry in sorted(by_path.items()))
         worktree = replace(worktree, omitted=omitted, converted=tuple(sorted(self.converted)))
@@ -200,7 +188,6 @@ class _Capture:
         return replace(captured, parts=self.writer.oids, unlisted=[*self.read, *survey.deleted])
 
     def _write(self, content: manifest.Contents, under_way: str | None, *, dirty: bool) -> Worktree:
-        """Write the tree of the snapshot; leave out an operation that is too large."""
         repository, needed = self.index.repository, None
         if under_way:
             state = operation.collect(repository)
@@ -239,20 +226,20 @@ class _Capture:
     def _layout(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
         survey = self.survey
         lead = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
-        others = set(survey.directories) - lead - {os.path.dirname(path) for path in self.read}
-        directories = dir_modes.empty(self.index.repository, self.top, others, files)
+        lead |= {os.path.dirname(path) for path in self.read}
+        candidates = set(survey.directories) - lead
+        directories = dir_modes.empty(self.index.repository, self.top, candidates, files)
         modes = dir_modes.narrowed_directories(survey.modes)
         modes |= dir_modes.narrowed_files(self.top, self.read)
-        most = dir_modes.MOST
-        if len(directories) > most:
-            more = len(directories) - most - 1
-            self._omit(directories[most], f"without files, as are {more} more: {most} are kept")
-        if len(modes) > most:
-            first = sorted(modes)[most]
-            more = len(modes) - most - 1
-            self._omit(first, f"its mode, as those of {more} more: {most} are kept")
+        limit = dir_modes.MOST
+        if (excess := len(directories) - limit) > 0:
+            reason = f"without files, as are {excess - 1} more: {limit} are kept"
+            self._omit(directories[limit], reason)
+        if (excess := len(modes) - limit) > 0:
+            first = sorted(modes)[limit]
+            self._omit(first, f"its mode, as those of {excess - 1} more: {limit} are kept")
             modes = {path: mode for path, mode in modes.items() if path < first}
-        return directories[:most], modes
+        return directories[:limit], modes
 
     def _index_trees(self) -> Mapping[int, str]:
         if not self.survey.conflicts:
@@ -271,29 +258,28 @@ class _Capture:
         return trees
 
     def _files_tree(
-        self, base: str, rules: attributes.AttributeRules | None, wanted: list[bytes]
+        self, base: str, rules: attributes.AttributeRules | None, paths: list[bytes]
     ) -> str:
-        """Return the tree of all files; `base` if nothing differs from it."""
         index, survey = self.index, self.survey
-        if not wanted:
+        if not paths:
             return index.write_tree() if survey.is_staged or index.is_rebuilt else base
         from gitckpt.git.contents import unfiltered  # costly: only if files differ
 
         deleted = set(survey.deleted)
-        self.read = [path for path in wanted if path not in deleted]
+        self.read = [path for path in paths if path not in deleted]
         if rules is None and (plain := self._plain_tree(base, deleted)):
             return plain
         removed_rules = {path for path in deleted if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these, or not drop their stages.
         apart = set(filter(self._is_misplaced, deleted - removed_rules))
         index.update("--force-remove", sorted(apart))
-        held = unfiltered.held(index.repository)
-        unfiltered.accept(index, {path: held[path] for path in wanted if path in held})
-        others = [path for path in wanted if path not in deleted and path not in held]
-        self._add([*sorted(deleted - removed_rules - apart), *others])
-        ours = _find_ours(survey)
-        unread = sorted(self.unread & ours.keys())
-        index.put(b"%s %s 0\t%s" % (*ours[path], path) for path in unread)
+        oids = unfiltered.held(index.repository)
+        unfiltered.accept(index, {path: oids[path] for path in paths if path in oids})
+        to_add = [path for path in paths if path not in deleted and path not in oids]
+        self._add([*sorted(deleted - removed_rules - apart), *to_add])
+        our_entries = _our_entries(survey)
+        unread = sorted(self.unread & our_entries.keys())
+        index.put(b"%s %s 0\t%s" % (*our_entries[path], path) for path in unread)
         # Last: their filters must apply to the other files, lest a secret is stored in plain text.
         index.update("--force-remove", sorted(removed_rules))
         return index.write_tree()
@@ -320,8 +306,7 @@ class _Capture:
     def _accepted(self) -> list[bytes]:
         included = {path for path in self.also if not self._is_misplaced(path)}
         if self.limits.include:
-            words = ("ls-files", "--others", "--ignored", "-z", *self.limits.include_options())
-            listed = self.index.git(*words).split(b"\0")[:-1]
+            listed = self.index.git(*self.limits.include_command()).split(b"\0")[:-1]
             files = {path for path in listed if not path.endswith(b"/")}
             included |= files.difference(self.also)
         apart = self.survey.apart
@@ -339,13 +324,13 @@ class _Capture:
         return self._within_total(accepted)
 
     def _within_total(self, untracked: list[bytes]) -> list[bytes]:
-        most = self.limits.max_total_size
-        if most is None:
+        total = self.limits.max_total_size
+        if total is None:
             return untracked
-        others = [path for path in untracked if path not in self.also]
-        sizes = {path: _size(os.path.join(self.top, path)) for path in others}
+        limited = [path for path in untracked if path not in self.also]
+        sizes = {path: _size(os.path.join(self.top, path)) for path in limited}
         excess = set(self.limits.excess(sizes))
-        limit = f"{size_text(most)} of untracked files"
+        limit = f"{size_text(total)} of untracked files"
         reason = f"an automatic checkpoint takes {limit}, the smallest first"
         self.omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(excess)]
         return [path for path in untracked if path not in excess]
@@ -361,7 +346,6 @@ class _Capture:
         return False
 
     def _add(self, paths: list[bytes]) -> None:
-        """Read files into the private index; list those that git cannot read as omitted."""
         readable = []
         for path in paths:
             file = os.path.join(self.top, path)
@@ -389,7 +373,7 @@ class _Capture:
         self.converted += map(quoted, result.converted)
         for refused in result.refused:
             reason, may_be_held = self._reason(refused)
-            if not (may_be_held and self._hold_as_is(refused.path)):
+            if not may_be_held or not self._hold_as_is(refused.path):
                 self._omit(refused.path, reason)
 
     def _reason(self, refused: Refused) -> tuple[str, bool]:
@@ -401,8 +385,8 @@ class _Capture:
             return refused.cause, False
         if not driver or path not in self.tracked:
             return f"git cannot store it: {refused.cause}", not driver
-        _, ours = _find_ours(self.survey).get(path, (b"", b""))
-        oid = self.survey.staged.get(path, ours).decode("ascii")
+        _, our_oid = _our_entries(self.survey).get(path, (b"", b""))
+        oid = self.survey.staged.get(path, our_oid).decode("ascii")
         if oid.strip("0") and refusal.filter_works(self.index, path, oid):
             may_be_held = self.keeps(path) and self.limits.looks_secret(path) is None
             return f"filter {driver} refuses it", may_be_held
@@ -443,7 +427,7 @@ def _size(path: bytes) -> int:
         return 0
 
 
-def _find_ours(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
+def _our_entries(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
     """Return mode and oid of our side of each conflict; else theirs, else the base."""
     sides = {}
     for stage in (1, 3, 2):
@@ -610,12 +594,12 @@ def _damaged(
     if checkpoint.tree is None:
         return {}
     broken: set[str] = set()
-    own = _listed(objects, checkpoint.tree, repository.object_format, broken)
+    snapshot = _listed(objects, checkpoint.tree, repository.object_format, broken)
     base = manifest.base_tree(repository, checkpoint.git_sha)
     committed = _listed(objects, base, repository.object_format, broken)
-    suspects = sorted(broken.union(own.keys() - committed.keys()))
+    suspects = sorted(broken.union(snapshot.keys() - committed.keys()))
     unreadable = damage.unreadable(repository, suspects)
-    return {oid: (own.get(oid, []), oid in committed) for oid in unreadable}
+    return {oid: (snapshot.get(oid, []), oid in committed) for oid in unreadable}
 
 
 def _listed(

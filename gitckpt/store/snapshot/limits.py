@@ -126,7 +126,6 @@ class Limits:
         return replace(self, max_total_size=_AUTOMATIC)
 
     def excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
-        """Return the largest files to leave out so that the others fit."""
         if self.max_total_size is None:
             return []
         excess = sum(sizes.values()) - self.max_total_size
@@ -138,8 +137,9 @@ class Limits:
             omitted.append(path)
         return omitted
 
-    def include_options(self) -> list[str]:
-        return [option for pattern in self.include for option in ("-x", pattern)]
+    def include_command(self) -> list[str]:
+        options = (option for pattern in self.include for option in ("-x", pattern))
+        return ["ls-files", "--others", "--ignored", "-z", *options]
 
     def deadline(self) -> float | None:
         return None if self.timeout == float("inf") else time.monotonic() + self.timeout
@@ -153,9 +153,9 @@ class Limits:
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None  # it is gone, or a directory above it is a file by now
-        most = self.max_file_size
-        if most is not None and stat.S_ISREG(status.st_mode) and status.st_size > most:
-            return f"larger than {size_text(most)}", status.st_size
+        limit = self.max_file_size
+        if limit is not None and stat.S_ISREG(status.st_mode) and status.st_size > limit:
+            return f"larger than {size_text(limit)}", status.st_size
         return None
 
     def conversions(self, repository: Repository) -> Configured:
@@ -163,13 +163,13 @@ class Limits:
             return self.configured
         return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
 
-    def terms(self, named: Collection[bytes], regardless: Collection[bytes]) -> Terms:
+    def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> Terms:
         """Return which bytes to keep: `regardless` in any case, `included` if secret."""
         from gitckpt.git.contents.conversion import Terms  # most worktrees do without
 
         return Terms(
             self.max_file_size,
-            refuses=lambda path: path not in named and self.looks_secret(path) is not None,
+            refuses=lambda path: path not in included and self.looks_secret(path) is not None,
             text=f"{self.max_file_size} {self.secrets} {self.include}",
             regardless=regardless,
         )
@@ -188,14 +188,14 @@ class Limits:
         return pattern
 
     def _matching(self, parts: Sequence[str]) -> str | None:
-        names, endings, rest = _by_kind(self.secrets)
+        names, endings, others = _by_kind(self.secrets)
         for pattern, depth in names.get(parts[-1], ()):
             if "/".join(parts[-depth - 1 :]) == pattern.lower():
                 return pattern
         _, dot, ending = parts[-1].rpartition(".")
         if dot and ending in endings:
             return endings[ending]
-        for pattern, depth, first, last in rest:
+        for pattern, depth, first, last in others:
             path = "/".join(parts[-depth - 1 :])
             # First the ends: `fnmatch` compiles each pattern, which takes 4 ms for all of them.
             has_ends = path.startswith(first) and path.endswith(last)
@@ -215,7 +215,7 @@ def _by_kind(
     """Return patterns by name, by ending, and others; each with its number of slashes."""
     names: dict[str, list[tuple[str, int]]] = {}
     endings: dict[str, str] = {}
-    rest = []
+    others = []
     for pattern in patterns:
         folded, depth = pattern.lower(), pattern.count("/")
         if not any(c in folded for c in "*?["):
@@ -224,8 +224,8 @@ def _by_kind(
             endings[folded[2:]] = pattern
         else:
             parts = _SPECIAL.split(folded)
-            rest.append((pattern, depth, parts[0], parts[-1]))
-    return names, endings, rest
+            others.append((pattern, depth, parts[0], parts[-1]))
+    return names, endings, others
 
 
 def size_text(size: int) -> str:
@@ -251,8 +251,7 @@ def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | 
         return None
     is_included = False
     if limits.include:
-        words = ("ls-files", "--others", "--ignored", "-z", *limits.include_options())
-        listing = repository.git.run(*words).out.split(b"\0")
+        listing = repository.git.run(*limits.include_command()).out.split(b"\0")
         is_included = os.fsencode(os.path.relpath(real, top)) in listing
     if tag is None and not is_included:
         return IGNORED

@@ -22,24 +22,9 @@ from gitckpt.model.values import dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from gitckpt.git.objects.diff import Leaf
     from gitckpt.git.objects.port import Objects
-    from gitckpt.model.checkpoint import Checkpoint, Worktree
-    from gitckpt.store.snapshot.limits import Limits
-
-    class Beside(Protocol):
-        """Files outside of the worktree that a snapshot keeps as well."""
-
-        def added(
-            self,
-            repository: Repository,
-            objects: Objects,
-            found: Worktree,
-            commit: str,
-            limits: Limits,
-        ) -> Worktree: ...
+    from gitckpt.model.checkpoint import Checkpoint
 
 
 INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-worktree", "absent"
@@ -79,7 +64,6 @@ class Contents:
 
 
 def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
-    """Return intent-to-add entries (modes by path) as paths by flag."""
     flags = {INTENT: sorted(intended)}
     for flag, flag_mode in INTENDED.items():
         flags[flag] = sorted(path for path, mode in intended.items() if mode == flag_mode)
@@ -100,11 +84,10 @@ def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
 def with_commit(
     repository: Repository, checkpoint: Checkpoint, head: str | None
 ) -> tuple[Checkpoint, str | None]:
-    """Return a checkpoint that can be restored although its commit is gone.
+    """Return a checkpoint to restore although its commit is gone, and a remark.
 
     The commit that `git filter-repo` put in its place stands in, else `head`, without the operation
-    in progress. Also returns a remark for the user, or None. WorktreeError if nothing can stand in,
-    as with `head` None: no person looks at the worktree before work continues.
+    in progress; WorktreeError with `head` None: no person looks before work continues.
     """
     commit = checkpoint.git_sha
     if not commit or _has_commit(repository, commit):
@@ -135,15 +118,13 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
         return encoding.empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
     bounds.require(repository, snapshot, commit)
-    found = repository.cat_file.info(name)
-    if found is None:
+    stored = repository.cat_file.info(name)
+    if stored is None:
         raise WorktreeError(f"{name} is missing", hint=VERIFY)
-    return found[0]
+    return stored[0]
 
 
 class _Pending:
-    """Objects to write, all at once."""
-
     def __init__(self, repository: Repository, objects: Objects) -> None:
         self._format = repository.object_format
         self._objects = objects
@@ -163,9 +144,9 @@ class _Pending:
         entries: Entries = {}
         below: dict[bytes, dict[bytes, str]] = {}
         for path, oid in files.items():
-            first, slash, rest = path.partition(b"/")
+            first, slash, inner_path = path.partition(b"/")
             if slash:
-                below.setdefault(first, {})[rest] = oid
+                below.setdefault(first, {})[inner_path] = oid
             else:
                 entries[first] = (encoding.FILE, oid)
         entries |= {name: (DIRECTORY, self.tree_of(inner)) for name, inner in below.items()}
@@ -195,21 +176,21 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
         b"modes": b"".join(b"%s %s\0" % pair for pair in modes),
         CONVERSION: content.conversion,
     }
-    whole = {name: (DIRECTORY, tree) for name, tree in trees.items() if tree}
+    entries = {name: (DIRECTORY, tree) for name, tree in trees.items() if tree}
     for name, data in blobs.items():
         if data:
-            whole[name] = (encoding.FILE, pending.blob(data))
+            entries[name] = (encoding.FILE, pending.blob(data))
     if content.sparse is not None:  # empty if its file is
-        whole[b"sparse"] = (encoding.FILE, pending.blob(content.sparse))
-    tree = pending.tree(whole)
+        entries[b"sparse"] = (encoding.FILE, pending.blob(content.sparse))
+    tree = pending.tree(entries)
     pending.write()
     return tree
 
 
 def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
     bounds.require(repository, checkpoint.tree, checkpoint.git_sha)
-    found = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
-    return replace(found, is_of_commit=checkpoint.worktree is None)
+    contents = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
+    return replace(contents, is_of_commit=checkpoint.worktree is None)
 
 
 def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
@@ -259,34 +240,32 @@ def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
     if contents.raw is None:
         return {}
     raw = {}
-    known = regular_files(repository, contents.files)
+    files = regular_files(repository, contents.files)
     for path, mode, oid in _leaves(repository, contents.raw):
         if mode not in FILES:
             message = f"the snapshot keeps {path!r} byte for byte, which is no file"
             raise WorktreeError(message, hint="it was not made by gitckpt")
-        if path in known:
+        if path in files:
             raw[path] = oid
     return raw
 
 
 def raw_tree(repository: Repository, tree: str | None) -> str | None:
-    """Return the tree of the files that a snapshot keeps byte for byte, or None."""
-    found = repository.cat_file.info(f"{tree}:{RAW.decode()}") if tree is not None else None
-    return found[0] if found is not None and found[1] == "tree" else None
+    stored = repository.cat_file.info(f"{tree}:{RAW.decode()}") if tree is not None else None
+    return stored[0] if stored is not None and stored[1] == "tree" else None
 
 
 def conversion_of(repository: Repository, tree: str | None) -> bytes:
     if tree is None:
         return b""
-    found = next(repository.cat_file.contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
-    return found[2] if found is not None and found[1] == "blob" else b""
+    stored = next(repository.cat_file.contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
+    return stored[2] if stored is not None and stored[1] == "blob" else b""
 
 
-def differing_raw(repository: Repository, before: Contents, after: Contents) -> list[bytes]:
-    """Return the paths at which two snapshots keep different bytes."""
-    if before.raw == after.raw:
+def differing_raw(repository: Repository, first: Contents, second: Contents) -> list[bytes]:
+    if first.raw == second.raw:
         return []
-    old, new = raw_of(repository, before), raw_of(repository, after)
+    old, new = raw_of(repository, first), raw_of(repository, second)
     return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
 
 
@@ -316,20 +295,20 @@ class _Reader:
         self._objects = objects
 
     def entries(self, tree: str) -> Entries:
-        found = next(self._objects.read([tree], None))
-        if found is None or found[0] != "tree":
+        stored = next(self._objects.read([tree], None))
+        if stored is None or stored[0] != "tree":
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=VERIFY)
-        return decoded(found[1], self._repository, tree)
+        return decoded(stored[1], self._repository, tree)
 
-    def blobs(self, oids: Sequence[str], most: int) -> list[bytes]:
+    def blobs(self, oids: Sequence[str], limit: int) -> list[bytes]:
         contents: list[bytes] = []
         size = 0
-        for oid, blob in zip(oids, self._objects.read(oids, most), strict=True):
+        for oid, blob in zip(oids, self._objects.read(oids, limit), strict=True):
             if blob is None or blob[0] not in ("blob", encoding.OVERSIZED):
                 raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=VERIFY)
             size += len(blob[1])
-            if blob[0] == encoding.OVERSIZED or size > most:
-                message = f"the snapshot keeps more than {most:,} bytes in lists: with {oid}"
+            if blob[0] == encoding.OVERSIZED or size > limit:
+                message = f"the snapshot keeps more than {limit:,} bytes in lists: with {oid}"
                 raise UnsoundSnapshot(message, hint=bounds.HINT)
             contents.append(blob[1])
         return contents
@@ -378,10 +357,7 @@ def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> 
 
 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
-    """Return the content of a file of a checkpoint; NotFoundError or WorktreeError.
-
-    `beside` tells whether it is a file that the run keeps beside the worktree.
-    """
+    """Return a file, or one that the run keeps `beside` its worktree; else an error."""
     if beside:
         bounds.require(repository, checkpoint.tree, "")
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
@@ -418,7 +394,7 @@ def turn_into(
         index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
     else:  # half the time, as few entries differ
         changes = diff.differences(index.repository, listed, merged)
-        index.put(change.line for change in sorted(changes, key=lambda each: each.status != "D"))
+        index.put(item.line for item in sorted(changes, key=lambda item: item.status != "D"))
     index.put(conflicts(index.repository, contents))
     add_in_intent(index, contents, contents.flags.get(INTENT, ()))
     for flag in (ASSUMED, SKIPPED):

@@ -141,10 +141,7 @@ class Survey:
 
 
 def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
-    """Survey a worktree; also return the settings of a sparse checkout.
-
-    Clears flags in the private index, so that git looks at files that it would skip.
-    """
+    """Survey a worktree, and read the sparse settings; clear flags of the index."""
     children = [index.look()]  # the last one is `git status`
     try:
         if not index.is_whole():
@@ -182,8 +179,8 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
         place = _INSTEAD if path in changed else ""
         survey.passed_over.append(Omitted(quoted(path), reason + place))
     # Directories next to tracked files that hold no untracked files.
-    others = scan.visited.difference(survey.leading, above)
-    bare = {path for path in others if path.rpartition(b"/")[0] in survey.leading}
+    scanned = scan.visited.difference(survey.leading, above)
+    bare = {path for path in scanned if path.rpartition(b"/")[0] in survey.leading}
     _read_submodules(index, survey, scan, bare)
     return survey, settings
 
@@ -210,7 +207,6 @@ def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
 
 
 def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
-    """Return the tracked paths, and note the flagged ones."""
     entries = listing.split(b"\0")[:-1]
     if any(b"\0%s " % tag in listing or listing.startswith(tag + b" ") for tag in _FLAGS):
         for entry in entries:
@@ -220,7 +216,7 @@ def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
 
 
 def _look_again(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool:
-    """Clear index flags so that git looks at these files; return if there are any."""
+    """Clear flags so that git looks at these files; return if there are any."""
     assumed, skipped = survey.flags.get(ASSUMED, []), survey.flags.get(SKIPPED, [])
     if is_sparse:
         skipped = []  # git itself clears the flag if there is a file
@@ -268,18 +264,18 @@ def _read_status(out: bytes, survey: Survey) -> None:
 
 
 def _set_apart(top: bytes, survey: Survey) -> None:
-    own = survey.apart  # git's own directories; bare repositories without tracked files follow
+    git_dirs = survey.apart  # git's own directories; bare repositories without tracked files follow
 
-    def without(paths: list[bytes], directories: Collection[bytes]) -> list[bytes]:
+    def without(paths: list[bytes], directories: Collection[bytes] = git_dirs) -> list[bytes]:
         return [path for path in paths if not modules.lies_in(path, directories)]
 
-    survey.changed, survey.deleted = without(survey.changed, own), without(survey.deleted, own)
-    others = without(survey.untracked, own)
-    bare = [path for path in modules.bare_above(top, others) if path not in survey.leading]
+    survey.changed, survey.deleted = without(survey.changed), without(survey.deleted)
+    untracked = without(survey.untracked)
+    bare = [path for path in modules.bare_above(top, untracked) if path not in survey.leading]
     outermost = [path for path in bare if not modules.lies_in(os.path.dirname(path), bare)]
-    survey.untracked = without(others, outermost)
-    survey.nested = [*without(survey.nested, own), *(path + b"/" for path in outermost)]
-    survey.apart = [*own, *outermost]
+    survey.untracked = without(untracked, outermost)
+    survey.nested = [*without(survey.nested), *(path + b"/" for path in outermost)]
+    survey.apart = [*git_dirs, *outermost]
 
 
 def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
@@ -303,8 +299,8 @@ def _read_submodules(
 ) -> None:
     """Note checked-out submodules, and files in place of others in `bare`."""
     changed, survey.submodules = survey.submodules, {}
-    others = {path + b"/" for path in scan.repositories}.difference(survey.nested)
-    if not changed and not bare and not others:
+    unlisted = {path + b"/" for path in scan.repositories}.difference(survey.nested)
+    if not changed and not bare and not unlisted:
         return
     for path, _, staged, _, _ in index.entries(GITLINK):
         absolute = os.path.join(scan.top, path)

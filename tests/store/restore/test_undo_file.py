@@ -63,7 +63,7 @@ def test_what_lies_in_the_place_of_a_list_of_documents(
     with make_store(main_checkout) as store:
         store.record("plan-complete", run=run)
         store.record("plan-complete")
-        assert local_checkpoints.known(inside(store).repository, run) == frozenset()
+        assert local_checkpoints.local_oids(inside(store).repository, run) == frozenset()
         assert len(store.list()) == 4
 
 
