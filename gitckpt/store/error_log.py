@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 FILE = "log"
 _LARGE = 1_000_000
-# In characters. The middle of a longer entry is left out.
-LONGEST = 16_384
-
+LONGEST = 16_384  # characters; the middle of a longer entry is left out
 _LEFT_OUT = "\n… {} characters …\n"
 
 

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 # Documents of runs. A run continues without trust only from a document listed here.
 
 DIRECTORY = "chains"
-
-# In bytes. The document sought is nearly always the newest of up to 100,000 lines.
-_TAIL = 4096
+_TAIL = 4096  # bytes: the document sought is nearly always the newest of up to 100,000 lines
 
 
 def extend(
@@ -126,22 +124,17 @@ def _path_chains(repository: Repository, run: str) -> str:
     return f"{repository.private_dir}/{DIRECTORY}/{run}"
 
 
-# Checkpoints with document and worktree.
+# Checkpoints: lines `<id> <oid> in|from|copied <name>:<made>` in the private directory.
 
-# In the private directory. Lines: `<id> <oid> in|from|copied <name>:<made>`.
 FILE = "written"
 
 # "in": the files were captured in that worktree. "from": the run was started, imported or adopted
 # there. "copied": a checkpoint elsewhere captured the files (a fork, or a submodule's copy).
 _IN, _FROM, _COPIED = "in", "from", "copied"
 
-# Search the file for at most this many ids; for more, parse all lines.
-_FEW = 64
-
+_FEW = 64  # search the file for at most this many ids; for more, parse all lines
 _COMMONDIR = "commondir"
-
-# The main worktree in a line.
-MAIN = ":"
+MAIN = ":"  # the main worktree in a line
 
 
 def name_of(repository: Repository) -> str:
@@ -188,8 +181,7 @@ def note(
 
 
 def note_fork(repository: Repository, checkpoint_id: str) -> None:
-    oid = _oid_of(repository, checkpoint_id)
-    if oid is not None:
+    if oid := _oid_of(repository, checkpoint_id):
         note(repository, [(checkpoint_id, oid)], kind=_COPIED)
 
 
@@ -272,9 +264,8 @@ class LocalCheckpoints:
         return {name for name, line in self._lines.items() if oids.get(name) == line[0]}
 
     def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
-        return {
-            name: self._lines[name][0] for name, oid in oids.items() if self.is_replaced(name, oid)
-        }
+        names = (name for name, oid in oids.items() if self.is_replaced(name, oid))
+        return {name: self._lines[name][0] for name in names}
 
 
 def forget_others(repository: Repository, existing: Callable[[], Collection[str]]) -> None:

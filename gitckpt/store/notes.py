@@ -33,18 +33,11 @@ NOTES = "refs/notes/checkpoints"
 # `<id>` for a removed checkpoint.
 WAITING = "links"
 
-# Empty file in the private directory. Its mtime is when notes were last written.
-WRITTEN = "linked"
+WRITTEN = "linked"  # an empty file there; its mtime is when notes were last written
 
-# Seconds between writes of notes by commands that do something else.
-INTERVAL = 60.0
-
-# Seconds to retry against other writers.
-PATIENCE = 30.0
-
-# For more checkpoints than this, list all refs instead of looking up each one.
-_MANY = 1000
-
+INTERVAL = 60.0  # seconds between writes of notes by commands that do something else
+PATIENCE = 30.0  # seconds to retry against other writers
+_MANY = 1000  # for more checkpoints, list all refs instead of looking up each one
 _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 
@@ -73,13 +66,9 @@ def is_due(repository: Repository, instant: int) -> bool:
     return not 0 <= age < INTERVAL * 1_000_000_000
 
 
-def waiting(repository: Repository) -> Lines:
-    return pending(repository)[0]
-
-
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
     """Return queued links by commit, perhaps of no checkpoint, and removed ids."""
-    return _parse(_content(repository))
+    return _parse(private_dirs.read(_path(repository)))
 
 
 def write(
@@ -93,7 +82,7 @@ def write(
     prepared: Callable[[Sequence[Item]], object] = lambda _: None,
 ) -> bool:
     """Write queued changes, with the lock of writers; return if the notes changed."""
-    data = _content(repository)
+    data = private_dirs.read(_path(repository))
     lines_by_commit, removed = _parse(data)
     for commit, lines in (links or {}).items():
         lines_by_commit.setdefault(commit, []).extend(lines)
@@ -136,7 +125,7 @@ def write(
 
 def carry(repository: Repository, command: str) -> None:
     """Copy queued links of commits that were amended or rebased to the new commits."""
-    queued = waiting(repository)
+    queued, _ = pending(repository)
     if not queued:
         return
     from gitckpt.git.worktree import operation  # recording a commit does not need it
@@ -166,8 +155,8 @@ def _status(repository: Repository, name: str) -> os.stat_result | None:
         return None
 
 
-def _content(repository: Repository) -> bytes:
-    return private_dirs.read(os.path.join(repository.private_dir, WAITING))
+def _path(repository: Repository) -> str:
+    return os.path.join(repository.private_dir, WAITING)
 
 
 def _parse(data: bytes) -> tuple[Lines, set[str]]:
@@ -190,8 +179,8 @@ def _is_stamp(text: str) -> bool:
 
 def _clear_queue(repository: Repository, size: int, instant: int) -> None:
     place = repository.make_private_dir()
-    path = os.path.join(place, WAITING)
     with contextlib.suppress(OSError):
+        path = os.path.join(place, WAITING)
         with open(path, "r+b", buffering=0, opener=private_dirs.create) as file:
             # If a line came meanwhile, all lines are written again, which changes nothing.
             if os.fstat(file.fileno()).st_size == size:

@@ -170,16 +170,10 @@ def entropy_of(text: bytes) -> float:
 
 # The detector of all rules, fast enough to run at each save.
 
-# Bytes of the largest file that is searched: files that people write are smaller.
-LARGEST = 1_000_000
-
-# Start of the replacement of a secret.
-MASK = b"[masked: "
-
-# A NUL among so many first bytes makes a file binary, as in git.
-_BINARY = 8000
-# Bytes of the shortest token, and of the longest prefix.
-_SHORTEST, _LONGEST_PREFIX = 12, 30
+LARGEST = 1_000_000  # bytes of a file to search: files that people write are smaller
+MASK = b"[masked: "  # start of the replacement of a secret
+_BINARY = 8000  # a NUL among so many first bytes makes a file binary, as in git
+_SHORTEST, _LONGEST_PREFIX = 12, 30  # bytes of a token, and of a prefix
 
 _PUNCTUATION = b".~-"
 _WORD_BYTES = frozenset(
@@ -305,13 +299,9 @@ def masked(text: str) -> str:
     return masked_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
-def masked_bytes(data: bytes) -> bytes:
-    return _mask(data, find(data))
-
-
-def _mask(data: bytes, hits: Sequence[Hit]) -> bytes:
+def masked_bytes(data: bytes, hits: Sequence[Hit] | None = None) -> bytes:
     parts, end = [], 0
-    for hit in hits:
+    for hit in find(data) if hits is None else hits:
         parts += [data[end : hit.start], MASK + f"{hit.rule}]".encode()]
         end = hit.end
     return b"".join([*parts, data[end:]])
@@ -386,9 +376,6 @@ def _escape(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
 
 
-# Input files of a run.
-
-
 def unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]:
     """Return the unsettled hits of a file, each with line and digest; [] if binary."""
     settled = Settled(repository)
@@ -397,7 +384,7 @@ def unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]
 
 
 def masked_copies(repository: Repository, data: bytes) -> bytes:
-    return _mask(data, [hit for hit, *_ in unsettled(repository, data)])
+    return masked_bytes(data, [hit for hit, *_ in unsettled(repository, data)])
 
 
 def has_masks(data: bytes) -> bool:
@@ -406,8 +393,7 @@ def has_masks(data: bytes) -> bool:
 
 # Suspects in the files of a snapshot.
 
-# Most suspects per snapshot: a dump can contain any number.
-MOST = 1000
+MOST = 1000  # suspects per snapshot: a dump can contain any number
 
 
 def find_suspects(

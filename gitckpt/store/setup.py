@@ -8,7 +8,6 @@ from gitckpt.git import config
 from gitckpt.git.command import require_git
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import Finding
-from gitckpt.model.values import replace
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.config import settings
 from gitckpt.store.hooks import installation
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
 _OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
 _KINDS = ("push", "fetch", "mirror")
-# What a remote pushes once it is no mirror any more.
-_PUSHED = ("heads", "tags")
+_PUSHED = ("heads", "tags")  # once a remote is no mirror any more
 
 
 def inspect(repository: Repository) -> list[Finding]:
@@ -72,24 +70,20 @@ def _matches_own_refs(specs: Sequence[str], side: int) -> bool:
     return False
 
 
-# Installation.
-
-
 def install(repository: Repository, mode: str) -> Installation:
     """Make git call gitckpt at each commit, and write the settings file if missing."""
     version = require_git()
     notes.prepare(repository)
     local_checkpoints.prepare(repository)
     result = installation.install(repository, version=version, mode=mode)
-    remotes = [f"{flaw.object} {flaw.sentence}: {flaw.cure}" for flaw in inspect(repository)]
-    result = replace(result, advice=[*result.advice, *remotes])
+    flaws = inspect(repository)
+    result.advice.extend(f"{flaw.object} {flaw.sentence}: {flaw.cure}" for flaw in flaws)
     path = _file(repository)
     if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):
         return result  # the caller reports the error in the file
-    if not settings.write_template(path):
-        return result
-    change = f"wrote {path}: commit it to share the settings"
-    return replace(result, changed=[*result.changed, change])
+    if settings.write_template(path):
+        result.changed.append(f"wrote {path}: commit it to share the settings")
+    return result
 
 
 def uninstall(repository: Repository) -> Installation:

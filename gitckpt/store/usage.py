@@ -138,8 +138,6 @@ class Measure:
         return files, size
 
 
-# The report.
-
 # Statuses of worktrees; see `WorktreeUse`.
 COMPLETE, UNFINISHED, REMOVED = "complete", "unfinished", "removed"
 CHECKPOINT, FORGOTTEN = "checkpoint", "forgotten"

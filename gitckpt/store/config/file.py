@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 _MAX_NAME = 100
 # A century: more is a slip, and times beyond the year 9999 cannot be written.
 _MAX_DURATION = 36_500 * 86400 * times.MICRO
-# Any count above this is a slip, too.
-MANY = 999_999
+MANY = 999_999  # any count above this is a slip, too
 
 
 @dataclass(frozen=True, slots=True)

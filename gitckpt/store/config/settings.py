@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from typing import IO, Any
 
 
-# The keys of `gitckpt.toml` with their built-in values.
-
-# Which submodules are captured.
-ALL, NONE = "all", "none"
+ALL, NONE = "all", "none"  # which submodules are captured
 
 _LISTS = ("ckpt.include", "ckpt.secrets")
 _COUNTS = ("ckpt.keeplast", "ckpt.safetykeeplast")
@@ -122,9 +119,7 @@ KEYS: Mapping[str, Key] = {
 
 WORKTREE_DIR = "ckpt.worktreedir"
 
-
-# Approvals: digests of what was allowed in this clone, a line each in the private directory.
-
+# Digests of what was allowed in this clone, a line each, in the private directory.
 APPROVAL_FILE = "allowed"
 
 
@@ -184,8 +179,6 @@ def forget(repository: Repository) -> bool:
 def _unwritable(path: str, error: OSError) -> CkptError:
     return CkptError(f"cannot write {path}: {error.strerror}")
 
-
-# Reading the settings.
 
 FILE = OBEYED
 # The git settings that `read` knows, as git spells them.
@@ -469,9 +462,6 @@ def _mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | N
         return not_toml
     error = read(repository, file).error
     return error if isinstance(error, ConfigError) else None
-
-
-# Settings for commands.
 
 
 class Rules:

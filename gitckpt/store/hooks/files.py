@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-# The hooks that gitckpt uses.
-
 # Event → the variable in which pre-commit passes its argument: "" if it has none, None for an
 # event that pre-commit does not support.
 PRE_COMMIT_ARGUMENTS = {
@@ -34,23 +32,14 @@ PRE_COMMIT_ARGUMENTS = {
     "pre-auto-gc": None,
 }
 
-# `gitckpt.hook` says what is done at each.
-EVENTS = tuple(PRE_COMMIT_ARGUMENTS)
-
-# All events, as a phrase.
+EVENTS = tuple(PRE_COMMIT_ARGUMENTS)  # `gitckpt.hook` says what is done at each
 ANY = f"{', '.join(EVENTS[:-1])} or {EVENTS[-1]}"
-
-
-# The block in a hook file.
 
 # The directory that holds the package `gitckpt`.
 PACKAGE_DIR = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 
-_NEW_FILE = b"#!/bin/sh\n"
-_NEW_MODE = 0o755
-
-_BEGIN = b"# >>> gitckpt >>>"
-_END = b"# <<< gitckpt <<<"
+_NEW_FILE, _NEW_MODE = b"#!/bin/sh\n", 0o755
+_BEGIN, _END = b"# >>> gitckpt >>>", b"# <<< gitckpt <<<"
 _MARKER = re.compile(rb"^(?:%s|%s)\r?$" % (_BEGIN, _END), re.MULTILINE)
 _CALL = 'sh @SCRIPT@ @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@" </dev/null'
 # Used in a file with nothing but the block, which `sh` runs: saves a process.

@@ -28,17 +28,12 @@ if TYPE_CHECKING:
 
 
 # Git settings that belong to the hooks.
-
 MODE = "ckpt.hooks"
-# Whether the user chose the mode, so that the next `git ckpt init` keeps it.
-CHOSEN = "ckpt.hooksChosen"
-# The directory of the hook files, unless that is `hooks` in the common directory.
-DIRECTORY = "ckpt.hooksDirectory"
-# Names of what `init` added and `uninit` removes.
-SET_BY_INIT = "ckpt.setByInit"
+CHOSEN = "ckpt.hooksChosen"  # whether the user chose the mode: the next `git ckpt init` keeps it
+DIRECTORY = "ckpt.hooksDirectory"  # unless that is `hooks` in the common directory
+SET_BY_INIT = "ckpt.setByInit"  # names of what `init` added and `uninit` removes
 _OURS = (MODE, CHOSEN, DIRECTORY, SET_BY_INIT)
-# As git spells them.
-SETTINGS = tuple(name.lower() for name in _OURS)
+SETTINGS = tuple(name.lower() for name in _OURS)  # as git spells them
 
 REWRITE_REF = "notes.rewriteRef"
 _REWRITE_MODE = "notes.rewriteMode"
@@ -299,16 +294,13 @@ def _content(path: str) -> bytes:
 
 
 _MODES = ("auto", "config", "files", "external", "none")
-# The first git version that reads hooks from its configuration.
-CONFIG_HOOKS_SINCE = (2, 54)
+CONFIG_HOOKS_SINCE = (2, 54)  # the first git that reads hooks from its configuration
 
 _INIT = "git ckpt init"
 # The codes of findings that keep a hook from being called.
 _MISSED = {"hook-missing", "hook-external-missing", "hook-not-executable", "hook-shadowed"}
 _MISSED |= {"interpreter-missing", "package-missing"}
-
-# Suffixes of hook files that pre-commit and lefthook replaced.
-_ASIDE = (".legacy", ".old")
+_ASIDE = (".legacy", ".old")  # suffixes of hook files that pre-commit and lefthook replaced
 
 
 @dataclass(frozen=True, slots=True)

@@ -334,10 +334,7 @@ class _Reader:
         return dict(zip(oids, self.blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
 
 
-# Single files and extras of a snapshot.
-
-# Entry of a snapshot for the files that a run keeps beside its worktree.
-_BESIDE = "run"
+_BESIDE = "run"  # entry of a snapshot for the files that a run keeps beside its worktree
 
 
 @dataclass(frozen=True, slots=True)

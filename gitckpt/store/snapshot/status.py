@@ -18,8 +18,7 @@ from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, flags_of
 
-# What git passes over silently: sockets, fifos, devices, and unreadable directories.
-
+# What git passes over silently.
 _KINDS = {stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a fifo"}
 _KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 
@@ -105,8 +104,6 @@ def _kind(entry: os.DirEntry[bytes]) -> str:
         return "gone"
     return _KINDS.get(stat.S_IFMT(mode), "no regular file")
 
-
-# The absolute survey.
 
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
 _PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
