@@ -294,15 +294,15 @@ def _wants_maintenance(repository: Repository) -> bool:
 
     # Also due: the clock went back, or history was cut off since (`git fetch --depth`), below which
     # no ref keeps commits.
-    now = time.time()
+    instant = time.time()
     try:
         started = os.stat(os.path.join(repository.private_dir, ref_names.MAINTAINED)).st_mtime
     except FileNotFoundError:
         return True
-    if not 0 <= now - started <= DAY:
+    if not 0 <= instant - started <= DAY:
         return True
     cuts = [os.path.join(repository.common_dir, name) for name in ("shallow", "info/grafts")]
-    return any(started <= os.stat(cut).st_mtime <= now for cut in cuts if os.path.isfile(cut))
+    return any(started <= os.stat(cut).st_mtime <= instant for cut in cuts if os.path.isfile(cut))
 
 
 def _start_maintenance(repository: Repository) -> None:

@@ -207,10 +207,8 @@ class Checkpoints:
         proposal = Proposal(fields, data, guard=guard, change=changing, keeps=keeps)
         if then is not None:
             draft.require_call(then.label, then.details, state=then.state)
-            then_id, then_instant = then.details["id"], self.clock()
-            second = drafted(
-                then.label, then.state, then.details, checkpoint_id=then_id, instant=then_instant
-            )
+            made: Any = {"checkpoint_id": then.details["id"], "instant": self.clock()}
+            second = drafted(then.label, then.state, then.details, **made)
             recorder(proposal, then=[Proposal(*second[1:], keeps=keeps)])
             then.made = draft.recorded(*second)
         elif start is None:

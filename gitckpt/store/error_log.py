@@ -30,9 +30,8 @@ def append(repository: Repository, text: str) -> str:
     try:
         if os.path.exists(path) and os.stat(path).st_size > _LARGE:
             os.replace(path, f"{path}.1")
-        with open(
-            path, "a", encoding="utf-8", errors="backslashreplace", opener=private_dirs.create
-        ) as file:
+        opener = private_dirs.create
+        with open(path, "a", encoding="utf-8", errors="backslashreplace", opener=opener) as file:
             file.write(f"{times.to_text(times.now())} {text}\n")
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
@@ -48,11 +47,8 @@ def trace(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None and id(cause) not in traced:
         traced.add(id(cause))
-        lines[:0] = [
-            "Traceback (most recent call last):\n",
-            *traceback.format_tb(cause.__traceback__),
-            f"{type(cause).__qualname__}\n",
-        ]
+        name, calls = type(cause).__qualname__, traceback.format_tb(cause.__traceback__)
+        lines[:0] = ["Traceback (most recent call last):\n", *calls, f"{name}\n"]
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return "".join(lines)
 

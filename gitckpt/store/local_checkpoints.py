@@ -48,10 +48,9 @@ def extend(
     """
     if head and not is_local(repository, run, head):
         if drives:
-            raise CkptError(
-                f"the head of run {run} was replaced, perhaps by a fetch: it was not written here",
-                hint=f"see what came: git ckpt resume {run}",
-            )
+            problem = f"the head of run {run} was replaced, perhaps by a fetch: "
+            problem += "it was not written here"
+            raise CkptError(problem, hint=f"see what came: git ckpt resume {run}")
         return []
     return note_chains(repository, run, oids)
 
@@ -156,10 +155,9 @@ def place_in(git_dir: str) -> str:
 
 
 def _made_at(git_dir: str) -> str:
-    try:
+    with contextlib.suppress(OSError):
         return str(os.stat(os.path.join(git_dir, _COMMONDIR)).st_mtime_ns)
-    except OSError:
-        return ""
+    return ""
 
 
 def note(
@@ -206,11 +204,9 @@ def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
 
 def replaced(checkpoint_id: str, hint_end: str = "") -> WorktreeError:
     """Return the error for a replaced checkpoint; `more` is appended to its hint."""
-    short = checkpoint_id[: ids.SHORT]
-    return WorktreeError(
-        f"a fetch has replaced the document of checkpoint {short}",
-        hint=f"put back what was written here: git ckpt verify --repair{hint_end}",
-    )
+    problem = f"a fetch has replaced the document of checkpoint {checkpoint_id[: ids.SHORT]}"
+    hint = f"put back what was written here: git ckpt verify --repair{hint_end}"
+    return WorktreeError(problem, hint=hint)
 
 
 class LocalCheckpoints:

@@ -149,10 +149,9 @@ def _existing(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
 
 
 def _status(repository: Repository, name: str) -> os.stat_result | None:
-    try:
+    with contextlib.suppress(OSError):
         return os.lstat(os.path.join(repository.private_dir, name))
-    except OSError:
-        return None
+    return None
 
 
 def _path(repository: Repository) -> str:

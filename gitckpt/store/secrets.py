@@ -246,17 +246,17 @@ def _find_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
     by_start = _rules_by_start()
     end = 0
     # Splitting the text takes half the time of a regular expression for words.
-    for whole in [word for word in text.translate(_SPACED).split() if len(word) >= _SHORTEST]:
-        if whole[:2] in by_start:
-            word = whole
-        elif whole[0] in _PUNCTUATION:
-            word = whole.lstrip(_PUNCTUATION)
+    for raw_word in [word for word in text.translate(_SPACED).split() if len(word) >= _SHORTEST]:
+        if raw_word[:2] in by_start:
+            word = raw_word
+        elif raw_word[0] in _PUNCTUATION:
+            word = raw_word.lstrip(_PUNCTUATION)
         else:
             continue
         if candidates := _find_rules(word, by_start):
             while True:
-                start = text.find(whole, end)
-                end = start + len(whole)
+                start = text.find(raw_word, end)
+                end = start + len(raw_word)
                 is_start = start == 0 or text[start - 1] not in _WORD_BYTES
                 if is_start and (end == len(text) or text[end] not in _WORD_BYTES):
                     break
@@ -325,12 +325,12 @@ class Settled:
     def is_settled(self, path: str, digest: str) -> bool:
         return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape(path)))
 
-    def settle(self, what: str) -> bool:
+    def settle(self, name: str) -> bool:
         """Settle a file by its path, or a secret by its digest; return whether it is new."""
-        if not what:
+        if not name:
             hint = "name a path or a digest from: git ckpt show ID"
             raise UsageError("the path or digest is empty", hint=hint)
-        line = _DIGEST + what.encode() if is_digest(what) else _PATH + _escape(what)
+        line = _DIGEST + name.encode() if is_digest(name) else _PATH + _escape(name)
         if line in self._lines:
             return False
         path = os.path.join(self._repository.make_private_dir(), FILE)
@@ -403,11 +403,10 @@ def find_suspects(
     stored: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Suspect, ...]:
     """Return unsettled hits by path and line; `stored` None reads from tree `files`."""
-    contents = (
-        _read_files(index, files, paths)
-        if stored is None
-        else ((path, stored.get(path, b"")) for path in paths)
-    )
+    if stored is None:
+        contents = _read_files(index, files, paths)
+    else:
+        contents = ((path, stored.get(path, b"")) for path in paths)
     suspects: list[Suspect] = []
     for path, content in contents:
         if len(content) <= LARGEST and (hits := lines(content)):

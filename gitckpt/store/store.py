@@ -444,10 +444,9 @@ class Store:
         except GitError as error:
             if cure_of_promised(error.stderr) is None:
                 raise
-            raise WorktreeError(
-                "contents of files are missing: diff fetches nothing into this partial clone",
-                hint=f"fetch them: git diff --numstat {old} {new}; then run the command again",
-            ) from None
+            problem = "contents of files are missing: diff fetches nothing into this partial clone"
+            hint = f"fetch them: git diff --numstat {old} {new}; then run the command again"
+            raise WorktreeError(problem, hint=hint) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
         """Return a file as stored, `beside`: of the run; for a symbolic link, its target."""

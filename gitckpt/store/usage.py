@@ -315,9 +315,8 @@ def _read_statuses(
 
 def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
     due = sweep.left_files(repository)
-    leftovers = {
-        path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)
-    }
+    paths = sweep.scratch_files(repository)
+    leftovers = {path: (sweep.kind_of(path), path in due) for path in paths}
     for root in roots:
         leftovers |= dict.fromkeys(ownership.half_made(root), (f"{ownership.BEING_MADE}*", False))
     # Where there is no worktree any more, only the note of a removal names its scaffold.

@@ -140,11 +140,9 @@ def _open_approvals(repository: Repository, mode: str) -> IO[str]:
 
 
 def approved(repository: Repository) -> frozenset[str]:
-    try:
-        with _open_approvals(repository, "r") as file:
-            return frozenset(file.read().split())
-    except OSError:
-        return frozenset()
+    with contextlib.suppress(OSError), _open_approvals(repository, "r") as file:
+        return frozenset(file.read().split())
+    return frozenset()
 
 
 def note(repository: Repository, digests: Collection[str]) -> None:
@@ -308,8 +306,8 @@ def _problem(error: UsageError, path: str) -> str:
     instead = "using built-in settings, or stricter ones that can be read"
     if not isinstance(error, ConfigError):
         return f"{error.message}; {instead}"
-    first, *others = error.mistakes
-    count = f" (and {len(others)} more)" if others else ""
+    first, number = error.mistakes[0], len(error.mistakes) - 1
+    count = f" (and {number} more)" if number else ""
     return f"{FILE}:{first.line}: {first.text}{count}; {instead}, until this is corrected: {path}"
 
 
@@ -422,10 +420,9 @@ def write_template(path: str) -> bool:
 
 
 def is_template(path: str) -> bool:
-    try:
+    with contextlib.suppress(UsageError):
         return text_of(path) == template()
-    except UsageError:
-        return False
+    return False
 
 
 # `gitckpt.toml` of a commit, with which a run's worktree starts.

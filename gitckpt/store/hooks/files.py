@@ -199,11 +199,10 @@ def make_directory(path: str, undo: ExitStack) -> None:
 
 
 def remove_directory(path: str) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         os.rmdir(path)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def apply(changes: Sequence[FileChange], undo: ExitStack) -> list[str]:
@@ -281,11 +280,8 @@ def _template(name: str) -> str:
         with open(_find_hook_file(PACKAGE_DIR, name), encoding="utf-8") as file:
             return file.read()
     except OSError:
-        package = os.path.join(PACKAGE_DIR, "gitckpt")
-        raise RepositoryError(
-            f"{name} is missing from the installation of gitckpt in {package}",
-            hint=f"install it again for {sys.executable}",
-        ) from None
+        problem = f"{name} is missing from the installation of gitckpt in {PACKAGE_DIR}/gitckpt"
+        raise RepositoryError(problem, hint=f"install it again for {sys.executable}") from None
 
 
 def _find_hook_file(package_dir: str, name: str) -> str:

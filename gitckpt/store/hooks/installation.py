@@ -149,10 +149,8 @@ _PRE_COMMIT_TYPES = [name for name in EVENTS if PRE_COMMIT_ARGUMENTS[name] is no
 
 # Pre-commit writes only hook types it is installed for, and calls the hook files that it replaced.
 BESIDE = "git ckpt init --hooks files"
-_SHORT_WAY = (
-    "pre-commit owns the hooks, and they do not all call gitckpt; "
-    f"to add gitckpt's own hook files in this clone: {BESIDE}"
-)
+_SHORT_WAY = "pre-commit owns the hooks, and they do not all call gitckpt; "
+_SHORT_WAY += f"to add gitckpt's own hook files in this clone: {BESIDE}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,7 +331,7 @@ class _Restore:
         planner.require_paths(self._checkpoint.id)
         plan = planner.make(self._written, index=self._has_index)
         touched = {change.path for change in plan.changes if change.kind != planning.STAGE}
-        left_out = [*plan.in_the_way, *sorted(touched.intersection(self._captured.left))]
+        left_out = [*plan.in_the_way, *sorted(touched.intersection(self._captured.lossy))]
         if left_out:  # the settings omit them, but the safety checkpoint must hold them
             index.copy_from(os.path.join(self._repository.git_dir, "index"))
             self._inspect(index, left_out)

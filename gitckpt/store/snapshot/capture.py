@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -69,7 +70,7 @@ class Captured:
     worktree: Worktree
     files: str  # the tree of all files; "" if the time ran out
     submodules: Collection[bytes] = ()  # checked out; `worktree` lists them as omitted
-    left: Collection[bytes] = ()  # files of which only what git makes of them is held
+    lossy: Collection[bytes] = ()  # files of which only what git makes of them is held
     # The objects of `files` that the commit may lack; None if the capture does not know them.
     parts: Collection[str] | None = None
     as_is: Mapping[bytes, str] = field(default_factory=dict)  # oids of files git cannot convert
@@ -421,10 +422,9 @@ class _Capture:
 
 
 def _size(path: bytes) -> int:
-    try:
+    with contextlib.suppress(OSError):
         return os.lstat(path).st_size
-    except OSError:
-        return 0
+    return 0
 
 
 def _our_entries(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:

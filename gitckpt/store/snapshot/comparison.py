@@ -39,10 +39,8 @@ def compare(
         merged = merged_tree(repository, contents, commit)
         additions = diff.differences(repository, merged, contents.files)
         untracked = [entry.path for entry in additions if entry.status == "A"]
-        unlimited = replace(limits, timeout=float("inf"))
-        captured = capture.capture_in(
-            index, objects, head, unlimited, untracked, keeps=lambda _: True
-        )
+        limits = replace(limits, timeout=float("inf"))
+        captured = capture.capture_in(index, objects, head, limits, untracked, keeps=lambda _: True)
     current = manifest.read(repository, objects, captured.worktree.tree, head)
     changes = diff.differences(repository, contents.files, captured.files)
     changes = [change for change in changes if not stays(change.path)]
@@ -132,8 +130,8 @@ def comparable(
             blobs = [(stored[0][path], path) for path in as_git]
             options = attributes.line_end_options(manifest.conversion_of(repository, snapshot))
             contents = conversion.written_by_git(index, blobs, is_filtered=False, options=options)
-            written = objects.write([("blob", data or b"") for data in contents], flushed=False)
-            oids = dict(zip(as_git, written, strict=True))
+            new_oids = objects.write([("blob", data or b"") for data in contents], flushed=False)
+            oids = dict(zip(as_git, new_oids, strict=True))
             oids |= {path: raw[path] for path in paths if path in raw}
             index.git("read-tree", side.files)
             entries = [(mode, path) for path, mode, *_ in index.entries() if path in oids]

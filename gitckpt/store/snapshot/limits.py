@@ -188,14 +188,14 @@ class Limits:
         return pattern
 
     def _matching(self, parts: Sequence[str]) -> str | None:
-        names, endings, others = _by_kind(self.secrets)
+        names, endings, wildcards = _by_kind(self.secrets)
         for pattern, depth in names.get(parts[-1], ()):
             if "/".join(parts[-depth - 1 :]) == pattern.lower():
                 return pattern
         _, dot, ending = parts[-1].rpartition(".")
         if dot and ending in endings:
             return endings[ending]
-        for pattern, depth, first, last in others:
+        for pattern, depth, first, last in wildcards:
             path = "/".join(parts[-depth - 1 :])
             # First the ends: `fnmatch` compiles each pattern, which takes 4 ms for all of them.
             has_ends = path.startswith(first) and path.endswith(last)
@@ -215,7 +215,7 @@ def _by_kind(
     """Return patterns by name, by ending, and others; each with its number of slashes."""
     names: dict[str, list[tuple[str, int]]] = {}
     endings: dict[str, str] = {}
-    others = []
+    wildcards = []
     for pattern in patterns:
         folded, depth = pattern.lower(), pattern.count("/")
         if not any(c in folded for c in "*?["):
@@ -224,8 +224,8 @@ def _by_kind(
             endings[folded[2:]] = pattern
         else:
             parts = _SPECIAL.split(folded)
-            others.append((pattern, depth, parts[0], parts[-1]))
-    return names, endings, others
+            wildcards.append((pattern, depth, parts[0], parts[-1]))
+    return names, endings, wildcards
 
 
 def size_text(size: int) -> str:

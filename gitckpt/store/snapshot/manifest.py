@@ -177,9 +177,8 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
         CONVERSION: content.conversion,
     }
     entries = {name: (DIRECTORY, tree) for name, tree in trees.items() if tree}
-    for name, data in blobs.items():
-        if data:
-            entries[name] = (encoding.FILE, pending.blob(data))
+    stored = {name: pending.blob(data) for name, data in blobs.items() if data}
+    entries |= {name: (encoding.FILE, oid) for name, oid in stored.items()}
     if content.sparse is not None:  # empty if its file is
         entries[b"sparse"] = (encoding.FILE, pending.blob(content.sparse))
     tree = pending.tree(entries)
