@@ -81,7 +81,7 @@ def write(
     removed_ids: Collection[str] = (),
     prepared: Callable[[Sequence[Item]], object] = lambda _: None,
 ) -> bool:
-    """Write queued changes, with the lock of writers; return if the notes changed."""
+    """Write queued changes under the writers' lock; return whether notes changed."""
     data = private_dirs.read(_path(repository))
     lines_by_commit, removed = _parse(data)
     for commit, lines in (links or {}).items():
@@ -92,7 +92,7 @@ def write(
     from gitckpt.git.notes import Notes  # appending does not need it
 
     linked = {link_id(line) for lines in lines_by_commit.values() for line in lines}
-    existing = _existing(repository, refs, removed | linked)
+    existing = _existing_ids(repository, refs, removed | linked)
     for commit, lines in lines_by_commit.items():
         lines_by_commit[commit] = [line for line in lines if link_id(line) in existing]
     removed -= existing
@@ -139,7 +139,7 @@ def carry(repository: Repository, command: str) -> None:
     append(repository, carried)
 
 
-def _existing(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
+def _existing_ids(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
     if len(names) > _MANY:
         listed = (ref.removeprefix(CHECKPOINTS) for ref, _ in refs.each(CHECKPOINTS))
         return names.intersection(listed)

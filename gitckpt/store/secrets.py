@@ -402,7 +402,7 @@ def find_suspects(
     paths: Sequence[bytes],
     stored: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Suspect, ...]:
-    """Return unsettled hits by path and line; `stored` None reads from tree `files`."""
+    """Return unsettled hits, sorted; without `stored` contents, read tree `files`."""
     if stored is None:
         contents = _read_files(index, files, paths)
     else:

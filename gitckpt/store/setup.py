@@ -78,7 +78,7 @@ def install(repository: Repository, mode: str) -> Installation:
     result = installation.install(repository, version=version, mode=mode)
     flaws = inspect(repository)
     result.advice.extend(f"{flaw.object} {flaw.sentence}: {flaw.cure}" for flaw in flaws)
-    path = _file(repository)
+    path = _settings_path(repository)
     if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):
         return result  # the caller reports the error in the file
     if settings.write_template(path):
@@ -88,7 +88,7 @@ def install(repository: Repository, mode: str) -> Installation:
 
 def uninstall(repository: Repository) -> Installation:
     removed = installation.uninstall(repository)
-    path, lines = _file(repository), installation.lines_left(repository)
+    path, lines = _settings_path(repository), installation.lines_left(repository)
     advice = [f"{line} stays: remove your own lines that call gitckpt" for line in lines]
     if path is not None and os.path.exists(path):
         if repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0:
@@ -101,5 +101,5 @@ def uninstall(repository: Repository) -> Installation:
     return installation.Installation("none", removed, advice)
 
 
-def _file(repository: Repository) -> str | None:
+def _settings_path(repository: Repository) -> str | None:
     return os.path.join(repository.worktree, settings.FILE) if repository.worktree else None

@@ -295,7 +295,7 @@ class Store:
         return cancellation.cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
-        """Take a run from a stalled driver, which can write no more; or LeaseHeld."""
+        """Take a run from a stalled driver, which can write no more; else LeaseHeld."""
         require_text("holder", holder)
         inside = self._checkpoints
         inside.heads.read(ids.require_run_id(run))
@@ -449,7 +449,7 @@ class Store:
             raise WorktreeError(problem, hint=hint) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
-        """Return a file as stored, `beside`: of the run; for a symbolic link, its target."""
+        """Return the content of a file, or of a run's file `beside` the worktree."""
         from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
@@ -567,7 +567,7 @@ class Store:
         )
 
     def write_notes(self, *, only_if_due: bool = False) -> bool:
-        """Write the notes for `git log`, or BusyError; return whether it wrote."""
+        """Write the notes for `git log`; return whether it did. May raise BusyError."""
         inside = self._checkpoints
         return inside.write_due_links() if only_if_due else inside.write_links()
 

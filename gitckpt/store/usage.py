@@ -45,7 +45,7 @@ class StoredObject:
     is_loose: bool
 
 
-def _held_only_by(
+def _find_exclusive_objects(
     repository: Repository, roots: Sequence[Collection[str]], tips: Collection[str]
 ) -> tuple[list[set[str]], bool]:
     """Return the objects of each lot that only its roots reach, and if all were read."""
@@ -248,7 +248,7 @@ def _find_objects(
     leases = {oid for ref, oid in refs.items() if ref.startswith(_LEASES)} - documents
     notes = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
     roots = [set(refs.values()) - notes, notes]
-    (own_oids, links), is_complete = _held_only_by(repository, roots, tips)
+    (own_oids, links), is_complete = _find_exclusive_objects(repository, roots, tips)
     stored = _look_up(repository, own_oids | links)
     sets = (own_oids & documents, own_oids - documents - leases, own_oids & leases, links)
     return [[stored[oid] for oid in oids if oid in stored] for oids in sets], is_complete
@@ -283,12 +283,12 @@ def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
     for name in names_in(root):
         path = os.path.join(root, name)
         is_new = path not in unfinished and os.path.realpath(path) not in registered
-        if is_new and _was_ours(repository, path):
+        if is_new and _was_made_here(repository, path):
             worktrees.append((path, None, None))
     return worktrees
 
 
-def _was_ours(repository: Repository, path: str) -> bool:
+def _was_made_here(repository: Repository, path: str) -> bool:
     # The settings may name a root that holds other directories too.
     if os.path.basename(os.path.dirname(os.path.dirname(path))) == private_dirs.PRIVATE:
         return os.path.isdir(path)

@@ -215,7 +215,7 @@ class Autosaver:
         label = f"{self._phase}-progress"
         details: Any = {"run": session.id, "trigger": PHASE, "guard": session.hold}
         checkpoint = store.record(label, worktree=files, **details)
-        failure = capture.failure(store.repository, store.objects, checkpoint, store.announce)
+        failure = capture.repair(store.repository, store.objects, checkpoint, store.announce)
         if failure is not None:
             store.remove([checkpoint.id])
             raise failure

@@ -73,7 +73,7 @@ class Table(table.TableReader):
     def only(self, keys: Sequence[str]) -> None:
         for key in self.values:
             if key not in keys:
-                hint = _guess(key, keys) or f"known keys: {', '.join(keys)}"
+                hint = _suggest(key, keys) or f"known keys: {', '.join(keys)}"
                 self.complain(f"unknown key {key!r} in {self.label}", key, hint=hint)
 
     def inner(self, key: str, label: str) -> Table | None:
@@ -95,7 +95,7 @@ class Table(table.TableReader):
             return default
         if not value.strip():
             self.complain(f"{key} is empty in {self.label}", key)
-        elif not sound(value):
+        elif not is_storable(value):
             self.complain(f"{key} in {self.label} has a NUL or is not UTF-8: {display(value)}", key)
         elif one_line and not value.isprintable():
             self.wrong(key, "one line without control characters", value, default)
@@ -127,7 +127,7 @@ class Table(table.TableReader):
         value = self.values.get(key, default)
         if value in choices:
             return str(value)
-        hint = _guess(value, choices) if isinstance(value, str) else None
+        hint = _suggest(value, choices) if isinstance(value, str) else None
         return self.wrong(key, f"one of {', '.join(choices)}", value, default, hint=hint)
 
     def count(self, key: str, default: int, minimum: int = 0, maximum: int = MANY) -> int:
@@ -143,14 +143,14 @@ class Table(table.TableReader):
         return self.wrong(key, f"a number from {minimum:g} to {maximum:g}", value, default)
 
     def age(self, key: str, default: int) -> int:
-        length = self._length(key, "an age", "30d")
+        length = self._microseconds(key, "an age", "30d")
         return default if length is None else length
 
     def duration(
         self, key: str, default: int | None = None, *, positive: bool = False
     ) -> int | None:
         """Return microseconds; zero is a mistake if `positive`."""
-        length = self._length(key, "a duration", "30m")
+        length = self._microseconds(key, "a duration", "30m")
         if length is None:
             return default
         if length > _MAX_DURATION or (positive and not length):
@@ -159,7 +159,7 @@ class Table(table.TableReader):
             return default
         return length
 
-    def _length(self, key: str, noun: str, example: str) -> int | None:
+    def _microseconds(self, key: str, noun: str, example: str) -> int | None:
         value = self.values.get(key)
         if value is None:
             return None
@@ -177,7 +177,7 @@ class Table(table.TableReader):
 
     def words(self, key: str) -> tuple[str, ...]:
         def is_name(value: object) -> bool:
-            return isinstance(value, str) and bool(value.strip()) and sound(value)
+            return isinstance(value, str) and bool(value.strip()) and is_storable(value)
 
         names = self._list(key, 'a list of names, such as ["lint"]', is_name)
         for i, name in enumerate(names):
@@ -203,7 +203,7 @@ class Table(table.TableReader):
         for i, name in enumerate(names):
             if name not in choices:
                 text = f"{key} of {self.label} names {name!r}, which is no {kind}"
-                self.complain(text, key, i, hint=_guess(name, choices) or hint)
+                self.complain(text, key, i, hint=_suggest(name, choices) or hint)
 
     def environment(self, key: str) -> dict[str, str]:
         variables = self.strings(key, f"{key} of {self.label}")
@@ -230,7 +230,7 @@ class Table(table.TableReader):
         table = self.inner(key, label)
         strings = {}
         for name, value in table.values.items() if table else ():
-            if isinstance(value, str) and sound(value):
+            if isinstance(value, str) and is_storable(value):
                 strings[name] = value
             else:
                 text = f"{name} in {label} must be a string, not {display(value)}"
@@ -245,12 +245,12 @@ class Table(table.TableReader):
         return default
 
 
-def _guess(name: str, choices: Collection[str]) -> str | None:
+def _suggest(name: str, choices: Collection[str]) -> str | None:
     close = closest(name, choices)
     return f"did you mean {close}?" if close else None
 
 
-def sound(text: str) -> bool:
+def is_storable(text: str) -> bool:
     """Return whether a text can be passed to a process and written as UTF-8."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
@@ -300,7 +300,7 @@ class ConfigFile:
         self._path = path
         self._mistakes = Mistakes(text)
         # Unchecked; raises `ConfigError` if the text is not TOML.
-        self.document = _document(text, path)
+        self.document = _parse(text, path)
         self.top = Table(self.document, (), "the file", self._mistakes)
 
     def table(self, key: str, label: str = "", hint: str | None = None) -> Table:
@@ -345,7 +345,7 @@ def text_of(path: str) -> str:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _document(text: str, path: str) -> dict[str, object]:
+def _parse(text: str, path: str) -> dict[str, object]:
     if not text:
         return {}  # saves the import of the TOML parser
     try:

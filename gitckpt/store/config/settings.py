@@ -228,32 +228,32 @@ class Settings:
 
 
 def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
-    """Return the settings here; approval decides what the file may loosen.
+    """Return the settings that apply here; the file needs approval to loosen any.
 
     After a mistake, the strictest of built-in values, readable parts and the file of HEAD apply.
     """
     from_git = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
-    owned, error = _own_values(from_git)
+    owned, error = _values_in_git(from_git)
     usual = {name: key.usual for name, key in KEYS.items()}
     from_file: dict[str, Any] = {}
     where = path(repository)
     try:
         file = file or toml_file.read_file(where)
-        from_file = _values_in(file, owned)
+        from_file = _values_in_file(file, owned)
         file.require_correct()
     except UsageError as mistake:
         error = mistake
     if error is not None or file is None:
-        values = _strictest(usual, from_file, _values_in_head(repository)) | owned
-        problem = _problem(error, where) if error is not None else ""
-        return replace(_settings(values, from_git), error=error, problem=problem)
-    strict = _strictest(usual, from_file)
-    loosened = _loosening(repository, file, from_file, strict | owned)
+        values = _strictest_values(usual, from_file, _values_in_head(repository)) | owned
+        problem = _describe_problem(error, where) if error is not None else ""
+        return replace(_make_settings(values, from_git), error=error, problem=problem)
+    strict = _strictest_values(usual, from_file)
+    loosened = _find_loosening(repository, file, from_file, strict | owned)
     values = usual | from_file if loosened is not None and loosened.is_allowed else strict
-    return replace(_settings(values | owned, from_git), loosened=loosened)
+    return replace(_make_settings(values | owned, from_git), loosened=loosened)
 
 
-def _own_values(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
+def _values_in_git(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
     """Return the keys that git's configuration sets, and its first bad value."""
     mistakes = toml_file.Mistakes("")
     values = {name: _as_toml(name, texts) for name, texts in from_git.items() if name in NAMES}
@@ -269,7 +269,7 @@ def _own_values(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], Usag
     return owned, None if first is None else UsageError(first.text, hint=first.hint)
 
 
-def _values_in(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
+def _values_in_file(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
     tables = _tables(file)
     values = {}
     for name, key in KEYS.items():
@@ -290,19 +290,19 @@ def _content_at(repository: Repository, commit: str) -> bytes | None:
 
 def _values_in_head(repository: Repository) -> dict[str, Any]:
     try:
-        return _values_in(ConfigFile(head_text(repository), FILE))
+        return _values_in_file(ConfigFile(head_text(repository), FILE))
     except ConfigError:
         return {}
 
 
-def _strictest(usual: Mapping[str, Any], *sources: Mapping[str, Any]) -> dict[str, Any]:
+def _strictest_values(usual: Mapping[str, Any], *sources: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(usual)
     for source in sources:
         values |= {name: KEYS[name].tighter(value, values[name]) for name, value in source.items()}
     return values
 
 
-def _problem(error: UsageError, path: str) -> str:
+def _describe_problem(error: UsageError, path: str) -> str:
     instead = "using built-in settings, or stricter ones that can be read"
     if not isinstance(error, ConfigError):
         return f"{error.message}; {instead}"
@@ -320,7 +320,7 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
     settings = read(repository)
     loosened = settings.loosened
     allowed = loosened.values if loosened is not None and loosened.is_allowed else {}
-    is_allowed = allowed.get(_key_of(pipeline), ("",))[0] == times.length_text(age)
+    is_allowed = allowed.get(_retention_key(pipeline), ("",))[0] == times.length_text(age)
     return age if is_allowed else max(age, settings.policy.runs_older_than)
 
 
@@ -336,7 +336,7 @@ def _tables(file: ConfigFile) -> dict[str, Table]:
     return tables
 
 
-def _loosening(
+def _find_loosening(
     repository: Repository, file: ConfigFile, values: Mapping[str, Any], strict: Mapping[str, Any]
 ) -> Loosening | None:
     loosened = {}
@@ -352,7 +352,7 @@ def _loosening(
         with contextlib.suppress(UsageError):  # reported where the pipeline is used
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
-                ages[_key_of(name)] = times.length_text(age)
+                ages[_retention_key(name)] = times.length_text(age)
     loosened |= {name: (age, times.length_text(strict[_RUNS])) for name, age in ages.items()}
     if not loosened:
         return None
@@ -362,11 +362,11 @@ def _loosening(
     return Loosening(loosened, digest, digest in approved(repository))
 
 
-def _key_of(pipeline: str) -> str:
+def _retention_key(pipeline: str) -> str:
     return f"{PIPELINES}.{pipeline}.retention"
 
 
-def _settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]]) -> Settings:
+def _make_settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]]) -> Settings:
     policy, limits = (
         {name.removeprefix(table): values[name] for name in KEYS if name.startswith(table)}
         for table in ("retention.", "snapshot.")
@@ -434,13 +434,13 @@ def require_correct(repository: Repository, commit: str) -> None:
     name = f"{commit}:{FILE}"
     data = _content_at(repository, commit) if commit else None
     # Without a file, an error is reported after checkout.
-    if data is None or _mistakes(repository, name, data) is None:
+    if data is None or _find_mistakes(repository, name, data) is None:
         return
     # Only now, as this starts processes: it may be a link, and a filter may change it.
     entry = leaf(repository, commit, os.fsencode(FILE))
     if entry is None or entry[1] not in FILES:
         return
-    error = _mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)
+    error = _find_mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)
     if error is None:
         return
     cure = f"the run would start with that file: correct {path(repository) or FILE}, commit it, and"
@@ -452,7 +452,7 @@ def require_correct(repository: Repository, commit: str) -> None:
     raise ConfigError(f"{commit[:_SHORT]}:{FILE}", error.mistakes, cure)
 
 
-def _mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | None:
+def _find_mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | None:
     try:
         file = ConfigFile(data.decode("utf-8", "surrogateescape"), name)
     except ConfigError as not_toml:

@@ -81,7 +81,7 @@ class Pin:
         return re.sub("@([A-Z_]+)@", lambda match: shlex.quote(words[match[1]]), template)
 
 
-def pinned(text: str) -> Pin | None:
+def parse_pin(text: str) -> Pin | None:
     """Return the pin of a gitckpt block or command, or None for other texts."""
     try:
         words = shlex.split(text, comments=True)

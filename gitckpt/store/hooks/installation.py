@@ -236,7 +236,7 @@ class Manager:
 
 def _find_manager(repository: Repository) -> Manager:
     directory = _find_hooks_directory(repository)
-    name = _owner(repository, directory)
+    name = _detect_manager(repository, directory)
     return Manager(name or _HOOKS_PATH, directory, repository.worktree, is_foreign=bool(name))
 
 
@@ -252,7 +252,7 @@ def calls(path: str, event: str) -> bool:
     return event.encode() in _CALL.findall(code)
 
 
-def _owner(repository: Repository, hooks_dir: str) -> str | None:
+def _detect_manager(repository: Repository, hooks_dir: str) -> str | None:
     if os.path.basename(hooks_dir) == ".husky" or hooks_dir.endswith("/.husky/_"):
         return _HUSKY
     # A hook manager that owns one active hook file may take the others, too.
@@ -321,9 +321,10 @@ def install(
     owner = _find_manager(repository)
     directory = owner.hooks_dir
     # A manager that was installed later but left all blocks in place is no conflict.
-    is_managed = owner.is_foreign and not all(_in_use(directory, event).block for event in EVENTS)
-    hook_mode = _mode(mode, version, settings, is_managed=is_managed)
-    pin = _pin(python, package_dir)
+    blocks = (_active_file(directory, event).block for event in EVENTS)
+    is_managed = owner.is_foreign and not all(blocks)
+    hook_mode = _pick_mode(mode, version, settings, is_managed=is_managed)
+    pin = _make_pin(python, package_dir)
     changes, advice = _file_changes(settings, pin, directory, adds=hook_mode == "files")
     if hook_mode == "external":
         missing = [event for event in EVENTS if not owner.calls(event)]
@@ -386,7 +387,7 @@ def inspect(
         sentence = "gitckpt was never set up in this repository"
         return [Finding("hooks-not-installed", repository.common_dir, sentence, _INIT)]
     owner = _find_manager(repository)
-    pin = _pin(python, package_dir)
+    pin = _make_pin(python, package_dir)
     findings: list[Finding] = []
     if mode == "config":
         findings = _inspect_config(settings, version, pin, owner)
@@ -395,7 +396,7 @@ def inspect(
     elif mode == "external":
         is_wanted = owner.is_foreign or settings.last(CHOSEN) is not None
         missing = [event for event in EVENTS if not owner.calls(event)]
-        findings = [_external_missing(owner, event, is_wanted=is_wanted) for event in missing]
+        findings = [_missing_external_call(owner, event, is_wanted=is_wanted) for event in missing]
     if not settings.rewrites_notes:
         sentence = "amend and rebase do not carry the links from commits to checkpoints along"
         cure = f"git config --add {REWRITE_REF} '{OUR_NOTES}'"
@@ -418,14 +419,16 @@ def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
     return "recorded"
 
 
-def _pin(python: str, package_dir: str) -> Pin:
+def _make_pin(python: str, package_dir: str) -> Pin:
     if not python:
         hint = f"run it as: python3 -m gitckpt {_INIT.removeprefix('git ckpt ')}"
         raise UsageError("the hooks need a Python interpreter, and none is known", hint=hint)
     return Pin(os.path.abspath(python), os.path.abspath(package_dir))
 
 
-def _mode(mode: str, version: tuple[int, ...], settings: HookSettings, *, is_managed: bool) -> str:
+def _pick_mode(
+    mode: str, version: tuple[int, ...], settings: HookSettings, *, is_managed: bool
+) -> str:
     if mode not in _MODES:
         raise UsageError(f"unknown hook mode: {mode}", hint=f"one of {', '.join(_MODES)}")
     has_config_hooks = version >= CONFIG_HOOKS_SINCE
@@ -456,7 +459,7 @@ def _file_changes(
     for directory in dict.fromkeys((hooks_dir, *directories)):
         for event in EVENTS:
             if adds and directory == hooks_dir:
-                file = _in_use(directory, event)
+                file = _active_file(directory, event)
                 change = None if file.obstacle else file.with_block(event, pin)
                 if file.obstacle and not calls(file.path, event):
                     advice.append(f"{event}: {file.path} {file.obstacle}; add: {call(event)}")
@@ -500,19 +503,19 @@ def _inspect_config(
     if version < CONFIG_HOOKS_SINCE:
         present = ".".join(map(str, version))
         sentence = f"git {present} ignores the hooks that are set in its configuration"
-        return [_not_called(MODE, sentence)]
+        return [_missing_call(MODE, sentence)]
     findings = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
         command = settings.last(f"{section}.command")
         enabled = f"{section}.enabled"
         if command is None or event not in settings.all(f"{section}.event"):
-            findings.append(_not_called(section, f"{event} does not call gitckpt"))
+            findings.append(_missing_call(section, f"{event} does not call gitckpt"))
         elif not config.is_on((settings.all(enabled) or ["true"])[-1]):
             cure = f"git config --unset {enabled}"
-            findings.append(_not_called(section, f"{event} is switched off by {enabled}", cure))
+            findings.append(_missing_call(section, f"{event} is switched off by {enabled}", cure))
         elif command != pin.command(event):
-            findings.append(_outdated(section, event, command))
+            findings.append(_outdated_call(section, event, command))
         if owner.calls(event):
             findings.append(Finding("hook-twice", section, owner.repetition(event)))
     return findings
@@ -522,7 +525,7 @@ def _inspect_files(settings: HookSettings, pin: Pin, owner: Manager) -> list[Fin
     findings = []
     installed = _resolve_directory(settings.repository, settings.last(DIRECTORY))
     for event in EVENTS:
-        file = _in_use(owner.hooks_dir, event)
+        file = _active_file(owner.hooks_dir, event)
         is_called = owner.calls(event)
         if file.block is not None:
             if not file.is_executable:
@@ -530,7 +533,7 @@ def _inspect_files(settings: HookSettings, pin: Pin, owner: Manager) -> list[Fin
                 cure = f"chmod +x {shlex.quote(file.path)}"
                 findings.append(Finding("hook-not-executable", file.path, sentence, cure))
             if file.block not in (pin.block(event), pin.block(event, created=True)):
-                findings.append(_outdated(file.path, event, os.fsdecode(file.block)))
+                findings.append(_outdated_call(file.path, event, os.fsdecode(file.block)))
             if is_called:
                 findings.append(Finding("hook-twice", file.path, owner.repetition(event)))
         elif not is_called:
@@ -549,16 +552,16 @@ def _missing_block(file: HookFile, event: str, installed: str, directory: str) -
         return Finding("hook-shadowed", "core.hooksPath", sentence, _INIT)
     if file.obstacle:
         sentence = f"{event} does not call gitckpt: the file {file.obstacle}"
-        return _not_called(file.path, sentence, call(event))
-    return _not_called(file.path, f"{event} does not call gitckpt")
+        return _missing_call(file.path, sentence, call(event))
+    return _missing_call(file.path, f"{event} does not call gitckpt")
 
 
-def _not_called(where: str, sentence: str, cure: str = _INIT) -> Finding:
+def _missing_call(where: str, sentence: str, cure: str = _INIT) -> Finding:
     return Finding("hook-missing", where, sentence, cure)
 
 
-def _outdated(where: str, event: str, text: str) -> Finding:
-    pin = files.pinned(text)
+def _outdated_call(where: str, event: str, text: str) -> Finding:
+    pin = files.parse_pin(text)
     if pin and not os.access(pin.python, os.X_OK):
         sentence = "the hooks start a Python interpreter that is gone"
         return Finding("interpreter-missing", pin.python, sentence, _INIT)
@@ -567,7 +570,7 @@ def _outdated(where: str, event: str, text: str) -> Finding:
     return Finding("hook-outdated", where, f"{event} has an outdated call of gitckpt", _INIT)
 
 
-def _in_use(directory: str, event: str) -> HookFile:
+def _active_file(directory: str, event: str) -> HookFile:
     """Return the hook file of an event, or the one that pre-commit moved aside."""
     file = files.read(os.path.join(directory, event))
     aside = files.read(file.path + _ASIDE[0])
@@ -576,7 +579,7 @@ def _in_use(directory: str, event: str) -> HookFile:
     return aside if is_moved and aside.block is not None else file
 
 
-def _external_missing(owner: Manager, event: str, *, is_wanted: bool) -> Finding:
+def _missing_external_call(owner: Manager, event: str, *, is_wanted: bool) -> Finding:
     where = owner.files(event)[0]
     shorter = f"{BESIDE}; or " if owner.name == PRE_COMMIT else ""
     cure = f"{shorter}add to {where}: {owner.line(event)}" if is_wanted else _INIT

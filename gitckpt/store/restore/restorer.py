@@ -404,7 +404,7 @@ class _Restore:
             paths = {*self._captured.submodules, *self.submodules.paths}
             files = submodules.capture(store, files, paths, self._limits)
         safety = store.record(label, state, worktree=files, trigger=SAFETY, message=message)
-        failure = capture.failure(self._repository, store.objects, safety, store.announce)
+        failure = capture.repair(self._repository, store.objects, safety, store.announce)
         if failure is None and safety.git_sha != self._head:
             failure = capture.moved()  # the staged content would be attributed to another commit
         if failure is not None:

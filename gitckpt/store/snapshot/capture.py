@@ -155,15 +155,15 @@ class _Capture:
         if not survey.is_staged and manifest.INTENT in survey.flags:  # git does not compare these
             tree = self.index.write_tree()
             stages = {0: tree} if tree != base else {}
-        paths = list(dict.fromkeys([*survey.changed, *self._accepted()]))
+        paths = list(dict.fromkeys([*survey.changed, *self._list_untracked()]))
         unseen = [*survey.deleted, *survey.flags.get(manifest.SKIPPED, ())]
         inside = {*survey.directories, *leading_to({*self.also, *self.included})}
         # None if git converts nothing.
         rules = attributes.rules(repository, self.limits.conversions(repository), inside, unseen)
         files = self._files_tree(base, rules, paths)
-        inexact = self._inexact(rules)
+        inexact = self._find_inexact(rules)
         raw = manifest.write_raw(repository, self.objects, inexact.raw | self.as_is)
-        directories, modes = self._layout(files)
+        directories, modes = self._read_layout(files)
         for path in survey.nested:
             oid = modules.head_of(os.path.join(self.top, path))
             self.omitted.append(Omitted(quoted(path), _NESTED, oid=oid))
@@ -224,7 +224,7 @@ class _Capture:
         self.tracked = set(self.survey.changed)
         return sparse
 
-    def _layout(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
+    def _read_layout(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
         survey = self.survey
         lead = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
         lead |= {os.path.dirname(path) for path in self.read}
@@ -304,7 +304,7 @@ class _Capture:
         self.index.require_time("write-tree")
         return tree
 
-    def _accepted(self) -> list[bytes]:
+    def _list_untracked(self) -> list[bytes]:
         included = {path for path in self.also if not self._is_misplaced(path)}
         if self.limits.include:
             listed = self.index.git(*self.limits.include_command()).split(b"\0")[:-1]
@@ -322,14 +322,14 @@ class _Capture:
                 accepted.append(path)
             else:
                 self.omitted.append(Omitted(quoted(path), *reason))
-        return self._within_total(accepted)
+        return self._drop_excess(accepted)
 
-    def _within_total(self, untracked: list[bytes]) -> list[bytes]:
+    def _drop_excess(self, untracked: list[bytes]) -> list[bytes]:
         total = self.limits.max_total_size
         if total is None:
             return untracked
         limited = [path for path in untracked if path not in self.also]
-        sizes = {path: _size(os.path.join(self.top, path)) for path in limited}
+        sizes = {path: _file_size(os.path.join(self.top, path)) for path in limited}
         excess = set(self.limits.excess(sizes))
         limit = f"{size_text(total)} of untracked files"
         reason = f"an automatic checkpoint takes {limit}, the smallest first"
@@ -373,11 +373,11 @@ class _Capture:
         result = refusal.read_in(self.index, paths, settings, env)
         self.converted += map(quoted, result.converted)
         for refused in result.refused:
-            reason, may_be_held = self._reason(refused)
+            reason, may_be_held = self._explain_refusal(refused)
             if not may_be_held or not self._hold_as_is(refused.path):
                 self._omit(refused.path, reason)
 
-    def _reason(self, refused: Refused) -> tuple[str, bool]:
+    def _explain_refusal(self, refused: Refused) -> tuple[str, bool]:
         """Return why git refuses a file, and whether its bytes may be held instead."""
         from gitckpt.git.contents import refusal
 
@@ -404,7 +404,7 @@ class _Capture:
         self.as_is[path] = oid
         return True
 
-    def _inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
+    def _find_inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
         if rules is None and not conversion.are_there(self.index.repository):
             return conversion.Converted()
         terms = self.limits.terms({*self.also, *self.included}, self.also)
@@ -421,7 +421,7 @@ class _Capture:
         self.omitted.append(Omitted(quoted(path), reason))
 
 
-def _size(path: bytes) -> int:
+def _file_size(path: bytes) -> int:
     with contextlib.suppress(OSError):
         return os.lstat(path).st_size
     return 0
@@ -517,33 +517,33 @@ def record_whole(
             unreadable.add(error.oid)
             say(_moved_aside(repository, error.oid))
             continue
-        reason = failure(repository, objects, checkpoint, say, parts)
+        reason = repair(repository, objects, checkpoint, say, parts)
         if reason is None:
             return checkpoint
         remove([checkpoint.id])
         torn += 1
         if torn == _CAPTURES:
             break
-    raise reason or _busy()
+    raise reason or _busy_error()
 
 
-def failure(
+def repair(
     repository: Repository,
     objects: Objects,
     checkpoint: Checkpoint,
     say: Callable[[str], None],
     parts: Parts | None = None,
 ) -> CkptError | None:
-    """Repair a snapshot from files; return an error if it stays unreadable."""
+    """Repair a snapshot from files; return the error if it stays unreadable."""
     if is_whole(repository, checkpoint, parts):
         return None
     messages, reason = _write_again(repository, objects, checkpoint)
     for message in messages:
         say(message)
-    return None if is_whole(repository, checkpoint) else reason or _busy()
+    return None if is_whole(repository, checkpoint) else reason or _busy_error()
 
 
-def _busy() -> BusyError:
+def _busy_error() -> BusyError:
     message = "HEAD moves, or objects are pruned, as fast as they are written"
     return BusyError(message, hint="wait for its end, then run it again")
 
@@ -556,10 +556,11 @@ _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree pa
 def _write_again(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> tuple[list[str], CkptError | None]:
-    """Write damaged blobs again from files; return messages, and an error for others."""
+    """Write damaged blobs again from files; return messages and the last error."""
     messages = []
     error: CkptError | None = None
-    for oid, (paths, is_committed) in sorted(_damaged(repository, objects, checkpoint).items()):
+    damaged = _damaged_objects(repository, objects, checkpoint)
+    for oid, (paths, is_committed) in sorted(damaged.items()):
         source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
         if source is not None:
             origin = f"was written again from {quoted(source)}"
@@ -583,26 +584,26 @@ def _moved_aside(repository: Repository, oid: str) -> str:
 def _make_way(repository: Repository, objects: Objects, oid: str) -> bool:
     """Move a damaged object aside for a capture to write, unless HEAD has it."""
     head = manifest.base_tree(repository, "HEAD")
-    is_committed = oid in _listed(objects, head, repository.object_format, set())
+    is_committed = oid in _list_objects(objects, head, repository.object_format, set())
     return not is_committed and damage.move_aside(repository, oid)
 
 
-def _damaged(
+def _damaged_objects(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> dict[str, tuple[list[bytes], bool]]:
     """Return unreadable objects: paths (none for a tree), and if the commit has them."""
     if checkpoint.tree is None:
         return {}
     broken: set[str] = set()
-    snapshot = _listed(objects, checkpoint.tree, repository.object_format, broken)
+    snapshot = _list_objects(objects, checkpoint.tree, repository.object_format, broken)
     base = manifest.base_tree(repository, checkpoint.git_sha)
-    committed = _listed(objects, base, repository.object_format, broken)
+    committed = _list_objects(objects, base, repository.object_format, broken)
     suspects = sorted(broken.union(snapshot.keys() - committed.keys()))
     unreadable = damage.unreadable(repository, suspects)
     return {oid: (snapshot.get(oid, []), oid in committed) for oid in unreadable}
 
 
-def _listed(
+def _list_objects(
     objects: Objects, root: str, object_format: str, broken: set[str]
 ) -> dict[str, list[bytes]]:
     """Return objects of a tree, blobs with paths; add unreadable trees to `broken`."""

@@ -32,7 +32,7 @@ def compare(
     deleted: Collection[bytes] | None = None,
     stays: Callable[[bytes], bool] = lambda _: False,
 ) -> list[str]:
-    """List differences from a snapshot; files not in `deleted` may stay if it is set."""
+    """List differences from a snapshot; with `deleted`, other new files may stay."""
     head = objects.head()[0]
     with PrivateIndex(repository) as index:
         index.look_ahead()

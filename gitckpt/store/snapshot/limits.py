@@ -164,7 +164,7 @@ class Limits:
         return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
 
     def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> Terms:
-        """Return which bytes to keep: `regardless` in any case, `included` if secret."""
+        """Return which raw bytes to keep: of `regardless`, and secret ones of `included`."""
         from gitckpt.git.contents.conversion import Terms  # most worktrees do without
 
         return Terms(
@@ -182,13 +182,13 @@ class Limits:
         is_default = self.secrets == SECRETS
         if is_default and dot and ending in _SOURCES and not name.startswith(".env"):
             return None
-        pattern = self._matching(parts)
+        pattern = self._matching_pattern(parts)
         if is_default and pattern and any(fnmatch.fnmatchcase(name, form) for form in _FORMS):
             return None
         return pattern
 
-    def _matching(self, parts: Sequence[str]) -> str | None:
-        names, endings, wildcards = _by_kind(self.secrets)
+    def _matching_pattern(self, parts: Sequence[str]) -> str | None:
+        names, endings, wildcards = _group_patterns(self.secrets)
         for pattern, depth in names.get(parts[-1], ()):
             if "/".join(parts[-depth - 1 :]) == pattern.lower():
                 return pattern
@@ -209,7 +209,7 @@ _ENDING = re.compile(r"\*\.[^*?[/.]*")
 
 
 @functools.lru_cache(maxsize=8)
-def _by_kind(
+def _group_patterns(
     patterns: tuple[str, ...],
 ) -> tuple[dict[str, list[tuple[str, int]]], dict[str, str], list[tuple[str, int, str, str]]]:
     """Return patterns by name, by ending, and others; each with its number of slashes."""
@@ -246,7 +246,7 @@ def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | 
     real = os.path.realpath(path)
     if not real.startswith(f"{top}/"):
         return "it lies outside of the worktree"
-    tag = _listed(repository, os.path.relpath(real, top)).get(real)
+    tag = _list_files(repository, os.path.relpath(real, top)).get(real)
     if tag == b"H":
         return None
     is_included = False
@@ -263,7 +263,7 @@ def below(repository: Repository, limits: Limits, directory: str) -> set[str] | 
     top = os.path.realpath(repository.worktree or os.devnull)
     if directory != top and not directory.startswith(f"{top}/"):
         return None
-    listed = _listed(repository, os.path.relpath(directory, top))
+    listed = _list_files(repository, os.path.relpath(directory, top))
     paths = {
         path
         for path, tag in listed.items()
@@ -272,7 +272,7 @@ def below(repository: Repository, limits: Limits, directory: str) -> set[str] | 
     return paths or None
 
 
-def _listed(repository: Repository, relative: str) -> dict[str, bytes]:
+def _list_files(repository: Repository, relative: str) -> dict[str, bytes]:
     """Return tracked files (`H`) and those that are neither tracked nor ignored (`?`)."""
     top = os.path.realpath(repository.worktree or "")
     words = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", relative)

@@ -86,8 +86,8 @@ def with_commit(
 ) -> tuple[Checkpoint, str | None]:
     """Return a checkpoint to restore although its commit is gone, and a remark.
 
-    The commit that `git filter-repo` put in its place stands in, else `head`, without the operation
-    in progress; WorktreeError with `head` None: no person looks before work continues.
+    The commit that `git filter-repo` put in its place stands in, else `head`; the operation in
+    progress is left out. Without a `head`, as no person checks the result: WorktreeError.
     """
     commit = checkpoint.git_sha
     if not commit or _has_commit(repository, commit):
@@ -193,7 +193,7 @@ def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects
 
 
 def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
-    """Read a snapshot, or WorktreeError; None is that of the commit ("" for none)."""
+    """Read the tree of a snapshot; if None, its contents are those of the commit."""
     if tree is None:
         return Contents(base_tree(repository, commit))
     reader = _Reader(repository, objects)
@@ -240,7 +240,7 @@ def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
         return {}
     raw = {}
     files = regular_files(repository, contents.files)
-    for path, mode, oid in _leaves(repository, contents.raw):
+    for path, mode, oid in _read_leaves(repository, contents.raw):
         if mode not in FILES:
             message = f"the snapshot keeps {path!r} byte for byte, which is no file"
             raise WorktreeError(message, hint="it was not made by gitckpt")
@@ -270,10 +270,10 @@ def differing_raw(repository: Repository, first: Contents, second: Contents) -> 
 
 def regular_files(repository: Repository, tree: str) -> dict[bytes, str]:
     """Return the oids of files by path, without links and submodules."""
-    return {path: oid for path, mode, oid in _leaves(repository, tree) if mode in FILES}
+    return {path: oid for path, mode, oid in _read_leaves(repository, tree) if mode in FILES}
 
 
-def _leaves(repository: Repository, tree: str) -> list[Leaf]:
+def _read_leaves(repository: Repository, tree: str) -> list[Leaf]:
     try:
         return leaves(repository, tree)
     except GitError as error:
@@ -353,7 +353,7 @@ def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> 
 
 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
-    """Return a file, or one that the run keeps `beside` its worktree; else an error."""
+    """Return the bytes of a file, or of one that the run keeps `beside` its worktree."""
     if beside:
         bounds.require(repository, checkpoint.tree, "")
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
@@ -362,7 +362,7 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
         trees = [tree for tree in (raw, files_of(repository, checkpoint)) if tree is not None]
     name = os.fsdecode(path)
     for tree in trees:
-        oid = _blob(repository, tree, path)
+        oid = _find_blob(repository, tree, path)
         if oid is not None:
             blob = next(repository.cat_file.contents([oid]))
             if blob is None:
@@ -373,7 +373,7 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
     raise NotFoundError(f"checkpoint {checkpoint.id} has no file {name!r} {where}", hint=hint)
 
 
-def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
+def _find_blob(repository: Repository, tree: str, path: bytes) -> str | None:
     if not encoding.stays_within(path) or repository.cat_file.info(tree) is None:
         return None
     # `cat-file` reads a name per line, and a path may contain newlines.
@@ -384,7 +384,7 @@ def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
 def turn_into(
     index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None
 ) -> None:
-    """Turn an index of the tree `listed` (None: unknown) into that of a snapshot."""
+    """Turn an index that lists the tree `listed` (None: unknown) into a snapshot's."""
     merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or merged is None:
         index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))

@@ -52,9 +52,9 @@ class Scan:
             dot_gits = {path: os.path.join(self.top, path, b".git") for path in sorted(new)}
             plain = [path for path, dot_git in dot_gits.items() if not os.path.lexists(dot_git)]
             self.repositories += sorted(new.difference(plain))
-            ignored = self._ignored(plain)  # with a slash, a directory's own rules would decide
+            ignored = self._ignored_in(plain)  # with a slash, a directory's own rules would decide
             self.look(path for path in plain if path not in ignored)
-        ignored = self._ignored([path for path, _ in self.special])
+        ignored = self._ignored_in([path for path, _ in self.special])
         self.problems += [(path, reason) for path, reason in self.special if path not in ignored]
 
     def _look(self, directory: bytes) -> None:
@@ -64,7 +64,7 @@ class Scan:
             status = os.lstat(absolute)
             if not stat.S_ISDIR(status.st_mode):
                 return
-            directories, special = _list(absolute)
+            directories, special = _list_directory(absolute)
         except PermissionError:
             self.problems.append((prefix, "cannot be read: permission denied"))
             return
@@ -76,14 +76,14 @@ class Scan:
         self.unknown.update(prefix + name for name in directories)
         self.special += [(prefix + name, kind) for name, kind in special]
 
-    def _ignored(self, paths: list[bytes]) -> set[bytes]:
+    def _ignored_in(self, paths: list[bytes]) -> set[bytes]:
         if not paths:
             return set()
         words = ("check-ignore", "--no-index", "-z", "--stdin")
         return set(self.index.git(*words, data=b"\0".join(paths), ok=(0, 1)).split(b"\0"))
 
 
-def _list(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
+def _list_directory(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
     """Return the subdirectories, and what is no file, link or directory with its kind."""
     directories, special = [], []
     with os.scandir(directory) as entries:
@@ -91,13 +91,13 @@ def _list(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
             if entry.is_file(follow_symlinks=False) or entry.is_symlink():
                 continue
             if not entry.is_dir(follow_symlinks=False):
-                special.append((entry.name, _kind(entry)))
+                special.append((entry.name, _kind_of(entry)))
             elif entry.name != b".git":
                 directories.append(entry.name)
     return directories, special
 
 
-def _kind(entry: os.DirEntry[bytes]) -> str:
+def _kind_of(entry: os.DirEntry[bytes]) -> str:
     try:
         mode = entry.stat(follow_symlinks=False).st_mode
     except (FileNotFoundError, NotADirectoryError):
