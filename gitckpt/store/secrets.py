@@ -438,8 +438,7 @@ def _read_files(
 
 
 def _is_small(path: bytes) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         status = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISREG(status.st_mode) and 0 < status.st_size <= LARGEST
+        return stat.S_ISREG(status.st_mode) and 0 < status.st_size <= LARGEST
+    return False

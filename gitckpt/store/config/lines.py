@@ -88,6 +88,4 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _unquoted(key: str) -> str:
-    if key[0] not in "\"'":
-        return key
-    return str(toml.loads(f"key = {key}\n")["key"])
+    return str(toml.loads(f"key = {key}\n")["key"]) if key[0] in "\"'" else key
