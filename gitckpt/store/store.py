@@ -484,9 +484,9 @@ class Store:
         return jsonable.compare(dict(self._resolve(before).state), dict(self._resolve(after).state))
 
     def _resolve(self, checkpoint: Checkpoint | str) -> Checkpoint:
-        return (
-            checkpoint if isinstance(checkpoint, Checkpoint) else self._checkpoints.read(checkpoint)
-        )
+        if isinstance(checkpoint, Checkpoint):
+            return checkpoint
+        return self._checkpoints.read(checkpoint)
 
     # Upkeep
 
