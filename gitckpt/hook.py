@@ -29,7 +29,6 @@ _BOOTSTRAP += "from gitckpt.hook import run; run(sys.argv[1:])"
 
 
 def run(argv: Sequence[str]) -> NoReturn:
-    """Run `main`, then exit without Python's clean-up."""
     if argv and argv[0] in _ENDS:
         import gc
 
@@ -40,16 +39,7 @@ def run(argv: Sequence[str]) -> NoReturn:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Handle one event.
-
-    An error is one line on standard error and an entry in the log.
-
-    Args:
-        argv: the event, then the arguments that git passed to the hook.
-
-    Returns:
-        Always 0: a failure here is no reason to fail the user's git command.
-    """
+    """Handle an event; return 0 always, as no failure here may fail git's command."""
     if os.environ.get("GITCKPT_SKIP", "0") not in ("", "0"):
         return 0
     event, argument = [*argv, "", ""][:2]
@@ -60,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
             from gitckpt.store.hooks.files import EVENTS
 
             raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
-        repository = _here()
+        repository = _find_repository()
         if event in (MAINTAIN, PACK):
             from gitckpt.store.retention import maintenance
 
@@ -132,15 +122,8 @@ _FAILURES = {
 }
 
 
-def _here() -> Repository:
-    """Return the repository that git runs the hook for.
-
-    git starts hooks at the top of the worktree, or in a bare repository. It sets `GIT_DIR` where
-    that does not suffice (githooks(5)).
-
-    Raises:
-        RepositoryError: another user owns it, and git refuses it.
-    """
+def _find_repository() -> Repository:
+    """Return the repository of the hook; RepositoryError if another user owns it."""
     from gitckpt.git.repository import Repository, discover
 
     git_dir = os.environ.get("GIT_DIR", "")
@@ -148,7 +131,7 @@ def _here() -> Repository:
         return discover()  # git decides whether to trust it (git-config(1), `safe.directory`)
     git_dir = git_dir or ".git"
     if os.path.isfile(git_dir):
-        git_dir = _named_by(git_dir)
+        git_dir = _read_git_file(git_dir)
     elif os.path.islink(git_dir):  # git-annex makes one in a linked worktree
         git_dir = os.path.realpath(git_dir)
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
@@ -158,7 +141,7 @@ def _here() -> Repository:
 
 def _is_owned(dot_git: str) -> bool:
     """Check the owner of a worktree, its `.git` and its git directory, as git does."""
-    target = _named_by(dot_git) if os.path.isfile(dot_git) else os.path.realpath(dot_git)
+    target = _read_git_file(dot_git) if os.path.isfile(dot_git) else os.path.realpath(dot_git)
     try:
         owners = {os.lstat(path).st_uid for path in (os.curdir, dot_git, target)}
     except OSError:
@@ -166,7 +149,7 @@ def _is_owned(dot_git: str) -> bool:
     return owners == {os.geteuid()}
 
 
-def _named_by(dot_git: str) -> str:
+def _read_git_file(dot_git: str) -> str:
     with open(dot_git, "rb") as file:
         return os.fsdecode(file.read().removesuffix(b"\n").removeprefix(b"gitdir: "))
 
@@ -203,9 +186,11 @@ def _record(repository: Repository, event: str, revision: str) -> str:
         raise CkptError(f"{revision} points to no commit")
     commit, _, text = head
     repository.object_format = "sha256" if len(commit) == 64 else "sha1"
-    message = document.message_of(_subject(text)) or None
     is_made = os.path.exists(os.path.join(repository.git_dir, ref_names.RUN_FILE))
-    if is_made and (extended := _extend_run(repository, message, event)) is not None:
+    trigger = event if event == "post-merge" else "post-commit"
+    message = document.message_of(_subject(text)) or None
+    details = {"trigger": trigger, "message": message}
+    if is_made and (extended := _extend_run(repository, details, event)) is not None:
         return extended
     if repository.is_linked:
         refs.warm_up()
@@ -221,8 +206,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
         "timestamp": times.to_text(times.now()),
         "git_sha": commit,
         "branch": _branch(repository, event),
-        "trigger": _trigger(event),
-        "message": message,
+        **details,
         "errors": [],
     }
     try:
@@ -233,11 +217,8 @@ def _record(repository: Repository, event: str, revision: str) -> str:
     return checkpoint_id
 
 
-def _extend_run(repository: Repository, message: str | None, event: str) -> str | None:
-    """Record a checkpoint with uncommitted files in the run that has this worktree.
-
-    Return its id; None if this is no run's worktree, or its run is gone.
-    """
+def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> str | None:
+    """Record in the run of this worktree; return the id, None without a run."""
     import gc
 
     from gitckpt.git.repository import Repository
@@ -255,30 +236,25 @@ def _extend_run(repository: Repository, message: str | None, event: str) -> str 
     if repository.cat_file.info(ref_names.RUNS + owner.run) is None:
         _report(repository, event, f"{_ALONE}: the run {owner.run} is gone")
         return None
-    here = Repository(repository.git_dir, os.getcwd(), repository.object_format)
-    with Checkpoints(here, adapter="plumbing") as store:
-        config = settings.read(here)
+    worktree = Repository(repository.git_dir, os.getcwd(), repository.object_format)
+    with Checkpoints(worktree, adapter="plumbing") as store:
+        config = settings.read(worktree)
         for problem in filter(None, (config.problem, config.notice)):
             _report(repository, event, problem)
         in_run: dict[str, Any] = {"run": owner.run, "guard": store.leases.bound(owner.run)}
-        plain: dict[str, Any] = {"message": message, "trigger": _trigger(event)}
-        whole = plain | {"limits": config.limits.automatic(), "without_files": _WITHOUT_FILES}
+        options = details | {"limits": config.limits.automatic(), "without_files": _WITHOUT_FILES}
         try:
-            checkpoint = store.save(_PHASE, **in_run, **whole)
+            checkpoint = store.save(_PHASE, **in_run, **options)
         except WorktreeError as error:
             _report(repository, event, f"{_NO_FILES}: {error.message}")
-            return store.record(_PHASE, **in_run, **plain).id
+            return store.record(_PHASE, **in_run, **details).id
         except LeaseLost as error:
             _report(repository, event, f"{_ALONE}: {error.message}")
-            checkpoint = store.save(_PHASE, **whole)
+            checkpoint = store.save(_PHASE, **options)
         if checkpoint.worktree is not None and checkpoint.worktree.degraded:
             cure = f"record them now: git ckpt save; {MORE_TIME}"
             _report(repository, event, f"{_NO_FILES}: {checkpoint.worktree.degraded}; {cure}")
         return checkpoint.id
-
-
-def _trigger(event: str) -> str:
-    return event if event == "post-merge" else "post-commit"
 
 
 def _subject(commit: bytes) -> str:
@@ -295,14 +271,7 @@ def _subject(commit: bytes) -> str:
 
 
 def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
-    """Start maintenance for a command that records, once it is due.
-
-    It is due a day after the first such command where it never ran. Failures go to standard error
-    and the log.
-
-    Args:
-        settle: lets refs keep what is below where history is cut off: a gc may be the next command.
-    """
+    """Start maintenance if due; `settle` keeps commits that a gc would delete."""
     from gitckpt.store.records import ref_names
 
     try:
@@ -325,15 +294,15 @@ def _wants_maintenance(repository: Repository) -> bool:
 
     # Also due: the clock went back, or history was cut off since (`git fetch --depth`), below which
     # no ref keeps commits.
-    now = time.time()
+    instant = time.time()
     try:
         started = os.stat(os.path.join(repository.private_dir, ref_names.MAINTAINED)).st_mtime
     except FileNotFoundError:
         return True
-    if not 0 <= now - started <= DAY:
+    if not 0 <= instant - started <= DAY:
         return True
     cuts = [os.path.join(repository.common_dir, name) for name in ("shallow", "info/grafts")]
-    return any(started <= os.stat(cut).st_mtime <= now for cut in cuts if os.path.isfile(cut))
+    return any(started <= os.stat(cut).st_mtime <= instant for cut in cuts if os.path.isfile(cut))
 
 
 def _start_maintenance(repository: Repository) -> None:

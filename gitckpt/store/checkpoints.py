@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
     from gitckpt.store.records.remover import Remover
     from gitckpt.store.snapshot.limits import Limits
-    from gitckpt.store.snapshot.manifest import Beside
+
+    # Adds the files that a run keeps beside its worktree to a captured `Worktree`.
+    Beside = Callable[[Repository, Objects, Worktree, str, Limits], Worktree]
 
     class Options(Details, total=False):
-        """Arguments of `record` that `save` passes on."""
-
         start: str | None
         key: str | None
         guard: Guard | None
@@ -59,11 +59,7 @@ _ONE_IN_256 = "00"  # Prefix of ids. Loose refs are counted on one record in 256
 
 
 class Checkpoints:
-    """The checkpoints of one repository; a context manager that threads may share.
-
-    `clock` returns the time in microseconds since the epoch, `new_id` a new UUID version 4; `ahead`
-    is a private index that git is already refreshing, for the first capture.
-    """
+    """The checkpoints of one repository; a context manager that threads may share."""
 
     def __init__(
         self,
@@ -87,11 +83,10 @@ class Checkpoints:
         self.new_id = new_id
         self._has_written = self._has_removed = False
         self._recorder = Recorder(repository, self.objects, self.refs)
-        is_local = partial(local_checkpoints.knows, repository)
+        is_local = partial(local_checkpoints.is_local, repository)
         self.heads = Heads(self.refs, self.objects, lambda: self.index, is_local)
 
     def seen_from(self, repository: Repository, adapter: str) -> Self:
-        """Return a store with the same clock and ids for another worktree or thread."""
         return type(self)(
             repository, adapter, clock=self.clock, new_id=self.new_id, listener=self._listener
         )
@@ -125,7 +120,6 @@ class Checkpoints:
         self.close()
 
     def close(self) -> None:
-        """Write notes that are due, then close files and end processes."""
         try:
             if self._has_removed or self._has_written:
                 self.write_due_links(at_once=self._has_removed)
@@ -149,7 +143,7 @@ class Checkpoints:
     def capture(
         self, limits: Limits | None = None, beside: Beside | None = None, *, recursive: bool = True
     ) -> Worktree:
-        """Capture as `Store.capture` does, with the run's files that `beside` names."""
+        """Capture as `Store.capture` does, with the run's files that `beside` adds."""
         from gitckpt.store.snapshot import capture as snapshot
         from gitckpt.store.snapshot.limits import Limits
 
@@ -166,7 +160,7 @@ class Checkpoints:
             worktree = submodules.capture(self, worktree, captured.submodules, limits)
         if beside is None:
             return worktree
-        return beside.added(self.repository, self.objects, worktree, commit, limits)
+        return beside(self.repository, self.objects, worktree, commit, limits)
 
     def record(
         self,
@@ -186,18 +180,13 @@ class Checkpoints:
     ) -> Checkpoint:
         """Record a checkpoint as `Store.record` does, with arguments for internal callers.
 
-        Args:
-            guard: the lease to hold; with `start`, that of the run that starts another.
-            change: in place of `state`: returns the new state from that of the run's head, {} for a
-                new run. Called again after a lost race; its errors are raised here.
-            progress_of: returns the run's progress from the state that `change` returned.
-            keeps: keys of `state` whose values stay if another process has extended the run.
-            then: a second checkpoint, recorded in the same transaction.
+        `change` maps the head's state ({} for a new run) to the new one, also after a lost race;
+        values of the keys `keeps` stay if another process extended the run.
         """
         run = details.get("run")
-        others = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
+        options = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
         draft.require_call(
-            label, details, state=state, change=change, progress_of=progress_of, **others
+            label, details, state=state, change=change, progress_of=progress_of, **options
         )
         if run is not None:
             self.heads.move_up_once(run)
@@ -205,10 +194,10 @@ class Checkpoints:
         instant = self.clock()
         needs: Sequence[str] = ()
         if worktree is not None and worktree.tree is not None:
-            from gitckpt.store.snapshot import assurance
+            from gitckpt.store.snapshot import capture as snapshot
 
-            files = worktree.tree, commit
-            needs = assurance.own_objects(self.repository, *files, self._captured_parts)
+            files = worktree.tree, commit, self._captured_parts
+            needs = sorted(snapshot.own_objects(self.repository, *files) or ())
         recorder = partial(self._recorder.record, needs=needs)
         drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
         first_id = details["id"] if "id" in details else self.new_id()
@@ -218,10 +207,8 @@ class Checkpoints:
         proposal = Proposal(fields, data, guard=guard, change=changing, keeps=keeps)
         if then is not None:
             draft.require_call(then.label, then.details, state=then.state)
-            then_id, now = then.details["id"], self.clock()
-            second = drafted(
-                then.label, then.state, then.details, checkpoint_id=then_id, instant=now
-            )
+            made: Any = {"checkpoint_id": then.details["id"], "instant": self.clock()}
+            second = drafted(then.label, then.state, then.details, **made)
             recorder(proposal, then=[Proposal(*second[1:], keeps=keeps)])
             then.made = draft.recorded(*second)
         elif start is None:
@@ -255,7 +242,7 @@ class Checkpoints:
         **options: Unpack[Options],
     ) -> Checkpoint:
         """Capture and record; after a timeout of the capture, as `without_files`."""
-        from gitckpt.store.snapshot import assurance
+        from gitckpt.store.snapshot import capture as snapshot
 
         checked = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
         details: Any = {name: value for name, value in options.items() if name not in _OPTIONS}
@@ -272,10 +259,10 @@ class Checkpoints:
             self.remove([*torn, *second])
 
         common = self.repository, self.objects, attempt, remove, self.announce
-        return assurance.recorded(*common, parts=self._captured_parts)
+        return snapshot.record_whole(*common, parts=self._captured_parts)
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
-        """Return the objects of a captured tree that its commit lacks; None if not known."""
+        """Return the objects of a captured tree that its commit lacks, if known."""
         captured, parts = self._parts
         return parts if captured == (commit, files) else None
 
@@ -291,7 +278,6 @@ class Checkpoints:
         return oid is not None and local.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:
-        """Read a checkpoint; raise `WorktreeError` if a fetch has replaced it."""
         if self.is_replaced(checkpoint_id):
             raise local_checkpoints.replaced(checkpoint_id)
         return self.read(checkpoint_id)
@@ -322,8 +308,8 @@ class Checkpoints:
     def rewritten(self) -> Sequence[CheckpointInfo]:
         from gitckpt.git.worktree import operation
 
-        instead = operation.filtered(self.repository)
-        return [entry for entry in self.list() if entry.git_sha in instead] if instead else []
+        rewritten = operation.filtered(self.repository)
+        return [entry for entry in self.list() if entry.git_sha in rewritten] if rewritten else []
 
     def problems(self) -> Sequence[Problem]:
         return self.index.problems()

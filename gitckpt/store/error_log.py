@@ -17,27 +17,21 @@ if TYPE_CHECKING:
 
 FILE = "log"
 _LARGE = 1_000_000
-# In characters. The middle of a longer entry is left out.
-LONGEST = 16_384
-
+LONGEST = 16_384  # characters; the middle of a longer entry is left out
 _LEFT_OUT = "\n… {} characters …\n"
 
 
 def append(repository: Repository, text: str) -> str:
-    """Append an entry with a timestamp and return the path of the log.
-
-    Users attach logs to bug reports: no arguments, state or file contents.
-    """
+    """Append an entry without user data and return the path of the log."""
     path, text = os.path.join(repository.make_private_dir(), FILE), text.rstrip()
     if len(text) > LONGEST:
-        half = LONGEST // 2 - len(_LEFT_OUT)
-        text = text[:half] + _LEFT_OUT.format(len(text) - 2 * half) + text[-half:]
+        length = LONGEST // 2 - len(_LEFT_OUT)
+        text = text[:length] + _LEFT_OUT.format(len(text) - 2 * length) + text[-length:]
     try:
         if os.path.exists(path) and os.stat(path).st_size > _LARGE:
             os.replace(path, f"{path}.1")
-        with open(
-            path, "a", encoding="utf-8", errors="backslashreplace", opener=private_dirs.create
-        ) as file:
+        opener = private_dirs.create
+        with open(path, "a", encoding="utf-8", errors="backslashreplace", opener=opener) as file:
             file.write(f"{times.to_text(times.now())} {text}\n")
     except OSError as error:
         raise CkptError(f"cannot write {path}: {error.strerror}") from None
@@ -49,15 +43,12 @@ def trace(error: BaseException) -> str:
     import traceback
 
     lines: list[str] = []
-    seen: set[int] = set()
+    traced: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        lines[:0] = [
-            "Traceback (most recent call last):\n",
-            *traceback.format_tb(cause.__traceback__),
-            f"{type(cause).__qualname__}\n",
-        ]
+    while cause is not None and id(cause) not in traced:
+        traced.add(id(cause))
+        name, calls = type(cause).__qualname__, traceback.format_tb(cause.__traceback__)
+        lines[:0] = ["Traceback (most recent call last):\n", *calls, f"{name}\n"]
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return "".join(lines)
 
@@ -65,8 +56,7 @@ def trace(error: BaseException) -> str:
 class Listener:
     """Functions that a store calls, from any thread that uses it; for `Store.open`.
 
-    `tell` takes one sentence about an unrequested action (also logged) or an ignored setting;
-    `progress` a line that replaces the previous one, "" to end the display.
+    `tell` takes a sentence; `progress` a line that replaces the previous one, "" to end.
     """
 
     def __init__(

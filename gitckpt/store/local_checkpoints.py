@@ -1,8 +1,7 @@
 """Remember which checkpoints and documents of runs were written in this clone.
 
-Refs can be fetched with any document and date; the private directory cannot. An id proves nothing:
-a fetch with `+` can replace the document behind it, which the oid reveals. A line is written before
-the refs of its checkpoint, so a kill can leave an extra line. The hook imports this module.
+A fetch can replace the document behind an id, which the oid here reveals. A line is written
+before the refs of its checkpoint, so a kill can leave one too many. The hook imports this module.
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ if TYPE_CHECKING:
 # Documents of runs. A run continues without trust only from a document listed here.
 
 DIRECTORY = "chains"
-
-# In bytes. The document sought is nearly always the newest of up to 100,000 lines.
-_TAIL = 4096
+_TAIL = 4096  # bytes: the document sought is nearly always the newest of up to 100,000 lines
 
 
 def extend(
@@ -47,16 +44,13 @@ def extend(
 ) -> list[str]:
     """List documents (oldest first) that will extend a run; return paths to flush.
 
-    Nothing is listed after a head that was not written here; "" is the head of a new run. A
-    checkpoint that cannot be listed is recorded all the same: adopting the run later is better than
-    losing it. A driver never extends a foreign document: `CkptError`.
+    Lists none after a foreign head ("" is that of a new run); CkptError if a driver extends it.
     """
-    if head and not knows(repository, run, head):
+    if head and not is_local(repository, run, head):
         if drives:
-            raise CkptError(
-                f"the head of run {run} was replaced, perhaps by a fetch: it was not written here",
-                hint=f"see what came: git ckpt resume {run}",
-            )
+            problem = f"the head of run {run} was replaced, perhaps by a fetch: "
+            problem += "it was not written here"
+            raise CkptError(problem, hint=f"see what came: git ckpt resume {run}")
         return []
     return note_chains(repository, run, oids)
 
@@ -83,7 +77,7 @@ def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[s
     return [path, *([place, repository.private_dir, repository.common_dir] if is_new else [])]
 
 
-def knows(repository: Repository, run: str, oid: str) -> bool:
+def is_local(repository: Repository, run: str, oid: str) -> bool:
     """Return whether a document (by oid) of a run was written or adopted here."""
     line = oid.encode("ascii", "replace")
     return any(line in _read_oids(repository, run, size) for size in (_TAIL, None))
@@ -95,7 +89,7 @@ def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
     return lines[: lines.index(line) : -1] if line in lines else []
 
 
-def known(repository: Repository, run: str) -> frozenset[str]:
+def local_oids(repository: Repository, run: str) -> frozenset[str]:
     return frozenset(oid.decode("ascii", "replace") for oid in _read_oids(repository, run))
 
 
@@ -129,22 +123,17 @@ def _path_chains(repository: Repository, run: str) -> str:
     return f"{repository.private_dir}/{DIRECTORY}/{run}"
 
 
-# Checkpoints with document and worktree.
+# Checkpoints: lines `<id> <oid> in|from|copied <name>:<made>` in the private directory.
 
-# In the private directory. Lines: `<id> <oid> in|from|copied <name>:<made>`.
 FILE = "written"
 
 # "in": the files were captured in that worktree. "from": the run was started, imported or adopted
 # there. "copied": a checkpoint elsewhere captured the files (a fork, or a submodule's copy).
 _IN, _FROM, _COPIED = "in", "from", "copied"
 
-# Search the file for at most this many ids; for more, parse all lines.
-_FEW = 64
-
+_FEW = 64  # search the file for at most this many ids; for more, parse all lines
 _COMMONDIR = "commondir"
-
-# The main worktree in a line.
-MAIN = ":"
+MAIN = ":"  # the main worktree in a line
 
 
 def name_of(repository: Repository) -> str:
@@ -166,10 +155,9 @@ def place_in(git_dir: str) -> str:
 
 
 def _made_at(git_dir: str) -> str:
-    try:
+    with contextlib.suppress(OSError):
         return str(os.stat(os.path.join(git_dir, _COMMONDIR)).st_mtime_ns)
-    except OSError:
-        return ""
+    return ""
 
 
 def note(
@@ -180,10 +168,7 @@ def note(
     flushed: bool = False,
     kind: str = "",
 ) -> None:
-    """Append a line for each checkpoint (id, oid); on a full disk, none.
-
-    `is_apart`: its files are not those of this worktree, as for a run that starts at a commit.
-    """
+    """Append lines (id, oid), or none on a full disk; `is_apart`: files not from here."""
     end = f"{kind or (_FROM if is_apart else _IN)} {place_of(repository)}\n"
     text = "".join(f"{name} {oid} {end}" for name, oid in documents)
     if text:
@@ -194,9 +179,7 @@ def note(
 
 
 def note_fork(repository: Repository, checkpoint_id: str) -> None:
-    """List a checkpoint whose files another checkpoint captured here."""
-    oid = _oid_of(repository, checkpoint_id)
-    if oid is not None:
+    if oid := _oid_of(repository, checkpoint_id):
         note(repository, [(checkpoint_id, oid)], kind=_COPIED)
 
 
@@ -214,19 +197,16 @@ def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]
 
 
 def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
-    """Return whether a checkpoint's files were captured here and no fetch replaced it."""
     local = LocalCheckpoints.read(repository, [checkpoint_id])
     oid = _oid_of(repository, checkpoint_id)
     return oid is not None and local.has(checkpoint_id, oid) and local.has_captured(checkpoint_id)
 
 
-def replaced(checkpoint_id: str, more: str = "") -> WorktreeError:
+def replaced(checkpoint_id: str, hint_end: str = "") -> WorktreeError:
     """Return the error for a replaced checkpoint; `more` is appended to its hint."""
-    short = checkpoint_id[: ids.SHORT]
-    return WorktreeError(
-        f"a fetch has replaced the document of checkpoint {short}",
-        hint=f"put back what was written here: git ckpt verify --repair{more}",
-    )
+    problem = f"a fetch has replaced the document of checkpoint {checkpoint_id[: ids.SHORT]}"
+    hint = f"put back what was written here: git ckpt verify --repair{hint_end}"
+    return WorktreeError(problem, hint=hint)
 
 
 class LocalCheckpoints:
@@ -265,26 +245,23 @@ class LocalCheckpoints:
     def is_ours(self, entry: Recorded) -> bool:
         if entry.run is None:
             return self.has(entry.id, entry.oid)
-        return knows(self._repository, entry.run, entry.oid)
+        return is_local(self._repository, entry.run, entry.oid)
 
     def was_captured_in(self, checkpoint_id: str, place: str) -> bool:
         return self._lines.get(checkpoint_id, ("",))[1:] == (_IN, place)
 
     def has_captured(self, checkpoint_id: str) -> bool:
-        """Return whether the files of a checkpoint were captured here, in any worktree."""
         return self._lines.get(checkpoint_id, ("", "", ""))[1] in (_IN, _COPIED)
 
     def place(self, checkpoint_id: str) -> str | None:
-        """Return the worktree that made a checkpoint; None for a fetched one."""
         return self._lines.get(checkpoint_id, (None, None, None))[2]
 
     def ids_as_written(self, oids: Mapping[str, str]) -> set[str]:
         return {name for name, line in self._lines.items() if oids.get(name) == line[0]}
 
     def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
-        return {
-            name: self._lines[name][0] for name, oid in oids.items() if self.is_replaced(name, oid)
-        }
+        names = (name for name, oid in oids.items() if self.is_replaced(name, oid))
+        return {name: self._lines[name][0] for name in names}
 
 
 def forget_others(repository: Repository, existing: Callable[[], Collection[str]]) -> None:

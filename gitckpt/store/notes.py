@@ -1,8 +1,7 @@
 """Queue and write the notes that link commits to checkpoints. The hook imports it.
 
-Each notes commit turns the previous one into garbage, so changes are appended to a file in the
-private directory and written together. A line is appended before the refs of its checkpoint, and
-removed after the notes have it: a kill can leave an extra line, which is harmless.
+Changes are queued and written together, as each notes commit turns the previous one into garbage.
+A line is queued before the refs of its checkpoint and removed after the notes have it.
 """
 
 from __future__ import annotations
@@ -34,18 +33,11 @@ NOTES = "refs/notes/checkpoints"
 # `<id>` for a removed checkpoint.
 WAITING = "links"
 
-# Empty file in the private directory. Its mtime is when notes were last written.
-WRITTEN = "linked"
+WRITTEN = "linked"  # an empty file there; its mtime is when notes were last written
 
-# Seconds between writes of notes by commands that do something else.
-INTERVAL = 60.0
-
-# Seconds to retry against other writers.
-PATIENCE = 30.0
-
-# For more checkpoints than this, list all refs instead of looking up each one.
-_MANY = 1000
-
+INTERVAL = 60.0  # seconds between writes of notes by commands that do something else
+PATIENCE = 30.0  # seconds to retry against other writers
+_MANY = 1000  # for more checkpoints, list all refs instead of looking up each one
 _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 
@@ -54,10 +46,10 @@ def prepare(repository: Repository) -> None:
     private_dirs.append(os.path.join(repository.make_private_dir(), WAITING), b"")
 
 
-def append(repository: Repository, links: Lines, gone: Collection[str] = ()) -> None:
+def append(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
     """Queue note lines by commit, and ids about to be removed; on a full disk, none."""
     text = "".join(f"{commit} {line}\n" for commit, lines in links.items() for line in lines)
-    text += "".join(f"{name}\n" for name in gone)
+    text += "".join(f"{name}\n" for name in removed)
     if text:
         path = os.path.join(repository.make_private_dir(), WAITING)
         with contextlib.suppress(OSError):
@@ -74,13 +66,9 @@ def is_due(repository: Repository, instant: int) -> bool:
     return not 0 <= age < INTERVAL * 1_000_000_000
 
 
-def waiting(repository: Repository) -> Lines:
-    return pending(repository)[0]
-
-
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
-    """Return the queued links by commit, perhaps of no checkpoint, and removed ids."""
-    return _parse(_content(repository))
+    """Return queued links by commit, perhaps of no checkpoint, and removed ids."""
+    return _parse(private_dirs.read(_path(repository)))
 
 
 def write(
@@ -90,26 +78,21 @@ def write(
     instant: int,
     *,
     links: Lines | None = None,
-    gone: Collection[str] = (),
+    removed_ids: Collection[str] = (),
     prepared: Callable[[Sequence[Item]], object] = lambda _: None,
 ) -> bool:
-    """Write queued changes into the notes and return whether the notes changed.
-
-    The caller holds the lock of writers. On an error, the changes stay queued. `links` are further
-    lines by commit, `gone` further ids whose lines are removed if their checkpoints do not exist;
-    `prepared` takes the objects before they are written.
-    """
-    data = _content(repository)
+    """Write queued changes under the writers' lock; return whether notes changed."""
+    data = private_dirs.read(_path(repository))
     lines_by_commit, removed = _parse(data)
     for commit, lines in (links or {}).items():
         lines_by_commit.setdefault(commit, []).extend(lines)
-    removed.update(gone)
+    removed.update(removed_ids)
     if not lines_by_commit and not removed:
         return False
     from gitckpt.git.notes import Notes  # appending does not need it
 
     linked = {link_id(line) for lines in lines_by_commit.values() for line in lines}
-    existing = _existing(repository, refs, removed | linked)
+    existing = _existing_ids(repository, refs, removed | linked)
     for commit, lines in lines_by_commit.items():
         lines_by_commit[commit] = [line for line in lines if link_id(line) in existing]
     removed -= existing
@@ -142,7 +125,7 @@ def write(
 
 def carry(repository: Repository, command: str) -> None:
     """Copy queued links of commits that were amended or rebased to the new commits."""
-    queued = waiting(repository)
+    queued, _ = pending(repository)
     if not queued:
         return
     from gitckpt.git.worktree import operation  # recording a commit does not need it
@@ -156,7 +139,7 @@ def carry(repository: Repository, command: str) -> None:
     append(repository, carried)
 
 
-def _existing(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
+def _existing_ids(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
     if len(names) > _MANY:
         listed = (ref.removeprefix(CHECKPOINTS) for ref, _ in refs.each(CHECKPOINTS))
         return names.intersection(listed)
@@ -166,14 +149,13 @@ def _existing(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
 
 
 def _status(repository: Repository, name: str) -> os.stat_result | None:
-    try:
+    with contextlib.suppress(OSError):
         return os.lstat(os.path.join(repository.private_dir, name))
-    except OSError:
-        return None
+    return None
 
 
-def _content(repository: Repository) -> bytes:
-    return private_dirs.read(os.path.join(repository.private_dir, WAITING))
+def _path(repository: Repository) -> str:
+    return os.path.join(repository.private_dir, WAITING)
 
 
 def _parse(data: bytes) -> tuple[Lines, set[str]]:
@@ -196,8 +178,8 @@ def _is_stamp(text: str) -> bool:
 
 def _clear_queue(repository: Repository, size: int, instant: int) -> None:
     place = repository.make_private_dir()
-    path = os.path.join(place, WAITING)
     with contextlib.suppress(OSError):
+        path = os.path.join(place, WAITING)
         with open(path, "r+b", buffering=0, opener=private_dirs.create) as file:
             # If a line came meanwhile, all lines are written again, which changes nothing.
             if os.fstat(file.fileno()).st_size == size:

@@ -115,7 +115,6 @@ def _find_private_keys(data: bytes) -> Iterator[tuple[str, int, int]]:
 
 
 def _find_authorization(text: bytes, folded: bytes, start: int) -> Iterator[tuple[str, int, int]]:
-    """Yield values of `Authorization` headers and of `auth` in docker or npm files."""
     if folded.startswith(b"authorization", start):
         match = _HEADER.match(text, start)
         if match and (_is_login if match[1] else _is_bearer)(match[2]):
@@ -171,16 +170,10 @@ def entropy_of(text: bytes) -> float:
 
 # The detector of all rules, fast enough to run at each save.
 
-# Bytes of the largest file that is searched: files that people write are smaller.
-LARGEST = 1_000_000
-
-# Start of the replacement of a secret.
-MASK = b"[masked: "
-
-# A NUL among so many first bytes makes a file binary, as in git.
-_BINARY = 8000
-# Bytes of the shortest token, and of the longest prefix.
-_SHORTEST, _LONGEST_PREFIX = 12, 30
+LARGEST = 1_000_000  # bytes of a file to search: files that people write are smaller
+MASK = b"[masked: "  # start of the replacement of a secret
+_BINARY = 8000  # a NUL among so many first bytes makes a file binary, as in git
+_SHORTEST, _LONGEST_PREFIX = 12, 30  # bytes of a token, and of a prefix
 
 _PUNCTUATION = b".~-"
 _WORD_BYTES = frozenset(
@@ -214,7 +207,6 @@ def rules() -> tuple[tuple[str, str, str, float], ...]:
 
 @functools.cache
 def _rules_by_start() -> dict[bytes, list[Rule]]:
-    """Return the rules by the first two characters of their prefixes, in either case."""
     by_start: dict[bytes, list[Rule]] = {}
     for name, prefixes, regex, least in rules():
         for prefix in prefixes.encode().split():
@@ -234,11 +226,11 @@ def find(data: bytes) -> list[Hit]:
     # "\\nghp_…" in JSON: the "n" belongs to the line break, not to the token.
     text = _ESCAPED.sub(b"  ", data) if b"\\" in data else data
     hits = [*_find_tokens(text), *(Hit(*place) for place in _find_by_context(data, text))]
-    kept: list[Hit] = []
+    first_hits: list[Hit] = []
     for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end)):
-        if not kept or hit.start >= kept[-1].end:
-            kept.append(hit)
-    return kept
+        if not first_hits or hit.start >= first_hits[-1].end:
+            first_hits.append(hit)
+    return first_hits
 
 
 def _find_tokens(text: bytes) -> Iterator[Hit]:
@@ -254,17 +246,17 @@ def _find_starts(text: bytes) -> Iterator[tuple[int, list[Rule]]]:
     by_start = _rules_by_start()
     end = 0
     # Splitting the text takes half the time of a regular expression for words.
-    for whole in [word for word in text.translate(_SPACED).split() if len(word) >= _SHORTEST]:
-        if whole[:2] in by_start:
-            word = whole
-        elif whole[0] in _PUNCTUATION:
-            word = whole.lstrip(_PUNCTUATION)
+    for raw_word in [word for word in text.translate(_SPACED).split() if len(word) >= _SHORTEST]:
+        if raw_word[:2] in by_start:
+            word = raw_word
+        elif raw_word[0] in _PUNCTUATION:
+            word = raw_word.lstrip(_PUNCTUATION)
         else:
             continue
         if candidates := _find_rules(word, by_start):
             while True:
-                start = text.find(whole, end)
-                end = start + len(whole)
+                start = text.find(raw_word, end)
+                end = start + len(raw_word)
                 is_start = start == 0 or text[start - 1] not in _WORD_BYTES
                 if is_start and (end == len(text) or text[end] not in _WORD_BYTES):
                     break
@@ -307,13 +299,9 @@ def masked(text: str) -> str:
     return masked_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
-def masked_bytes(data: bytes) -> bytes:
-    return _mask(data, find(data))
-
-
-def _mask(data: bytes, hits: Sequence[Hit]) -> bytes:
+def masked_bytes(data: bytes, hits: Sequence[Hit] | None = None) -> bytes:
     parts, end = [], 0
-    for hit in hits:
+    for hit in find(data) if hits is None else hits:
         parts += [data[end : hit.start], MASK + f"{hit.rule}]".encode()]
         end = hit.end
     return b"".join([*parts, data[end:]])
@@ -327,28 +315,22 @@ _PATH, _DIGEST = b"path ", b"digest "
 
 
 class Settled:
-    """The settled hits of a repository, shared by its worktrees."""
-
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
 
     def digest(self, secret: bytes) -> str:
-        """Return the 16 hex digits that replace a secret in documents.
-
-        The hash is keyed with a private key of this clone, so that a short password cannot be
-        guessed from a pushed document. If the key cannot be stored, each process uses its own.
-        """
+        """Return the 16 hex digits that replace a secret in documents."""
         return hashlib.blake2b(secret, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
 
-    def knows(self, path: str, digest: str) -> bool:
+    def is_settled(self, path: str, digest: str) -> bool:
         return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape(path)))
 
-    def settle(self, what: str) -> bool:
+    def settle(self, name: str) -> bool:
         """Settle a file by its path, or a secret by its digest; return whether it is new."""
-        if not what:
+        if not name:
             hint = "name a path or a digest from: git ckpt show ID"
             raise UsageError("the path or digest is empty", hint=hint)
-        line = _DIGEST + what.encode() if is_digest(what) else _PATH + _escape(what)
+        line = _DIGEST + name.encode() if is_digest(name) else _PATH + _escape(name)
         if line in self._lines:
             return False
         path = os.path.join(self._repository.make_private_dir(), FILE)
@@ -394,18 +376,15 @@ def _escape(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
 
 
-# Input files of a run.
-
-
 def unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]:
     """Return the unsettled hits of a file, each with line and digest; [] if binary."""
     settled = Settled(repository)
     hits = [(hit, line, settled.digest(secret)) for hit, line, secret in lines(data)]
-    return [hit for hit in hits if not settled.knows("", hit[2])]
+    return [hit for hit in hits if not settled.is_settled("", hit[2])]
 
 
 def masked_copies(repository: Repository, data: bytes) -> bytes:
-    return _mask(data, [hit for hit, *_ in unsettled(repository, data)])
+    return masked_bytes(data, [hit for hit, *_ in unsettled(repository, data)])
 
 
 def has_masks(data: bytes) -> bool:
@@ -414,8 +393,7 @@ def has_masks(data: bytes) -> bool:
 
 # Suspects in the files of a snapshot.
 
-# Most suspects per snapshot: a dump can contain any number.
-MOST = 1000
+MOST = 1000  # suspects per snapshot: a dump can contain any number
 
 
 def find_suspects(
@@ -424,16 +402,11 @@ def find_suspects(
     paths: Sequence[bytes],
     stored: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Suspect, ...]:
-    """Return the unsettled hits in captured files, ordered by path and line.
-
-    Files that are not regular, larger than `LARGEST`, or binary are skipped. `files` is the tree of
-    all files in `index`; `stored` has the contents of the regular ones, or None to read them.
-    """
-    contents = (
-        _read_files(index, files, paths)
-        if stored is None
-        else ((path, stored.get(path, b"")) for path in paths)
-    )
+    """Return unsettled hits, sorted; without `stored` contents, read tree `files`."""
+    if stored is None:
+        contents = _read_files(index, files, paths)
+    else:
+        contents = ((path, stored.get(path, b"")) for path in paths)
     suspects: list[Suspect] = []
     for path, content in contents:
         if len(content) <= LARGEST and (hits := lines(content)):
@@ -448,7 +421,7 @@ def unsettled_suspects(
     """Return the unsettled hits of one file, from rule, line and bytes of each hit."""
     settled, name = Settled(repository), quoted(path)
     hits = ((rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST])
-    return [Suspect(name, *hit) for hit in hits if not settled.knows(name, hit[2])]
+    return [Suspect(name, *hit) for hit in hits if not settled.is_settled(name, hit[2])]
 
 
 def _read_files(
@@ -465,8 +438,7 @@ def _read_files(
 
 
 def _is_small(path: bytes) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         status = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISREG(status.st_mode) and 0 < status.st_size <= LARGEST
+        return stat.S_ISREG(status.st_mode) and 0 < status.st_size <= LARGEST
+    return False

@@ -8,7 +8,6 @@ from gitckpt.git import config
 from gitckpt.git.command import require_git
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import Finding
-from gitckpt.model.values import replace
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.config import settings
 from gitckpt.store.hooks import installation
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
 _OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
 _KINDS = ("push", "fetch", "mirror")
-# What a remote pushes once it is no mirror any more.
-_PUSHED = ("heads", "tags")
+_PUSHED = ("heads", "tags")  # once a remote is no mirror any more
 
 
 def inspect(repository: Repository) -> list[Finding]:
@@ -43,7 +41,6 @@ def inspect(repository: Repository) -> list[Finding]:
 
 
 def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[str, str, str]]:
-    """Yield the wrong setting of a remote, what it does, and the cure."""
     push, fetch, mirror = (shell_word(f"remote.{name}.{kind}") for kind in _KINDS)
     heads, tags = (f"git config --add {push} '+refs/{kind}/*:refs/{kind}/*'" for kind in _PUSHED)
     sends = "git push sends checkpoints there, with all uncommitted files"
@@ -73,29 +70,25 @@ def _matches_own_refs(specs: Sequence[str], side: int) -> bool:
     return False
 
 
-# Installation.
-
-
 def install(repository: Repository, mode: str) -> Installation:
     """Make git call gitckpt at each commit, and write the settings file if missing."""
     version = require_git()
     notes.prepare(repository)
     local_checkpoints.prepare(repository)
     result = installation.install(repository, version=version, mode=mode)
-    remotes = [f"{flaw.object} {flaw.sentence}: {flaw.cure}" for flaw in inspect(repository)]
-    result = replace(result, advice=[*result.advice, *remotes])
-    path = _file(repository)
+    flaws = inspect(repository)
+    result.advice.extend(f"{flaw.object} {flaw.sentence}: {flaw.cure}" for flaw in flaws)
+    path = _settings_path(repository)
     if path is None or (os.path.lexists(path) and settings.read(repository).error is not None):
         return result  # the caller reports the error in the file
-    if not settings.write_template(path):
-        return result
-    change = f"wrote {path}: commit it to share the settings"
-    return replace(result, changed=[*result.changed, change])
+    if settings.write_template(path):
+        result.changed.append(f"wrote {path}: commit it to share the settings")
+    return result
 
 
 def uninstall(repository: Repository) -> Installation:
     removed = installation.uninstall(repository)
-    path, lines = _file(repository), installation.lines_left(repository)
+    path, lines = _settings_path(repository), installation.lines_left(repository)
     advice = [f"{line} stays: remove your own lines that call gitckpt" for line in lines]
     if path is not None and os.path.exists(path):
         if repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0:
@@ -108,5 +101,5 @@ def uninstall(repository: Repository) -> Installation:
     return installation.Installation("none", removed, advice)
 
 
-def _file(repository: Repository) -> str | None:
+def _settings_path(repository: Repository) -> str | None:
     return os.path.join(repository.worktree, settings.FILE) if repository.worktree else None

@@ -47,9 +47,7 @@ if TYPE_CHECKING:
 class Store:
     """Read and write the checkpoints of one repository; a context manager.
 
-        with Store.open() as store:
-            saved = store.save("plan-complete", {"step": 3})
-            store.restore(saved.id)
+        with Store.open() as store: saved = store.save("plan-complete", {"step": 3})
 
     Threads may share a store; a forked process opens its own. A checkpoint argument is a
     `Checkpoint` or a full id; an id raises the errors of `read`.
@@ -70,12 +68,8 @@ class Store:
     ) -> Self:
         """Open the store of the repository that contains `path`, or raise RepositoryError.
 
-        Args:
-            path: a directory in a worktree, or a bare repository. Variables such as `GIT_DIR` count
-                for the current directory only.
-            adapter: "libgit2" is faster for many calls and takes 80 ms to import; "plumbing" runs
-                git; "auto" is libgit2 if it can open the repository.
-            listener: receives messages, and the progress of long operations.
+        `adapter` "libgit2" is faster for many calls; "plumbing" runs git; "auto" chooses. Variables
+        such as `GIT_DIR` count for the current directory only.
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
@@ -110,10 +104,7 @@ class Store:
         return owner.run if owner is not None else None
 
     def capture(self, limits: Limits | None = None) -> Worktree:
-        """Capture the files of the worktree, for `record`; by default without timeout.
-
-        The result names omitted files, and is `degraded` after a timeout. Raises WorktreeError.
-        """
+        """Capture the worktree, for `record`, without timeout; or raise WorktreeError."""
         return self._checkpoints.capture(limits)
 
     def record(
@@ -131,18 +122,12 @@ class Store:
 
         Args:
             label: `{phase}-{status}`, such as "research-failed"; "add-login" alone is complete.
-            state: JSON values, bytes, dates and times by name; None keeps that of the run's newest
-                checkpoint, which the result then lacks.
+            state: JSON values, bytes, dates and times by name; None keeps that of the run's newest.
             worktree: what `capture` returned; None if the files are those of the linked commit.
-            start: name of a run to start, instead of `run`.
-            key: unique key of that run, by which `run_of` finds it.
+            start: name of a run to start, instead of `run`; `run_of` finds it by its `key`.
             base: rev or full oid of the commit to link, instead of HEAD; "" for none.
-            details: `run` (id to extend), `trigger`, `message` (a line of up to 1,000 characters),
-                `agent`, `errors`, `progress`, `id`, `pipeline`, `attempt`, `forked_from`,
-                `rewound_to`.
 
-        Raises UsageError or StateError for a value, NotFoundError or RunExists for a run, LeaseLost
-        if another driver has the run now, BusyError if a lock is held or other writers are faster.
+        Raises UsageError, StateError, NotFoundError, RunExists, LeaseLost or BusyError.
         """
         checkpoints, guard = self._checkpoints, self._guard(details)
         if isinstance(base, str) and base != "":
@@ -164,11 +149,7 @@ class Store:
         key: str | None = None,
         **details: Unpack[draft.Details],
     ) -> Checkpoint:
-        """Capture the files and record a checkpoint with them, as `capture` and `record`.
-
-        Safe against `gc --prune=now` and a moving HEAD: BusyError after too many attempts. Raises
-        WorktreeError if an object is damaged and no file has its content.
-        """
+        """Capture the files, then record, as `capture` and `record`; or raise BusyError."""
         guard = self._guard(details)
         return self._checkpoints.save(
             label, state, limits=limits, start=start, key=key, guard=guard, **details
@@ -185,8 +166,7 @@ class Store:
     def find(self, text: str) -> str:
         """Resolve a name to a checkpoint's id; NotFoundError or AmbiguousError.
 
-        `text` is an id, a run id (its newest checkpoint), a prefix of at least four characters, a
-        rev, "latest" (of this worktree or its run) or "latest:any" (of the repository).
+        `text` is an id or run id, a prefix of four characters, a rev, "latest" or "latest:any".
         """
         return self._checkpoints.find(text)
 
@@ -195,11 +175,7 @@ class Store:
         return self._checkpoints.list(query)
 
     def links(self, commit: str) -> Sequence[CheckpointInfo]:
-        """List the checkpoints linked to a commit by its note or their document.
-
-        `commit` is a rev or NotFoundError, a full oid even if the commit is gone, or "" for the
-        checkpoints before the first commit.
-        """
+        """List the checkpoints linked to a rev, to an oid that is gone, or to "" (unborn)."""
         require_text("commit", commit)
         inside = self._checkpoints
         try:
@@ -229,11 +205,7 @@ class Store:
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
     ) -> OpenResult:
-        """Return the worktree of a checkpoint, created with its files if missing.
-
-        To continue a run, use `Run.resume`. By default, the settings decide on `directory`. Raises
-        WorktreeError if it exists, or files are missing or differ.
-        """
+        """Return the worktree of a checkpoint, created if missing; or raise WorktreeError."""
         from gitckpt.store.worktrees import resumption
 
         return resumption.resume(self._checkpoints, self._resolve(checkpoint), directory)
@@ -252,8 +224,7 @@ class Store:
     def remove(self, checkpoint_ids: Collection[str]) -> int:
         """Remove checkpoints by full id; return the number of deleted checkpoint refs.
 
-        The heads of their runs move. Raises NotFoundError for any other text, and removes nothing;
-        BusyError if a ref moved or a lock is held: each checkpoint is then gone or complete.
+        NotFoundError before any removal, or BusyError: each checkpoint is then gone or complete.
         """
         for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
             ids.require_id(checkpoint_id)
@@ -315,10 +286,7 @@ class Store:
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
         """Stop the driver of a run, which can be resumed; return whether it had one.
 
-        A driver in another process of this machine gets SIGTERM: `git ckpt run` records its phase
-        as failed, a program without a handler dies. Any other driver stops at its next `Run.check`,
-        `Run.wait` or milestone. `wait` is in seconds; 0 only asks, without a signal. Raises
-        CkptError if the driver is stalled or has not stopped in time.
+        `wait` is in seconds, then CkptError; 0 only asks, without a signal.
         """
         from gitckpt.store.leases import cancellation
 
@@ -327,11 +295,7 @@ class Store:
         return cancellation.cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
-        """Take a run from a stalled driver, which can then write nothing more.
-
-        The next `Run.resume` ends its commands. `holder` is shown to people. Raises NotFoundError,
-        LeaseHeld if the driver is not stalled, or BusyError.
-        """
+        """Take a run from a stalled driver, which can write no more; else LeaseHeld."""
         require_text("holder", holder)
         inside = self._checkpoints
         inside.heads.read(ids.require_run_id(run))
@@ -350,9 +314,7 @@ class Store:
     def remove_run(self, run: str) -> int:
         """Remove a run with worktree, lease and files; return its number of checkpoints.
 
-        It stays if a process drives it (LeaseHeld), its worktree has uncaptured changes
-        (WorktreeError), or an unfinished run refers to it (UsageError). After BusyError, call
-        again.
+        LeaseHeld, WorktreeError (uncaptured changes) or UsageError (another run refers to it).
         """
         from gitckpt.store.retention import expiry
 
@@ -370,27 +332,18 @@ class Store:
         announce: _Announce = lambda _: None,
         trust: bool = False,
     ) -> RestoreResult:
-        """Restore a checkpoint's files into this worktree, after a safety checkpoint.
+        """Restore files into this worktree, after a safety checkpoint; HEAD stays.
 
-        HEAD stays. After a restore, `redo` cannot reach earlier undone steps any more.
-
-        Args:
-            paths: restore only these, relative to the top of the worktree ("."); by default all
-                files with the index and an operation in progress.
-            index: whether to restore the index entries of `paths` too.
-            dry_run: whether to only report the changes.
-            announce: called with warnings, if any, before anything is changed.
-            trust: whether to restore a checkpoint whose document a fetch has replaced.
-
-        Raises NotFoundError if a path is neither here nor in the checkpoint, or WorktreeError if
-        something is in the way or missing; nothing was changed then.
+        Without `paths` (relative to the top), all files, the index and an operation in progress;
+        with them, index entries only with `index`. `announce` gets warnings before any change;
+        `trust` accepts a fetched document. After NotFoundError or WorktreeError, nothing changed.
         """
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        given, names = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
+        resolved, names = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
         options = {"index": index, "dry_run": dry_run, "trusted": trust}
-        return restorer.restore(self._checkpoints, given, names, announce=announce, **options)
+        return restorer.restore(self._checkpoints, resolved, names, announce=announce, **options)
 
     def undo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
         """Undo the newest `restore` here, then earlier ones; NotFoundError without any."""
@@ -428,8 +381,8 @@ class Store:
     ) -> bytes:
         """Return git's diff between two checkpoints, or a checkpoint and this worktree.
 
-        `paths` are pathspecs, relative to the current directory; `options` are those of `git diff`.
-        Raises NotFoundError if a path matches no file, or WorktreeError if files are missing.
+        `paths` are pathspecs relative to the current directory; `options` are those of `git diff`.
+        NotFoundError if a path matches no file, or WorktreeError if files are missing.
         """
         from gitckpt.store.snapshot import comparison, manifest
 
@@ -461,9 +414,9 @@ class Store:
         """Return git's diff between a checkpoint's commit and its files, as `diff`."""
         from gitckpt.store.snapshot import manifest
 
-        repository, given = self._checkpoints.repository, self._resolve(checkpoint)
-        base = manifest.tree_of_files(repository, None, given.git_sha)
-        files = manifest.files_of(repository, given)
+        repository, resolved = self._checkpoints.repository, self._resolve(checkpoint)
+        base = manifest.tree_of_files(repository, None, resolved.git_sha)
+        files = manifest.files_of(repository, resolved)
         return self._compare(base, files, arguments.paths_of(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
@@ -491,22 +444,17 @@ class Store:
         except GitError as error:
             if cure_of_promised(error.stderr) is None:
                 raise
-            raise WorktreeError(
-                "contents of files are missing: diff fetches nothing into this partial clone",
-                hint=f"fetch them: git diff --numstat {old} {new}; then run the command again",
-            ) from None
+            problem = "contents of files are missing: diff fetches nothing into this partial clone"
+            hint = f"fetch them: git diff --numstat {old} {new}; then run the command again"
+            raise WorktreeError(problem, hint=hint) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
-        """Return the content of a file of a checkpoint; for a symbolic link, the target.
-
-        It is as git stores it, or raw if git would change it on checkout. `path` is relative to the
-        top of the worktree, or one that `beside` lists. Raises NotFoundError or WorktreeError.
-        """
+        """Return the content of a file, or of a run's file `beside` the worktree."""
         from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
-        repository, given = self._checkpoints.repository, self._resolve(checkpoint)
-        return manifest.content(repository, given, os.fsencode(path), beside=beside)
+        repository, resolved = self._checkpoints.repository, self._resolve(checkpoint)
+        return manifest.content(repository, resolved, os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List the files that a run keeps beside its worktree: inputs and phase outputs."""
@@ -543,10 +491,7 @@ class Store:
     # Upkeep
 
     def policy(self) -> Policy:
-        """Return the policy of `gitckpt.toml` and git's configuration, or the default.
-
-        To change a value: `dataclasses.replace(store.policy(), keep_last=5)`.
-        """
+        """Return the policy of `gitckpt.toml` and git's configuration, or the default."""
         return self._checkpoints.rules.read().policy
 
     def expire(
@@ -556,12 +501,7 @@ class Store:
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> ExpireResult:
-        """Remove the checkpoints and runs that the policy does not keep; BusyError.
-
-        A run is removed as a whole, unless its worktree has uncaptured changes. `failed` lists the
-        checkpoints that cannot be deleted, as if a ref is locked. `policy` is by default that of
-        the settings; `progress` is called now and then with a short text.
-        """
+        """Remove the checkpoints and runs that the policy does not keep; or BusyError."""
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
 
@@ -612,12 +552,8 @@ class Store:
     ) -> Report:
         """Check every checkpoint and all objects that it needs.
 
-        Args:
-            repair: whether to repair derived data and objects whose content is elsewhere, but no
-                checkpoint or worktree. Raises BusyError if a lock prevents it.
-            contents: whether to read every object of the repository.
-            only: full ids of checkpoints and runs to check, without the history of their commits.
-            progress: called now and then with the number of objects read and their total.
+        `repair` restores derived data and objects whose content is elsewhere, or BusyError;
+        `contents` reads every object; `only` are full ids of checkpoints and runs to check.
         """
         from gitckpt.store.audit import verification
 
@@ -631,11 +567,7 @@ class Store:
         )
 
     def write_notes(self, *, only_if_due: bool = False) -> bool:
-        """Write the notes that `git log --notes=checkpoints` shows; return whether it did.
-
-        With `only_if_due`, at most once a minute, as other commands do, and failures are logged.
-        Else BusyError means that another process holds a lock; the notes stay queued.
-        """
+        """Write the notes for `git log`; return whether it did. May raise BusyError."""
         inside = self._checkpoints
         return inside.write_due_links() if only_if_due else inside.write_links()
 
@@ -654,8 +586,7 @@ class Store:
     def install(self, hooks: str = "auto") -> Installation:
         """Install hooks, git settings and `gitckpt.toml`: commits record checkpoints.
 
-        `hooks` is how git calls gitckpt: "config", "files", "external" (the user adds the lines in
-        `advice`), "none", or "auto". Raises CkptError if a file cannot be written.
+        `hooks` is "config", "files", "external" (the user adds `advice`), "none", or "auto".
         """
         from gitckpt.store import setup
         from gitckpt.store.retention import maintenance

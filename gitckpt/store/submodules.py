@@ -1,7 +1,6 @@
 """Capture submodules: each gets a checkpoint in its own repository.
 
-The checkpoint of the superproject names them and is recorded after them. A kill can thus leave one
-that no checkpoint names; expiry removes it. They are removed with the checkpoints that name them.
+The superproject's checkpoint is recorded after them and names them; expiry removes unnamed ones.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
-from gitckpt.store.snapshot import assurance, manifest
+from gitckpt.store.snapshot import capture as snapshot
+from gitckpt.store.snapshot import manifest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,11 +57,7 @@ _LABEL = "submodule-complete"
 def capture(
     store: AnyCheckpoints, files: Worktree, paths: Collection[bytes], limits: Limits
 ) -> Worktree:
-    """Capture the submodules of captured `files`, recursively.
-
-    `paths` are checked-out submodules and embedded repositories. One that could not be captured
-    stays among the omitted paths, with the reason.
-    """
+    """Capture submodules, recursively; failed ones stay omitted, with the reason."""
     captured: list[Submodule] = []
     failed: dict[bytes, str] = {}
     texts = {modules.unquoted(entry.path): entry.path for entry in files.omitted}
@@ -93,22 +89,24 @@ def capture(
     return replace(files, omitted=tuple(omitted), submodules=tuple(captured))
 
 
-def differ(store: AnyCheckpoints, before: Worktree | None, after: Worktree) -> bool:
-    earlier = {entry.path: entry for entry in before.submodules} if before is not None else {}
-    pairs = [(earlier[entry.path], entry) for entry in after.submodules if entry.path in earlier]
-    return any(old.checkpoint != new.checkpoint and _differs(store, old, new) for old, new in pairs)
+def differ(store: AnyCheckpoints, old: Worktree | None, new: Worktree) -> bool:
+    entries = {entry.path: entry for entry in new.submodules}
+    pairs = [(entry, entries.get(entry.path, entry)) for entry in old.submodules] if old else []
+    return any(_differs(store, *pair) for pair in pairs)
 
 
-def _differs(store: AnyCheckpoints, before: Submodule, after: Submodule) -> bool:
-    if before.git_sha != after.git_sha:
+def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) -> bool:
+    if old_entry.checkpoint == new_entry.checkpoint:
+        return False
+    if old_entry.git_sha != new_entry.git_sha:
         return True
     # Different checkpoints may differ in the branch alone.
-    repository = modules.seen_from(store.repository, modules.unquoted(after.path))
+    repository = modules.seen_from(store.repository, modules.unquoted(new_entry.path))
     if repository is None:
         return True
     with store.seen_from(repository, "plumbing") as inner:
         try:
-            pair = inner.read_own(before.checkpoint), inner.read_own(after.checkpoint)
+            pair = inner.read_own(old_entry.checkpoint), inner.read_own(new_entry.checkpoint)
             place = inner.repository, inner.objects
             old, new = (manifest.contents_of(checkpoint, *place) for checkpoint in pair)
         except CkptError:
@@ -119,11 +117,7 @@ def _differs(store: AnyCheckpoints, before: Submodule, after: Submodule) -> bool
 
 
 def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
-    """Return the checked-out submodules of a tree or commit, clean at their commits.
-
-    A submodule whose repository lacks the commit is left out, as `git worktree add` leaves out all;
-    other errors are logged.
-    """
+    """Return the submodules of a tree or commit at their commits; log failures."""
     repository = store.repository
     if not tree or repository.worktree is None or not modules.are_there(repository):
         return ()
@@ -159,7 +153,7 @@ def _capture_one(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint
 
 def _record_whole(inner: AnyCheckpoints, attempt: Callable[[], Checkpoint]) -> Checkpoint:
     place = inner.repository, inner.objects
-    return assurance.recorded(*place, attempt, inner.remove, inner.announce)
+    return snapshot.record_whole(*place, attempt, inner.remove, inner.announce)
 
 
 def _find_or_record(
@@ -230,10 +224,7 @@ def removal(
     checkpoint_ids: Collection[str],
     listed: Mapping[str, CheckpointInfo] | None = None,
 ) -> Iterator[None]:
-    """Remove, after the body, submodule checkpoints that are no longer named.
-
-    The body removes `checkpoint_ids` of the superproject. Failures are logged; expiry tries again.
-    """
+    """Remove submodule checkpoints that none names after the body; log failures."""
     try:
         query = Query(ids=list(checkpoint_ids))
         find = partial(fenced, ref_names.CHECKPOINTS, lambda: store.list(query))
@@ -255,7 +246,6 @@ def removal(
 
 
 def sweep(store: AnyCheckpoints) -> None:
-    """Remove submodule checkpoints that no checkpoint names, recursively."""
     if not modules.are_there(store.repository):
         return
 
@@ -275,8 +265,8 @@ def sweep(store: AnyCheckpoints) -> None:
 
 def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     """Copy submodule checkpoints, with all they need, but no others, to a copy of it."""
-    with store.seen_from(source, "plumbing") as theirs:
-        listed = [entry.id for entry in theirs.list() if entry.trigger == SUBMODULE]
+    with store.seen_from(source, "plumbing") as source_store:
+        listed = [entry.id for entry in source_store.list() if entry.trigger == SUBMODULE]
     ids = [name for name in listed if not modules.has(to, ref_names.CHECKPOINTS + name)]
     if not ids:
         return
@@ -295,10 +285,10 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
 
 def bring_all(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     bring(store, source, to)
-    for _, theirs, ours in modules.within(source, to):
-        with contextlib.closing(theirs):
-            if ours is not None:
-                bring(store, theirs, ours)
+    for _, inner_source, inner_target in modules.within(source, to):
+        with contextlib.closing(inner_source):
+            if inner_target is not None:
+                bring(store, inner_source, inner_target)
 
 
 def _remove(inner: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:

@@ -45,7 +45,7 @@ class StoredObject:
     is_loose: bool
 
 
-def _held_only_by(
+def _find_exclusive_objects(
     repository: Repository, roots: Sequence[Collection[str]], tips: Collection[str]
 ) -> tuple[list[set[str]], bool]:
     """Return the objects of each lot that only its roots reach, and if all were read."""
@@ -64,8 +64,8 @@ def _held_only_by(
 
     def discard(oids: Iterator[str]) -> None:
         foreign = set(oids)
-        for lot in objects:
-            lot.difference_update(foreign)
+        for oid_set in objects:
+            oid_set.difference_update(foreign)
 
     if any(objects):
         # A bitmap, if any, makes this fast.
@@ -116,10 +116,7 @@ class Measure:
         self._seen: set[tuple[int, int]] = set()
 
     def of(self, path: str) -> tuple[int, int]:
-        """Return number and bytes of the files at or below a path, which itself counts.
-
-        Vanished or unreadable files are skipped; a link is counted, not followed.
-        """
+        """Return number and bytes of files at or below a path; links are not followed."""
         files, size, waiting = 0, 0, [path]
         while waiting:
             place = waiting.pop()
@@ -140,8 +137,6 @@ class Measure:
                     waiting += [entry for entry in inner if entry not in self._apart]
         return files, size
 
-
-# The report.
 
 # Statuses of worktrees; see `WorktreeUse`.
 COMPLETE, UNFINISHED, REMOVED = "complete", "unfinished", "removed"
@@ -207,7 +202,6 @@ class Usage:
 
 
 def measure(store: Checkpoints) -> Usage:
-    """Measure a repository, with the same number of processes for any size."""
     repository = store.repository
     listed = list(store.refs.each(*_SPACES))
     refs = {ref: oid for ref, oid in listed if not ref_names.is_foreign(ref)}
@@ -230,7 +224,7 @@ def measure(store: Checkpoints) -> Usage:
             measured.append(WorktreeUse(path, owner.run, statuses[owner.run], count, size))
     database = os.path.join(repository.private_dir, index.FILE)
     index_files = [f"{database}{end}" for end in ("", "-wal", "-shm")]
-    loose = [stored for lot in objects for stored in lot if stored.is_loose]
+    loose = [stored for group in objects for stored in group if stored.is_loose]
     return Usage(
         checkpoints=Amount(_count(refs, ref_names.CHECKPOINTS), _sum_sizes(documents)),
         files=Amount(len(files), _sum_sizes(files)),
@@ -254,7 +248,7 @@ def _find_objects(
     leases = {oid for ref, oid in refs.items() if ref.startswith(_LEASES)} - documents
     notes = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
     roots = [set(refs.values()) - notes, notes]
-    (own_oids, links), is_complete = _held_only_by(repository, roots, tips)
+    (own_oids, links), is_complete = _find_exclusive_objects(repository, roots, tips)
     stored = _look_up(repository, own_oids | links)
     sets = (own_oids & documents, own_oids - documents - leases, own_oids & leases, links)
     return [[stored[oid] for oid in oids if oid in stored] for oids in sets], is_complete
@@ -289,12 +283,12 @@ def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
     for name in names_in(root):
         path = os.path.join(root, name)
         is_new = path not in unfinished and os.path.realpath(path) not in registered
-        if is_new and _was_ours(repository, path):
+        if is_new and _was_made_here(repository, path):
             worktrees.append((path, None, None))
     return worktrees
 
 
-def _was_ours(repository: Repository, path: str) -> bool:
+def _was_made_here(repository: Repository, path: str) -> bool:
     # The settings may name a root that holds other directories too.
     if os.path.basename(os.path.dirname(os.path.dirname(path))) == private_dirs.PRIVATE:
         return os.path.isdir(path)
@@ -321,9 +315,8 @@ def _read_statuses(
 
 def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
     due = sweep.left_files(repository)
-    leftovers = {
-        path: (sweep.kind_of(path), path in due) for path in sweep.scratch_files(repository)
-    }
+    paths = sweep.scratch_files(repository)
+    leftovers = {path: (sweep.kind_of(path), path in due) for path in paths}
     for root in roots:
         leftovers |= dict.fromkeys(ownership.half_made(root), (f"{ownership.BEING_MADE}*", False))
     # Where there is no worktree any more, only the note of a removal names its scaffold.

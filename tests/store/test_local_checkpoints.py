@@ -57,9 +57,9 @@ def test_nobody_waits_for_a_pipe_in_its_place(store: Store) -> None:
     os.mkfifo(path)
     assert local_checkpoints.note_chains(repository, run, [oid]) == []
     assert (
-        local_checkpoints.knows(repository, run, oid),
+        local_checkpoints.is_local(repository, run, oid),
         local_checkpoints.noted_after(repository, run, oid),
-        local_checkpoints.known(repository, run),
+        local_checkpoints.local_oids(repository, run),
     ) == (
         False,
         [],
@@ -194,7 +194,7 @@ def test_one_that_is_long_is_known_to_its_beginning(plain: Store) -> None:
     for number in range(300):
         local_checkpoints.note_chains(repository, run, [f"{number:040x}"])
     assert [
-        local_checkpoints.knows(repository, run, oid)
+        local_checkpoints.is_local(repository, run, oid)
         for oid in (first, f"{0:040x}", f"{299:040x}", "f" * 40, "")
     ] == [
         True,
@@ -203,7 +203,7 @@ def test_one_that_is_long_is_known_to_its_beginning(plain: Store) -> None:
         False,
         False,
     ]
-    assert not local_checkpoints.knows(repository, "../" + run, first)
+    assert not local_checkpoints.is_local(repository, "../" + run, first)
 
 
 def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(plain: Store) -> None:

@@ -667,7 +667,7 @@ def redefinition(name: str, configured: Clients) -> str | None:
 
 def read_clients(path: str) -> dict[str, Client]:
     """Return the clients in `[agents.NAME]` of a file; none if it does not exist."""
-    return read_file(path).each(AGENTS, "agent", _client)
+    return read_file(path).read_tables(AGENTS, "agent", _client)
 
 
 def _client(name: str, table: Table) -> Client:

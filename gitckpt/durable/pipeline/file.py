@@ -38,7 +38,7 @@ def parse(
     def parse_one(name: str, table: Table) -> PipelineDefinition:
         return _parse_pipeline(name, table, known_steps, source or path)
 
-    return ConfigFile(text, path).each(PIPELINES, "pipeline", parse_one)
+    return ConfigFile(text, path).read_tables(PIPELINES, "pipeline", parse_one)
 
 
 def _parse_pipeline(
@@ -170,7 +170,7 @@ def _in_order(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition, .
     # Keeps the order of the file, but moves each phase behind those it needs.
     names = [definition.name for _, definition in phases]
     for table, definition in phases:
-        table.known("needs", definition.needs, names, f"phase of {label}")
+        table.require_members("needs", definition.needs, names, f"phase of {label}")
     ordered: list[PhaseDefinition] = []
     waiting = list(phases)
     while waiting:

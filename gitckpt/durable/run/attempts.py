@@ -27,7 +27,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import RENEWAL, Hold, LeaseLost
 from gitckpt.store.runs import trust
 from gitckpt.store.runs.summary import Attempts
-from gitckpt.store.snapshot import assurance
+from gitckpt.store.snapshot import capture
 from gitckpt.store.snapshot.limits import MORE_TIME
 
 TYPE_CHECKING = False
@@ -206,7 +206,7 @@ class Autosaver:
         if newest.git_sha == commit != self._saved[0]:  # the hook has recorded commit and files
             self._saved = _content(newest)
             return
-        files = store.capture(session.writer.limits, session.files)
+        files = store.capture(session.writer.limits, session.files.added)
         if files.degraded and not self._has_warned:
             self._has_warned = True
             store.announce(f"no autosaves of run {session.id}: {files.degraded}; {MORE_TIME}")
@@ -215,7 +215,7 @@ class Autosaver:
         label = f"{self._phase}-progress"
         details: Any = {"run": session.id, "trigger": PHASE, "guard": session.hold}
         checkpoint = store.record(label, worktree=files, **details)
-        failure = assurance.failure(store.repository, store.objects, checkpoint, store.announce)
+        failure = capture.repair(store.repository, store.objects, checkpoint, store.announce)
         if failure is not None:
             store.remove([checkpoint.id])
             raise failure

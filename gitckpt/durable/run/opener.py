@@ -172,7 +172,7 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
 def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
     store.heads.move_up(run)
     oid, newest = store.heads.head(run)
-    if not local_checkpoints.knows(store.repository, run, oid):
+    if not local_checkpoints.is_local(store.repository, run, oid):
         if not trusted:
             raise trust.refusal(store, newest, trust.account(store, newest))
         trust.adopt(store, run, oid)

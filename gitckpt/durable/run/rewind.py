@@ -122,7 +122,7 @@ def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
 
 def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
     """Restore the output files of the phases, after a safety checkpoint."""
-    present = store.capture(beside=files)
+    present = store.capture(beside=files.added)
     tree, repository = present.tree, store.repository
     if tree is None:
         return

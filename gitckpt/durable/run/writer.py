@@ -272,7 +272,7 @@ class Writer:
         state = self._with_steps(first)
         if first.capture or not self._has_written:
             self._refresh_index()
-            made = self._store.save(first.label, state, beside=self._files, **how)
+            made = self._store.save(first.label, state, beside=self._files.added, **how)
         else:
             made = self._store.record(first.label, state, worktree=self.newest.worktree, **how)
         self._adopt([made, *([then.made] if then is not None and then.made is not None else [])])

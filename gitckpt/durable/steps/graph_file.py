@@ -147,7 +147,7 @@ def parse(text: str, path: str) -> dict[str, Graph]:
     """Return the step graphs in a TOML text; `path` is its name in messages."""
     if STEPS not in text:
         return {}  # mistakes in other parts of the file are reported by their readers
-    return ConfigFile(text, path).each(STEPS, "steps", _graph)
+    return ConfigFile(text, path).read_tables(STEPS, "steps", _graph)
 
 
 def _graph(name: str, table: Table) -> Graph:

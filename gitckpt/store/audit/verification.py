@@ -193,4 +193,4 @@ def _write_links(store: Checkpoints, links: Sequence[inventory.Link]) -> None:
             damage.move_aside(repository, oid)
 
     common = (repository, store.objects, store.refs, store.clock())
-    notes.write(*common, links=by_commit, gone=removed_ids, prepared=make_room)
+    notes.write(*common, links=by_commit, removed_ids=removed_ids, prepared=make_room)

@@ -1,7 +1,4 @@
-"""Configuration: a shared `gitckpt.toml`, and `git config ckpt.*` for one clone.
-
-The tracked file can only tighten the defaults. What it loosens needs `git ckpt allow` in the
-clone.
+"""Configuration: `gitckpt.toml` can only tighten the defaults without approval.
 
 Doors:
     settings: the settings of a repository, and the names of other modules' tables.

@@ -20,14 +20,10 @@ if TYPE_CHECKING:
     D = TypeVar("D")
     T = TypeVar("T")
 
-
-# Tables: a mistake is recorded with its line, and reading goes on.
-
 _MAX_NAME = 100
 # A century: more is a slip, and times beyond the year 9999 cannot be written.
 _MAX_DURATION = 36_500 * 86400 * times.MICRO
-# Any count above this is a slip, too.
-MANY = 999_999
+MANY = 999_999  # any count above this is a slip, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +37,10 @@ class Mistakes:
     def __init__(self, text: str) -> None:
         self._text = text
         self._locations: Locations | None = None
-        self.found: list[Mistake] = []
+        self.entries: list[Mistake] = []
 
     def note(self, text: str, path: KeyPath, hint: str | None) -> None:
-        self.found.append(Mistake(self.line(*path), text, hint))
+        self.entries.append(Mistake(self.line(*path), text, hint))
 
     def line(self, *path: str | int) -> int:
         if self._locations is None:
@@ -69,16 +65,15 @@ class Table(table.TableReader):
         self._mistakes = mistakes
 
     def complain(self, text: str, *path: str | int, hint: str | None = None) -> None:
-        """Record a mistake at a key path relative to this table."""
         self._mistakes.note(text, (*self.path, *path), hint)
 
     def line(self, *path: str | int) -> int:
         return self._mistakes.line(*self.path, *path)
 
-    def only(self, known: Sequence[str]) -> None:
+    def only(self, keys: Sequence[str]) -> None:
         for key in self.values:
-            if key not in known:
-                hint = _guess(key, known) or f"known keys: {', '.join(known)}"
+            if key not in keys:
+                hint = _suggest(key, keys) or f"known keys: {', '.join(keys)}"
                 self.complain(f"unknown key {key!r} in {self.label}", key, hint=hint)
 
     def inner(self, key: str, label: str) -> Table | None:
@@ -86,24 +81,22 @@ class Table(table.TableReader):
         return None if values is None else Table(values, (*self.path, key), label, self._mistakes)
 
     def tables(self, key: str, label: str) -> list[Table]:
-        """Return the tables of an array, each labeled by its `name` or its number."""
         header = ".".join(map(str, (*self.path, key)))
-        wanted = f"an array of tables, [[{header}]]"
+        expected = f"an array of tables, [[{header}]]"
         tables = []
-        for i, item in enumerate(self._list(key, wanted, lambda item: isinstance(item, dict))):
-            name = f"{label} {shown(item.get('name', i + 1))}"
+        for i, item in enumerate(self._list(key, expected, lambda item: isinstance(item, dict))):
+            name = f"{label} {display(item.get('name', i + 1))}"
             tables.append(Table(item, (*self.path, key, i), name, self._mistakes))
         return tables
 
     def text(self, key: str, default: str | None = None, *, one_line: bool = False) -> str | None:
-        """Return a string that is not blank."""
         value = self.optional(key, str)
         if value is None:
             return default
         if not value.strip():
             self.complain(f"{key} is empty in {self.label}", key)
-        elif not sound(value):
-            self.complain(f"{key} in {self.label} has a NUL or is not UTF-8: {shown(value)}", key)
+        elif not is_storable(value):
+            self.complain(f"{key} in {self.label} has a NUL or is not UTF-8: {display(value)}", key)
         elif one_line and not value.isprintable():
             self.wrong(key, "one line without control characters", value, default)
         else:
@@ -130,35 +123,34 @@ class Table(table.TableReader):
             self.complain(f"the name of {self.label} {problem}", "name", hint=hint)
         return name
 
-    def choice(self, key: str, known: Sequence[str], default: str) -> str:
+    def choice(self, key: str, choices: Sequence[str], default: str) -> str:
         value = self.values.get(key, default)
-        if value in known:
+        if value in choices:
             return str(value)
-        hint = _guess(value, known) if isinstance(value, str) else None
-        return self.wrong(key, f"one of {', '.join(known)}", value, default, hint=hint)
+        hint = _suggest(value, choices) if isinstance(value, str) else None
+        return self.wrong(key, f"one of {', '.join(choices)}", value, default, hint=hint)
 
-    def count(self, key: str, default: int, least: int = 0, most: int = MANY) -> int:
+    def count(self, key: str, default: int, minimum: int = 0, maximum: int = MANY) -> int:
         value = self.values.get(key, default)
-        if type(value) is int and least <= value <= most:
+        if type(value) is int and minimum <= value <= maximum:
             return value
-        return self.wrong(key, f"a whole number from {least} on", value, default)
+        return self.wrong(key, f"a whole number from {minimum} on", value, default)
 
-    def number(self, key: str, default: float, least: float, most: float) -> float:
+    def number(self, key: str, default: float, minimum: float, maximum: float) -> float:
         value = self.values.get(key, default)
-        if type(value) in (int, float) and least <= value <= most:
+        if type(value) in (int, float) and minimum <= value <= maximum:
             return float(value)
-        return self.wrong(key, f"a number from {least:g} to {most:g}", value, default)
+        return self.wrong(key, f"a number from {minimum:g} to {maximum:g}", value, default)
 
     def age(self, key: str, default: int) -> int:
-        """Return an age in microseconds."""
-        length = self._length(key, "an age", "30d")
+        length = self._microseconds(key, "an age", "30d")
         return default if length is None else length
 
     def duration(
         self, key: str, default: int | None = None, *, positive: bool = False
     ) -> int | None:
-        """Return a duration in microseconds; zero is a mistake if `positive`."""
-        length = self._length(key, "a duration", "30m")
+        """Return microseconds; zero is a mistake if `positive`."""
+        length = self._microseconds(key, "a duration", "30m")
         if length is None:
             return default
         if length > _MAX_DURATION or (positive and not length):
@@ -167,50 +159,51 @@ class Table(table.TableReader):
             return default
         return length
 
-    def _length(self, key: str, wanted: str, example: str) -> int | None:
+    def _microseconds(self, key: str, noun: str, example: str) -> int | None:
         value = self.values.get(key)
         if value is None:
             return None
         if not isinstance(value, str):
-            return self.wrong(key, f'{wanted} such as "{example}"', value, None)
+            return self.wrong(key, f'{noun} such as "{example}"', value, None)
         try:
             return times.parse_age(value.strip())
         except UsageError as error:
-            self.complain(f"{key} in {self.label}: {value!r} is not {wanted}", key, hint=error.hint)
+            self.complain(f"{key} in {self.label}: {value!r} is not {noun}", key, hint=error.hint)
             return None
 
     def codes(self, key: str) -> tuple[int, ...]:
-        wanted = "a list of exit codes from 1 to 255"
-        return self._list(key, wanted, lambda code: type(code) is int and 1 <= code <= 255)
+        expected = "a list of exit codes from 1 to 255"
+        return self._list(key, expected, lambda code: type(code) is int and 1 <= code <= 255)
 
     def words(self, key: str) -> tuple[str, ...]:
         def is_name(value: object) -> bool:
-            return isinstance(value, str) and bool(value.strip()) and sound(value)
+            return isinstance(value, str) and bool(value.strip()) and is_storable(value)
 
-        words = self._list(key, 'a list of names, such as ["lint"]', is_name)
-        for i, word in enumerate(words):
-            if word in words[:i]:
-                self.complain(f"{key} names {word!r} twice in {self.label}", key, i)
-        return tuple(dict.fromkeys(words))
+        names = self._list(key, 'a list of names, such as ["lint"]', is_name)
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                self.complain(f"{key} names {name!r} twice in {self.label}", key, i)
+        return tuple(dict.fromkeys(names))
 
-    def _list(self, key: str, wanted: str, is_valid: Callable[[Any], object]) -> tuple[Any, ...]:
+    def _list(self, key: str, expected: str, is_valid: Callable[[Any], object]) -> tuple[Any, ...]:
         values = self.values.get(key, [])
         if isinstance(values, list) and all(map(is_valid, values)):
             return tuple(values)
-        return self.wrong(key, wanted, values, ())
+        return self.wrong(key, expected, values, ())
 
-    def members(self, key: str, known: Collection[str], kind: str) -> tuple[str, ...]:
+    def members(self, key: str, choices: Collection[str], kind: str) -> tuple[str, ...]:
         names = self.words(key)
-        self.known(key, names, known, kind)
+        self.require_members(key, names, choices, kind)
         return names
 
-    def known(self, key: str, names: Sequence[str], known: Collection[str], kind: str) -> None:
-        """Record a mistake for each name that is not known."""
-        choices = f"there are: {', '.join(known)}" if known else f"no {kind} is defined"
+    def require_members(
+        self, key: str, names: Sequence[str], choices: Collection[str], kind: str
+    ) -> None:
+        hint = f"there are: {', '.join(choices)}" if choices else f"no {kind} is defined"
         for i, name in enumerate(names):
-            if name not in known:
+            if name not in choices:
                 text = f"{key} of {self.label} names {name!r}, which is no {kind}"
-                self.complain(text, key, i, hint=_guess(name, known) or choices)
+                self.complain(text, key, i, hint=_suggest(name, choices) or hint)
 
     def environment(self, key: str) -> dict[str, str]:
         variables = self.strings(key, f"{key} of {self.label}")
@@ -236,33 +229,33 @@ class Table(table.TableReader):
     def strings(self, key: str, label: str) -> dict[str, str]:
         table = self.inner(key, label)
         strings = {}
-        for name, value in (table.values if table else {}).items():
-            if isinstance(value, str) and sound(value):
+        for name, value in table.values.items() if table else ():
+            if isinstance(value, str) and is_storable(value):
                 strings[name] = value
             else:
-                text = f"{name} in {label} must be a string, not {shown(value)}"
+                text = f"{name} in {label} must be a string, not {display(value)}"
                 self.complain(text, key, name, hint="put it in quotes")
         return strings
 
     def wrong(
-        self, key: str, wanted: str, value: object, default: D, *, hint: str | None = None
+        self, key: str, expected: str, value: object, default: D, *, hint: str | None = None
     ) -> D:
-        """Record that a value has the wrong type or range, and return the default."""
-        self.complain(f"{key} in {self.label} must be {wanted}, not {shown(value)}", key, hint=hint)
+        text = f"{key} in {self.label} must be {expected}, not {display(value)}"
+        self.complain(text, key, hint=hint)
         return default
 
 
-def _guess(name: str, known: Collection[str]) -> str | None:
-    close = closest(name, known)
+def _suggest(name: str, choices: Collection[str]) -> str | None:
+    close = closest(name, choices)
     return f"did you mean {close}?" if close else None
 
 
-def sound(text: str) -> bool:
+def is_storable(text: str) -> bool:
     """Return whether a text can be passed to a process and written as UTF-8."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def shown(value: object) -> str:
+def display(value: object) -> str:
     """Return a TOML value as a message shows it, cut if it is long."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -271,7 +264,6 @@ def shown(value: object) -> str:
 
 
 def name_problem(name: str) -> str | None:
-    """Return why a text cannot name a pipeline or a phase, or None."""
     problems = {
         "is empty": not name.strip(),
         "begins or ends with a space": name != name.strip(),
@@ -282,23 +274,12 @@ def name_problem(name: str) -> str | None:
     return next((problem for problem, is_present in problems.items() if is_present), None)
 
 
-# The file.
-
-# Its name in a worktree. A branch may make it a symbolic link, so it is opened with care; files
-# shipped with gitckpt are not.
+# In a worktree. A branch may make it a link, so it is opened with care.
 OBEYED = "gitckpt.toml"
 
 
 class ConfigError(UsageError):
-    """A file has mistakes.
-
-    Args:
-        cure: the hint, if more is needed than correcting the file.
-
-    Attributes:
-        mistakes: by line.
-        candidates: a line for each mistake if there are several.
-    """
+    """Mistakes in a file; `cure` is the hint if correcting it is not enough."""
 
     def __init__(self, path: str, mistakes: Collection[Mistake], cure: str | None = None) -> None:
         self.mistakes = sorted(mistakes, key=lambda mistake: mistake.line)
@@ -315,24 +296,21 @@ class ConfigError(UsageError):
 
 
 class ConfigFile:
-    """The tables of a TOML file."""
-
     def __init__(self, text: str, path: str) -> None:
         self._path = path
         self._mistakes = Mistakes(text)
         # Unchecked; raises `ConfigError` if the text is not TOML.
-        self.document = _document(text, path)
-        self.whole = Table(self.document, (), "the file", self._mistakes)
+        self.document = _parse(text, path)
+        self.top = Table(self.document, (), "the file", self._mistakes)
 
     def table(self, key: str, label: str = "", hint: str | None = None) -> Table:
-        """Return a table at the top, empty if it is missing."""
         value = self.document.get(key, {})
         if not isinstance(value, dict):
-            self.whole.complain(f"{key} must be a table", key, hint=hint or f"write [{key}.NAME]")
+            self.top.complain(f"{key} must be a table", key, hint=hint or f"write [{key}.NAME]")
             value = {}
         return Table(value, (key,), label or key, self._mistakes)
 
-    def each(self, key: str, kind: str, read: Callable[[str, Table], T]) -> dict[str, T]:
+    def read_tables(self, key: str, kind: str, read: Callable[[str, Table], T]) -> dict[str, T]:
         """Read each table `[key.NAME]`; raise `ConfigError` for mistakes so far."""
         outer = self.table(key)
         tables = {}
@@ -346,12 +324,11 @@ class ConfigFile:
         return tables
 
     def require_correct(self) -> None:
-        if self._mistakes.found:
-            raise ConfigError(self._path, self._mistakes.found)
+        if self._mistakes.entries:
+            raise ConfigError(self._path, self._mistakes.entries)
 
 
 def read_file(path: str) -> ConfigFile:
-    """Return a file; a missing one is empty."""
     return ConfigFile(text_of(path), path)
 
 
@@ -368,7 +345,7 @@ def text_of(path: str) -> str:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _document(text: str, path: str) -> dict[str, object]:
+def _parse(text: str, path: str) -> dict[str, object]:
     if not text:
         return {}  # saves the import of the TOML parser
     try:

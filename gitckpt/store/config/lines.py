@@ -19,19 +19,13 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 
-_OPENING, _CLOSING = frozenset("[{"), frozenset("]}")
-_PUNCTUATION = frozenset("[].")
+_OPENING, _CLOSING, _PUNCTUATION = frozenset("[{"), frozenset("]}"), frozenset("[].")
 
-# Keys and array indices, from the top of the document.
-KeyPath = tuple[str | int, ...]
-
-# A string, a bare word, a punctuation character or a line end; and its line.
-_Token = tuple[str, int]
+KeyPath = tuple[str | int, ...]  # keys and array indices, from the top of the document
+_Token = tuple[str, int]  # a string, bare word, punctuation character or line end; its line
 
 
 class Locations:
-    """The line of each key of a valid TOML document."""
-
     def __init__(self, text: str) -> None:
         self._lines: dict[KeyPath, int] = {}
         # The index of the last element so far of each array that is written with headers.
@@ -40,10 +34,10 @@ class Locations:
         statement: list[_Token] = []
         table: KeyPath = ()
         depth = 0
-        for word, line in _tokens(text):
-            depth += (word in _OPENING) - (word in _CLOSING)
-            if word != "\n":
-                statement.append((word, line))
+        for part, line in _tokens(text):
+            depth += (part in _OPENING) - (part in _CLOSING)
+            if part != "\n":
+                statement.append((part, line))
             elif statement and not depth:
                 if statement[0][0] == "[":
                     table = self._header(statement)
@@ -52,10 +46,7 @@ class Locations:
                 statement = []
 
     def line(self, *path: str | int) -> int:
-        """Return the first line, from 1, of a key, or of its nearest parent.
-
-        What is inside a value, such as the elements of an array, has the line of its key.
-        """
+        """Return the first line, from 1, of a key, or of its nearest parent."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
@@ -63,7 +54,7 @@ class Locations:
     def _header(self, tokens: list[_Token]) -> KeyPath:
         line = tokens[0][1]
         is_element = tokens[1][0] == "["
-        keys = [_unquoted(word) for word, _ in tokens if word not in _PUNCTUATION]
+        keys = [_unquoted(part) for part, _ in tokens if part not in _PUNCTUATION]
         path: KeyPath = ()
         for i, key in enumerate(keys):
             path = (*path, key)
@@ -77,11 +68,11 @@ class Locations:
 
     def _key(self, table: KeyPath, statement: list[_Token]) -> None:
         path = table
-        for word, line in statement:
-            if word == "=":
+        for part, line in statement:
+            if part == "=":
                 return
-            if word != ".":
-                path = (*path, _unquoted(word))
+            if part != ".":
+                path = (*path, _unquoted(part))
                 self._lines.setdefault(path, line)
 
 
@@ -89,14 +80,12 @@ def _tokens(text: str) -> Iterator[_Token]:
     """Yield all tokens but spaces and comments; a line end follows the last one."""
     line = 1
     for match in _TOKEN.finditer(text):
-        word = match.group()
-        if word[0] != "#":
-            yield word, line
-        line += word.count("\n")
+        part = match.group()
+        if part[0] != "#":
+            yield part, line
+        line += part.count("\n")
     yield "\n", line
 
 
 def _unquoted(key: str) -> str:
-    if key[0] not in "\"'":
-        return key
-    return str(toml.loads(f"key = {key}\n")["key"])
+    return str(toml.loads(f"key = {key}\n")["key"]) if key[0] in "\"'" else key

@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from typing import IO, Any
 
 
-# The keys of `gitckpt.toml` with their built-in values.
-
-# Which submodules are captured.
-ALL, NONE = "all", "none"
+ALL, NONE = "all", "none"  # which submodules are captured
 
 _LISTS = ("ckpt.include", "ckpt.secrets")
 _COUNTS = ("ckpt.keeplast", "ckpt.safetykeeplast")
@@ -46,11 +43,10 @@ class Key:
     usual: Any  # the built-in value
     # Returns the value that keeps longer or captures less, else the first.
     tighter: Callable[[Any, Any], Any]
-    written: Callable[[Any], Any] = lambda value: value  # formats a value as in the file
+    to_file: Callable[[Any], Any] = lambda value: value  # formats a value as in the file
 
 
-def own_keys(name: str, values: list[str]) -> object:
-    """Return the value of a git setting, as a TOML file would have it."""
+def _as_toml(name: str, values: list[str]) -> object:
     if name in _LISTS:
         return list(filter(None, values))
     last = values[-1]
@@ -58,7 +54,7 @@ def own_keys(name: str, values: list[str]) -> object:
 
 
 def _count(table: Table, key: str, default: int) -> int:
-    return table.count(key, default, most=sys.maxsize)
+    return table.count(key, default, maximum=sys.maxsize)
 
 
 def _size(table: Table, key: str, default: int | None) -> int | None:
@@ -86,14 +82,14 @@ def _patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[str, ..
     return tuple(value)
 
 
-def _all_of_both(secrets: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+def _all_of_both(secrets: tuple[str, ...], more_secrets: tuple[str, ...]) -> tuple[str, ...]:
     names = {pattern.lower() for pattern in secrets}
-    return (*secrets, *(pattern for pattern in others if pattern.lower() not in names))
+    return (*secrets, *(pattern for pattern in more_secrets if pattern.lower() not in names))
 
 
-def _nothing_new(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+def _nothing_new(include: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     # Patterns can negate each other, so only no pattern at all is known to be tighter.
-    return include if include == other else ()
+    return include if include == second else ()
 
 
 _POLICY, _LIMITS = Policy(), Limits()
@@ -123,9 +119,7 @@ KEYS: Mapping[str, Key] = {
 
 WORKTREE_DIR = "ckpt.worktreedir"
 
-
-# Approvals: digests of what was allowed in this clone, a line each in the private directory.
-
+# Digests of what was allowed in this clone, a line each, in the private directory.
 APPROVAL_FILE = "allowed"
 
 
@@ -146,15 +140,12 @@ def _open_approvals(repository: Repository, mode: str) -> IO[str]:
 
 
 def approved(repository: Repository) -> frozenset[str]:
-    try:
-        with _open_approvals(repository, "r") as file:
-            return frozenset(file.read().split())
-    except OSError:
-        return frozenset()
+    with contextlib.suppress(OSError), _open_approvals(repository, "r") as file:
+        return frozenset(file.read().split())
+    return frozenset()
 
 
 def note(repository: Repository, digests: Collection[str]) -> None:
-    """Allow digests in all worktrees of this clone, and flush them to disk."""
     from gitckpt.git import fsync
 
     repository.make_private_dir()
@@ -187,8 +178,6 @@ def _unwritable(path: str, error: OSError) -> CkptError:
     return CkptError(f"cannot write {path}: {error.strerror}")
 
 
-# Reading the settings.
-
 FILE = OBEYED
 # The git settings that `read` knows, as git spells them.
 NAMES = (*(key.setting for key in KEYS.values()), WORKTREE_DIR)
@@ -217,8 +206,6 @@ class Loosening:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What applies to a repository."""
-
     policy: Policy
     limits: Limits
     worktree_dir: str | None  # for worktrees of runs; None for the default place
@@ -236,57 +223,53 @@ class Settings:
         return f"{FILE} loosens {names}; {instead}"
 
     def require_correct(self) -> None:
-        """Raise the error, for commands that execute or approve what the file says."""
         if self.error is not None:
             raise self.error
 
 
 def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
-    """Return the settings of a repository as seen from one of its worktrees.
+    """Return the settings that apply here; the file needs approval to loosen any.
 
-    Values that the file loosens without approval are replaced by the built-in ones. A mistake must
-    not stop saving or restoring: keys that git's configuration does not set then get the strictest
-    of the built-in value, the readable part of the file, and the file of HEAD.
+    After a mistake, the strictest of built-in values, readable parts and the file of HEAD apply.
     """
     from_git = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
-    owned, error = _own_values(from_git)
+    owned, error = _values_in_git(from_git)
     usual = {name: key.usual for name, key in KEYS.items()}
     from_file: dict[str, Any] = {}
     where = path(repository)
     try:
         file = file or toml_file.read_file(where)
-        from_file = _values_in(file, owned)
+        from_file = _values_in_file(file, owned)
         file.require_correct()
     except UsageError as mistake:
         error = mistake
     if error is not None or file is None:
-        values = _strictest(usual, from_file, _values_in_head(repository)) | owned
-        problem = _problem(error, where) if error is not None else ""
-        return replace(_settings(values, from_git), error=error, problem=problem)
-    strict = _strictest(usual, from_file)
-    loosened = _loosening(repository, file, from_file, strict | owned)
+        values = _strictest_values(usual, from_file, _values_in_head(repository)) | owned
+        problem = _describe_problem(error, where) if error is not None else ""
+        return replace(_make_settings(values, from_git), error=error, problem=problem)
+    strict = _strictest_values(usual, from_file)
+    loosened = _find_loosening(repository, file, from_file, strict | owned)
     values = usual | from_file if loosened is not None and loosened.is_allowed else strict
-    return replace(_settings(values | owned, from_git), loosened=loosened)
+    return replace(_make_settings(values | owned, from_git), loosened=loosened)
 
 
-def _own_values(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
+def _values_in_git(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
     """Return the keys that git's configuration sets, and its first bad value."""
     mistakes = toml_file.Mistakes("")
-    own = {name: own_keys(name, values) for name, values in from_git.items() if name in NAMES}
-    table = Table(own, (), "git config", mistakes)
+    values = {name: _as_toml(name, texts) for name, texts in from_git.items() if name in NAMES}
+    table = Table(values, (), "git config", mistakes)
     owned = {}
     for name, key in KEYS.items():
-        if key.setting in own:
-            count = len(mistakes.found)
+        if key.setting in values:
+            count = len(mistakes.entries)
             value = key.read(table, key.setting, key.usual)
-            if len(mistakes.found) == count:
+            if len(mistakes.entries) == count:
                 owned[name] = value
-    first = next(iter(mistakes.found), None)
+    first = next(iter(mistakes.entries), None)
     return owned, None if first is None else UsageError(first.text, hint=first.hint)
 
 
-def _values_in(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
-    """Return the file's value of each key that git's configuration does not set."""
+def _values_in_file(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
     tables = _tables(file)
     values = {}
     for name, key in KEYS.items():
@@ -307,49 +290,44 @@ def _content_at(repository: Repository, commit: str) -> bytes | None:
 
 def _values_in_head(repository: Repository) -> dict[str, Any]:
     try:
-        return _values_in(ConfigFile(head_text(repository), FILE))
+        return _values_in_file(ConfigFile(head_text(repository), FILE))
     except ConfigError:
         return {}
 
 
-def _strictest(usual: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that keep the longest and capture the least."""
+def _strictest_values(usual: Mapping[str, Any], *sources: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(usual)
-    for other in others:
-        values |= {name: KEYS[name].tighter(value, values[name]) for name, value in other.items()}
+    for source in sources:
+        values |= {name: KEYS[name].tighter(value, values[name]) for name, value in source.items()}
     return values
 
 
-def _problem(error: UsageError, path: str) -> str:
+def _describe_problem(error: UsageError, path: str) -> str:
     instead = "using built-in settings, or stricter ones that can be read"
     if not isinstance(error, ConfigError):
         return f"{error.message}; {instead}"
-    first, *more = error.mistakes
-    count = f" (and {len(more)} more)" if more else ""
+    first, number = error.mistakes[0], len(error.mistakes) - 1
+    count = f" (and {number} more)" if number else ""
     return f"{FILE}:{first.line}: {first.text}{count}; {instead}, until this is corrected: {path}"
 
 
 def places(repository: Repository) -> dict[str, str]:
-    """Return the git settings below `ckpt.`, each with the file that sets it, or ""."""
     return config.places(repository, r"^ckpt\.")
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
-    """Return the age at which complete runs of a pipeline expire, in microseconds.
-
-    A shorter `age` than for other runs counts only if the file here has it, and that is allowed.
-    """
+    """Return the microseconds that a run is kept; a shorter `age` needs approval."""
     settings = read(repository)
     loosened = settings.loosened
     allowed = loosened.values if loosened is not None and loosened.is_allowed else {}
-    is_allowed = allowed.get(_key_of(pipeline), ("",))[0] == times.length_text(age)
+    is_allowed = allowed.get(_retention_key(pipeline), ("",))[0] == times.length_text(age)
     return age if is_allowed else max(age, settings.policy.runs_older_than)
 
 
 def _tables(file: ConfigFile) -> dict[str, Table]:
     """Return the tables of the settings; record unknown keys and tables."""
     names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
-    file.whole.only((*names, *_ELSEWHERE))
+    file.top.only((*names, *_ELSEWHERE))
     tables = {}
     for name in names:
         tables[name] = file.table(name, f"[{name}]", f"write [{name}] above its keys")
@@ -358,14 +336,13 @@ def _tables(file: ConfigFile) -> dict[str, Table]:
     return tables
 
 
-def _loosening(
+def _find_loosening(
     repository: Repository, file: ConfigFile, values: Mapping[str, Any], strict: Mapping[str, Any]
 ) -> Loosening | None:
-    """Return what a file loosens: keys whose value in the file is not the strict one."""
     loosened = {}
     for name, value in values.items():
         if strict[name] != value:
-            loosened[name] = (KEYS[name].written(value), KEYS[name].written(strict[name]))
+            loosened[name] = (KEYS[name].to_file(value), KEYS[name].to_file(strict[name]))
     ages = {}
     pipelines = file.document.get(PIPELINES)
     for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
@@ -375,7 +352,7 @@ def _loosening(
         with contextlib.suppress(UsageError):  # reported where the pipeline is used
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
-                ages[_key_of(name)] = times.length_text(age)
+                ages[_retention_key(name)] = times.length_text(age)
     loosened |= {name: (age, times.length_text(strict[_RUNS])) for name, age in ages.items()}
     if not loosened:
         return None
@@ -385,11 +362,11 @@ def _loosening(
     return Loosening(loosened, digest, digest in approved(repository))
 
 
-def _key_of(pipeline: str) -> str:
+def _retention_key(pipeline: str) -> str:
     return f"{PIPELINES}.{pipeline}.retention"
 
 
-def _settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]]) -> Settings:
+def _make_settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]]) -> Settings:
     policy, limits = (
         {name.removeprefix(table): values[name] for name in KEYS if name.startswith(table)}
         for table in ("retention.", "snapshot.")
@@ -407,7 +384,6 @@ def path(repository: Repository) -> str:
 
 
 def template() -> str:
-    """Return the text of a new `gitckpt.toml`: all settings and an example."""
     path = os.path.join(os.path.dirname(__file__), "template.toml")
     with open(path, encoding="utf-8") as file:
         return file.read()
@@ -420,34 +396,33 @@ def write_template(path: str) -> bool:
 
     settings, title, example = template().partition(_EXAMPLE_TITLE)
     try:
-        before = text_of(path)
-        budget.require(before, budget.FILE)
-        document = tomlkit.parse(before or settings)
+        old_text = text_of(path)
+        budget.require(old_text, budget.FILE)
+        document = tomlkit.parse(old_text or settings)
         for name, table in tomlkit.parse(settings).items():
             if name not in document:
                 document.add(tomlkit.nl())
                 document.add(name, table)
-        after = tomlkit.dumps(document)
-        if PIPELINES not in document and f"[{PIPELINES}." not in before:
+        new_text = tomlkit.dumps(document)
+        if PIPELINES not in document and f"[{PIPELINES}." not in old_text:
             added = title + example
-            after += added.replace("\n", "\r\n") if "\r\n" in before else added
-        if after != before:
+            new_text += added.replace("\n", "\r\n") if "\r\n" in old_text else added
+        if new_text != old_text:
             opener = private_dirs.own_file
             with open(path, "w", encoding="utf-8", newline="", opener=opener) as file:
-                file.write(after)
+                file.write(new_text)
     except (TOMLKitError, budget.Excess) as error:
         hint = "correct it, then run the command again"
         raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
     except OSError as error:
         raise _unwritable(path, error) from None
-    return after != before
+    return new_text != old_text
 
 
 def is_template(path: str) -> bool:
-    try:
+    with contextlib.suppress(UsageError):
         return text_of(path) == template()
-    except UsageError:
-        return False
+    return False
 
 
 # `gitckpt.toml` of a commit, with which a run's worktree starts.
@@ -456,17 +431,16 @@ _SHORT = 10
 
 
 def require_correct(repository: Repository, commit: str) -> None:
-    """Raise `ConfigError` if the settings of a commit have mistakes."""
     name = f"{commit}:{FILE}"
     data = _content_at(repository, commit) if commit else None
     # Without a file, an error is reported after checkout.
-    if data is None or _mistakes(repository, name, data) is None:
+    if data is None or _find_mistakes(repository, name, data) is None:
         return
     # Only now, as this starts processes: it may be a link, and a filter may change it.
     entry = leaf(repository, commit, os.fsencode(FILE))
     if entry is None or entry[1] not in FILES:
         return
-    error = _mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)
+    error = _find_mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)
     if error is None:
         return
     cure = f"the run would start with that file: correct {path(repository) or FILE}, commit it, and"
@@ -478,16 +452,13 @@ def require_correct(repository: Repository, commit: str) -> None:
     raise ConfigError(f"{commit[:_SHORT]}:{FILE}", error.mistakes, cure)
 
 
-def _mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | None:
+def _find_mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | None:
     try:
         file = ConfigFile(data.decode("utf-8", "surrogateescape"), name)
     except ConfigError as not_toml:
         return not_toml
     error = read(repository, file).error
     return error if isinstance(error, ConfigError) else None
-
-
-# Settings for commands.
 
 
 class Rules:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-# The hooks that gitckpt uses.
-
 # Event → the variable in which pre-commit passes its argument: "" if it has none, None for an
 # event that pre-commit does not support.
 PRE_COMMIT_ARGUMENTS = {
@@ -34,23 +32,14 @@ PRE_COMMIT_ARGUMENTS = {
     "pre-auto-gc": None,
 }
 
-# `gitckpt.hook` says what is done at each.
-EVENTS = tuple(PRE_COMMIT_ARGUMENTS)
-
-# All events, as a phrase.
+EVENTS = tuple(PRE_COMMIT_ARGUMENTS)  # `gitckpt.hook` says what is done at each
 ANY = f"{', '.join(EVENTS[:-1])} or {EVENTS[-1]}"
-
-
-# The block in a hook file.
 
 # The directory that holds the package `gitckpt`.
 PACKAGE_DIR = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 
-_NEW_FILE = b"#!/bin/sh\n"
-_NEW_MODE = 0o755
-
-_BEGIN = b"# >>> gitckpt >>>"
-_END = b"# <<< gitckpt <<<"
+_NEW_FILE, _NEW_MODE = b"#!/bin/sh\n", 0o755
+_BEGIN, _END = b"# >>> gitckpt >>>", b"# <<< gitckpt <<<"
 _MARKER = re.compile(rb"^(?:%s|%s)\r?$" % (_BEGIN, _END), re.MULTILINE)
 _CALL = 'sh @SCRIPT@ @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@" </dev/null'
 # Used in a file with nothing but the block, which `sh` runs: saves a process.
@@ -70,16 +59,15 @@ class Pin:
 
     @property
     def script(self) -> str:
-        """The shell script that the hook runs."""
         return _find_hook_file(self.package_dir, "hook.sh")
 
     def block(self, event: str, *, created: bool = False) -> bytes:
         """Return the block for a file; note in it whether gitckpt `created` the file."""
-        first, rest = _template("block.sh").rstrip("\n").split("\n", 1)
+        first, code = _template("block.sh").rstrip("\n").split("\n", 1)
         if created:
-            rest = rest.replace(_CALL, _SOURCE)
+            code = code.replace(_CALL, _SOURCE)
         head = first.encode() + b"\n" + (_CREATED if created else b"")
-        return head + os.fsencode(self._fill(rest, event))
+        return head + os.fsencode(self._fill(code, event))
 
     def command(self, event: str) -> str:
         lines = _template("block.sh").splitlines()
@@ -93,8 +81,8 @@ class Pin:
         return re.sub("@([A-Z_]+)@", lambda match: shlex.quote(words[match[1]]), template)
 
 
-def pinned(text: str) -> Pin | None:
-    """Return what a block or command of gitckpt's runs, or None for others."""
+def parse_pin(text: str) -> Pin | None:
+    """Return the pin of a gitckpt block or command, or None for other texts."""
     try:
         words = shlex.split(text, comments=True)
         call = words.index("sh" if "sh" in words else "(set")
@@ -104,17 +92,15 @@ def pinned(text: str) -> Pin | None:
 
 
 def without_blocks(data: bytes) -> bytes:
-    """Return a text without gitckpt's blocks, as it was before they were added."""
-    rest, offset = b"", 0
+    text, offset = b"", 0
     for start, end in _blocks(data):
-        rest += data[offset:start]
+        text += data[offset:start]
         offset = end + 1  # with its line break
-    rest += data[offset:]
-    return rest[:-1] if offset > len(data) else rest
+    text += data[offset:]
+    return text[:-1] if offset > len(data) else text
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each block, from a first marker to the next last one."""
     start = -1
     for marker in _MARKER.finditer(data):
         if start < 0 and marker[0].startswith(_BEGIN):
@@ -126,8 +112,6 @@ def _blocks(data: bytes) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class HookFile:
-    """A hook file as it is."""
-
     path: str
     data: bytes | None  # None if there is no regular file
     mode: int
@@ -140,7 +124,6 @@ class HookFile:
 
     @property
     def is_ours(self) -> bool:
-        """Whether gitckpt created it and nothing was added."""
         return _CREATED in (self.block or b"") and without_blocks(self.data or b"") == _NEW_FILE
 
     @property
@@ -216,12 +199,10 @@ def make_directory(path: str, undo: ExitStack) -> None:
 
 
 def remove_directory(path: str) -> bool:
-    """Remove a directory if it is empty; return whether it was removed."""
-    try:
+    with contextlib.suppress(OSError):
         os.rmdir(path)
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def apply(changes: Sequence[FileChange], undo: ExitStack) -> list[str]:
@@ -244,8 +225,6 @@ def _revert(file: HookFile) -> None:
 
 
 def _put(path: str, data: bytes | None, mode: int) -> None:
-    """Write a file, or delete it if there is no `data`."""
-
     def opener(scratch: str, flags: int) -> int:
         fd = os.open(scratch, flags, mode)
         os.fchmod(fd, mode)  # whatever the umask
@@ -264,8 +243,8 @@ def _insert(data: bytes, block: bytes) -> bytes:
         return data[:start] + block + without_blocks(data[end:])
     if not data.startswith(b"#!"):
         return block + b"\n" + data
-    shebang, newline, rest = data.partition(b"\n")
-    return shebang + b"\n" + block + newline + rest
+    shebang, newline, code = data.partition(b"\n")
+    return shebang + b"\n" + block + newline + code
 
 
 def _shebang_problem(data: bytes) -> str:
@@ -279,7 +258,7 @@ def _shebang_problem(data: bytes) -> str:
     program, *words = os.fsdecode(line).split() or [""]
     name = os.path.basename(program)
     if name in ("env", "busybox"):
-        programs = (word for word in words if not word.startswith("-") and "=" not in word)
+        programs = (name for name in words if not name.startswith("-") and "=" not in name)
         name = os.path.basename(next(programs, name))
     if name in _SHELLS:
         return ""
@@ -301,15 +280,11 @@ def _template(name: str) -> str:
         with open(_find_hook_file(PACKAGE_DIR, name), encoding="utf-8") as file:
             return file.read()
     except OSError:
-        package = os.path.join(PACKAGE_DIR, "gitckpt")
-        raise RepositoryError(
-            f"{name} is missing from the installation of gitckpt in {package}",
-            hint=f"install it again for {sys.executable}",
-        ) from None
+        problem = f"{name} is missing from the installation of gitckpt in {PACKAGE_DIR}/gitckpt"
+        raise RepositoryError(problem, hint=f"install it again for {sys.executable}") from None
 
 
 def _find_hook_file(package_dir: str, name: str) -> str:
-    """Return the path of a file of `hooks/`."""
     # Inside the package (wheel) or beside it (checkout).
     packaged = os.path.join(package_dir, "gitckpt", "hooks", name)
     in_checkout = os.path.join(package_dir, "hooks", name)

@@ -28,17 +28,12 @@ if TYPE_CHECKING:
 
 
 # Git settings that belong to the hooks.
-
 MODE = "ckpt.hooks"
-# Whether the user chose the mode, so that the next `git ckpt init` keeps it.
-CHOSEN = "ckpt.hooksChosen"
-# The directory of the hook files, unless that is `hooks` in the common directory.
-DIRECTORY = "ckpt.hooksDirectory"
-# Names of what `init` added and `uninit` removes.
-SET_BY_INIT = "ckpt.setByInit"
+CHOSEN = "ckpt.hooksChosen"  # whether the user chose the mode: the next `git ckpt init` keeps it
+DIRECTORY = "ckpt.hooksDirectory"  # unless that is `hooks` in the common directory
+SET_BY_INIT = "ckpt.setByInit"  # names of what `init` added and `uninit` removes
 _OURS = (MODE, CHOSEN, DIRECTORY, SET_BY_INIT)
-# The git settings of hooks, as git spells them.
-SETTINGS = tuple(name.lower() for name in _OURS)
+SETTINGS = tuple(name.lower() for name in _OURS)  # as git spells them
 
 REWRITE_REF = "notes.rewriteRef"
 _REWRITE_MODE = "notes.rewriteMode"
@@ -72,7 +67,6 @@ class HookSettings:
 
     @property
     def rewrites_notes(self) -> bool:
-        """Whether git carries gitckpt's notes through amend and rebase."""
         patterns = self.all(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
         return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in patterns)
 
@@ -94,37 +88,34 @@ class HookSettings:
             self._values.setdefault(_canonical(name), []).append(value)
 
     def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
-        """Remove a name, or one of its values; return whether it was there."""
-        before = self.all(name)
-        dropped = [old for old in before if value in (None, old)]
+        old_values = self.all(name)
+        dropped = [old for old in old_values if value in (None, old)]
         if dropped:
             config.unset(self.repository, name, value)
             for old in reversed(dropped):
                 undo.callback(config.write, self.repository, name, old, add=True)
-            self._values[_canonical(name)] = [old for old in before if old not in dropped]
+            self._values[_canonical(name)] = [old for old in old_values if old not in dropped]
         return bool(dropped)
 
     def add_missing(self, undo: ExitStack) -> list[str]:
         """Add settings for git to copy notes and pack garbage; return the changes."""
-        missing = []
         by_init = self.all(SET_BY_INIT)
-        if not self.rewrites_notes:
-            missing.append((REWRITE_REF, OUR_NOTES))
+        additions = [] if self.rewrites_notes else [(REWRITE_REF, OUR_NOTES)]
         # The mode applies to all notes and would sort the lines of the user's own.
-        others = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
-        has_own_mode = bool(others or self._everywhere.get(_REWRITE_MODE.lower()))
+        foreign_refs = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
+        has_own_mode = bool(foreign_refs or self._everywhere.get(_REWRITE_MODE.lower()))
         may_set_mode = _REWRITE_MODE in by_init or not has_own_mode
-        is_ours = REWRITE_REF in by_init or bool(missing)
+        is_ours = REWRITE_REF in by_init or bool(additions)
         if is_ours and may_set_mode and not self.all(_REWRITE_MODE):
-            missing.append((_REWRITE_MODE, _SORTED_UNION))
+            additions.append((_REWRITE_MODE, _SORTED_UNION))
         if _CRUFT_PACKS.lower() not in self._everywhere:
-            missing.append((_CRUFT_PACKS, "true"))
-        for name, _ in missing:
+            additions.append((_CRUFT_PACKS, "true"))
+        for name, _ in additions:
             # First: after a kill, a setting that is not recorded here would stay forever.
             self.add(SET_BY_INIT, name, undo)
-        for name, value in missing:
+        for name, value in additions:
             self.add(name, value, undo)
-        return [f"added {name} = {value} to the configuration" for name, value in missing]
+        return [f"added {name} = {value} to the configuration" for name, value in additions]
 
 
 def _find_hooks_directory(repository: Repository) -> str:
@@ -141,9 +132,9 @@ def _resolve_directory(repository: Repository, path: str | None = None) -> str:
 
 def _canonical(name: str) -> str:
     """Return a name as git lists it: section and key in lower case."""
-    section, _, rest = name.partition(".")
-    between, dot, key = rest.rpartition(".")
-    return f"{section.lower()}.{between}{dot}{key.lower()}"
+    section, _, remainder = name.partition(".")
+    subsection, dot, key = remainder.rpartition(".")
+    return f"{section.lower()}.{subsection}{dot}{key.lower()}"
 
 
 # Other hook managers, and the lines that a user adds to their files to call gitckpt.
@@ -158,16 +149,12 @@ _PRE_COMMIT_TYPES = [name for name in EVENTS if PRE_COMMIT_ARGUMENTS[name] is no
 
 # Pre-commit writes only hook types it is installed for, and calls the hook files that it replaced.
 BESIDE = "git ckpt init --hooks files"
-_SHORT_WAY = (
-    "pre-commit owns the hooks, and they do not all call gitckpt; "
-    f"to add gitckpt's own hook files in this clone: {BESIDE}"
-)
+_SHORT_WAY = "pre-commit owns the hooks, and they do not all call gitckpt; "
+_SHORT_WAY += f"to add gitckpt's own hook files in this clone: {BESIDE}"
 
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """The program, or user, that fills the hooks directory."""
-
     name: str  # one of the names above; `_HOOKS_PATH` is a user
     hooks_dir: str  # real path: `.git/hooks` may link into the worktree
     worktree: str | None
@@ -179,18 +166,19 @@ class Manager:
 
     def files(self, event: str) -> list[str]:
         """Return the files that may call gitckpt, the recommended one first."""
-        own: list[str] = []
-        top = self.worktree
+        top, paths = self.worktree, []
         if top is not None and self.name == _HUSKY:
-            own = [os.path.join(top, ".husky", event)]
+            paths = [os.path.join(top, ".husky", event)]
         elif top is not None and self.name == _LEFTHOOK:
-            own = _lefthook_files(top) or [os.path.join(top, "lefthook.yml")]
+            paths = _lefthook_files(top) or [os.path.join(top, "lefthook.yml")]
         elif top is not None and self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
-            own = [os.path.join(top, _PRE_COMMIT_FILE)]
-        return [*own, os.path.join(self.hooks_dir, event)]
+            paths = [os.path.join(top, _PRE_COMMIT_FILE)]
+        return [*paths, os.path.join(self.hooks_dir, event)]
+
+    def repetition(self, event: str) -> str:
+        return f"{event} calls gitckpt twice; remove the line from {self.files(event)[0]}"
 
     def line(self, event: str) -> str:
-        """Return the line by which the recommended file calls gitckpt."""
         if self.name == _LEFTHOOK:
             return f"run: git ckpt hook {event} {{0}} || :"
         if self.name == PRE_COMMIT and event in _PRE_COMMIT_TYPES:
@@ -206,15 +194,15 @@ class Manager:
             place = self.files(events[0])[0]
             advice = [f"lefthook owns the hooks; add to {place}, then run: lefthook install"]
             for event in events:
-                advice += [f"  {event}:", "    commands:", "      gitckpt:"]
-                advice += [f"        {self.line(event)}"]
+                line = f"        {self.line(event)}"
+                advice += [f"  {event}:", "    commands:", "      gitckpt:", line]
             return advice
-        if self.name == PRE_COMMIT and not in_full:
+        if self.name == PRE_COMMIT and in_full:
+            return [_SHORT_WAY, *self._pre_commit_advice(events)]
+        if self.name == PRE_COMMIT:
             place = self.files(_PRE_COMMIT_TYPES[0])[0]
             shared = f"or share them with all clones: git ckpt init --hooks external, for {place}"
             return [_SHORT_WAY, shared]
-        if self.name == PRE_COMMIT:
-            return [_SHORT_WAY, *self._pre_commit_advice(events)]
         if os.path.exists(self.hooks_dir) and not os.path.isdir(self.hooks_dir):
             cure = "git config --unset core.hooksPath, then git ckpt init"
             return [f"git runs no hooks: {self.hooks_dir} is not a directory; run: {cure}"]
@@ -232,21 +220,23 @@ class Manager:
         lines = []
         if supported:
             types = " ".join(f"--hook-type {event}" for event in supported)
-            place = self.files(supported[0])[0]
-            lines = [f"or add to {place} below `repos:`, then run: pre-commit install {types}"]
-            lines += ["  - repo: local", "    hooks:"]
+            how = f"or add to {self.files(supported[0])[0]} below `repos:`"
+            lines = [
+                f"{how}, then run: pre-commit install {types}",
+                "  - repo: local",
+                "    hooks:",
+            ]
         for event in supported:
-            lines += [f"      - id: gitckpt-{event}", f"        name: gitckpt {event}"]
-            lines += [f"        {self.line(event)}", "        language: system"]
-            lines += [f"        stages: [{event}]", "        always_run: true"]
-            lines += ["        pass_filenames: false"]
-        others = [event for event in events if event not in supported]
-        return lines + self._file_advice("pre-commit has no such type", others)
+            keys = [f"name: gitckpt {event}", self.line(event), "language: system"]
+            keys += [f"stages: [{event}]", "always_run: true", "pass_filenames: false"]
+            lines += [f"      - id: gitckpt-{event}", *(f"        {key}" for key in keys)]
+        unsupported = [event for event in events if event not in supported]
+        return lines + self._file_advice("pre-commit has no such type", unsupported)
 
 
 def _find_manager(repository: Repository) -> Manager:
     directory = _find_hooks_directory(repository)
-    name = _owner(repository, directory)
+    name = _detect_manager(repository, directory)
     return Manager(name or _HOOKS_PATH, directory, repository.worktree, is_foreign=bool(name))
 
 
@@ -262,7 +252,7 @@ def calls(path: str, event: str) -> bool:
     return event.encode() in _CALL.findall(code)
 
 
-def _owner(repository: Repository, hooks_dir: str) -> str | None:
+def _detect_manager(repository: Repository, hooks_dir: str) -> str | None:
     if os.path.basename(hooks_dir) == ".husky" or hooks_dir.endswith("/.husky/_"):
         return _HUSKY
     # A hook manager that owns one active hook file may take the others, too.
@@ -295,32 +285,24 @@ def _lefthook_files(worktree: str) -> list[str]:
 
 
 def _content(path: str) -> bytes:
-    """Return the text of a file without gitckpt's blocks."""
     try:
         return without_blocks(regular.content(path, budget.FILE.size))
     except OSError:
         return b""
 
 
-# Installation, removal and inspection.
-
 _MODES = ("auto", "config", "files", "external", "none")
-# The first git version that reads hooks from its configuration.
-CONFIG_HOOKS_SINCE = (2, 54)
+CONFIG_HOOKS_SINCE = (2, 54)  # the first git that reads hooks from its configuration
 
 _INIT = "git ckpt init"
 # The codes of findings that keep a hook from being called.
 _MISSED = {"hook-missing", "hook-external-missing", "hook-not-executable", "hook-shadowed"}
 _MISSED |= {"interpreter-missing", "package-missing"}
-
-# Suffixes of hook files that pre-commit and lefthook replaced.
-_ASIDE = (".legacy", ".old")
+_ASIDE = (".legacy", ".old")  # suffixes of hook files that pre-commit and lefthook replaced
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What `install` did."""
-
     mode: str  # "config", "files", "external" or "none"
     changed: list[str]  # a sentence for each change
     advice: list[str]  # lines for the user about what is left to do
@@ -334,50 +316,39 @@ def install(
     python: str = sys.executable,
     package_dir: str = PACKAGE_DIR,
 ) -> Installation:
-    """Make git call gitckpt and carry notes along; a second call only repairs.
-
-    If an error is raised, nothing was changed.
-
-    Args:
-        version: of git.
-        mode: "config" (hooks in git's configuration), "files" (a block in each hook file),
-            "external" (the user adds lines to another manager's files), "none", or "auto": the
-            mode chosen before, or else one that suits the repository.
-    """
+    """Make git call gitckpt and carry notes along; a second call only repairs."""
     settings = HookSettings(repository)
     owner = _find_manager(repository)
     directory = owner.hooks_dir
     # A manager that was installed later but left all blocks in place is no conflict.
-    is_managed = owner.is_foreign and not all(_in_use(directory, event).block for event in EVENTS)
-    used = _mode(mode, version, settings, is_managed=is_managed)
-    pin = _pin(python, package_dir)
-    changes, advice = _file_changes(settings, pin, directory, adds=used == "files")
-    if used == "external":
+    blocks = (_active_file(directory, event).block for event in EVENTS)
+    is_managed = owner.is_foreign and not all(blocks)
+    hook_mode = _pick_mode(mode, version, settings, is_managed=is_managed)
+    pin = _make_pin(python, package_dir)
+    changes, advice = _file_changes(settings, pin, directory, adds=hook_mode == "files")
+    if hook_mode == "external":
         missing = [event for event in EVENTS if not owner.calls(event)]
-        advice = owner.advice(missing, in_full=mode == used)
-    elif used == "config":
-        advice = [_twice(owner, event) for event in EVENTS if owner.calls(event)]
-    elif used == "none" and mode == "auto":
+        advice = owner.advice(missing, in_full=mode == hook_mode)
+    elif hook_mode == "config":
+        advice = [owner.repetition(event) for event in EVENTS if owner.calls(event)]
+    elif hook_mode == "none" and mode == "auto":
         cure = f"git config --unset {CHOSEN}, then {_INIT}"
         advice = [f"no hooks, as chosen before; to install them: {cure}"]
     with ExitStack() as undo:
-        if used == "files":
+        if hook_mode == "files":
             _prepare_directory(settings, directory, undo)
         changed = files.apply(changes, undo)
-        changed += _set_hooks(settings, pin if used == "config" else None, undo)
+        changed += _set_hooks(settings, pin if hook_mode == "config" else None, undo)
         changed += settings.add_missing(undo)
-        settings.set(MODE, used, undo)
+        settings.set(MODE, hook_mode, undo)
         if mode != "auto":
             settings.set(CHOSEN, "true", undo)
         undo.pop_all()
-    return Installation(used, changed, advice)
+    return Installation(hook_mode, changed, advice)
 
 
 def uninstall(repository: Repository) -> list[str]:
-    """Remove only what `install` added; return a sentence for each change.
-
-    If an error is raised, nothing was changed.
-    """
+    """Remove only what `install` added, or nothing after an error; list the changes."""
     settings = HookSettings(repository)
     by_init = settings.all(SET_BY_INIT)
     directory = _resolve_directory(repository, settings.last(DIRECTORY))
@@ -397,7 +368,6 @@ def uninstall(repository: Repository) -> list[str]:
 
 
 def lines_left(repository: Repository) -> list[str]:
-    """Return the files in which the user's own lines call gitckpt."""
     owner = _find_manager(repository)
     paths = (path for event in EVENTS for path in owner.files(event) if calls(path, event))
     return list(dict.fromkeys(paths))
@@ -410,14 +380,14 @@ def inspect(
     python: str = sys.executable,
     package_dir: str = PACKAGE_DIR,
 ) -> list[Finding]:
-    """Return what is not as `install` left it."""
+    """Return the findings about hooks that differ from what `install` set up."""
     settings = HookSettings(repository)
     mode = settings.last(MODE)
     if mode not in _MODES[1:]:
         sentence = "gitckpt was never set up in this repository"
         return [Finding("hooks-not-installed", repository.common_dir, sentence, _INIT)]
     owner = _find_manager(repository)
-    pin = _pin(python, package_dir)
+    pin = _make_pin(python, package_dir)
     findings: list[Finding] = []
     if mode == "config":
         findings = _inspect_config(settings, version, pin, owner)
@@ -426,7 +396,7 @@ def inspect(
     elif mode == "external":
         is_wanted = owner.is_foreign or settings.last(CHOSEN) is not None
         missing = [event for event in EVENTS if not owner.calls(event)]
-        findings = [_external_missing(owner, event, is_wanted=is_wanted) for event in missing]
+        findings = [_missing_external_call(owner, event, is_wanted=is_wanted) for event in missing]
     if not settings.rewrites_notes:
         sentence = "amend and rebase do not carry the links from commits to checkpoints along"
         cure = f"git config --add {REWRITE_REF} '{OUR_NOTES}'"
@@ -441,33 +411,38 @@ def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
         return "not installed"
     if mode == "none":
         return mode
-    others = [event for event in EVENTS if event != "post-commit"]
-    missed = (found for found in inspect(repository, version=version) if found.code in _MISSED)
-    is_missed = any(not any(event in found.sentence for event in others) for found in missed)
-    return "missed" if is_missed else "recorded"
+    other_events = [event for event in EVENTS if event != "post-commit"]
+    for finding in inspect(repository, version=version):
+        is_other = any(event in finding.sentence for event in other_events)
+        if finding.code in _MISSED and not is_other:
+            return "missed"
+    return "recorded"
 
 
-def _pin(python: str, package_dir: str) -> Pin:
+def _make_pin(python: str, package_dir: str) -> Pin:
     if not python:
         hint = f"run it as: python3 -m gitckpt {_INIT.removeprefix('git ckpt ')}"
         raise UsageError("the hooks need a Python interpreter, and none is known", hint=hint)
     return Pin(os.path.abspath(python), os.path.abspath(package_dir))
 
 
-def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_managed: bool) -> str:
-    if asked not in _MODES:
-        raise UsageError(f"unknown hook mode: {asked}", hint=f"one of {', '.join(_MODES)}")
+def _pick_mode(
+    mode: str, version: tuple[int, ...], settings: HookSettings, *, is_managed: bool
+) -> str:
+    if mode not in _MODES:
+        raise UsageError(f"unknown hook mode: {mode}", hint=f"one of {', '.join(_MODES)}")
     has_config_hooks = version >= CONFIG_HOOKS_SINCE
-    if asked == "config" and not has_config_hooks:
+    if mode == "config" and not has_config_hooks:
         needed, present = (".".join(map(str, part)) for part in (CONFIG_HOOKS_SINCE, version))
         problem = f"git {present} cannot read hooks from its configuration; git {needed} can"
         hint = "install a newer git, or choose another mode: files, external or auto"
         raise UsageError(problem, hint=hint)
-    if asked != "auto":
-        return asked
-    before = settings.last(MODE)
-    if settings.last(CHOSEN) and before in _MODES[1:] and (before != "config" or has_config_hooks):
-        return before
+    if mode != "auto":
+        return mode
+    last = settings.last(MODE) or ""
+    modes = _MODES[1:] if has_config_hooks else _MODES[2:]
+    if last in modes and settings.last(CHOSEN):
+        return last
     if has_config_hooks:
         return "config"
     return "external" if is_managed else "files"
@@ -480,11 +455,11 @@ def _file_changes(
     changes: list[FileChange] = []
     advice: list[str] = []
     repository, installed = settings.repository, settings.last(DIRECTORY)
-    others = (_resolve_directory(repository), _resolve_directory(repository, installed))
-    for directory in dict.fromkeys((hooks_dir, *others)):
+    directories = (_resolve_directory(repository), _resolve_directory(repository, installed))
+    for directory in dict.fromkeys((hooks_dir, *directories)):
         for event in EVENTS:
             if adds and directory == hooks_dir:
-                file = _in_use(directory, event)
+                file = _active_file(directory, event)
                 change = None if file.obstacle else file.with_block(event, pin)
                 if file.obstacle and not calls(file.path, event):
                     advice.append(f"{event}: {file.path} {file.obstacle}; add: {call(event)}")
@@ -494,10 +469,6 @@ def _file_changes(
             aside = [files.read(file.path + suffix).without_block(event) for suffix in _ASIDE]
             changes += filter(None, (change, *aside))
     return changes, advice
-
-
-def _twice(owner: Manager, event: str) -> str:
-    return f"{event} calls gitckpt twice; remove the line from {owner.files(event)[0]}"
 
 
 def _prepare_directory(settings: HookSettings, directory: str, undo: ExitStack) -> None:
@@ -513,7 +484,6 @@ def _prepare_directory(settings: HookSettings, directory: str, undo: ExitStack) 
 
 
 def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list[str]:
-    """Set the hooks in git's configuration, or remove them; return the changes."""
     changed = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
@@ -533,21 +503,21 @@ def _inspect_config(
     if version < CONFIG_HOOKS_SINCE:
         present = ".".join(map(str, version))
         sentence = f"git {present} ignores the hooks that are set in its configuration"
-        return [_not_called(MODE, sentence)]
+        return [_missing_call(MODE, sentence)]
     findings = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
         command = settings.last(f"{section}.command")
         enabled = f"{section}.enabled"
         if command is None or event not in settings.all(f"{section}.event"):
-            findings.append(_not_called(section, f"{event} does not call gitckpt"))
+            findings.append(_missing_call(section, f"{event} does not call gitckpt"))
         elif not config.is_on((settings.all(enabled) or ["true"])[-1]):
             cure = f"git config --unset {enabled}"
-            findings.append(_not_called(section, f"{event} is switched off by {enabled}", cure))
+            findings.append(_missing_call(section, f"{event} is switched off by {enabled}", cure))
         elif command != pin.command(event):
-            findings.append(_outdated(section, event, command))
+            findings.append(_outdated_call(section, event, command))
         if owner.calls(event):
-            findings.append(Finding("hook-twice", section, _twice(owner, event)))
+            findings.append(Finding("hook-twice", section, owner.repetition(event)))
     return findings
 
 
@@ -555,7 +525,7 @@ def _inspect_files(settings: HookSettings, pin: Pin, owner: Manager) -> list[Fin
     findings = []
     installed = _resolve_directory(settings.repository, settings.last(DIRECTORY))
     for event in EVENTS:
-        file = _in_use(owner.hooks_dir, event)
+        file = _active_file(owner.hooks_dir, event)
         is_called = owner.calls(event)
         if file.block is not None:
             if not file.is_executable:
@@ -563,9 +533,9 @@ def _inspect_files(settings: HookSettings, pin: Pin, owner: Manager) -> list[Fin
                 cure = f"chmod +x {shlex.quote(file.path)}"
                 findings.append(Finding("hook-not-executable", file.path, sentence, cure))
             if file.block not in (pin.block(event), pin.block(event, created=True)):
-                findings.append(_outdated(file.path, event, os.fsdecode(file.block)))
+                findings.append(_outdated_call(file.path, event, os.fsdecode(file.block)))
             if is_called:
-                findings.append(Finding("hook-twice", file.path, _twice(owner, event)))
+                findings.append(Finding("hook-twice", file.path, owner.repetition(event)))
         elif not is_called:
             findings.append(_missing_block(file, event, installed, owner.hooks_dir))
     return findings
@@ -580,18 +550,18 @@ def _missing_block(file: HookFile, event: str, installed: str, directory: str) -
     if installed != directory and files.read(os.path.join(installed, event)).block is not None:
         sentence = f"git uses the hooks in {directory} and ignores those of gitckpt in {installed}"
         return Finding("hook-shadowed", "core.hooksPath", sentence, _INIT)
-    sentence = f"{event} does not call gitckpt"
     if file.obstacle:
-        return _not_called(file.path, f"{sentence}: the file {file.obstacle}", call(event))
-    return _not_called(file.path, sentence)
+        sentence = f"{event} does not call gitckpt: the file {file.obstacle}"
+        return _missing_call(file.path, sentence, call(event))
+    return _missing_call(file.path, f"{event} does not call gitckpt")
 
 
-def _not_called(where: str, sentence: str, cure: str = _INIT) -> Finding:
+def _missing_call(where: str, sentence: str, cure: str = _INIT) -> Finding:
     return Finding("hook-missing", where, sentence, cure)
 
 
-def _outdated(where: str, event: str, text: str) -> Finding:
-    pin = files.pinned(text)
+def _outdated_call(where: str, event: str, text: str) -> Finding:
+    pin = files.parse_pin(text)
     if pin and not os.access(pin.python, os.X_OK):
         sentence = "the hooks start a Python interpreter that is gone"
         return Finding("interpreter-missing", pin.python, sentence, _INIT)
@@ -600,7 +570,7 @@ def _outdated(where: str, event: str, text: str) -> Finding:
     return Finding("hook-outdated", where, f"{event} has an outdated call of gitckpt", _INIT)
 
 
-def _in_use(directory: str, event: str) -> HookFile:
+def _active_file(directory: str, event: str) -> HookFile:
     """Return the hook file of an event, or the one that pre-commit moved aside."""
     file = files.read(os.path.join(directory, event))
     aside = files.read(file.path + _ASIDE[0])
@@ -609,7 +579,7 @@ def _in_use(directory: str, event: str) -> HookFile:
     return aside if is_moved and aside.block is not None else file
 
 
-def _external_missing(owner: Manager, event: str, *, is_wanted: bool) -> Finding:
+def _missing_external_call(owner: Manager, event: str, *, is_wanted: bool) -> Finding:
     where = owner.files(event)[0]
     shorter = f"{BESIDE}; or " if owner.name == PRE_COMMIT else ""
     cure = f"{shorter}add to {where}: {owner.line(event)}" if is_wanted else _INIT

@@ -82,7 +82,7 @@ def linked(commit: str, repository: Repository, objects: Objects, index: Index) 
     """List the checkpoints of a commit and of the commits it was rewritten from."""
     ids.require_oid_or_unborn(commit)
     # The pending lines first: if they are written meanwhile, they are in the notes.
-    pending = notes.waiting(repository).get(commit, [])
+    pending = notes.pending(repository)[0].get(commit, [])
     lines = Notes(repository, objects, ref_names.NOTES).lines([commit]).get(commit, [])
     listed = index.select(Query(ids=list(map(note.link_id, (*lines, *pending)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.

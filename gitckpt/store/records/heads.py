@@ -38,14 +38,14 @@ def _select(index: Index, **criteria: Any) -> list[CheckpointInfo]:
 def chain(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
     """List the checkpoints of a run, newest first; only local ones if it has any."""
     entries = _select(index, run=run)  # also fetched ones, which must not decide anything
-    known = local_checkpoints.known(repository, run)
+    known = local_checkpoints.local_oids(repository, run)
     return [entry for entry in entries if entry.oid in known] or entries
 
 
 def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
     """Return the newest checkpoint of a run as `chain` has it, but faster; or None."""
     entries = _select(index, run=run, limit=1)
-    if entries and not local_checkpoints.knows(repository, run, entries[0].oid):
+    if entries and not local_checkpoints.is_local(repository, run, entries[0].oid):
         entries = chain(index, repository, run)
     return entries[0] if entries else None
 
@@ -63,7 +63,7 @@ def newest_of(
 ) -> dict[str, CheckpointInfo]:
     newest = {}
     for run, entries in chains_of(index, runs).items():
-        known = local_checkpoints.known(repository, run)
+        known = local_checkpoints.local_oids(repository, run)
         newest[run] = next((entry for entry in entries if entry.oid in known), entries[0])
     return newest
 

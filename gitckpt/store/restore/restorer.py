@@ -34,7 +34,7 @@ from gitckpt.store.restore import plan as planning
 from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.plan import PathChange, Plan, Planner, decode_path, is_within, paths_in
 from gitckpt.store.restore.submodules import SubmoduleRemoval, SubmoduleRestoreResult, Submodules
-from gitckpt.store.snapshot import assurance, capture, comparison, manifest
+from gitckpt.store.snapshot import capture, comparison, manifest
 from gitckpt.store.snapshot.capture import Captured
 from gitckpt.store.snapshot.manifest import INTENT, SKIPPED
 
@@ -331,7 +331,7 @@ class _Restore:
         planner.require_paths(self._checkpoint.id)
         plan = planner.make(self._written, index=self._has_index)
         touched = {change.path for change in plan.changes if change.kind != planning.STAGE}
-        left_out = [*plan.in_the_way, *sorted(touched.intersection(self._captured.left))]
+        left_out = [*plan.in_the_way, *sorted(touched.intersection(self._captured.lossy))]
         if left_out:  # the settings omit them, but the safety checkpoint must hold them
             index.copy_from(os.path.join(self._repository.git_dir, "index"))
             self._inspect(index, left_out)
@@ -404,7 +404,7 @@ class _Restore:
             paths = {*self._captured.submodules, *self.submodules.paths}
             files = submodules.capture(store, files, paths, self._limits)
         safety = store.record(label, state, worktree=files, trigger=SAFETY, message=message)
-        failure = assurance.failure(self._repository, store.objects, safety, store.announce)
+        failure = capture.repair(self._repository, store.objects, safety, store.announce)
         if failure is None and safety.git_sha != self._head:
             failure = capture.moved()  # the staged content would be attributed to another commit
         if failure is not None:
@@ -494,7 +494,7 @@ class _Restore:
                 self._checkpoint.git_sha,
                 self._limits,
                 with_operation=self._brings_operation,
-                gone=gone,
+                deleted=gone,
                 stays=self._stays,
             )
         words = ("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z")

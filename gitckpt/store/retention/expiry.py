@@ -404,7 +404,7 @@ def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {e.id: e.git_sha for e in entries if e.trigger in HOOK_TRIGGERS and e.git_sha}
     if not commits:
         return set()
-    pending = notes.waiting(store.repository)
+    pending, _ = notes.pending(store.repository)
     written = Notes(store.repository, store.objects, ref_names.NOTES).each()
     noted: set[str] = set()
     for commit, lines in chain(pending.items(), written):

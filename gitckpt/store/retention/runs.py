@@ -22,7 +22,7 @@ from gitckpt.model.policy import Decision, Policy, RunCandidate
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Hold
-from gitckpt.store.local_checkpoints import known
+from gitckpt.store.local_checkpoints import local_oids
 from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Query, references
 from gitckpt.store.retention import worktree
@@ -304,7 +304,7 @@ def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Check
     """
     chains = heads.chains_of(store.index, runs)
     for run, chain in chains.items():
-        ours = known(store.repository, run)
+        ours = local_oids(store.repository, run)
         chain.sort(key=lambda entry: (entry.oid in ours, entry.sequence or 0, entry.id))
     return chains
 

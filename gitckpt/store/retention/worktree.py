@@ -272,7 +272,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         rules = settings.read(seen.repository)  # reports mistakes, but never asks for approval
         limits = rules.limits if not rules.problem else seen.rules.limits()
         limits = replace(limits, timeout=math.inf)
-        captured = seen.capture(limits, run_files.of_run(repository, str(newest.run)))
+        captured = seen.capture(limits, run_files.of_run(repository, str(newest.run)).added)
         before = manifest.read(repository, seen.objects, newest.tree, commit)
         after = manifest.read(repository, seen.objects, captured.tree, commit)
         paths = [d.path for d in diff.differences(repository, before.files, after.files)]

@@ -138,7 +138,7 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
     infos = []
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *step in rows:
         oids = [each for each in (oid, driven_oid, step[1]) if each]
-        if not all(local_checkpoints.knows(store.repository, run, each) for each in oids):
+        if not all(local_checkpoints.is_local(store.repository, run, each) for each in oids):
             time, newest, branch, label, driven_label, started, step = _as_written(store, run)  # noqa: PLW2901
         lease_oid, lease = held.get(run, ("", None))
         driven, stalled = None, False

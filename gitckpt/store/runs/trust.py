@@ -54,7 +54,7 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
         oid, newest = store.heads.head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
     existing = oids - {None}
-    known = [local_checkpoints.knows(store.repository, run, str(oid)) for oid in existing]
+    known = [local_checkpoints.is_local(store.repository, run, str(oid)) for oid in existing]
     return bool(known) and all(known)
 
 
@@ -68,9 +68,8 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
     checkpoint = codec.decode(ref_names.document(next(store.objects.read([oid])), ref, oid), ref)
-    if not any(
-        local_checkpoints.knows(store.repository, id_, oid) for id_ in (run, checkpoint.run) if id_
-    ):
+    runs = filter(None, (run, checkpoint.run))
+    if not any(local_checkpoints.is_local(store.repository, name, oid) for name in runs):
         raise refusal(store, checkpoint, [])
     return checkpoint
 
@@ -78,7 +77,7 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
 def written_here(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
     """Yield the run checkpoints that match a query and were written or adopted here."""
     for entry in store.list(query):
-        if entry.run and local_checkpoints.knows(store.repository, entry.run, entry.oid):
+        if entry.run and local_checkpoints.is_local(store.repository, entry.run, entry.oid):
             yield entry
 
 

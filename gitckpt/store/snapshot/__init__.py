@@ -2,8 +2,7 @@
 
 Doors:
     limits: what a snapshot leaves out.
-    capture: writes the files of a worktree as a tree.
+    capture: writes the files of a worktree as a tree; checks and repairs snapshots.
     manifest: reads and writes the tree of a snapshot.
-    assurance: checks that a recorded snapshot is complete, else captures again.
     comparison: compares a worktree with a snapshot.
 """

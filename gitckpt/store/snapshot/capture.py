@@ -1,12 +1,8 @@
-"""Capture the files of a worktree as a tree.
-
-Git turns files into blobs (filters, eol and LFS apply) through a private copy of the index:
-first git lists what differs, then only that is read. The user's index, HEAD, refs and stash are
-not touched.
-"""
+"""Capture the files of a worktree as a tree; check snapshots, and repair them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,16 +10,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from gitckpt.git import damage, fsync
 from gitckpt.git.contents import attributes, bounds, conversion, dir_modes, raw_files
 from gitckpt.git.files import regular
-from gitckpt.git.objects import encoding
+from gitckpt.git.objects import diff, encoding
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, object_id
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import modules, operation
-from gitckpt.git.worktree.administration import is_corrupt
+from gitckpt.git.worktree.administration import IndexGone, is_corrupt
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.arguments import quoted
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
-from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.recorder import FilesPruned
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits, size_text
@@ -36,6 +33,9 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
+
+    # From a commit and the tree of all files: the objects that it adds, perhaps more, if known.
+    Parts = Callable[[str, str], Collection[str] | None]
 
 
 _UNREADABLE = re.compile(r"(?:loose|packed) object ([0-9a-f]{40,64}) \(stored in ")
@@ -59,8 +59,6 @@ def moved() -> Moved:
 
 
 class DamagedObject(WorktreeError):
-    """git met a damaged object while it looked at the worktree."""
-
     def __init__(self, message: str, oid: str) -> None:
         super().__init__(message, hint="see what is wrong: git ckpt verify --contents")
         self.oid = oid
@@ -72,7 +70,7 @@ class Captured:
     worktree: Worktree
     files: str  # the tree of all files; "" if the time ran out
     submodules: Collection[bytes] = ()  # checked out; `worktree` lists them as omitted
-    left: Collection[bytes] = ()  # files of which only what git makes of them is held
+    lossy: Collection[bytes] = ()  # files of which only what git makes of them is held
     # The objects of `files` that the commit may lack; None if the capture does not know them.
     parts: Collection[str] | None = None
     as_is: Mapping[bytes, str] = field(default_factory=dict)  # oids of files git cannot convert
@@ -84,10 +82,7 @@ class Captured:
 
 
 def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Captured:
-    """Capture the worktree; the result is degraded if the time runs out.
-
-    The private index is opened and closed here. `commit` is "" on an unborn branch.
-    """
+    """Capture the worktree; degraded after a timeout. `commit` is "" if unborn."""
     if index.repository.worktree is None:
         raise WorktreeError("there is no worktree here whose files could be saved", hint=_WITHOUT)
     index.deadline = limits.deadline()
@@ -108,17 +103,7 @@ def capture_in(
     *,
     keeps: Callable[[bytes], bool] = lambda _: False,
 ) -> Captured:
-    """Capture the worktree in an open private index.
-
-    Args:
-        also: untracked paths to capture whatever `limits` or `.gitignore` say.
-        keeps: returns whether to hold a tracked file that its required filter refuses.
-
-    Raises:
-        DeadlinePassed: it took longer than `index` may.
-        FilesPruned: a gc took objects meanwhile.
-        WorktreeError: git cannot read the worktree.
-    """
+    """Capture the worktree, and `also` untracked paths, in an open private index."""
     top = index.repository.worktree or ""
     try:
         files = _Capture(index, objects, commit, limits, set(also), keeps, os.fsencode(top))
@@ -170,16 +155,15 @@ class _Capture:
         if not survey.is_staged and manifest.INTENT in survey.flags:  # git does not compare these
             tree = self.index.write_tree()
             stages = {0: tree} if tree != base else {}
-        wanted = list(dict.fromkeys([*survey.changed, *self._accepted()]))
+        paths = list(dict.fromkeys([*survey.changed, *self._list_untracked()]))
         unseen = [*survey.deleted, *survey.flags.get(manifest.SKIPPED, ())]
-        named = leading_to({*self.also, *self.included})  # ignored ones, too
-        inside = {*survey.directories, *named}
+        inside = {*survey.directories, *leading_to({*self.also, *self.included})}
         # None if git converts nothing.
         rules = attributes.rules(repository, self.limits.conversions(repository), inside, unseen)
-        files = self._files_tree(base, rules, wanted)
-        inexact = self._inexact(rules)
+        files = self._files_tree(base, rules, paths)
+        inexact = self._find_inexact(rules)
         raw = manifest.write_raw(repository, self.objects, inexact.raw | self.as_is)
-        directories, modes = self._layout(files)
+        directories, modes = self._read_layout(files)
         for path in survey.nested:
             oid = modules.head_of(os.path.join(self.top, path))
             self.omitted.append(Omitted(quoted(path), _NESTED, oid=oid))
@@ -189,11 +173,11 @@ class _Capture:
         content.directories, content.modes = directories, modes
         is_flagged = any(flag != manifest.SKIPPED or sparse is None for flag in survey.flags)
         dirty = bool(stages or is_flagged or under_way or files != base)
-        is_plain = sparse is None and raw is None
-        is_plain = is_plain and not (content.conversion or directories or modes)
-        worktree = Worktree(dirty=False)  # the commit has the files
-        if dirty or not is_plain:
+        is_exact = sparse is None and raw is None
+        if dirty or not is_exact or content.conversion or directories or modes:
             worktree = self._write(content, under_way, dirty=dirty)
+        else:
+            worktree = Worktree(dirty=False)  # the commit has the files
         by_path = {entry.path: entry for entry in self.omitted}  # the last reason is the best
         omitted = tuple(entry for _, entry in sorted(by_path.items()))
         worktree = replace(worktree, omitted=omitted, converted=tuple(sorted(self.converted)))
@@ -205,7 +189,6 @@ class _Capture:
         return replace(captured, parts=self.writer.oids, unlisted=[*self.read, *survey.deleted])
 
     def _write(self, content: manifest.Contents, under_way: str | None, *, dirty: bool) -> Worktree:
-        """Write the tree of the snapshot; leave out an operation that is too large."""
         repository, needed = self.index.repository, None
         if under_way:
             state = operation.collect(repository)
@@ -226,7 +209,7 @@ class _Capture:
         return Worktree(dirty, tree, under_way, needed, suspects=suspects)
 
     def _survey(self) -> bytes | None:
-        """Look at the worktree; return the settings of a sparse checkout."""
+        """Survey the worktree; return the settings of a sparse checkout."""
         try:
             self.survey, sparse = survey_worktree(self.index)
         except GitError as error:
@@ -241,24 +224,23 @@ class _Capture:
         self.tracked = set(self.survey.changed)
         return sparse
 
-    def _layout(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
-        """Return the empty directories, and the modes that are narrower than usual."""
+    def _read_layout(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
         survey = self.survey
         lead = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
-        others = set(survey.directories) - lead - {os.path.dirname(path) for path in self.read}
-        directories = dir_modes.empty(self.index.repository, self.top, others, files)
+        lead |= {os.path.dirname(path) for path in self.read}
+        candidates = set(survey.directories) - lead
+        directories = dir_modes.empty(self.index.repository, self.top, candidates, files)
         modes = dir_modes.narrowed_directories(survey.modes)
         modes |= dir_modes.narrowed_files(self.top, self.read)
-        most = dir_modes.MOST
-        if len(directories) > most:
-            more = len(directories) - most - 1
-            self._omit(directories[most], f"without files, as are {more} more: {most} are kept")
-        if len(modes) > most:
-            first = sorted(modes)[most]
-            more = len(modes) - most - 1
-            self._omit(first, f"its mode, as those of {more} more: {most} are kept")
+        limit = dir_modes.MOST
+        if (excess := len(directories) - limit) > 0:
+            reason = f"without files, as are {excess - 1} more: {limit} are kept"
+            self._omit(directories[limit], reason)
+        if (excess := len(modes) - limit) > 0:
+            first = sorted(modes)[limit]
+            self._omit(first, f"its mode, as those of {excess - 1} more: {limit} are kept")
             modes = {path: mode for path, mode in modes.items() if path < first}
-        return directories[:most], modes
+        return directories[:limit], modes
 
     def _index_trees(self) -> Mapping[int, str]:
         if not self.survey.conflicts:
@@ -277,29 +259,28 @@ class _Capture:
         return trees
 
     def _files_tree(
-        self, base: str, rules: attributes.AttributeRules | None, wanted: list[bytes]
+        self, base: str, rules: attributes.AttributeRules | None, paths: list[bytes]
     ) -> str:
-        """Return the tree of all files; `base` if nothing differs from it."""
         index, survey = self.index, self.survey
-        if not wanted:
+        if not paths:
             return index.write_tree() if survey.is_staged or index.is_rebuilt else base
         from gitckpt.git.contents import unfiltered  # costly: only if files differ
 
         deleted = set(survey.deleted)
-        self.read = [path for path in wanted if path not in deleted]
+        self.read = [path for path in paths if path not in deleted]
         if rules is None and (plain := self._plain_tree(base, deleted)):
             return plain
         removed_rules = {path for path in deleted if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these, or not drop their stages.
         apart = set(filter(self._is_misplaced, deleted - removed_rules))
         index.update("--force-remove", sorted(apart))
-        held = unfiltered.held(index.repository)
-        unfiltered.accept(index, {path: held[path] for path in wanted if path in held})
-        others = [path for path in wanted if path not in deleted and path not in held]
-        self._add([*sorted(deleted - removed_rules - apart), *others])
-        ours = _find_ours(survey)
-        unread = sorted(self.unread & ours.keys())
-        index.put(b"%s %s 0\t%s" % (*ours[path], path) for path in unread)
+        oids = unfiltered.held(index.repository)
+        unfiltered.accept(index, {path: oids[path] for path in paths if path in oids})
+        to_add = [path for path in paths if path not in deleted and path not in oids]
+        self._add([*sorted(deleted - removed_rules - apart), *to_add])
+        our_entries = _our_entries(survey)
+        unread = sorted(self.unread & our_entries.keys())
+        index.put(b"%s %s 0\t%s" % (*our_entries[path], path) for path in unread)
         # Last: their filters must apply to the other files, lest a secret is stored in plain text.
         index.update("--force-remove", sorted(removed_rules))
         return index.write_tree()
@@ -323,12 +304,10 @@ class _Capture:
         self.index.require_time("write-tree")
         return tree
 
-    def _accepted(self) -> list[bytes]:
-        """Return the untracked and ignored paths to capture."""
+    def _list_untracked(self) -> list[bytes]:
         included = {path for path in self.also if not self._is_misplaced(path)}
         if self.limits.include:
-            words = ("ls-files", "--others", "--ignored", "-z", *self.limits.include_options())
-            listed = self.index.git(*words).split(b"\0")[:-1]
+            listed = self.index.git(*self.limits.include_command()).split(b"\0")[:-1]
             files = {path for path in listed if not path.endswith(b"/")}
             included |= files.difference(self.also)
         apart = self.survey.apart
@@ -343,16 +322,16 @@ class _Capture:
                 accepted.append(path)
             else:
                 self.omitted.append(Omitted(quoted(path), *reason))
-        return self._within_total(accepted)
+        return self._drop_excess(accepted)
 
-    def _within_total(self, untracked: list[bytes]) -> list[bytes]:
-        most = self.limits.max_total_size
-        if most is None:
+    def _drop_excess(self, untracked: list[bytes]) -> list[bytes]:
+        total = self.limits.max_total_size
+        if total is None:
             return untracked
-        others = [path for path in untracked if path not in self.also]
-        sizes = {path: _size(os.path.join(self.top, path)) for path in others}
+        limited = [path for path in untracked if path not in self.also]
+        sizes = {path: _file_size(os.path.join(self.top, path)) for path in limited}
         excess = set(self.limits.excess(sizes))
-        limit = f"{size_text(most)} of untracked files"
+        limit = f"{size_text(total)} of untracked files"
         reason = f"an automatic checkpoint takes {limit}, the smallest first"
         self.omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(excess)]
         return [path for path in untracked if path not in excess]
@@ -368,7 +347,6 @@ class _Capture:
         return False
 
     def _add(self, paths: list[bytes]) -> None:
-        """Read files into the private index; list those that git cannot read as omitted."""
         readable = []
         for path in paths:
             file = os.path.join(self.top, path)
@@ -395,11 +373,11 @@ class _Capture:
         result = refusal.read_in(self.index, paths, settings, env)
         self.converted += map(quoted, result.converted)
         for refused in result.refused:
-            reason, may_be_held = self._reason(refused)
-            if not (may_be_held and self._hold_as_is(refused.path)):
+            reason, may_be_held = self._explain_refusal(refused)
+            if not may_be_held or not self._hold_as_is(refused.path):
                 self._omit(refused.path, reason)
 
-    def _reason(self, refused: Refused) -> tuple[str, bool]:
+    def _explain_refusal(self, refused: Refused) -> tuple[str, bool]:
         """Return why git refuses a file, and whether its bytes may be held instead."""
         from gitckpt.git.contents import refusal
 
@@ -408,8 +386,8 @@ class _Capture:
             return refused.cause, False
         if not driver or path not in self.tracked:
             return f"git cannot store it: {refused.cause}", not driver
-        _, ours = _find_ours(self.survey).get(path, (b"", b""))
-        oid = self.survey.staged.get(path, ours).decode("ascii")
+        _, our_oid = _our_entries(self.survey).get(path, (b"", b""))
+        oid = self.survey.staged.get(path, our_oid).decode("ascii")
         if oid.strip("0") and refusal.filter_works(self.index, path, oid):
             may_be_held = self.keeps(path) and self.limits.looks_secret(path) is None
             return f"filter {driver} refuses it", may_be_held
@@ -426,8 +404,7 @@ class _Capture:
         self.as_is[path] = oid
         return True
 
-    def _inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
-        """Return the files that git would write differently."""
+    def _find_inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
         if rules is None and not conversion.are_there(self.index.repository):
             return conversion.Converted()
         terms = self.limits.terms({*self.also, *self.included}, self.also)
@@ -444,14 +421,13 @@ class _Capture:
         self.omitted.append(Omitted(quoted(path), reason))
 
 
-def _size(path: bytes) -> int:
-    try:
+def _file_size(path: bytes) -> int:
+    with contextlib.suppress(OSError):
         return os.lstat(path).st_size
-    except OSError:
-        return 0
+    return 0
 
 
-def _find_ours(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
+def _our_entries(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
     """Return mode and oid of our side of each conflict; else theirs, else the base."""
     sides = {}
     for stage in (1, 3, 2):
@@ -462,28 +438,135 @@ def _find_ours(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
     return sides
 
 
+# Snapshots that are checked after they were recorded, and captured again if torn.
+
+_ATTEMPTS = 10
+_CAPTURES = 2  # while `git gc --prune=now` takes new objects: git's own commits fail then too
+
+
+def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None = None) -> bool:
+    """Return whether a snapshot's objects are intact: `gc` may have taken them."""
+    for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
+        ref = ref_names.CHECKPOINTS + submodule.checkpoint
+        if not modules.is_held(repository, modules.unquoted(submodule.path), ref):
+            return False  # another process removed the checkpoint meanwhile
+    if checkpoint.tree is None:
+        return True
+    oids = own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts)
+    return oids is not None and not damage.unreadable(repository, list(oids))
+
+
+def own_objects(
+    repository: Repository, tree: str, commit: str, parts: Parts | None
+) -> set[str] | None:
+    """Return the objects that the commit does not hold; None if unreadable."""
+    base = manifest.base_tree(repository, commit)
+    oids = {tree}
+    try:
+        for name, (mode, oid) in _entries(repository, tree).items():
+            oids.add(oid)
+            captured = parts(commit, oid) if parts and name == b"files" else None
+            if captured is not None:
+                oids.update(captured)
+            elif mode == encoding.DIRECTORY:
+                stages = _entries(repository, oid).values() if name == b"index" else [(mode, oid)]
+                for _, part in stages:
+                    oids.update([part, *diff.own(repository, base, part)])
+    except (GitError, MalformedTree):
+        return None
+    return oids - {base}
+
+
+def _entries(repository: Repository, tree: str) -> encoding.Entries:
+    stored = next(repository.cat_file.contents([tree]))
+    if stored is None:
+        raise MalformedTree("it is missing")
+    return decode_tree(stored[2], repository.object_format)
+
+
+def record_whole(
+    repository: Repository,
+    objects: Objects,
+    attempt: Callable[[], Checkpoint],
+    remove: Callable[[list[str]], object],
+    say: Callable[[str], None],
+    *,
+    parts: Parts | None = None,
+) -> Checkpoint:
+    """Record until the snapshot is whole; raise the last error after ten attempts."""
+    torn = 0
+    unreadable: set[str] = set()
+    reason: CkptError | None = None
+    for remaining in reversed(range(_ATTEMPTS)):
+        try:
+            checkpoint = attempt()
+        except Moved:
+            continue
+        except FilesPruned:
+            torn += 1
+            if torn == _CAPTURES:
+                raise
+            continue
+        except IndexGone:  # anything may delete the private index, even repeatedly
+            if not remaining:
+                raise
+            continue
+        except DamagedObject as error:  # git reads link objects before it writes them
+            if error.oid in unreadable or not _make_way(repository, objects, error.oid):
+                raise
+            unreadable.add(error.oid)
+            say(_moved_aside(repository, error.oid))
+            continue
+        reason = repair(repository, objects, checkpoint, say, parts)
+        if reason is None:
+            return checkpoint
+        remove([checkpoint.id])
+        torn += 1
+        if torn == _CAPTURES:
+            break
+    raise reason or _busy_error()
+
+
+def repair(
+    repository: Repository,
+    objects: Objects,
+    checkpoint: Checkpoint,
+    say: Callable[[str], None],
+    parts: Parts | None = None,
+) -> CkptError | None:
+    """Repair a snapshot from files; return the error if it stays unreadable."""
+    if is_whole(repository, checkpoint, parts):
+        return None
+    messages, reason = _write_again(repository, objects, checkpoint)
+    for message in messages:
+        say(message)
+    return None if is_whole(repository, checkpoint) else reason or _busy_error()
+
+
+def _busy_error() -> BusyError:
+    message = "HEAD moves, or objects are pruned, as fast as they are written"
+    return BusyError(message, hint="wait for its end, then run it again")
+
+
 # Damaged objects of a snapshot are written again while the worktree has the files.
 
 _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree paths in a snapshot
 
 
-def write_again(
+def _write_again(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> tuple[list[str], CkptError | None]:
-    """Write damaged blobs again from files; move damaged trees aside.
-
-    The next capture writes these. Returns a sentence for each object, and an error that names one
-    whose content is nowhere.
-    """
+    """Write damaged blobs again from files; return messages and the last error."""
     messages = []
     error: CkptError | None = None
-    for oid, (paths, is_committed) in sorted(_damaged(repository, objects, checkpoint).items()):
+    damaged = _damaged_objects(repository, objects, checkpoint)
+    for oid, (paths, is_committed) in sorted(damaged.items()):
         source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
         if source is not None:
             origin = f"was written again from {quoted(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
         elif not paths and not is_committed and damage.move_aside(repository, oid):
-            messages.append(moved_aside(repository, oid))
+            messages.append(_moved_aside(repository, oid))
         else:
             names = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
             name = f"{oid} of {names}" if names else oid
@@ -493,37 +576,34 @@ def write_again(
     return messages, error
 
 
-def moved_aside(repository: Repository, oid: str) -> str:
+def _moved_aside(repository: Repository, oid: str) -> str:
     place = f"{repository.private_dir}/damaged"
     return f"the object {oid} was damaged, and is written again; its file is in {place}"
 
 
-def make_way(repository: Repository, objects: Objects, oid: str) -> bool:
+def _make_way(repository: Repository, objects: Objects, oid: str) -> bool:
     """Move a damaged object aside for a capture to write, unless HEAD has it."""
     head = manifest.base_tree(repository, "HEAD")
-    is_committed = oid in _listed(objects, head, repository.object_format, set())
+    is_committed = oid in _list_objects(objects, head, repository.object_format, set())
     return not is_committed and damage.move_aside(repository, oid)
 
 
-def _damaged(
+def _damaged_objects(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> dict[str, tuple[list[bytes], bool]]:
-    """Return the unreadable objects of a snapshot and its commit, by oid.
-
-    Each has its paths in the worktree (none for a tree), and whether the commit has it.
-    """
+    """Return unreadable objects: paths (none for a tree), and if the commit has them."""
     if checkpoint.tree is None:
         return {}
     broken: set[str] = set()
-    own = _listed(objects, checkpoint.tree, repository.object_format, broken)
+    snapshot = _list_objects(objects, checkpoint.tree, repository.object_format, broken)
     base = manifest.base_tree(repository, checkpoint.git_sha)
-    committed = _listed(objects, base, repository.object_format, broken)
-    suspects = sorted(broken.union(own.keys() - committed.keys()))
+    committed = _list_objects(objects, base, repository.object_format, broken)
+    suspects = sorted(broken.union(snapshot.keys() - committed.keys()))
     unreadable = damage.unreadable(repository, suspects)
-    return {oid: (own.get(oid, []), oid in committed) for oid in unreadable}
+    return {oid: (snapshot.get(oid, []), oid in committed) for oid in unreadable}
 
 
-def _listed(
+def _list_objects(
     objects: Objects, root: str, object_format: str, broken: set[str]
 ) -> dict[str, list[bytes]]:
     """Return objects of a tree, blobs with paths; add unreadable trees to `broken`."""

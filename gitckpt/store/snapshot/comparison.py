@@ -24,59 +24,48 @@ if TYPE_CHECKING:
 def compare(
     repository: Repository,
     objects: Objects,
-    wanted: Contents,
+    contents: Contents,
     commit: str,
     limits: Limits,
     *,
     with_operation: bool = True,
-    gone: Collection[bytes] | None = None,
+    deleted: Collection[bytes] | None = None,
     stays: Callable[[bytes], bool] = lambda _: False,
 ) -> list[str]:
-    """Describe how a worktree differs from a snapshot, except in submodules.
-
-    Args:
-        with_operation: whether the operation in progress was restored as well.
-        gone: the deleted paths if the worktree was not empty before: other files that were
-            ignored until now may stay.
-    """
+    """List differences from a snapshot; with `deleted`, other new files may stay."""
     head = objects.head()[0]
     with PrivateIndex(repository) as index:
         index.look_ahead()
-        merged = merged_tree(repository, wanted, commit)
-        additions = diff.differences(repository, merged, wanted.files)
+        merged = merged_tree(repository, contents, commit)
+        additions = diff.differences(repository, merged, contents.files)
         untracked = [entry.path for entry in additions if entry.status == "A"]
-        unlimited = replace(limits, timeout=float("inf"))
-        captured = capture.capture_in(
-            index, objects, head, unlimited, untracked, keeps=lambda _: True
-        )
-    found = manifest.read(repository, objects, captured.worktree.tree, head)
-    changes = diff.differences(repository, wanted.files, captured.files)
-    differing = [
-        change
-        for change in changes
-        if not stays(change.path) and not _is_displaced(repository, wanted, change)
-    ]
-    raw = manifest.raw_of(repository, wanted)
+        limits = replace(limits, timeout=float("inf"))
+        captured = capture.capture_in(index, objects, head, limits, untracked, keeps=lambda _: True)
+    current = manifest.read(repository, objects, captured.worktree.tree, head)
+    changes = diff.differences(repository, contents.files, captured.files)
+    changes = [change for change in changes if not stays(change.path)]
+    differing = [change for change in changes if not _is_displaced(repository, contents, change)]
+    raw = manifest.raw_of(repository, contents)
     restored = {path: oid for path, oid in raw.items() if not stays(path)}
-    names = unexpected(repository, differing, gone, restored)
-    if merged != merged_tree(repository, found, head):
+    names = unexpected(repository, differing, deleted, restored)
+    if merged != merged_tree(repository, current, head):
         names.append("what is staged")
-    stages = [stage for stage in (1, 2, 3) if wanted.index.get(stage) != found.index.get(stage)]
+    stages = [stage for stage in (1, 2, 3) if contents.index.get(stage) != current.index.get(stage)]
     names += [f"stage {stage} of the index" for stage in stages]
-    if _flags(wanted) != _flags(found):
+    if _flags(contents) != _flags(current):
         names.append("flags of the index")
-    if with_operation and wanted.operation != found.operation:
-        files = sorted(wanted.operation.keys() ^ found.operation.keys()) or ["content"]
+    if with_operation and contents.operation != current.operation:
+        files = sorted(contents.operation.keys() ^ current.operation.keys()) or ["content"]
         names.append(f"the operation in progress ({', '.join(files)})")
-    return names + unshaped(repository, wanted.directories, wanted.modes)
+    return names + unshaped(repository, contents.directories, contents.modes)
 
 
-def _is_displaced(repository: Repository, wanted: Contents, change: Difference) -> bool:
+def _is_displaced(repository: Repository, contents: Contents, change: Difference) -> bool:
     # git takes the skip mark off where a directory is, such as one with ignored files.
-    if wanted.sparse is None or change.status != "D":
+    if contents.sparse is None or change.status != "D":
         return False
-    whole = os.path.join(os.fsencode(repository.worktree or ""), change.path)
-    return change.path in wanted.flags.get(SKIPPED, ()) and os.path.isdir(whole)
+    absolute = os.path.join(os.fsencode(repository.worktree or ""), change.path)
+    return change.path in contents.flags.get(SKIPPED, ()) and os.path.isdir(absolute)
 
 
 def unshaped(
@@ -89,18 +78,16 @@ def unshaped(
 def unexpected(
     repository: Repository,
     differing: Iterable[Difference],
-    gone: Collection[bytes] | None,
+    deleted: Collection[bytes] | None,
     raw: Mapping[bytes, str],
 ) -> list[str]:
-    """Describe the differences between the wanted and the found files that are wrong.
-
-    `raw` has the oids of the files that are wanted byte for byte; `gone` is as for `compare`.
-    """
+    """Describe wrong differences; `raw` has the oids of files to keep byte for byte."""
     differing_raw = set(raw_files.differing(repository, raw))
     same_raw = raw.keys() - differing_raw
     names = []
     for entry in differing:
-        if not entry.is_submodule and (entry.status != "A" or gone is None or entry.path in gone):
+        may_stay = entry.status == "A" and deleted is not None and entry.path not in deleted
+        if not entry.is_submodule and not may_stay:
             differing_raw.discard(entry.path)
             if entry.path not in same_raw and not _is_as_git_writes_it(repository, entry):
                 names.append(str(entry))
@@ -114,23 +101,19 @@ def _is_as_git_writes_it(repository: Repository, change: Difference) -> bool:
     with open(os.path.join(os.fsencode(repository.worktree or ""), change.path), "rb") as file:
         content = file.read()
     words = ("cat-file", "--filters", f"--path={os.fsdecode(change.path)}", change.old)
-    written = repository.git.run(*words, ok=(0, 128))
-    return written.code == 0 and written.out == content
+    checkout = repository.git.run(*words, ok=(0, 128))
+    return checkout.code == 0 and checkout.out == content
 
 
 def comparable(
     repository: Repository,
     objects: Objects,
-    before: tuple[str | None, str],
-    after: tuple[str | None, str],
+    old_side: tuple[str | None, str],
+    new_side: tuple[str | None, str],
 ) -> tuple[str, str]:
-    """Return two trees that differ where the files of two snapshots differ.
-
-    They hold what git stores. Files that differ only in what git does not store are whole in them.
-    Each side is the tree of a snapshot, or None, and its commit ("" for none).
-    """
+    """Return two trees of what git stores; they differ where two snapshots differ."""
     sides = []
-    for snapshot, commit in (before, after):
+    for snapshot, commit in (old_side, new_side):
         files = manifest.tree_of_files(repository, snapshot, commit)
         sides.append(Contents(files, raw=manifest.raw_tree(repository, snapshot)))
     old, new = (side.files for side in sides)
@@ -141,27 +124,27 @@ def comparable(
     paths = [path for path in differing if stored[0].get(path) == stored[1].get(path)]
     trees = []
     with PrivateIndex(repository) as index:
-        for side, (snapshot, _) in zip(sides, (before, after), strict=True):
+        for side, (snapshot, _) in zip(sides, (old_side, new_side), strict=True):
             raw = manifest.raw_of(repository, side)
             as_git = [path for path in paths if path not in raw]
-            wanted = [(stored[0][path], path) for path in as_git]
+            blobs = [(stored[0][path], path) for path in as_git]
             options = attributes.line_end_options(manifest.conversion_of(repository, snapshot))
-            written = conversion.written_by_git(index, wanted, is_filtered=False, options=options)
-            oids = objects.write([("blob", data or b"") for data in written], flushed=False)
-            whole = dict(zip(as_git, oids, strict=True))
-            whole |= {path: raw[path] for path in paths if path in raw}
+            contents = conversion.written_by_git(index, blobs, is_filtered=False, options=options)
+            new_oids = objects.write([("blob", data or b"") for data in contents], flushed=False)
+            oids = dict(zip(as_git, new_oids, strict=True))
+            oids |= {path: raw[path] for path in paths if path in raw}
             index.git("read-tree", side.files)
-            entries = [(mode, path) for path, mode, *_ in index.entries() if path in whole]
-            index.put(b"%s %s 0\t%s" % (mode, whole[path].encode(), path) for mode, path in entries)
+            entries = [(mode, path) for path, mode, *_ in index.entries() if path in oids]
+            index.put(b"%s %s 0\t%s" % (mode, oids[path].encode(), path) for mode, path in entries)
             trees.append(index.write_tree())
     return trees[0], trees[1]
 
 
-def merged_tree(repository: Repository, found: Contents, commit: str) -> str:
+def merged_tree(repository: Repository, contents: Contents, commit: str) -> str:
     """Return the tree of a snapshot's index entries that are not in conflict."""
-    return found.index.get(0) or manifest.base_tree(repository, commit)
+    return contents.index.get(0) or manifest.base_tree(repository, commit)
 
 
-def _flags(found: Contents) -> dict[str, set[bytes]]:
-    flags = found.flags.items()
+def _flags(contents: Contents) -> dict[str, set[bytes]]:
+    flags = contents.flags.items()
     return {flag: set(paths) for flag, paths in flags if flag not in (SKIPPED, ABSENT)}

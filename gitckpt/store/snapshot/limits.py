@@ -126,7 +126,6 @@ class Limits:
         return replace(self, max_total_size=_AUTOMATIC)
 
     def excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
-        """Return the largest files to leave out so that the others fit."""
         if self.max_total_size is None:
             return []
         excess = sum(sizes.values()) - self.max_total_size
@@ -138,12 +137,11 @@ class Limits:
             omitted.append(path)
         return omitted
 
-    def include_options(self) -> list[str]:
-        """Return the options of `git ls-files --ignored` for `include`."""
-        return [option for pattern in self.include for option in ("-x", pattern)]
+    def include_command(self) -> list[str]:
+        options = (option for pattern in self.include for option in ("-x", pattern))
+        return ["ls-files", "--others", "--ignored", "-z", *options]
 
     def deadline(self) -> float | None:
-        """Return the deadline of a snapshot that begins now, by `time.monotonic`."""
         return None if self.timeout == float("inf") else time.monotonic() + self.timeout
 
     def reason_to_omit(self, path: bytes, *, included: bool) -> tuple[str, int | None] | None:
@@ -155,9 +153,9 @@ class Limits:
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None  # it is gone, or a directory above it is a file by now
-        most = self.max_file_size
-        if most is not None and stat.S_ISREG(status.st_mode) and status.st_size > most:
-            return f"larger than {size_text(most)}", status.st_size
+        limit = self.max_file_size
+        if limit is not None and stat.S_ISREG(status.st_mode) and status.st_size > limit:
+            return f"larger than {size_text(limit)}", status.st_size
         return None
 
     def conversions(self, repository: Repository) -> Configured:
@@ -165,18 +163,13 @@ class Limits:
             return self.configured
         return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
 
-    def terms(self, named: Collection[bytes], regardless: Collection[bytes]) -> Terms:
-        """Return which bytes to keep besides what git stores of a file.
-
-        Args:
-            named: paths that are captured though they may look like secrets.
-            regardless: paths that are kept in any case.
-        """
+    def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> Terms:
+        """Return which raw bytes to keep: of `regardless`, and secret ones of `included`."""
         from gitckpt.git.contents.conversion import Terms  # most worktrees do without
 
         return Terms(
             self.max_file_size,
-            refuses=lambda path: path not in named and self.looks_secret(path) is not None,
+            refuses=lambda path: path not in included and self.looks_secret(path) is not None,
             text=f"{self.max_file_size} {self.secrets} {self.include}",
             regardless=regardless,
         )
@@ -189,20 +182,20 @@ class Limits:
         is_default = self.secrets == SECRETS
         if is_default and dot and ending in _SOURCES and not name.startswith(".env"):
             return None
-        pattern = self._matching(parts)
+        pattern = self._matching_pattern(parts)
         if is_default and pattern and any(fnmatch.fnmatchcase(name, form) for form in _FORMS):
             return None
         return pattern
 
-    def _matching(self, parts: Sequence[str]) -> str | None:
-        names, endings, rest = _by_kind(self.secrets)
+    def _matching_pattern(self, parts: Sequence[str]) -> str | None:
+        names, endings, wildcards = _group_patterns(self.secrets)
         for pattern, depth in names.get(parts[-1], ()):
             if "/".join(parts[-depth - 1 :]) == pattern.lower():
                 return pattern
         _, dot, ending = parts[-1].rpartition(".")
         if dot and ending in endings:
             return endings[ending]
-        for pattern, depth, first, last in rest:
+        for pattern, depth, first, last in wildcards:
             path = "/".join(parts[-depth - 1 :])
             # First the ends: `fnmatch` compiles each pattern, which takes 4 ms for all of them.
             has_ends = path.startswith(first) and path.endswith(last)
@@ -216,13 +209,13 @@ _ENDING = re.compile(r"\*\.[^*?[/.]*")
 
 
 @functools.lru_cache(maxsize=8)
-def _by_kind(
+def _group_patterns(
     patterns: tuple[str, ...],
 ) -> tuple[dict[str, list[tuple[str, int]]], dict[str, str], list[tuple[str, int, str, str]]]:
     """Return patterns by name, by ending, and others; each with its number of slashes."""
     names: dict[str, list[tuple[str, int]]] = {}
     endings: dict[str, str] = {}
-    rest = []
+    wildcards = []
     for pattern in patterns:
         folded, depth = pattern.lower(), pattern.count("/")
         if not any(c in folded for c in "*?["):
@@ -231,8 +224,8 @@ def _by_kind(
             endings[folded[2:]] = pattern
         else:
             parts = _SPECIAL.split(folded)
-            rest.append((pattern, depth, parts[0], parts[-1]))
-    return names, endings, rest
+            wildcards.append((pattern, depth, parts[0], parts[-1]))
+    return names, endings, wildcards
 
 
 def size_text(size: int) -> str:
@@ -248,18 +241,17 @@ IGNORED = "git ignores it"
 
 
 def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | None:
-    """Return why a snapshot would leave a file out, or None; `path` is absolute."""
+    """Return why a snapshot would leave out an absolute path, or None."""
     top = os.path.realpath(repository.worktree or os.devnull)
     real = os.path.realpath(path)
     if not real.startswith(f"{top}/"):
         return "it lies outside of the worktree"
-    tag = _listed(repository, os.path.relpath(real, top)).get(real)
+    tag = _list_files(repository, os.path.relpath(real, top)).get(real)
     if tag == b"H":
         return None
     is_included = False
     if limits.include:
-        words = ("ls-files", "--others", "--ignored", "-z", *limits.include_options())
-        listing = repository.git.run(*words).out.split(b"\0")
+        listing = repository.git.run(*limits.include_command()).out.split(b"\0")
         is_included = os.fsencode(os.path.relpath(real, top)) in listing
     if tag is None and not is_included:
         return IGNORED
@@ -268,11 +260,10 @@ def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | 
 
 
 def below(repository: Repository, limits: Limits, directory: str) -> set[str] | None:
-    """Return the absolute paths that a snapshot would capture below a directory."""
     top = os.path.realpath(repository.worktree or os.devnull)
     if directory != top and not directory.startswith(f"{top}/"):
         return None
-    listed = _listed(repository, os.path.relpath(directory, top))
+    listed = _list_files(repository, os.path.relpath(directory, top))
     paths = {
         path
         for path, tag in listed.items()
@@ -281,7 +272,7 @@ def below(repository: Repository, limits: Limits, directory: str) -> set[str] | 
     return paths or None
 
 
-def _listed(repository: Repository, relative: str) -> dict[str, bytes]:
+def _list_files(repository: Repository, relative: str) -> dict[str, bytes]:
     """Return tracked files (`H`) and those that are neither tracked nor ignored (`?`)."""
     top = os.path.realpath(repository.worktree or "")
     words = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", relative)

@@ -22,25 +22,9 @@ from gitckpt.model.values import dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from gitckpt.git.objects.diff import Leaf
     from gitckpt.git.objects.port import Objects
-    from gitckpt.model.checkpoint import Checkpoint, Worktree
-    from gitckpt.store.snapshot.limits import Limits
-
-    class Beside(Protocol):
-        """Files outside of the worktree that a snapshot keeps as well."""
-
-        def added(
-            self,
-            repository: Repository,
-            objects: Objects,
-            found: Worktree,
-            commit: str,
-            limits: Limits,
-        ) -> Worktree:
-            """Return what a capture found, with these files in its tree."""
+    from gitckpt.model.checkpoint import Checkpoint
 
 
 INTENT, ASSUMED, SKIPPED, ABSENT = "intent-to-add", "assume-unchanged", "skip-worktree", "absent"
@@ -80,7 +64,6 @@ class Contents:
 
 
 def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
-    """Return intent-to-add entries (modes by path) as paths by flag."""
     flags = {INTENT: sorted(intended)}
     for flag, flag_mode in INTENDED.items():
         flags[flag] = sorted(path for path, mode in intended.items() if mode == flag_mode)
@@ -101,18 +84,10 @@ def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
 def with_commit(
     repository: Repository, checkpoint: Checkpoint, head: str | None
 ) -> tuple[Checkpoint, str | None]:
-    """Return a checkpoint that can be restored although its commit is gone.
+    """Return a checkpoint to restore although its commit is gone, and a remark.
 
-    The commit that `git filter-repo` put in its place stands in, else HEAD. It decides what is
-    staged. The operation in progress is left out, as it is about commits that are gone. Also
-    returns a remark for the user; None if the commit exists.
-
-    Args:
-        head: the commit of HEAD, "" for none; None if HEAD must not stand in, as no person looks
-            at the worktree before work continues.
-
-    Raises:
-        WorktreeError: its commit is missing, and nothing can stand in.
+    The commit that `git filter-repo` put in its place stands in, else `head`; the operation in
+    progress is left out. Without a `head`, as no person checks the result: WorktreeError.
     """
     commit = checkpoint.git_sha
     if not commit or _has_commit(repository, commit):
@@ -134,7 +109,6 @@ def with_commit(
 
 
 def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
-    """Return the tree of a checkpoint's files."""
     return tree_of_files(repository, checkpoint.tree, checkpoint.git_sha)
 
 
@@ -144,15 +118,13 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
         return encoding.empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
     bounds.require(repository, snapshot, commit)
-    found = repository.cat_file.info(name)
-    if found is None:
+    stored = repository.cat_file.info(name)
+    if stored is None:
         raise WorktreeError(f"{name} is missing", hint=VERIFY)
-    return found[0]
+    return stored[0]
 
 
 class _Pending:
-    """Objects to write, all at once."""
-
     def __init__(self, repository: Repository, objects: Objects) -> None:
         self._format = repository.object_format
         self._objects = objects
@@ -172,9 +144,9 @@ class _Pending:
         entries: Entries = {}
         below: dict[bytes, dict[bytes, str]] = {}
         for path, oid in files.items():
-            first, slash, rest = path.partition(b"/")
+            first, slash, inner_path = path.partition(b"/")
             if slash:
-                below.setdefault(first, {})[rest] = oid
+                below.setdefault(first, {})[inner_path] = oid
             else:
                 entries[first] = (encoding.FILE, oid)
         entries |= {name: (DIRECTORY, self.tree_of(inner)) for name, inner in below.items()}
@@ -204,29 +176,24 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
         b"modes": b"".join(b"%s %s\0" % pair for pair in modes),
         CONVERSION: content.conversion,
     }
-    whole = {name: (DIRECTORY, tree) for name, tree in trees.items() if tree}
-    for name, data in blobs.items():
-        if data:
-            whole[name] = (encoding.FILE, pending.blob(data))
+    entries = {name: (DIRECTORY, tree) for name, tree in trees.items() if tree}
+    stored = {name: pending.blob(data) for name, data in blobs.items() if data}
+    entries |= {name: (encoding.FILE, oid) for name, oid in stored.items()}
     if content.sparse is not None:  # empty if its file is
-        whole[b"sparse"] = (encoding.FILE, pending.blob(content.sparse))
-    tree = pending.tree(whole)
+        entries[b"sparse"] = (encoding.FILE, pending.blob(content.sparse))
+    tree = pending.tree(entries)
     pending.write()
     return tree
 
 
 def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
     bounds.require(repository, checkpoint.tree, checkpoint.git_sha)
-    found = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
-    return replace(found, is_of_commit=checkpoint.worktree is None)
+    contents = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
+    return replace(contents, is_of_commit=checkpoint.worktree is None)
 
 
 def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
-    """Return what a snapshot holds; without a `tree`, the linked commit ("" for none).
-
-    Raises:
-        WorktreeError: an object is missing, or the tree is not a snapshot.
-    """
+    """Read the tree of a snapshot; if None, its contents are those of the commit."""
     if tree is None:
         return Contents(base_tree(repository, commit))
     reader = _Reader(repository, objects)
@@ -259,7 +226,6 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
 
 
 def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]) -> str | None:
-    """Write the tree of files kept byte for byte (oids by path), if there are any."""
     if not raw:
         return None
     pending = _Pending(repository, objects)
@@ -273,43 +239,41 @@ def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
     if contents.raw is None:
         return {}
     raw = {}
-    known = regular_files(repository, contents.files)
-    for path, mode, oid in _leaves(repository, contents.raw):
+    files = regular_files(repository, contents.files)
+    for path, mode, oid in _read_leaves(repository, contents.raw):
         if mode not in FILES:
             message = f"the snapshot keeps {path!r} byte for byte, which is no file"
             raise WorktreeError(message, hint="it was not made by gitckpt")
-        if path in known:
+        if path in files:
             raw[path] = oid
     return raw
 
 
 def raw_tree(repository: Repository, tree: str | None) -> str | None:
-    """Return the tree of the files that a snapshot keeps byte for byte, or None."""
-    found = repository.cat_file.info(f"{tree}:{RAW.decode()}") if tree is not None else None
-    return found[0] if found is not None and found[1] == "tree" else None
+    stored = repository.cat_file.info(f"{tree}:{RAW.decode()}") if tree is not None else None
+    return stored[0] if stored is not None and stored[1] == "tree" else None
 
 
 def conversion_of(repository: Repository, tree: str | None) -> bytes:
     if tree is None:
         return b""
-    found = next(repository.cat_file.contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
-    return found[2] if found is not None and found[1] == "blob" else b""
+    stored = next(repository.cat_file.contents([f"{tree}:{CONVERSION.decode()}"], budget.LIST))
+    return stored[2] if stored is not None and stored[1] == "blob" else b""
 
 
-def differing_raw(repository: Repository, before: Contents, after: Contents) -> list[bytes]:
-    """Return the paths at which two snapshots keep different bytes."""
-    if before.raw == after.raw:
+def differing_raw(repository: Repository, first: Contents, second: Contents) -> list[bytes]:
+    if first.raw == second.raw:
         return []
-    old, new = raw_of(repository, before), raw_of(repository, after)
+    old, new = raw_of(repository, first), raw_of(repository, second)
     return sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
 
 
 def regular_files(repository: Repository, tree: str) -> dict[bytes, str]:
-    """Return the oids of the files of a tree by path, without links and submodules."""
-    return {path: oid for path, mode, oid in _leaves(repository, tree) if mode in FILES}
+    """Return the oids of files by path, without links and submodules."""
+    return {path: oid for path, mode, oid in _read_leaves(repository, tree) if mode in FILES}
 
 
-def _leaves(repository: Repository, tree: str) -> list[Leaf]:
+def _read_leaves(repository: Repository, tree: str) -> list[Leaf]:
     try:
         return leaves(repository, tree)
     except GitError as error:
@@ -330,20 +294,20 @@ class _Reader:
         self._objects = objects
 
     def entries(self, tree: str) -> Entries:
-        found = next(self._objects.read([tree], None))
-        if found is None or found[0] != "tree":
+        stored = next(self._objects.read([tree], None))
+        if stored is None or stored[0] != "tree":
             raise WorktreeError(f"the tree {tree} of the snapshot is missing", hint=VERIFY)
-        return decoded(found[1], self._repository, tree)
+        return decoded(stored[1], self._repository, tree)
 
-    def blobs(self, oids: Sequence[str], most: int) -> list[bytes]:
+    def blobs(self, oids: Sequence[str], limit: int) -> list[bytes]:
         contents: list[bytes] = []
         size = 0
-        for oid, blob in zip(oids, self._objects.read(oids, most), strict=True):
+        for oid, blob in zip(oids, self._objects.read(oids, limit), strict=True):
             if blob is None or blob[0] not in ("blob", encoding.OVERSIZED):
                 raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=VERIFY)
             size += len(blob[1])
-            if blob[0] == encoding.OVERSIZED or size > most:
-                message = f"the snapshot keeps more than {most:,} bytes in lists: with {oid}"
+            if blob[0] == encoding.OVERSIZED or size > limit:
+                message = f"the snapshot keeps more than {limit:,} bytes in lists: with {oid}"
                 raise UnsoundSnapshot(message, hint=bounds.HINT)
             contents.append(blob[1])
         return contents
@@ -369,10 +333,7 @@ class _Reader:
         return dict(zip(oids, self.blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
 
 
-# Single files and extras of a snapshot.
-
-# Entry of a snapshot for the files that a run keeps beside its worktree.
-_BESIDE = "run"
+_BESIDE = "run"  # entry of a snapshot for the files that a run keeps beside its worktree
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +346,6 @@ class Extras:
 
 
 def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> Extras:
-    """Return what the snapshot of a checkpoint holds besides git's files."""
     if checkpoint.tree is None:
         return Extras((), (), {})
     contents = contents_of(checkpoint, repository, objects)
@@ -393,14 +353,7 @@ def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> 
 
 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
-    """Return the content of a file of a checkpoint.
-
-    `beside` tells whether it is a file that the run keeps beside the worktree.
-
-    Raises:
-        NotFoundError: there is no such file.
-        WorktreeError: the files or its content are missing.
-    """
+    """Return the bytes of a file, or of one that the run keeps `beside` its worktree."""
     if beside:
         bounds.require(repository, checkpoint.tree, "")
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
@@ -409,7 +362,7 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
         trees = [tree for tree in (raw, files_of(repository, checkpoint)) if tree is not None]
     name = os.fsdecode(path)
     for tree in trees:
-        oid = _blob(repository, tree, path)
+        oid = _find_blob(repository, tree, path)
         if oid is not None:
             blob = next(repository.cat_file.contents([oid]))
             if blob is None:
@@ -420,7 +373,7 @@ def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, besi
     raise NotFoundError(f"checkpoint {checkpoint.id} has no file {name!r} {where}", hint=hint)
 
 
-def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
+def _find_blob(repository: Repository, tree: str, path: bytes) -> str | None:
     if not encoding.stays_within(path) or repository.cat_file.info(tree) is None:
         return None
     # `cat-file` reads a name per line, and a path may contain newlines.
@@ -431,16 +384,13 @@ def _blob(repository: Repository, tree: str, path: bytes) -> str | None:
 def turn_into(
     index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None
 ) -> None:
-    """Turn an index that lists the files of a worktree into the index of a snapshot.
-
-    Keeps stat data of unchanged files. `listed` is the tree of the present entries, if known.
-    """
+    """Turn an index that lists the tree `listed` (None: unknown) into a snapshot's."""
     merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or merged is None:
         index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
     else:  # half the time, as few entries differ
         changes = diff.differences(index.repository, listed, merged)
-        index.put(change.line for change in sorted(changes, key=lambda each: each.status != "D"))
+        index.put(item.line for item in sorted(changes, key=lambda item: item.status != "D"))
     index.put(conflicts(index.repository, contents))
     add_in_intent(index, contents, contents.flags.get(INTENT, ()))
     for flag in (ASSUMED, SKIPPED):
@@ -466,10 +416,7 @@ def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[byt
 def change_flag(
     index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]
 ) -> None:
-    """Set or clear a flag of entries: "assume-unchanged" or "skip-worktree".
-
-    Skips paths that are not in the index or in conflict.
-    """
+    """Set or clear a flag of entries; skip paths in conflict or not in the index."""
     if not gets and not loses:
         return
     listed = {path for path, _, _, stage, _ in index.entries() if stage == 0}

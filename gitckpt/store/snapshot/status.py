@@ -18,16 +18,13 @@ from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, flags_of
 
-# What git passes over silently: sockets, fifos, devices, and unreadable directories.
-
+# What git passes over silently.
 _KINDS = {stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a fifo"}
 _KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 
 
 @dataclass(slots=True)
 class Scan:
-    """A look into the directories of a worktree; paths are relative to its top."""
-
     index: PrivateIndex
     top: bytes
     # Paths that cannot be captured, each with the reason.
@@ -55,9 +52,9 @@ class Scan:
             dot_gits = {path: os.path.join(self.top, path, b".git") for path in sorted(new)}
             plain = [path for path, dot_git in dot_gits.items() if not os.path.lexists(dot_git)]
             self.repositories += sorted(new.difference(plain))
-            ignored = self._ignored(plain)  # with a slash, a directory's own rules would decide
+            ignored = self._ignored_in(plain)  # with a slash, a directory's own rules would decide
             self.look(path for path in plain if path not in ignored)
-        ignored = self._ignored([path for path, _ in self.special])
+        ignored = self._ignored_in([path for path, _ in self.special])
         self.problems += [(path, reason) for path, reason in self.special if path not in ignored]
 
     def _look(self, directory: bytes) -> None:
@@ -67,7 +64,7 @@ class Scan:
             status = os.lstat(absolute)
             if not stat.S_ISDIR(status.st_mode):
                 return
-            directories, special = _list(absolute)
+            directories, special = _list_directory(absolute)
         except PermissionError:
             self.problems.append((prefix, "cannot be read: permission denied"))
             return
@@ -79,14 +76,14 @@ class Scan:
         self.unknown.update(prefix + name for name in directories)
         self.special += [(prefix + name, kind) for name, kind in special]
 
-    def _ignored(self, paths: list[bytes]) -> set[bytes]:
+    def _ignored_in(self, paths: list[bytes]) -> set[bytes]:
         if not paths:
             return set()
         words = ("check-ignore", "--no-index", "-z", "--stdin")
         return set(self.index.git(*words, data=b"\0".join(paths), ok=(0, 1)).split(b"\0"))
 
 
-def _list(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
+def _list_directory(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
     """Return the subdirectories, and what is no file, link or directory with its kind."""
     directories, special = [], []
     with os.scandir(directory) as entries:
@@ -94,21 +91,19 @@ def _list(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
             if entry.is_file(follow_symlinks=False) or entry.is_symlink():
                 continue
             if not entry.is_dir(follow_symlinks=False):
-                special.append((entry.name, _kind(entry)))
+                special.append((entry.name, _kind_of(entry)))
             elif entry.name != b".git":
                 directories.append(entry.name)
     return directories, special
 
 
-def _kind(entry: os.DirEntry[bytes]) -> str:
+def _kind_of(entry: os.DirEntry[bytes]) -> str:
     try:
         mode = entry.stat(follow_symlinks=False).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return "gone"
     return _KINDS.get(stat.S_IFMT(mode), "no regular file")
 
-
-# The absolute survey.
 
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
 _PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
@@ -143,11 +138,7 @@ class Survey:
 
 
 def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
-    """Return what a worktree holds, and the settings of a sparse checkout.
-
-    Clears flags in the private index, so that git looks at files marked as assume-unchanged, and at
-    existing ones marked as skip-worktree.
-    """
+    """Survey a worktree, and read the sparse settings; clear flags of the index."""
     children = [index.look()]  # the last one is `git status`
     try:
         if not index.is_whole():
@@ -185,8 +176,8 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
         place = _INSTEAD if path in changed else ""
         survey.passed_over.append(Omitted(quoted(path), reason + place))
     # Directories next to tracked files that hold no untracked files.
-    others = scan.visited.difference(survey.leading, above)
-    bare = {path for path in others if path.rpartition(b"/")[0] in survey.leading}
+    scanned = scan.visited.difference(survey.leading, above)
+    bare = {path for path in scanned if path.rpartition(b"/")[0] in survey.leading}
     _read_submodules(index, survey, scan, bare)
     return survey, settings
 
@@ -213,7 +204,6 @@ def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
 
 
 def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
-    """Return the tracked paths, and note the flagged ones."""
     entries = listing.split(b"\0")[:-1]
     if any(b"\0%s " % tag in listing or listing.startswith(tag + b" ") for tag in _FLAGS):
         for entry in entries:
@@ -223,7 +213,7 @@ def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
 
 
 def _look_again(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool:
-    """Clear index flags so that git looks at these files; return if there are any."""
+    """Clear flags so that git looks at these files; return if there are any."""
     assumed, skipped = survey.flags.get(ASSUMED, []), survey.flags.get(SKIPPED, [])
     if is_sparse:
         skipped = []  # git itself clears the flag if there is a file
@@ -271,18 +261,18 @@ def _read_status(out: bytes, survey: Survey) -> None:
 
 
 def _set_apart(top: bytes, survey: Survey) -> None:
-    own = survey.apart  # git's own directories; bare repositories without tracked files follow
+    git_dirs = survey.apart  # git's own directories; bare repositories without tracked files follow
 
-    def without(paths: list[bytes], directories: Collection[bytes]) -> list[bytes]:
+    def without(paths: list[bytes], directories: Collection[bytes] = git_dirs) -> list[bytes]:
         return [path for path in paths if not modules.lies_in(path, directories)]
 
-    survey.changed, survey.deleted = without(survey.changed, own), without(survey.deleted, own)
-    others = without(survey.untracked, own)
-    bare = [path for path in modules.bare_above(top, others) if path not in survey.leading]
+    survey.changed, survey.deleted = without(survey.changed), without(survey.deleted)
+    untracked = without(survey.untracked)
+    bare = [path for path in modules.bare_above(top, untracked) if path not in survey.leading]
     outermost = [path for path in bare if not modules.lies_in(os.path.dirname(path), bare)]
-    survey.untracked = without(others, outermost)
-    survey.nested = [*without(survey.nested, own), *(path + b"/" for path in outermost)]
-    survey.apart = [*own, *outermost]
+    survey.untracked = without(untracked, outermost)
+    survey.nested = [*without(survey.nested), *(path + b"/" for path in outermost)]
+    survey.apart = [*git_dirs, *outermost]
 
 
 def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path: bytes) -> None:
@@ -304,14 +294,10 @@ def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path
 def _read_submodules(
     index: PrivateIndex, survey: Survey, scan: Scan, bare: Collection[bytes]
 ) -> None:
-    """Note the commit of each submodule that is checked out.
-
-    In the directories `bare` git sees nothing: it passes over what is in the place of a submodule
-    that is not checked out.
-    """
+    """Note checked-out submodules, and files in place of others in `bare`."""
     changed, survey.submodules = survey.submodules, {}
-    others = {path + b"/" for path in scan.repositories}.difference(survey.nested)
-    if not changed and not bare and not others:
+    unlisted = {path + b"/" for path in scan.repositories}.difference(survey.nested)
+    if not changed and not bare and not unlisted:
         return
     for path, _, staged, _, _ in index.entries(GITLINK):
         absolute = os.path.join(scan.top, path)

@@ -190,7 +190,7 @@ def _clear_places(repository: Repository, owner: Owner, directory: str | None) -
 def _is_of_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
     # Fetched checkpoints are only looked at until adopted; what was fetched may continue a run.
     run, repository = str(newest.run), store.repository
-    if newest.trigger.startswith(IMPORT) or local_checkpoints.knows(repository, run, newest.oid):
+    if newest.trigger.startswith(IMPORT) or local_checkpoints.is_local(repository, run, newest.oid):
         return True
     return run in ownership.of_runs(repository)  # the file of the chain may be lost
 

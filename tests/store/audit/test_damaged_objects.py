@@ -178,5 +178,5 @@ def test_a_key_that_a_power_cut_has_emptied_is_made_anew(
 def test_a_path_with_a_line_break_settles_itself_alone(plain: Store) -> None:
     settled = Settled(inside(plain).repository)
     settled.settle("a\npath b")
-    assert settled.knows("a\npath b", "0" * 16)
-    assert not settled.knows("b", "0" * 16)
+    assert settled.is_settled("a\npath b", "0" * 16)
+    assert not settled.is_settled("b", "0" * 16)

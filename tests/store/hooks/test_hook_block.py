@@ -62,12 +62,12 @@ class TestBlock:
 
     def test_what_runs_can_be_read_back(self, standin: StandIn) -> None:
         pin = Pin("/opt/my python's/bin/python", "/opt/lib\nwith -I # and 'quotes'")
-        assert [files.pinned(os.fsdecode(pin.block(event, created=True))) for event in HOOKS] == [
-            pin
-        ] * 5
-        assert [files.pinned(pin.command(event)) for event in HOOKS] == [pin] * 5
-        assert files.pinned("git ckpt hook post-commit") is None
-        assert files.pinned("it's") is None
+        assert [
+            files.parse_pin(os.fsdecode(pin.block(event, created=True))) for event in HOOKS
+        ] == [pin] * 5
+        assert [files.parse_pin(pin.command(event)) for event in HOOKS] == [pin] * 5
+        assert files.parse_pin("git ckpt hook post-commit") is None
+        assert files.parse_pin("it's") is None
 
     def test_a_wheel_brings_its_templates_along(self, tmp_path: Path) -> None:
         site = tmp_path / "site-packages"

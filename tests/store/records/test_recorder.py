@@ -203,7 +203,7 @@ class TestWhatKeepsTheCommit:
         for label in ("a-complete", "b-complete"):
             store.record(label, {})
         assert list(checkout.refs()) == [f"refs/checkpoints/{ONE}", f"refs/checkpoints/{TWO}"]
-        assert not notes.waiting(inside(store).repository)
+        assert not notes.pending(inside(store).repository)[0]
         assert store.record("a-started", {}, start="Add login!").id == THREE
         assert set(LocalCheckpoints.read(inside(store).repository)) == {ONE, TWO, THREE}
 
@@ -487,7 +487,7 @@ class TestNotes:
         with pytest.raises(RefMoved):
             waiting.write_notes()
         assert (seen, self.notes(main_checkout)) == ([["refs/notes/checkpoints"]], [ONE])
-        assert notes.waiting(inside(waiting).repository)
+        assert notes.pending(inside(waiting).repository)[0]
 
     def test_a_failure_does_not_fail_the_record(
         self, plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch

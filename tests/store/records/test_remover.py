@@ -99,7 +99,7 @@ class TestInOrder:
             (key, "", before[key]),
             [(ref, "", before[ref]) for ref in trees],
         )
-        assert not local_checkpoints.known(inside(plain).repository, RUN)
+        assert not local_checkpoints.local_oids(inside(plain).repository, RUN)
         assert notes(main_checkout) == {made.git_sha: [made.id]}
 
     def test_of_those_that_go_last(
@@ -144,7 +144,7 @@ class TestInOrder:
         assert [
             ref for ref in main_checkout.refs() if ref.startswith(("refs/checkpoints", "refs/ckpt"))
         ] == []
-        assert not local_checkpoints.known(inside(plain).repository, RUN)
+        assert not local_checkpoints.local_oids(inside(plain).repository, RUN)
 
     def test_what_others_have_below_our_names_stays(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str]

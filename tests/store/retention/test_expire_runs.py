@@ -62,7 +62,7 @@ class TestWholeRuns:
             "run-complete",
             run=work.run,
             trigger="phase",
-            beside=run_files.of_run(inside(plain).repository, work.run),
+            beside=run_files.of_run(inside(plain).repository, work.run).added,
         )
         clock.instant += 7 * DAY
         with_it = str(work.worktree.path)

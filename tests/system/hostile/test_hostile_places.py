@@ -69,7 +69,7 @@ def test_no_file_of_a_run_is_written_or_read_behind_a_link(
     with pytest.raises(WorktreeError, match="symbolic link"):
         run_files.make_directory(os.path.join(files.path, "output"))
     with pytest.raises(WorktreeError, match="symbolic link"):
-        inside(plain).capture(beside=files)
+        inside(plain).capture(beside=files.added)
     assert list(elsewhere.iterdir()) == []
 
 
