@@ -1,7 +1,4 @@
-"""Find out what git converts: line ends, filters, encodings and `$Id$`.
-
-The attribute files alone tell, without a process, whether nothing is converted.
-"""
+"""Find out what git converts: line ends, filters, encodings and `$Id$`."""
 
 from __future__ import annotations
 
@@ -108,7 +105,7 @@ class Treatment:
     gives_crlf: bool = False  # LF may come back as CRLF
 
     def may_change(self, data: bytes) -> bool:
-        """Return whether content may come back changed: True means: compare it."""
+        """Return whether checkout may change content: if so, it must be compared."""
         if self.is_rewritten:
             return True
         if not self.is_text or (self.is_guessed and b"\0" in data):
@@ -138,11 +135,9 @@ def rules(
     directories: Iterable[bytes],
     unseen: Iterable[bytes],
 ) -> AttributeRules | None:
-    """Return the rules for conversions, or None if nothing is converted.
-
-    `directories`, relative to the top, may have attribute files; so may `unseen`, paths in the
-    index without a file.
-    """
+    """Return the rules for conversions, or None if nothing is converted."""
+    # `directories`, relative to the top, may have attribute files; so may `unseen`, paths in the
+    # index without a file.
     top = repository.worktree or ""
     inside = [os.path.join(top, os.fsdecode(path), os.fsdecode(FILE)) for path in directories]
     paths = [*_outside(repository, configured), *sorted(inside)]
@@ -159,10 +154,8 @@ def rules(
 
 
 def settings(repository: Repository, configured: Configured) -> bytes:
-    """Return the conversion settings outside the worktree; b"" if nothing converts.
-
-    Filters are left out: LFS is usually configured for all repositories at once.
-    """
+    """Return the conversion settings outside the worktree; b"" if nothing converts."""
+    # Without filters: LFS is usually configured for all repositories at once.
     contents = map(_content, _outside(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]
     if configured.tree:
@@ -238,7 +231,6 @@ def _outside(repository: Repository, configured: Configured) -> list[str]:
 
 
 def filter_names(git: Git | PrivateIndex, paths: Collection[bytes]) -> dict[bytes, str]:
-    """Return the filter attribute of each path."""
     done = git.run("check-attr", "-z", "--stdin", "filter", data=nul_ended(paths))
     fields = done.out.split(b"\0")
     return {path: os.fsdecode(name) for path, name in zip(fields[::3], fields[2::3], strict=False)}

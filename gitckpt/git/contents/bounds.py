@@ -1,7 +1,4 @@
-"""Check a snapshot before use: it may have been fetched.
-
-Its trees must be as git writes them, and their paths within fixed limits.
-"""
+"""Check the trees of a snapshot, which may have been fetched, before use."""
 
 from __future__ import annotations
 
@@ -47,8 +44,8 @@ class UnsoundSnapshot(WorktreeError):
 def require(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Raise `UnsoundSnapshot` if a snapshot is too large or has a malformed tree.
 
-    What HEAD already has is not checked. Without a `snapshot` (oid of its tree), the `commit` has
-    the files; "" for none.
+    Trees of HEAD are not checked. If `snapshot` (the oid of a tree) is None, `commit` has the
+    files; "" for no commit.
     """
     head = repository.cat_file.info("HEAD^{tree}")
     whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
@@ -102,10 +99,7 @@ _TREE = DIRECTORY.zfill(6)
 
 
 class Census:
-    """Trees with everything below them; missing objects count as nothing.
-
-    `there` returns which of some trees may be read: a partial clone would fetch missing ones.
-    """
+    """Trees with everything below them; missing objects count as nothing."""
 
     def __init__(
         self, repository: Repository, roots: Iterable[str], there: Sieve = lambda trees: trees
@@ -185,10 +179,7 @@ _ENDINGS = (".pack", ".rev", ".idx")
 
 
 class Quarantine:
-    """A directory for new objects of git commands; deleted at the end.
-
-    Call git with `options` before the command name, and with `environment`.
-    """
+    """A temporary directory for new objects of git calls with its options and environment."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository

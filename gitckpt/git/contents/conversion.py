@@ -1,9 +1,8 @@
-"""Find files that git would not write again as they are.
+"""Find files that differ from what git would write for their blobs.
 
-What git makes of a blob is compared with the file. A cached verdict holds while the stat data, the
-blob and the rules stay the same. git itself goes by stat data: under new rules, it may call a file
-unchanged that it would now store differently. So once verdicts are cached, files without one are
-compared with their blobs even if nothing converts them any more.
+A cached verdict holds while stat data, blob and rules stay the same. Under new rules, git may call
+a file unchanged that it would now store differently. So once verdicts are cached, files without one
+are compared with their blobs even if nothing converts them any more.
 """
 
 from __future__ import annotations
@@ -333,10 +332,7 @@ class Conversions:
 def written_by_git(
     index: PrivateIndex, wanted: Wanted, *, is_filtered: bool, options: Sequence[str] = ()
 ) -> list[bytes | None]:
-    """Return what git writes for each blob (oid and path); None if it cannot.
-
-    If a filter applies (`is_filtered`) and fails, git goes on without it: no output is trusted.
-    """
+    """Return the file content that git writes for each blob; None if it cannot."""
     if not wanted:
         return []
     mark = os.urandom(16).hex()  # the sizes that git prints are those of the blobs, unfiltered
@@ -346,6 +342,7 @@ def written_by_git(
     words = [*options, "cat-file", "-z", "--filters", f"--batch={mark} %(objectname)"]
     done = index.run(*words, data=data, ok=(0, 128))
     parts = done.out.split(b"%s " % mark.encode())[1:]
+    # git goes on without a filter that fails: no output is trusted.
     if is_filtered and _FAILED in done.complaint:
         return [None] * len(wanted)
     by_path: dict[bytes, bytes | None] = {}

@@ -1,8 +1,7 @@
-"""Keep what git does not track: empty directories and narrow modes.
+"""Record and restore empty directories, and modes narrower than the umask allows.
 
-A mode is narrow if it lacks permissions that the umask allows. A snapshot may have been fetched:
-restoring one follows no link, changes nothing in `.git` or in a nested repository, and only narrows
-modes.
+A snapshot may have been fetched: restoring one follows no link, changes nothing in `.git` or in a
+nested repository, and only narrows modes.
 """
 
 from __future__ import annotations
@@ -75,10 +74,7 @@ def narrowed_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
 def empty(
     repository: Repository, top: bytes, candidates: Collection[bytes], files: str
 ) -> list[bytes]:
-    """Return the candidates that are empty directories and no submodules.
-
-    `files` is the tree of all files. A directory with only ignored files is not empty.
-    """
+    """Return the empty directories among `candidates`, except submodules of the tree `files`."""
     directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if directories:
         tracked = leaves(repository, files, with_trees=True)

@@ -1,8 +1,7 @@
-"""Write files that git would not convert as blobs and trees, without running git.
+"""Write files that git does not convert as blobs and trees, without running git.
 
 `update-index` and `write-tree` read and write the whole index twice: with 40,000 entries, they take
-20 ms each for 20 changed files, and this takes 5. Whatever git converts, refuses or stores
-differently than the file system has it is left to git.
+20 ms each for 20 changed files, and this takes 5.
 """
 
 from __future__ import annotations
@@ -55,10 +54,9 @@ class TreeWriter:
     def tree(
         self, base: str, gone: Collection[bytes], paths: Collection[bytes], new: Collection[bytes]
     ) -> str | None:
-        """Write the files as a tree; return None and write nothing if git must do it.
+        """Write the tree `base` with changed files; return None if git must do it.
 
-        `gone` and `paths` are files that `base` has no more, or with other content; `new` are those
-        of `paths` that no index lists: git may refuse their names.
+        `removed` and `paths` are the deleted and the changed files; no index lists the `new` ones.
         """
         if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in paths):
             return None

@@ -30,10 +30,7 @@ def bring_back(repository: Repository, raw: Mapping[bytes, str]) -> None:
 
 
 def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Update index entries of files written without git, except flagged ones.
-
-    git calls a file changed if its size is not the recorded one.
-    """
+    """Update index entries of files written without git, except flagged ones."""
     if not paths:
         return
     # The oid of entries added with --intent-to-add.
@@ -67,16 +64,13 @@ def bytes_of(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes |
 
 
 def put(repository: Repository, path: bytes, data: bytes) -> bool:
-    """Replace a file, keeping its mode; return whether there was a regular file.
-
-    As with git, a new file is made: hard links to the old one keep their content.
-    """
+    """Replace a regular file, keeping its mode; return False if there is none."""
     try:
         with directory_of(repository, path) as (fd, name):
             status = os.lstat(name, dir_fd=fd)
             if not stat.S_ISREG(status.st_mode):
                 return False
-            os.unlink(name, dir_fd=fd)
+            os.unlink(name, dir_fd=fd)  # as git does: hard links keep the old content
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             made = os.open(name, flags, 0o600, dir_fd=fd)
             with open(made, "wb") as file:

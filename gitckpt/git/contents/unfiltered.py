@@ -1,7 +1,7 @@
-"""Track files that are there as git stores them because a required filter failed.
+"""Record files that have the bytes of their blobs because a required filter failed.
 
-A record in the administrative directory names them: nothing else tells them from files that a user
-changed. An entry counts only while the file has the bytes of its blob.
+Nothing else tells them from files that a user changed. An entry of the record, which is in the
+administrative directory, counts only while the file has the bytes of its blob.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def behind(repository: Repository, oids: Mapping[bytes, str], names: Collection[
 
 
 def held(repository: Repository) -> HeldBack:
-    """Return the files of a worktree that are there as git stores them."""
+    """Return the recorded files of a worktree that still have the bytes of their blobs."""
     return still(repository, _load(repository))
 
 
@@ -74,7 +74,7 @@ def _without(files: HeldBack, paths: Collection[bytes]) -> HeldBack:
 
 
 def note(repository: Repository, files: HeldBack) -> None:
-    """Replace the record of files that are, or may be, there as git stores them."""
+    """Replace the record of files that have, or may have, the bytes of their blobs."""
     path = os.path.join(repository.git_dir, FILE)
     if not files:
         if os.path.lexists(path):
@@ -102,10 +102,7 @@ def accept(index: PrivateIndex, files: HeldBack) -> None:
 
 
 def complete(repository: Repository, files: HeldBack) -> HeldBack:
-    """Write files of `held` again; return those whose filter still fails.
-
-    They are first written to a scratch directory, and stay as they are if the filter fails.
-    """
+    """Write recorded files through their filters; return those whose filter still fails."""
     if not files:
         return {}
     top = os.fsencode(repository.worktree or "")
@@ -190,11 +187,10 @@ def write(
     attempt: Callable[[list[str]], object],
     again: Callable[[], object] = lambda: None,
 ) -> tuple[HeldBack, HeldBack]:
-    """Let git write files; if a required filter fails, write them as git stores them.
+    """Let git write files; if a required filter fails, write the bytes of their blobs.
 
-    `wanted` returns the files, oids by path; `attempt` writes them with the given git options;
-    `again` is called before another attempt. Returns, for `settle`, the files that were written as
-    stored, and those of them that stay so.
+    `find_oids` returns the files; `attempt` writes them with the given git options, and `reset`
+    prepares another attempt. Return the files written without filter, and those that stay so.
     """
     names: set[str] = set()
     while True:
@@ -232,7 +228,6 @@ def settle(index: PrivateIndex, written: HeldBack, left: HeldBack) -> None:
 
 
 def failure(paths: Collection[bytes], again: str) -> WorktreeError:
-    """Return the error for files that are there only as git stores them."""
     names = first_of([path.decode("utf-8", "replace") for path in paths])
     count = "1 file is there only as git stores it"
     if len(paths) > 1:

@@ -1,8 +1,7 @@
 """Read and change the administrative directories of linked worktrees.
 
-Only `call` and code that holds `turn` change them. git takes no lock: a command that looks at all
-worktrees fails if another process has half made or removed one ("failed to read …/commondir:
-Success", "Invalid path …"). This happens one time in ten when eight runs start at once.
+Changes hold `lock_worktrees`. git takes no lock: a command that reads all worktrees fails if
+another process has half made or removed one, one time in ten when eight runs start at once.
 """
 
 from __future__ import annotations
@@ -77,10 +76,9 @@ class IndexGone(BusyError):
 
 
 class IndexWatch:
-    """A context for git calls that detects the deletion of a private index.
+    """A context for git calls that detects the deletion of a private index."""
 
-    git takes a missing index for an empty one: a tree of it would lack all files.
-    """
+    # git takes a missing index for an empty one: a tree of it would lack all files.
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -157,10 +155,8 @@ def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ())
 
 
 def forget(repository: Repository, git_dir: str) -> None:
-    """Delete the administrative directory of a worktree whose directory is gone.
-
-    `git worktree remove --force --force` would also delete mounts in it.
-    """
+    """Delete the administrative directory of a worktree whose directory is gone."""
+    # `git worktree remove --force --force` would also delete mounts in it.
     with turn(repository):
         try:
             private_dirs.remove(git_dir)
@@ -175,10 +171,8 @@ def forget(repository: Repository, git_dir: str) -> None:
 
 
 def repair(repository: Repository, path: str) -> None:
-    """Reconnect a linked worktree and its administrative directory.
-
-    In a copy of a repository, `git worktree repair` would take all worktrees of the original.
-    """
+    """Reconnect a linked worktree and its administrative directory."""
+    # In a copy of a repository, `git worktree repair` would take all worktrees of the original.
     with turn(repository):
         named = named_by(path)
         git_dir = os.path.join(administration(repository), os.path.basename(named or ""))

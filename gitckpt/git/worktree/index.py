@@ -1,7 +1,4 @@
-"""Work on a private copy of a worktree's index instead of the user's.
-
-The copy has the time stamp of the original, so that git reads only files that may have changed.
-"""
+"""Work on a private copy of a worktree's index instead of the user's."""
 
 from __future__ import annotations
 
@@ -174,10 +171,8 @@ class PrivateIndex:
             os.unlink(f"{self.path}.lock")
 
     def edit(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> Completed:
-        """Run a git command that writes this index and stores no file.
-
-        git then compares files as young as the index before: failing filters are switched off.
-        """
+        """Run a git command that writes this index and stores no file."""
+        # git then compares files as young as the index before: failing filters are switched off.
         try:
             return self.run(*args, data=data, ok=ok)
         except GitError as error:
@@ -260,10 +255,8 @@ class PrivateIndex:
             raise LockHeld(lock)
 
     def require_latest(self) -> None:
-        """Raise `BusyError` if the user's index has other entries than when it was copied.
-
-        What was staged since is nowhere else. A refresh of stat data changes no entry.
-        """
+        """Raise `BusyError` if the user's index has other entries than when it was copied."""
+        # What was staged since is nowhere else. A refresh of stat data changes no entry.
         target = os.path.join(self.repository.git_dir, "index")
         origin = self._origin
         then = os.fstat(origin.fileno()) if origin is not None else None
@@ -398,11 +391,9 @@ def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes
 
 
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Let git write the trees above entries in intent only again, without them.
-
-    `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
-    """
-    # Changes nothing else: they are not assumed unchanged.
+    """Make git write the trees above entries in intent only again, without them."""
+    # `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
+    # The option changes nothing else: they are not assumed unchanged.
     index.update("--no-assume-unchanged", paths)
 
 

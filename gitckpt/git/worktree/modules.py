@@ -1,7 +1,6 @@
-"""Find and copy the repositories of submodules: checked out, or kept in `modules`.
+"""Find and copy the repositories of submodules: checked out, or in `modules`.
 
-Names from `.gitmodules` are never used as paths: git's own directories are walked, without
-following links.
+No name from `.gitmodules` becomes a path: git's own directories are walked, following no link.
 """
 
 from __future__ import annotations
@@ -126,8 +125,7 @@ def copied(
 ) -> Repository:
     """Copy a submodule's repository for another worktree, to where git would put it.
 
-    Works offline; objects are hard links. `around` is the repository around it, `refs` are patterns
-    of refs to copy besides branches, tags and remote-tracking branches.
+    `refs` are patterns of refs to copy besides branches, tags and remote-tracking branches.
     """
     places = [place for place in _places(around) if kept.git_dir.startswith(place + os.sep)]
     name = os.path.relpath(kept.git_dir, places[0]) if places else os.fsdecode(path)
@@ -216,9 +214,9 @@ def _escaped(value: bytes) -> bytes:
 
 
 def attach(kept: Repository, top: str) -> Repository | None:
-    """Make an empty place the worktree of a submodule's repository, without files.
+    """Make an empty directory the worktree of a submodule's repository, without files.
 
-    Return None if the place is not empty, or the repository (one of `stores`) has another worktree.
+    Return None if the directory is not empty, or the repository has another worktree.
     """
     recorded = _recorded(kept) or top
     has_moved = os.path.realpath(recorded) != os.path.realpath(top)
@@ -322,10 +320,8 @@ def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository
 
 
 def beside(repository: Repository, ref: str) -> Repository | None:
-    """Return the repository of a nested submodule in another worktree that has a ref.
-
-    git clones a submodule again for each linked worktree, without the submodules nested in it.
-    """
+    """Return the repository of a nested submodule in another worktree that has a ref."""
+    # git clones a submodule again for each linked worktree, without the submodules nested in it.
     parts, object_format = repository.common_dir.split(os.sep), repository.object_format
     for start in (number for number, part in enumerate(parts) if part == "modules"):
         above = parts[: start - 2] if parts[start - 2] == "worktrees" else parts[:start]

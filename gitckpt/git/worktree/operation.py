@@ -1,8 +1,7 @@
 """Save and restore a merge, cherry-pick, revert, rebase, am or bisect in progress.
 
-git keeps most of its state (gitrepository-layout(5)) as files in the administrative directory.
-`refs/bisect` and `refs/rewritten` are refs; with reftables, a few more are. All are kept as files,
-under the names that they have where refs are files.
+Its state (gitrepository-layout(5)) is in files and refs. Refs are kept as files, too, under the
+names that they have where refs are files.
 """
 
 from __future__ import annotations
@@ -73,10 +72,8 @@ def collect(repository: Repository) -> dict[str, bytes]:
 def holder_of(
     repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str
 ) -> str | None:
-    """Write a commit that keeps what an operation needs; None if HEAD keeps it.
-
-    Branches and reflogs that lead to these commits may be gone when the operation goes on.
-    """
+    """Write a commit that keeps the commits of an operation; None if HEAD keeps them."""
+    # Branches and reflogs that lead to these commits may be gone when the operation goes on.
     named = _tips(repository, _commits_named(repository, files), head)
     if not named:
         return None
@@ -122,11 +119,8 @@ def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
 
 
 def would_move(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
-    """Return whether an operation would move a branch that it did not begin on.
-
-    To continue or abort it moves HEAD (sequencer.c, builtin/am.c). `branch` is that of the restored
-    HEAD, `source` the checkpoint's; None if detached.
-    """
+    """Return whether an operation would move a branch other than `source`; None: detached."""
+    # To continue or abort it moves HEAD (sequencer.c, builtin/am.c).
     moves = any(name.split("/")[0] in DIRECTORIES for name in files)
     return moves and branch is not None and branch != source
 
@@ -137,10 +131,8 @@ def moves_nothing(repository: Repository, files: Mapping[str, bytes]) -> bool:
 
 
 def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return an operation as if it had begun on no branch, so that its end moves none.
-
-    A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
-    """
+    """Return an operation as if it had begun on no branch, so that its end moves none."""
+    # A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
     edited = {name: data for name, data in files.items() if name != "rebase-merge/update-refs"}
     for directory in _REBASES:
         if edited.get(f"{directory}/head-name", b"").startswith(b"refs/"):
