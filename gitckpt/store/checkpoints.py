@@ -322,7 +322,7 @@ class Checkpoints:
     def rewritten(self) -> Sequence[CheckpointInfo]:
         from gitckpt.git.worktree import operation
 
-        instead = operation.filtered(self.repository)
+        instead = operation.filter_repo_commits(self.repository)
         return [entry for entry in self.list() if entry.git_sha in instead] if instead else []
 
     def problems(self) -> Sequence[Problem]:

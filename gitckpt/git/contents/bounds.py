@@ -29,10 +29,10 @@ HINT = "it was not made by gitckpt: git ckpt list, and git ckpt remove with its 
 _DIRECTORIES = (b"files", b"index", b"operation", b"raw", b"run", b"auto-merge")
 _LISTS = (b"flags", b"directories", b"modes", b"sparse", b"conversion")
 
-_MOST = budget.OPERATION
+_LIMITS = budget.OPERATION
 # Beyond this, an operation in progress is neither kept nor restored.
 OPERATION = (
-    f"more than {_MOST.count:,} files, {_MOST.depth} nested directories, "
+    f"more than {_LIMITS.count:,} files, {_LIMITS.depth} nested directories, "
     f"or {budget.OPERATION_SIZE:,} bytes"
 )
 
@@ -44,23 +44,23 @@ class UnsoundSnapshot(WorktreeError):
 def require(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Raise `UnsoundSnapshot` if a snapshot is too large or has a malformed tree.
 
-    Trees of HEAD are not checked. If `snapshot` (the oid of a tree) is None, `commit` has the
-    files; "" for no commit.
+    Trees of HEAD are not checked. Without a `snapshot` (oid of its tree), `commit` has the files;
+    "" for no commit.
     """
     head = repository.cat_file.info("HEAD^{tree}")
-    whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
+    expansion, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
     if snapshot is None:
         parts = {b"": (DIRECTORY, base_tree(repository, commit))}
     else:
-        parts = whole.entries(snapshot)
+        parts = expansion.entries(snapshot)
         if repository.cat_file.info(snapshot) is not None:
             require_shape(parts, snapshot)
-    stages = whole.entries(parts.pop(b"index")[1]) if b"index" in parts else {}
+    stages = expansion.entries(parts.pop(b"index")[1]) if b"index" in parts else {}
     trees = [oid for mode, oid in (*parts.values(), *stages.values()) if mode == DIRECTORY]
-    is_beyond = any(whole.is_beyond(base, tree) for tree in trees)
-    if whole.flaw:
+    is_beyond = any(expansion.is_beyond(base, tree) for tree in trees)
+    if expansion.flaw:
         root = f"the snapshot {snapshot}" if snapshot else f"the commit {commit}"
-        raise UnsoundSnapshot(f"{whole.flaw}: {root} leads to it", hint=HINT)
+        raise UnsoundSnapshot(f"{expansion.flaw}: {root} leads to it", hint=HINT)
     if is_beyond:
         limit = f"more than {budget.SNAPSHOT.count:,} paths, or too many nested directories"
         raise UnsoundSnapshot(f"the tree {snapshot or commit} holds {limit}", hint=HINT)
@@ -80,9 +80,9 @@ def require_shape(parts: Entries, snapshot: str) -> None:
 def is_too_much(operation: Mapping[str, bytes]) -> bool:
     directories = {os.path.dirname(name) for name in operation}
     count = len(operation) + sum(name.count("/") + 1 for name in directories)  # an upper bound
-    is_deep = any(name.count("/") > budget.OPERATION.depth for name in operation)
+    is_deep = any(name.count("/") > _LIMITS.depth for name in operation)
     size = sum(map(len, operation.values()))
-    return is_deep or count > budget.OPERATION.count or size > budget.OPERATION_SIZE
+    return is_deep or count > _LIMITS.count or size > budget.OPERATION_SIZE
 
 
 def base_tree(repository: Repository, commit: str) -> str:
@@ -101,9 +101,8 @@ _TREE = DIRECTORY.zfill(6)
 class Census:
     """Trees with everything below them; missing objects count as nothing."""
 
-    def __init__(
-        self, repository: Repository, roots: Iterable[str], there: Sieve = lambda trees: trees
-    ) -> None:
+    def __init__(self, repository: Repository, roots: Iterable[str], readable: Sieve) -> None:
+        # `readable` returns which trees may be read: a partial clone would fetch missing ones.
         self._repository = repository
         self._flaws: dict[str, str] = {}
         self._below: dict[str, tuple[int, tuple[str, ...]]] = {}
@@ -111,7 +110,7 @@ class Census:
         self._names: dict[str, str] = {}  # one string per oid, however many trees name it
         level = list(dict.fromkeys(roots))
         while level:
-            level = there([oid for oid in dict.fromkeys(level) if oid not in self._below])
+            level = readable([oid for oid in dict.fromkeys(level) if oid not in self._below])
             trees = repository.cat_file.contents(level, _LARGEST)
             level = [
                 child
@@ -179,7 +178,7 @@ _ENDINGS = (".pack", ".rev", ".idx")
 
 
 class Quarantine:
-    """A temporary directory for new objects of git calls with its options and environment."""
+    """A temporary object directory for git calls with its options and environment."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -208,8 +207,8 @@ class Quarantine:
             if len(fan) == 2
             for name in os.listdir(os.path.join(self._path, fan))
         ]
-        made = os.listdir(pack)
-        indexes = [name for name in made if name.endswith(".idx")]
+        names = os.listdir(pack)
+        indexes = [name for name in names if name.endswith(".idx")]
         if oids or len(indexes) > 1:
             for name in indexes:
                 oids += graph.listed_in(self._repository, os.path.join(pack, name), deadline)
@@ -218,17 +217,17 @@ class Quarantine:
             words = (*self.options, "pack-objects", "-q", "--window=0", base)
             data = "".join(f"{oid}\n" for oid in dict.fromkeys(oids)).encode("ascii")
             self._repository.git.run(*words, data=data, env=self.environment, deadline=deadline)
-            for name in made:
+            for name in names:
                 os.unlink(os.path.join(pack, name))
             for name in os.listdir(self._path):
                 if name.startswith("one-"):
                     os.replace(f"{self._path}/{name}", os.path.join(pack, f"pack{name[3:]}"))
-            made = os.listdir(pack)
+            names = os.listdir(pack)
         target = os.path.join(self._objects, "pack")
         try:
             os.makedirs(target, exist_ok=True)
-            fsync.flush(os.path.join(pack, name) for name in made)
-            for name in (name for ending in _ENDINGS for name in made if name.endswith(ending)):
+            fsync.flush(os.path.join(pack, name) for name in names)
+            for name in (name for ending in _ENDINGS for name in names if name.endswith(ending)):
                 os.replace(os.path.join(pack, name), os.path.join(target, name))
             fsync.flush([target])
         except OSError as error:

@@ -41,7 +41,7 @@ def umask() -> int:
     return current
 
 
-def narrowed(mode: int, mask: int) -> int | None:
+def narrow_mode(mode: int, mask: int) -> int | None:
     """Return the permissions in `st_mode` within the umask; None if it allows no more."""
     if stat.S_ISDIR(mode):
         usual, owner = 0o777 & ~mask, _OWNER_OF_DIRECTORY
@@ -49,32 +49,32 @@ def narrowed(mode: int, mask: int) -> int | None:
         usual, owner = (0o777 if mode & 0o100 else 0o666) & ~mask, _OWNER_OF_FILE
     else:
         return None
-    kept = (mode | owner) & usual
-    return kept if kept != usual else None
+    narrow = (mode | owner) & usual
+    return narrow if narrow != usual else None
 
 
-def narrowed_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
+def narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
     modes: dict[bytes, int] = {}
     mask = umask() if paths else 0
     for path in paths:
         with contextlib.suppress(OSError):
-            mode = narrowed(os.lstat(os.path.join(top, path)).st_mode, mask)
+            mode = narrow_mode(os.lstat(os.path.join(top, path)).st_mode, mask)
             if mode is not None:
                 modes[path] = mode
     return modes
 
 
-def narrowed_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
+def narrow_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
     mask = umask() if modes else 0
     usual = 0o777 & ~mask
-    narrow = {path: narrowed(mode, mask) for path, mode in modes.items() if usual & ~mode}
+    narrow = {path: narrow_mode(mode, mask) for path, mode in modes.items() if usual & ~mode}
     return {path: mode for path, mode in narrow.items() if mode is not None}
 
 
-def empty(
+def empty_directories(
     repository: Repository, top: bytes, candidates: Collection[bytes], files: str
 ) -> list[bytes]:
-    """Return the empty directories among `candidates`, except submodules of the tree `files`."""
+    """Return the candidates that are empty, without submodules of the tree `files`."""
     directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if directories:
         tracked = leaves(repository, files, with_trees=True)
@@ -106,31 +106,33 @@ def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> N
         raise WorktreeError(message, hint="look at it: git fsck")
 
 
-def missing(top: str, directories: Collection[bytes]) -> list[bytes]:
+def missing_directories(top: str, directories: Collection[bytes]) -> list[bytes]:
     root = os.fsencode(top)
     return [path for path in directories if not os.path.isdir(os.path.join(root, path))]
 
 
-def wider(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
+def wider_modes(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
     """Return files and directories with more permissions than recorded; modes by path."""
     by_path = {}
     for path, mode in modes.items():
         with contextlib.suppress(OSError):
-            now = os.lstat(os.path.join(os.fsencode(top), path)).st_mode
-            if not stat.S_ISLNK(now) and now & 0o777 & ~_kept(now, mode):
-                by_path[path] = now & 0o777
+            current = os.lstat(os.path.join(os.fsencode(top), path)).st_mode
+            if not stat.S_ISLNK(current) and current & 0o777 & ~_with_owner_bits(mode, current):
+                by_path[path] = current & 0o777
     return by_path
 
 
-def unmet(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[bytes]:
+def unrestored_paths(
+    top: str, directories: Collection[bytes], modes: Mapping[bytes, int]
+) -> list[bytes]:
     """Return missing directories (ending in a slash) and paths with a too wide mode."""
-    too_wide = [path for path in sorted(wider(top, modes)) if _is_ours(top, path)]
-    return [path + b"/" for path in missing(top, directories)] + too_wide
+    too_wide = [path for path in sorted(wider_modes(top, modes)) if _is_reachable(top, path)]
+    return [path + b"/" for path in missing_directories(top, directories)] + too_wide
 
 
-def _is_ours(top: str, path: bytes) -> bool:
+def _is_reachable(top: str, path: bytes) -> bool:
     try:
-        with opened(top, path.split(b"/")[:-1]):
+        with open_directory(top, path.split(b"/")[:-1]):
             return True
     except OSError:
         return False
@@ -138,16 +140,16 @@ def _is_ours(top: str, path: bytes) -> bool:
 
 def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> None:
     require_plain(directories, modes)
-    make(top, directories)
+    make_directories(top, directories)
     for path, mode in sorted(modes.items(), reverse=True):
-        _change(top, path, mode, widens=False)
+        _change_mode(top, path, mode, widens=False)
 
 
-def make(top: str, directories: Collection[bytes]) -> None:
+def make_directories(top: str, directories: Collection[bytes]) -> None:
     """Make missing directories with their parents, without following links."""
     for path in sorted(directories):
         try:
-            with opened(top, path.split(b"/"), make=True):
+            with open_directory(top, path.split(b"/"), make=True):
                 pass
         except OSError as error:
             message = f"cannot make the directory {path.decode('utf-8', 'replace')}"
@@ -160,32 +162,32 @@ def widen(top: str, modes: Mapping[bytes, int]) -> None:
     mask = umask()
     for path, mode in modes.items():
         if is_plain(path):
-            _change(top, path, mode & ~mask, widens=True)
+            _change_mode(top, path, mode & ~mask, widens=True)
 
 
 def remove_empty(top: str, directories: Collection[bytes]) -> None:
     for path in sorted(filter(is_plain, directories), reverse=True):
         *above, name = path.split(b"/")
-        with contextlib.suppress(OSError), opened(top, above) as fd:
+        with contextlib.suppress(OSError), open_directory(top, above) as fd:
             os.rmdir(name, dir_fd=fd)
 
 
-def with_above(paths: Collection[bytes]) -> set[bytes]:
+def with_parents(paths: Collection[bytes]) -> set[bytes]:
     directories: set[bytes] = set()
     for path in paths:
-        above = path
-        while above and above not in directories:
-            directories.add(above)
-            above = above.rpartition(b"/")[0]
+        parent = path
+        while parent and parent not in directories:
+            directories.add(parent)
+            parent = parent.rpartition(b"/")[0]
     return directories
 
 
-def _kept(now: int, mode: int) -> int:
-    return mode | (_OWNER_OF_DIRECTORY if stat.S_ISDIR(now) else _OWNER_OF_FILE)
+def _with_owner_bits(mode: int, st_mode: int) -> int:
+    return mode | (_OWNER_OF_DIRECTORY if stat.S_ISDIR(st_mode) else _OWNER_OF_FILE)
 
 
 @contextlib.contextmanager
-def opened(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]:
+def open_directory(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]:
     """Yield the descriptor of a directory, never below a link or another repository."""
     fd = os.open(top, _DIRECTORY & ~os.O_NOFOLLOW)
     try:
@@ -204,15 +206,15 @@ def opened(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]
         os.close(fd)
 
 
-def _change(top: str, path: bytes, mode: int, *, widens: bool) -> None:
+def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
     *above, name = path.split(b"/")
-    with contextlib.suppress(OSError), opened(top, above) as parent:
+    with contextlib.suppress(OSError), open_directory(top, above) as parent:
         fd = os.open(name, _FILE, dir_fd=parent)
         try:
-            now = os.fstat(fd).st_mode
-            usual = 0o777 if now & 0o100 else 0o666
-            wanted = 0o777 & (now | (mode & usual) if widens else now & _kept(now, mode))
-            if wanted != now & 0o777 and (stat.S_ISREG(now) or stat.S_ISDIR(now)):
-                os.fchmod(fd, wanted)
+            old = os.fstat(fd).st_mode
+            usual = 0o777 if old & 0o100 else 0o666
+            new = 0o777 & (old | (mode & usual) if widens else old & _with_owner_bits(mode, old))
+            if new != old & 0o777 and (stat.S_ISREG(old) or stat.S_ISDIR(old)):
+                os.fchmod(fd, new)
         finally:
             os.close(fd)

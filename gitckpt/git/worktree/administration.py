@@ -142,7 +142,7 @@ AWAY = "ckpt-file"
 
 def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
     """Run `git worktree` under the lock; retry while other processes change worktrees."""
-    with turn(repository):
+    with lock_worktrees(repository):
         tries = _TRIES
         while True:
             try:
@@ -157,7 +157,7 @@ def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ())
 def forget(repository: Repository, git_dir: str) -> None:
     """Delete the administrative directory of a worktree whose directory is gone."""
     # `git worktree remove --force --force` would also delete mounts in it.
-    with turn(repository):
+    with lock_worktrees(repository):
         try:
             private_dirs.remove(git_dir)
         except FileNotFoundError:
@@ -167,15 +167,15 @@ def forget(repository: Repository, git_dir: str) -> None:
             message = f"cannot delete {git_dir}: {error.filename}: {error.strerror}"
             raise WorktreeError(message, hint=hint) from None
         with contextlib.suppress(OSError):
-            os.rmdir(administration(repository))  # as git does: only where it is empty
+            os.rmdir(worktrees_dir(repository))  # as git does: only where it is empty
 
 
 def repair(repository: Repository, path: str) -> None:
     """Reconnect a linked worktree and its administrative directory."""
     # In a copy of a repository, `git worktree repair` would take all worktrees of the original.
-    with turn(repository):
-        named = named_by(path)
-        git_dir = os.path.join(administration(repository), os.path.basename(named or ""))
+    with lock_worktrees(repository):
+        named = git_dir_of(path)
+        git_dir = os.path.join(worktrees_dir(repository), os.path.basename(named or ""))
         is_lost = lacks_commondir(repository, git_dir)
         if _is_linked(repository, path) and not is_lost:
             return
@@ -187,7 +187,7 @@ def repair(repository: Repository, path: str) -> None:
             if is_lost:
                 atomic.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
             if not is_ours(repository, named):
-                _name_in(dot_git, os.path.realpath(git_dir))
+                _point_dot_git_to(dot_git, os.path.realpath(git_dir))
             # In a place that maintenance cleans after a kill: this file is rarely written again.
             target, scratch = os.path.join(git_dir, "gitdir"), os.path.join(git_dir, SCRATCH)
             atomic.write_own(target, os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
@@ -197,7 +197,7 @@ def repair(repository: Repository, path: str) -> None:
             raise GitError(words, 1, reason) from None
 
 
-def _name_in(dot_git: str, git_dir: str) -> None:
+def _point_dot_git_to(dot_git: str, git_dir: str) -> None:
     # git-annex makes `.git` a link.
     scratch = os.path.join(git_dir, AWAY)
     if os.path.islink(dot_git) and os.lstat(dot_git).st_dev == os.lstat(git_dir).st_dev:
@@ -209,10 +209,10 @@ def _name_in(dot_git: str, git_dir: str) -> None:
 
 
 def _is_linked(repository: Repository, path: str) -> bool:
-    git_dir = named_by(path)
+    git_dir = git_dir_of(path)
     if git_dir is None or not is_ours(repository, git_dir):
         return False
-    named = content(os.path.join(git_dir, "gitdir"))
+    named = read_line(os.path.join(git_dir, "gitdir"))
     return bool(named) and _is_same(os.path.join(git_dir, named), os.path.join(path, ".git"))
 
 
@@ -220,12 +220,12 @@ def _is_same(path: str, other: str) -> bool:
     return os.path.realpath(path) == os.path.realpath(other)
 
 
-def turn(repository: Repository) -> Lock:
+def lock_worktrees(repository: Repository) -> Lock:
     return Lock(os.path.join(repository.make_private_dir(), _LOCK), _PATIENCE)
 
 
 def _is_in_motion(repository: Repository) -> bool:
-    places = (administration(repository), *_directories(repository))
+    places = (worktrees_dir(repository), *_directories(repository))
     try:
         return any(os.stat(place).st_mtime > time.time() - _MOTION for place in places)
     except FileNotFoundError:
@@ -258,24 +258,24 @@ def write_file(repository: Repository, path: str, data: bytes) -> None:
 
 def seen_from(repository: Repository, path: str) -> Repository | None:
     """Return the repository as seen from a linked worktree, whatever `GIT_DIR` says."""
-    git_dir = named_by(path)
+    git_dir = git_dir_of(path)
     if git_dir is None or not is_ours(repository, git_dir) or not os.path.isdir(git_dir):
         return None
     return Repository(git_dir, path, repository.object_format)
 
 
-def named_by(path: str) -> str | None:
+def git_dir_of(path: str) -> str | None:
     """Return the directory, maybe missing, that `.git` of a worktree names, if any."""
     dot_git = os.path.join(path, ".git")
     if os.path.islink(dot_git):  # made by git-annex
         return os.path.normpath(os.path.join(path, os.readlink(dot_git)))
-    named = content(dot_git).removeprefix("gitdir: ")
+    named = read_line(dot_git).removeprefix("gitdir: ")
     return os.path.normpath(os.path.join(path, named)) if named else None
 
 
 def flush(repository: Repository, path: str) -> None:
     """Flush git's files of a worktree to disk, which git does not do."""
-    git_dir = named_by(path)
+    git_dir = git_dir_of(path)
     if git_dir is None:
         return
     kept = []
@@ -287,36 +287,36 @@ def flush(repository: Repository, path: str) -> None:
         inside = [os.path.join(place, name) for name in files]
         kept += [file for file in inside if os.path.isfile(file) and not os.path.islink(file)]
         kept.append(place)
-    places = [administration(repository), repository.common_dir, path, os.path.dirname(path)]
+    places = [worktrees_dir(repository), repository.common_dir, path, os.path.dirname(path)]
     fsync.flush([*kept, os.path.join(path, ".git"), *places])
 
 
 def is_ours(repository: Repository, git_dir: str) -> bool:
-    return _is_same(os.path.dirname(git_dir), administration(repository))
+    return _is_same(os.path.dirname(git_dir), worktrees_dir(repository))
 
 
-def elsewhere(repository: Repository, path: str) -> str | None:
+def foreign_repository(repository: Repository, path: str) -> str | None:
     """Return the git directory of another existing repository that owns a worktree."""
-    git_dir = named_by(path)
+    git_dir = git_dir_of(path)
     if git_dir is None or is_ours(repository, git_dir):
         return None
     is_there = os.path.isfile(os.path.join(git_dir, COMMONDIR))
     return os.path.dirname(os.path.dirname(git_dir)) if is_there else None
 
 
-def administration(repository: Repository) -> str:
+def worktrees_dir(repository: Repository) -> str:
     return os.path.join(repository.common_dir, "worktrees")
 
 
 def lock_reason(git_dir: str) -> str | None:
     """Return why a worktree is locked ("" without a reason); None if it is not locked."""
     path = os.path.join(git_dir, "locked")
-    return content(path) if os.path.exists(path) else None
+    return read_line(path) if os.path.exists(path) else None
 
 
 def lacks_commondir(repository: Repository, git_dir: str) -> bool:
     # git writes it before HEAD, and refuses to do anything without it.
-    named = content(os.path.join(git_dir, COMMONDIR))
+    named = read_line(os.path.join(git_dir, COMMONDIR))
     is_known = bool(named) and _is_same(os.path.join(git_dir, named), repository.common_dir)
     return not is_known and os.path.lexists(os.path.join(git_dir, "HEAD"))
 
@@ -326,7 +326,7 @@ def lacks_head(git_dir: str) -> bool:
     if has_no_head(git_dir):
         return True
     path = os.path.join(git_dir, "HEAD")
-    head = content(path)
+    head = read_line(path)
     is_whole = head.startswith("ref: refs/") or ids.is_oid(head)
     return not is_whole and os.path.isfile(path) and not os.path.islink(path)
 
@@ -357,55 +357,58 @@ def registered(repository: Repository) -> list[tuple[str, str]]:
     return [
         (git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git))))
         for git_dir in _directories(repository)
-        if (dot_git := content(os.path.join(git_dir, "gitdir")))
+        if (dot_git := read_line(os.path.join(git_dir, "gitdir")))
     ]
 
 
-def unfinished(repository: Repository) -> list[str]:
+def unfinished_git_dirs(repository: Repository) -> list[str]:
     """Return git directories of worktrees that `git worktree add` has not finished."""
-    return [git_dir for git_dir in _directories(repository) if not content(f"{git_dir}/gitdir")]
+    return [git_dir for git_dir in _directories(repository) if not read_line(f"{git_dir}/gitdir")]
 
 
 def _directories(repository: Repository) -> list[str]:
-    place = administration(repository)
+    place = worktrees_dir(repository)
     return [os.path.join(place, name) for name in names_in(place)]
 
 
-def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str | None:
+def find_moved(repository: Repository, git_dir: str, path: str, *more: str) -> str | None:
     """Find a moved worktree beside its old path, or in or beside the main worktree."""
     top = main_worktree(repository)
     around = [top, os.path.dirname(top)] if top is not None else []
     for place in (os.path.dirname(path), *more, *around):
         for name in names_in(place):
             path = os.path.join(place, name)
-            named = named_by(path)
+            named = git_dir_of(path)
             if named is not None and _is_same(named, git_dir):
                 return path
     return None
 
 
-def went_along(repository: Repository, git_dir: str, path: str) -> bool:
+def may_have_moved_along(repository: Repository, git_dir: str, path: str) -> bool:
     """Return whether a worktree may have moved with its repository, in or beside it."""
-    return any(_is_left(place, git_dir) for place, _ in _along(repository, git_dir, path))
+    return any(
+        _lost_its_git_dir(place, git_dir)
+        for place, _ in _places_moved_along(repository, git_dir, path)
+    )
 
 
-def left_by(repository: Repository, git_dir: str, path: str) -> str | None:
+def find_left_behind(repository: Repository, git_dir: str, path: str) -> str | None:
     """Find a worktree whose repository was moved, with or without it."""
-    if _is_left(path, git_dir):
+    if _lost_its_git_dir(path, git_dir):
         return path
-    for place, old in _along(repository, git_dir, path):
-        if named_by(place) == old and not os.path.isdir(old):
+    for place, old in _places_moved_along(repository, git_dir, path):
+        if git_dir_of(place) == old and not os.path.isdir(old):
             return place
     return None
 
 
-def _is_left(place: str, git_dir: str) -> bool:
-    named = named_by(place)
+def _lost_its_git_dir(place: str, git_dir: str) -> bool:
+    named = git_dir_of(place)
     is_lost = named is not None and not os.path.isdir(named)
     return is_lost and os.path.basename(named or "") == os.path.basename(git_dir)
 
 
-def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
+def _places_moved_along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
     """Return possible places of a worktree that moved along, with its old `git_dir`."""
     top = main_worktree(repository) or repository.common_dir
     parts = path.split(os.sep)
@@ -419,7 +422,7 @@ def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, s
     ]
 
 
-def content(path: str) -> str:
+def read_line(path: str) -> str:
     """Return the line in a small file of git; "" if missing or damaged by the disk."""
     data = read_or_empty(path).removesuffix(b"\n")
     return "" if b"\0" in data else os.fsdecode(data)

@@ -100,7 +100,7 @@ class PrivateIndex:
             message = f"cannot look at the files of {top}: it is {state}"
             raise WorktreeError(message, hint="if a run belongs to it: git ckpt resume")
         try:
-            self.opened = _clock(self.repository)
+            self.opened = _file_system_time(self.repository)
         except FileNotFoundError:
             raise self._watch.failure() from None
         try:
@@ -143,7 +143,7 @@ class PrivateIndex:
             origin = self._origin = open(path, "rb")  # noqa: SIM115 - held until the copy is gone
             self._watch.begin()
             with self._watch:
-                _copy(origin, self.path)
+                _copy_index(origin, self.path)
         except OSError as error:
             # The file has a random name: retries must report the same message.
             place = os.path.dirname(self.path)
@@ -271,7 +271,7 @@ class PrivateIndex:
             listed = later.git(*words)
         with contextlib.closing(PrivateIndex(self.repository)) as earlier:
             if origin is not None:
-                _copy(origin, earlier.path)
+                _copy_index(origin, earlier.path)
             is_same = listed == earlier.git(*words)
         if not is_same or (then is not None and os.path.samestat(now, then)):
             hint = "look at git status, then run the command again"
@@ -304,7 +304,7 @@ class PrivateIndex:
             self._origin = None
 
 
-def _copy(source: BinaryIO, target: str) -> None:
+def _copy_index(source: BinaryIO, target: str) -> None:
     # With mode and time stamp, by which git tells which entries are racy.
     status = os.fstat(source.fileno())
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777)
@@ -328,7 +328,7 @@ def _has_links(repository: Repository) -> bool:
     return True
 
 
-def _clock(repository: Repository) -> int:
+def _file_system_time(repository: Repository) -> int:
     directory = repository.make_private_dir()
     os.utime(directory)
     here = os.stat(directory)
@@ -354,7 +354,7 @@ def _is_left_over(lock: str, directory: str) -> bool:
     return False
 
 
-# Entries in intent only (`git add --intent-to-add`), whether or not their files exist.
+# Entries in intent only (`git add --intent-to-add_intent`), whether or not their files exist.
 
 EXECUTABLE, LINK, REPOSITORY = b"100755", b"120000", GITLINK
 _FLAG = 0x20000000  # CE_INTENT_TO_ADD, as `git ls-files --debug` prints it
@@ -371,12 +371,12 @@ _ADD = (
 )
 
 
-def placeholder(object_format: str) -> bytes:
+def intent_oid(object_format: str) -> bytes:
     """Return the oid of entries in intent only: that of the empty blob."""
     return object_id("blob", b"", object_format).encode("ascii")
 
 
-def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
+def intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
     """Return the entries in intent only, with modes, among those of the empty blob."""
     if not paths:
         return {}
@@ -391,18 +391,18 @@ def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes
 
 
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Make git write the trees above entries in intent only again, without them."""
+    """Make git write trees above entries in intent only again, without them."""
     # `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
     # The option changes nothing else: they are not assumed unchanged.
     index.update("--no-assume-unchanged", paths)
 
 
-def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
+def add_intent(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
     """Add entries in intent only; `modes` has those that are not of plain files."""
     if not paths:
         return
     wanted = sorted(set(paths))
-    oid = placeholder(index.repository.object_format)
+    oid = intent_oid(index.repository.object_format)
     # Git checks the paths, which may have been fetched.
     index.put(b"100644 %s 0\t%s" % (oid, path) for path in wanted)
     index.update("--force-remove", wanted)
@@ -432,7 +432,7 @@ def _stand_in(path: bytes, mode: bytes | None, object_format: str) -> None:
             os.makedirs(os.path.join(path, b".git", name))
         settings = "[core]\n\trepositoryformatversion = 1\n"
         settings += f"[extensions]\n\tobjectFormat = {object_format}\n"
-        head = placeholder(object_format) + b"\n"  # any oid will do
+        head = intent_oid(object_format) + b"\n"  # any oid will do
         for name, content in ((b"config", settings.encode("ascii")), (b"HEAD", head)):
             with open(os.path.join(path, b".git", name), "xb") as file:
                 file.write(content)
@@ -447,7 +447,7 @@ _NAMES = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
 _ALL = b"/*"
 
 
-def read(repository: Repository) -> bytes | None:
+def read_sparse(repository: Repository) -> bytes | None:
     """Return the sparse settings of a worktree; None if its checkout is not sparse."""
     try:
         with open(os.path.join(repository.git_dir, "info", "sparse-checkout"), "rb") as file:
@@ -466,10 +466,10 @@ def read(repository: Repository) -> bytes | None:
     return " ".join(words).encode() + b"\n" + listed
 
 
-def bring_back(made: Repository, settings: bytes | None) -> None:
-    """Give a worktree without files the settings that `read` returned for a snapshot."""
+def restore_sparse(made: Repository, settings: bytes | None) -> None:
+    """Give a worktree without files the settings that `read_sparse` returned."""
     if settings is None:
-        if read(made) is not None:  # git copies them from the worktree where the command ran
+        if read_sparse(made) is not None:  # git copies them from the worktree where the command ran
             made.git.run(*NO_HOOKS, "sparse-checkout", "disable")
         return
     head, _, listed = settings.partition(b"\n")

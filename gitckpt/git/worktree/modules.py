@@ -44,11 +44,11 @@ _OF_REPOSITORY = (b"objects", b"refs")
 
 def seen_from(repository: Repository, path: bytes) -> Repository | None:
     """Return a submodule's repository as seen from its checkout; None without one."""
-    top = place(repository, path)
+    top = checkout_path(repository, path)
     if top is None:
         return None
     dot_git = os.path.join(top, ".git")
-    git_dir = dot_git if os.path.isdir(dot_git) else administration.named_by(top)
+    git_dir = dot_git if os.path.isdir(dot_git) else administration.git_dir_of(top)
     if git_dir is None or os.path.islink(dot_git) or not os.path.isfile(f"{git_dir}/HEAD"):
         return None
     submodule = Repository(git_dir, top, repository.object_format)
@@ -56,7 +56,7 @@ def seen_from(repository: Repository, path: bytes) -> Repository | None:
     return None if is_same else submodule
 
 
-def are_there(repository: Repository) -> bool:
+def may_exist(repository: Repository) -> bool:
     """Return whether a repository may have submodules, without starting a process."""
     tops = [repository.worktree, os.path.dirname(repository.common_dir)]
     has_modules = any(map(os.path.isdir, _places(repository)))
@@ -70,7 +70,7 @@ def head_of(top: bytes) -> str | None:
     return done.text or None if done.code == 0 else None
 
 
-def own_directories(repository: Repository) -> list[bytes]:
+def git_dirs_inside(repository: Repository) -> list[bytes]:
     """Return git directories inside the worktree other than `.git`."""
     top = os.path.realpath(repository.worktree or os.curdir)
     git_dirs = {os.path.realpath(repository.git_dir), os.path.realpath(repository.common_dir)}
@@ -79,7 +79,7 @@ def own_directories(repository: Repository) -> list[bytes]:
     return sorted(os.fsencode(place) for place in places if place.split("/")[0] not in outside)
 
 
-def bare_above(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
+def bare_repositories(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
     """Return the directories of these files that look like bare repositories."""
     candidates = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"}
     return sorted(
@@ -89,11 +89,11 @@ def bare_above(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
     )
 
 
-def lies_in(path: bytes, directories: Collection[bytes]) -> bool:
+def is_below(path: bytes, directories: Collection[bytes]) -> bool:
     return any(path == directory or path.startswith(directory + b"/") for directory in directories)
 
 
-def has_own(git_dir: str) -> bool:
+def has_modules(git_dir: str) -> bool:
     # git deletes them with the worktree.
     return os.path.isdir(os.path.join(git_dir, "modules"))
 
@@ -109,10 +109,10 @@ def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Reposi
             dot_git = os.path.join(top, os.fsdecode(path), ".git")
             if is_plain(path) and not _is_through_link(top, path) and _is_git_dir(dot_git):
                 git_dirs.append(dot_git)
-    return [_kept(git_dir, repository.object_format) for git_dir in dict.fromkeys(git_dirs)]
+    return [_open_store(git_dir, repository.object_format) for git_dir in dict.fromkeys(git_dirs)]
 
 
-def _kept(git_dir: str, object_format: str) -> Repository:
+def _open_store(git_dir: str, object_format: str) -> Repository:
     # Without a worktree: git would die if `core.worktree` leads to a missing directory.
     kept = Repository(git_dir, None, object_format)
     kept.git = Git(git_dir, git_dir)
@@ -120,7 +120,7 @@ def _kept(git_dir: str, object_format: str) -> Repository:
     return kept
 
 
-def copied(
+def clone(
     around: Repository, kept: Repository, made: Repository, path: bytes, refs: Sequence[str]
 ) -> Repository:
     """Copy a submodule's repository for another worktree, to where git would put it.
@@ -134,7 +134,7 @@ def copied(
         scratch = os.path.join(made.git_dir, f"ckpt-making-{os.urandom(4).hex()}")
         words = ("clone", "--quiet", "--bare", "--local", "--template=", kept.git_dir, scratch)
         kept.git.run(*_LOCALLY, *words, env=LOCAL_ONLY)
-        copy = _kept(scratch, kept.object_format)
+        copy = _open_store(scratch, kept.object_format)
         specs = [f"+{ref}:{ref}" for ref in ("refs/remotes/*", *refs)]
         copy.git.run(*_LOCALLY, *_FETCH, kept.git_dir, *specs, env=LOCAL_ONLY)
         _copy_settings(kept, copy)
@@ -144,7 +144,7 @@ def copied(
             os.rename(scratch, final)
         except OSError as error:
             raise WorktreeError(f"cannot make {final}: {error.strerror}") from None
-    return _kept(final, kept.object_format)
+    return _open_store(final, kept.object_format)
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
@@ -156,7 +156,7 @@ def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
             main.close()
 
 
-def within(submodule: Repository, copy: Repository) -> Iterator[Pair]:
+def nested_pairs(submodule: Repository, copy: Repository) -> Iterator[Pair]:
     """Return a submodule's nested repositories with those of another copy, as `pairs`."""
     return _pairs(submodule.git_dir, copy.git_dir, "", submodule.object_format)
 
@@ -166,8 +166,8 @@ def _pairs(git_dir: str, other_dir: str, above: str, object_format: str) -> Iter
     for inner in _git_dirs(place):
         name = os.path.relpath(inner, place)
         twin = os.path.join(other_dir, "modules", name)
-        other = _kept(twin, object_format) if _is_git_dir(twin) else None
-        yield above + name, _kept(inner, object_format), other
+        other = _open_store(twin, object_format) if _is_git_dir(twin) else None
+        yield above + name, _open_store(inner, object_format), other
         yield from _pairs(inner, twin, f"{above}{name}/", object_format)
 
 
@@ -218,7 +218,7 @@ def attach(kept: Repository, top: str) -> Repository | None:
 
     Return None if the directory is not empty, or the repository has another worktree.
     """
-    recorded = _recorded(kept) or top
+    recorded = _recorded_worktree(kept) or top
     has_moved = os.path.realpath(recorded) != os.path.realpath(top)
     is_elsewhere = has_moved and os.path.lexists(os.path.join(recorded, ".git"))
     if is_elsewhere or kept.is_linked or os.path.basename(kept.git_dir) == ".git":
@@ -234,7 +234,7 @@ def attach(kept: Repository, top: str) -> Repository | None:
     return Repository(kept.git_dir, top, kept.object_format)
 
 
-def _recorded(kept: Repository) -> str | None:
+def _recorded_worktree(kept: Repository) -> str | None:
     words = ("config", "--file", f"{kept.git_dir}/config", "core.worktree")
     value = os.fsdecode(kept.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
     return os.path.normpath(os.path.join(kept.git_dir, value)) if value else None
@@ -242,7 +242,7 @@ def _recorded(kept: Repository) -> str | None:
 
 def is_lost(kept: Repository) -> bool:
     """Return whether `core.worktree` of a submodule leads to a place without it."""
-    recorded = _recorded(kept)
+    recorded = _recorded_worktree(kept)
     return recorded is not None and not os.path.lexists(os.path.join(recorded, ".git"))
 
 
@@ -260,13 +260,13 @@ def _link(kept: Repository, top: str) -> None:
 
 def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:
     """Return the path at which a worktree has one of `stores` checked out, if any."""
-    recorded = _recorded(kept)
+    recorded = _recorded_worktree(kept)
     if recorded is None or repository.worktree is None:
         return None
     worktree = os.path.realpath(repository.worktree)
     path = os.fsencode(os.path.relpath(os.path.realpath(recorded), worktree))
-    top = place(repository, path)
-    named = administration.named_by(top) if top is not None else None
+    top = checkout_path(repository, path)
+    named = administration.git_dir_of(top) if top is not None else None
     if named is None or os.path.realpath(named) != os.path.realpath(kept.git_dir):
         return None
     return path
@@ -290,8 +290,8 @@ def move(repository: Repository, kept: Repository, path: bytes, top: str) -> Rep
 
 def _reconnect(kept: Repository, old: str, top: str) -> None:
     for git_dir in _git_dirs(os.path.join(kept.git_dir, "modules")):
-        with contextlib.closing(_kept(git_dir, kept.object_format)) as inner:
-            below = os.path.relpath(_recorded(inner) or old, old)
+        with contextlib.closing(_open_store(git_dir, kept.object_format)) as inner:
+            below = os.path.relpath(_recorded_worktree(inner) or old, old)
             if below != "." and not below.startswith(".."):
                 _reconnect(inner, os.path.join(old, below), os.path.join(top, below))
     if os.path.isfile(os.path.join(top, ".git")):
@@ -299,14 +299,14 @@ def _reconnect(kept: Repository, old: str, top: str) -> None:
         _link(kept, top)
 
 
-def place(repository: Repository, path: bytes) -> str | None:
+def checkout_path(repository: Repository, path: bytes) -> str | None:
     top = repository.worktree
     if top is None or not is_plain(path) or _is_through_link(top, path):
         return None
     return os.path.join(top, os.fsdecode(path))
 
 
-def holding(repository: Repository, path: bytes, ref: str) -> Repository | None:
+def find(repository: Repository, path: bytes, ref: str) -> Repository | None:
     """Return the repository of a submodule, checked out or kept, that has a ref."""
     return _first_with([seen_from(repository, path), *stores(repository, [path])], ref)
 
@@ -319,26 +319,26 @@ def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository
     return None
 
 
-def beside(repository: Repository, ref: str) -> Repository | None:
+def find_nested(repository: Repository, ref: str) -> Repository | None:
     """Return the repository of a nested submodule in another worktree that has a ref."""
     # git clones a submodule again for each linked worktree, without the submodules nested in it.
     parts, object_format = repository.common_dir.split(os.sep), repository.object_format
     for start in (number for number, part in enumerate(parts) if part == "modules"):
         above = parts[: start - 2] if parts[start - 2] == "worktrees" else parts[:start]
-        around = _kept(os.sep.join(above), object_format)
+        around = _open_store(os.sep.join(above), object_format)
         if not _is_git_dir(around.git_dir):
             continue
         twins = [os.path.join(place, *parts[start + 1 :]) for place in _places(around)]
         others = [os.path.join(twin, "modules") for twin in twins if twin != repository.common_dir]
         git_dirs = (git_dir for place in others for git_dir in _git_dirs(place))
-        nested = _first_with((_kept(git_dir, object_format) for git_dir in git_dirs), ref)
+        nested = _first_with((_open_store(git_dir, object_format) for git_dir in git_dirs), ref)
         if nested is not None:
             return nested
     return None
 
 
-def is_held(repository: Repository, path: bytes, ref: str) -> bool:
-    submodule = holding(repository, path, ref)
+def is_ref_stored(repository: Repository, path: bytes, ref: str) -> bool:
+    submodule = find(repository, path, ref)
     if submodule is not None:
         submodule.close()
     return submodule is not None
@@ -360,11 +360,11 @@ def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
     return entry is not None and entry[1] == GITLINK
 
 
-def of_tree(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
+def submodules_of(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
     return [(path, oid) for path, mode, oid in leaves(repository, tree) if mode == GITLINK]
 
 
-def unquoted(text: str) -> bytes:
+def unquote(text: str) -> bytes:
     """Return the path that a document names, C-quoted if it is not UTF-8."""
     data = os.fsencode(text)
     if len(data) > 1 and data[:1] == data[-1:] == b'"' and _OCTAL.search(data):
@@ -377,7 +377,7 @@ def unquoted(text: str) -> bytes:
 
 
 def _places(repository: Repository) -> list[str]:
-    linked = administration.administration(repository)
+    linked = administration.worktrees_dir(repository)
     tops = (repository.common_dir, *(os.path.join(linked, name) for name in names_in(linked)))
     return [os.path.join(top, "modules") for top in tops]
 

@@ -69,7 +69,7 @@ def collect(repository: Repository) -> dict[str, bytes]:
     return files
 
 
-def holder_of(
+def write_holder(
     repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str
 ) -> str | None:
     """Write a commit that keeps the commits of an operation; None if HEAD keeps them."""
@@ -118,8 +118,8 @@ def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
     return tip is not None and [tip[0].encode("ascii")] == starts
 
 
-def would_move(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
-    """Return whether an operation would move a branch other than `source`; None: detached."""
+def would_move_branch(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
+    """Return whether an operation would move a branch other than that it began on."""
     # To continue or abort it moves HEAD (sequencer.c, builtin/am.c).
     moves = any(name.split("/")[0] in DIRECTORIES for name in files)
     return moves and branch is not None and branch != source
@@ -130,7 +130,7 @@ def moves_nothing(repository: Repository, files: Mapping[str, bytes]) -> bool:
     return is_at_its_start(repository, files) or collect(repository) == files
 
 
-def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
+def detach(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return an operation as if it had begun on no branch, so that its end moves none."""
     # A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
     edited = {name: data for name, data in files.items() if name != "rebase-merge/update-refs"}
@@ -149,7 +149,7 @@ def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, by
     return edited
 
 
-def farewell(branch: str) -> str:
+def hint_on_branch(branch: str) -> str:
     from gitckpt.model.arguments import shell_word
 
     command = f"git branch --force {shell_word(branch)} HEAD"
@@ -163,7 +163,7 @@ def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
             raise WorktreeError(message, hint="see what is wrong: git ckpt verify")
 
 
-def clear(repository: Repository) -> None:
+def end_operation(repository: Repository) -> None:
     """End the operation in progress without a trace; files and index stay."""
     for directory in DIRECTORIES:
         private_dirs.discard(os.path.join(repository.git_dir, directory))
@@ -251,12 +251,12 @@ def amended(repository: Repository) -> list[tuple[str, str]]:
 
 def rebased(repository: Repository) -> list[tuple[str, str]]:
     """Return the commits of a rebase that is just ending, each with its replacement."""
-    return [*_noted(repository, _MERGED), *applied(repository)]
+    return [*_rewritten_commits(repository, _MERGED), *applied_patches(repository)]
 
 
-def applied(repository: Repository) -> list[tuple[str, str]]:
+def applied_patches(repository: Repository) -> list[tuple[str, str]]:
     """Return what `rebased` does, for the apply backend only."""
-    return _noted(repository, _APPLIED)
+    return _rewritten_commits(repository, _APPLIED)
 
 
 def has_moved(repository: Repository) -> bool:
@@ -266,13 +266,13 @@ def has_moved(repository: Repository) -> bool:
     return head is None or head[0].encode("ascii") not in starts
 
 
-def branch(repository: Repository) -> str:
+def apply_branch(repository: Repository) -> str:
     """Return the branch of a rebase with the apply backend; "" if it never stopped."""
     data = _end(os.path.join(repository.git_dir, "rebase-apply/head-name"), _LINES)
     return data.strip().decode("utf-8", "replace")  # decoded as HEAD is
 
 
-def filtered(repository: Repository) -> dict[str, str]:
+def filter_repo_commits(repository: Repository) -> dict[str, str]:
     """Return new commits by those rewritten by `git filter-repo`; "" for dropped ones."""
     path = os.path.join(repository.common_dir, "filter-repo", "commit-map")
     try:
@@ -287,7 +287,7 @@ def is_last_patch(repository: Repository) -> bool:
     return int(_content(f"{directory}/next")) >= int(_content(f"{directory}/last"))
 
 
-def _noted(repository: Repository, name: str) -> list[tuple[str, str]]:
+def _rewritten_commits(repository: Repository, name: str) -> list[tuple[str, str]]:
     return _pairs(_end(os.path.join(repository.git_dir, name), _LARGEST).splitlines())
 
 

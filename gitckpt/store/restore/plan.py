@@ -402,10 +402,10 @@ class Planner:
         plan.directories = list(filter(self._is_wanted, target.directories))
         plan.modes = {path: mode for path, mode in target.modes.items() if self._is_wanted(path)}
         touched = paths_in(plan.files)
-        wider = dir_modes.wider(top, plan.modes)
+        wider = dir_modes.wider_modes(top, plan.modes)
         narrowed = {path: mode for path, mode in wider.items() if path not in touched}
         changed_modes = set(narrowed)
-        kept = dir_modes.with_above(plan.directories)
+        kept = dir_modes.with_parents(plan.directories)
         blocked = sorted(kept - paths_in(plan.files, "D"))
         plan.obstacles += filter(self._is_no_directory, blocked)
         existing = (path for path in dict.fromkeys(made) if os.path.isdir(self._resolve(path)))
@@ -416,14 +416,14 @@ class Planner:
             absolute = self._resolve(path)
             if os.path.lexists(absolute) and mode & ~os.lstat(absolute).st_mode:
                 changed_modes.add(path)
-        missing = dir_modes.missing(top, plan.directories)
+        missing = dir_modes.missing_directories(top, plan.directories)
         plan.changes += [PathChange(ADD, path + b"/") for path in missing]
         for path in plan.removed:
             names = os.listdir(self._resolve(path))
             if all(os.path.join(path, name) in plan.removed for name in names):
                 plan.changes.append(PathChange(DELETE, path + b"/"))
         plan.changes += [PathChange(MODE, path) for path in changed_modes]
-        if coming := dir_modes.missing(top, sorted(kept)):
+        if coming := dir_modes.missing_directories(top, sorted(kept)):
             plan.state[_MADE] = [as_text(path) for path in coming]
         if narrowed:
             by_text = {as_text(path): mode for path, mode in narrowed.items()}

@@ -38,7 +38,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = _kno
     """
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
-        if not modules.is_held(repository, modules.unquoted(submodule.path), ref):
+        if not modules.is_ref_stored(repository, modules.unquote(submodule.path), ref):
             return False  # another process removed the checkpoint meanwhile
     if checkpoint.tree is None:
         return True

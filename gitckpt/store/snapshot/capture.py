@@ -197,7 +197,7 @@ class _Capture:
         by_path = {entry.path: entry for entry in self.omitted}  # the last reason is the best
         omitted = tuple(entry for _, entry in sorted(by_path.items()))
         worktree = replace(worktree, omitted=omitted, converted=tuple(sorted(self.converted)))
-        captured = Captured(worktree, files, survey.submodules.keys(), inexact.left)
+        captured = Captured(worktree, files, survey.submodules.keys(), inexact.skipped)
         captured = replace(captured, as_is=self.as_is, unheld=self.unheld, apart=survey.apart)
         captured = replace(captured, is_as_stored=rules is None)
         if self.writer is None:
@@ -214,7 +214,7 @@ class _Capture:
                 self.omitted.append(Omitted(".git", reason))
                 under_way, state = None, {}
             content.operation = state
-            needed = operation.holder_of(repository, self.objects, state, self.commit)
+            needed = operation.write_holder(repository, self.objects, state, self.commit)
         tree = manifest.write(repository, self.objects, content)
         suspects: tuple[Suspect, ...] = ()
         if self.read:
@@ -246,9 +246,9 @@ class _Capture:
         survey = self.survey
         lead = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
         others = set(survey.directories) - lead - {os.path.dirname(path) for path in self.read}
-        directories = dir_modes.empty(self.index.repository, self.top, others, files)
-        modes = dir_modes.narrowed_directories(survey.modes)
-        modes |= dir_modes.narrowed_files(self.top, self.read)
+        directories = dir_modes.empty_directories(self.index.repository, self.top, others, files)
+        modes = dir_modes.narrow_directories(survey.modes)
+        modes |= dir_modes.narrow_files(self.top, self.read)
         most = dir_modes.MOST
         if len(directories) > most:
             more = len(directories) - most - 1
@@ -293,8 +293,8 @@ class _Capture:
         # git would not look at these, or not drop their stages.
         apart = set(filter(self._is_misplaced, deleted - removed_rules))
         index.update("--force-remove", sorted(apart))
-        held = unfiltered.held(index.repository)
-        unfiltered.accept(index, {path: held[path] for path in wanted if path in held})
+        held = unfiltered.load_record(index.repository)
+        unfiltered.add_unfiltered(index, {path: held[path] for path in wanted if path in held})
         others = [path for path in wanted if path not in deleted and path not in held]
         self._add([*sorted(deleted - removed_rules - apart), *others])
         ours = _find_ours(survey)
@@ -315,7 +315,7 @@ class _Capture:
         from gitckpt.git.contents import unfiltered
         from gitckpt.git.contents.plain_files import TreeWriter
 
-        if conversion.are_there(repository) or unfiltered.held(repository):
+        if conversion.has_verdicts(repository) or unfiltered.load_record(repository):
             return None
         writer = TreeWriter(repository, self.objects)
         tree = writer.tree(base, deleted, self.read, set(self.read).difference(survey.changed))
@@ -332,7 +332,7 @@ class _Capture:
             files = {path for path in listed if not path.endswith(b"/")}
             included |= files.difference(self.also)
         apart = self.survey.apart
-        self.included = {path for path in included if not modules.lies_in(path, apart)}
+        self.included = {path for path in included if not modules.is_below(path, apart)}
         accepted = []
         for path in dict.fromkeys([*self.survey.untracked, *sorted(self.included)]):
             reason = None
@@ -392,7 +392,7 @@ class _Capture:
     ) -> None:
         from gitckpt.git.contents import refusal
 
-        result = refusal.read_in(self.index, paths, settings, env)
+        result = refusal.add_files(self.index, paths, settings, env)
         self.converted += map(quoted, result.converted)
         for refused in result.refused:
             reason, may_be_held = self._reason(refused)
@@ -416,7 +416,7 @@ class _Capture:
         return f"filter {driver} does not work: {refused.cause}", False
 
     def _hold_as_is(self, path: bytes) -> bool:
-        (data,) = raw_files.bytes_of(self.index.repository, [path])
+        (data,) = raw_files.read_files(self.index.repository, [path])
         if data is None:
             return False
         (oid,) = self.objects.write([("blob", data)], flushed=False)
@@ -428,13 +428,13 @@ class _Capture:
 
     def _inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
         """Return the files that git would write differently."""
-        if rules is None and not conversion.are_there(self.index.repository):
+        if rules is None and not conversion.has_verdicts(self.index.repository):
             return conversion.Converted()
         terms = self.limits.terms({*self.also, *self.included}, self.also)
-        conversions = conversion.Conversions(self.index, self.objects, rules, terms)
-        converted = conversions.look(self.unread | self.as_is.keys())
+        conversions = conversion.ConversionSearch(self.index, self.objects, rules, terms)
+        converted = conversions.run(self.unread | self.as_is.keys())
         behind = {quoted(path) for path in converted.required}.intersection(self.converted)
-        self.converted = sorted({*map(quoted, converted.left), *behind})
+        self.converted = sorted({*map(quoted, converted.skipped), *behind})
         return converted
 
     def _omit(self, path: bytes, reason: str) -> None:

@@ -82,7 +82,7 @@ def _is_displaced(repository: Repository, wanted: Contents, change: Difference) 
 def unshaped(
     repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[str]:
-    unmet = dir_modes.unmet(repository.worktree or "", directories, modes)
+    unmet = dir_modes.unrestored_paths(repository.worktree or "", directories, modes)
     return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in unmet]
 
 
@@ -96,7 +96,7 @@ def unexpected(
 
     `raw` has the oids of the files that are wanted byte for byte; `gone` is as for `compare`.
     """
-    differing_raw = set(raw_files.differing(repository, raw))
+    differing_raw = set(raw_files.differing_paths(repository, raw))
     same_raw = raw.keys() - differing_raw
     names = []
     for entry in differing:

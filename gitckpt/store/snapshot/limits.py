@@ -165,20 +165,20 @@ class Limits:
             return self.configured
         return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
 
-    def terms(self, named: Collection[bytes], regardless: Collection[bytes]) -> Terms:
+    def terms(self, named: Collection[bytes], always: Collection[bytes]) -> Terms:
         """Return which bytes to keep besides what git stores of a file.
 
         Args:
             named: paths that are captured though they may look like secrets.
-            regardless: paths that are kept in any case.
+            always: paths that are kept in any case.
         """
         from gitckpt.git.contents.conversion import Terms  # most worktrees do without
 
         return Terms(
             self.max_file_size,
-            refuses=lambda path: path not in named and self.looks_secret(path) is not None,
+            is_secret=lambda path: path not in named and self.looks_secret(path) is not None,
             text=f"{self.max_file_size} {self.secrets} {self.include}",
-            regardless=regardless,
+            always=always,
         )
 
     def looks_secret(self, path: bytes) -> str | None:

@@ -153,16 +153,16 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
         if not index.is_whole():
             raise GitError(["ls-files"], 128, "index file corrupt")
         children.insert(0, index.start("ls-files", "-v", "-z"))
-        settings = intent.read(index.repository)  # while git looks at the files
+        settings = intent.read_sparse(index.repository)  # while git looks at the files
         survey = Survey()
         survey.leading = leading_to(_read_flags(index.finish(children[0]), survey))
         if _look_again(index, survey, is_sparse=settings is not None):
             children.append(index.look())
             children[1].kill_group()
         scan = Scan(index, os.fsencode(index.repository.worktree or ""))
-        survey.apart = modules.own_directories(index.repository)
+        survey.apart = modules.git_dirs_inside(index.repository)
         # While git looks at the files.
-        scan.look(path for path in survey.leading if not modules.lies_in(path, survey.apart))
+        scan.look(path for path in survey.leading if not modules.is_below(path, survey.apart))
         _read_status(_finish_status(index, children), survey)
     finally:
         for child in children:
@@ -170,9 +170,9 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
                 child.kill_group()
     _set_apart(scan.top, survey)
     # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
-    empty = intent.placeholder(index.repository.object_format) if survey.vanished else b""
+    empty = intent.intent_oid(index.repository.object_format) if survey.vanished else b""
     vanished = [path for path, oid in survey.vanished.items() if oid == empty]
-    intended = intent.intended(index, [*survey.flags.get(INTENT, ()), *vanished])
+    intended = intent.intent_entries(index, [*survey.flags.get(INTENT, ()), *vanished])
     survey.flags.update(flags_of(intended))
     intent.forget_trees(index, sorted(intended))
 
@@ -240,7 +240,7 @@ def _look_again(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool
 
 def leading_to(paths: Iterable[bytes]) -> set[bytes]:
     """Return the directories that lead to paths; the top is the empty path."""
-    return dir_modes.with_above({path.rpartition(b"/")[0] for path in paths}) | {b""}
+    return dir_modes.with_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
 def _read_status(out: bytes, survey: Survey) -> None:
@@ -274,12 +274,12 @@ def _set_apart(top: bytes, survey: Survey) -> None:
     own = survey.apart  # git's own directories; bare repositories without tracked files follow
 
     def without(paths: list[bytes], directories: Collection[bytes]) -> list[bytes]:
-        return [path for path in paths if not modules.lies_in(path, directories)]
+        return [path for path in paths if not modules.is_below(path, directories)]
 
     survey.changed, survey.deleted = without(survey.changed, own), without(survey.deleted, own)
     others = without(survey.untracked, own)
-    bare = [path for path in modules.bare_above(top, others) if path not in survey.leading]
-    outermost = [path for path in bare if not modules.lies_in(os.path.dirname(path), bare)]
+    bare = [path for path in modules.bare_repositories(top, others) if path not in survey.leading]
+    outermost = [path for path in bare if not modules.is_below(os.path.dirname(path), bare)]
     survey.untracked = without(others, outermost)
     survey.nested = [*without(survey.nested, own), *(path + b"/" for path in outermost)]
     survey.apart = [*own, *outermost]

@@ -54,7 +54,7 @@ def test_the_same_is_said_of_each_try_to_copy_the_index(
     def fail(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(index, "_copy", fail)
+    monkeypatch.setattr(index, "_copy_index", fail)
     said = set()
     for _ in range(2):
         with pytest.raises(CkptError) as caught:

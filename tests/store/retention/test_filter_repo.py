@@ -173,5 +173,5 @@ def test_the_map_of_commits_is_only_read_for_what_it_is(
         (place / "commit-map").write_bytes(b"\n".join(lines))
     elif how == "directory":
         os.mkdir(place / "commit-map")
-    assert operation.filtered(repository_of(main_checkout)) == {}
+    assert operation.filter_repo_commits(repository_of(main_checkout)) == {}
     assert plain.rewritten() == []

@@ -57,7 +57,7 @@ class TestWhere:
         self, store: Store, checkout: Checkout, flushed: list[str]
     ) -> None:
         made = resume(inside(store), store.record("a-complete", {}, worktree=store.capture()))
-        kept = Path(administration.named_by(made.path) or "")
+        kept = Path(administration.git_dir_of(made.path) or "")
         files = {kept / name for name in ("HEAD", "commondir", "gitdir", "locked", "ckpt-run")} | {
             Path(made.path) / ".git"
         }
