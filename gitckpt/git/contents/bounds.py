@@ -19,9 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
-    Sieve = Callable[[list[str]], list[str]]
-
-
 # Limits of a snapshot.
 
 HINT = "it was not made by gitckpt: git ckpt list, and git ckpt remove with its id"
@@ -97,11 +94,13 @@ _LARGEST = 64 << 20
 
 _TREE = DIRECTORY.zfill(6)
 
+_Filter = Callable[[list[str]], list[str]]
+
 
 class Census:
     """Trees with everything below them; missing objects count as nothing."""
 
-    def __init__(self, repository: Repository, roots: Iterable[str], readable: Sieve) -> None:
+    def __init__(self, repository: Repository, roots: Iterable[str], readable: _Filter) -> None:
         # `readable` returns which trees may be read: a partial clone would fetch missing ones.
         self._repository = repository
         self._flaws: dict[str, str] = {}

@@ -18,15 +18,13 @@ from gitckpt.git.contents.attributes import AttributeRules, Treatment
 from gitckpt.git.files import atomic
 from gitckpt.git.objects import writer
 from gitckpt.git.objects.encoding import FILES, object_hash, object_id
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
-    from gitckpt.git.repository import Repository
-    from gitckpt.git.worktree.index import PrivateIndex
-
-    Blobs = Sequence[tuple[str, bytes]]  # oids and paths
 
 _File = tuple[bytes, str, os.stat_result]  # path, oid and stat data of an entry
 
@@ -322,7 +320,11 @@ class ConversionSearch:
 
 
 def written_by_git(
-    index: PrivateIndex, blobs: Blobs, *, is_filtered: bool, options: Sequence[str] = ()
+    index: PrivateIndex,
+    blobs: Sequence[tuple[str, bytes]],
+    *,
+    is_filtered: bool,
+    options: Sequence[str] = (),
 ) -> list[bytes | None]:
     """Return the file content that git writes for each blob; None if it cannot."""
     if not blobs:

@@ -95,7 +95,7 @@ def add_files(
             if broken:
                 disabled |= broken
             elif may_refresh and administration.failing_filters(index.repository, error):
-                index.look_at_young()  # git has run the filter on another file
+                index.refresh_young()  # git has run the filter on another file
                 is_refreshed = True
             # A full disk is no reason to leave a file out.
             elif refused is None or is_unstorable(error):

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS, nul_ended
@@ -15,7 +15,7 @@ from gitckpt.git.files.refs_stat import content_mark
 from gitckpt.git.filesystem import copied_within
 from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import FILES, GITLINK, object_hash, object_id, oid_size
-from gitckpt.git.process import DeadlinePassed, GitError
+from gitckpt.git.process import Child, Completed, DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -23,16 +23,13 @@ from gitckpt.model.errors import BusyError, WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-    from typing import BinaryIO, Self, TypeAlias
+    from typing import BinaryIO, Self
 
     from gitckpt.git.command import Codes, Env
-    from gitckpt.git.process import Child, Completed
 
-    # Path, mode, oid, stage, and git's tag: H; S for skip-worktree, M for a conflict;
-    # lower case for assume-unchanged.
-    IndexEntry: TypeAlias = tuple[bytes, bytes, str, int, bytes]
-
+# Path, mode, oid, stage, and git's tag: H; S for skip-worktree, M for a conflict;
+# lower case for assume-unchanged.
+IndexEntry = tuple[bytes, bytes, str, int, bytes]
 
 # Without extensions of the user's index: a split index would leave shared files behind, the
 # untracked cache and a file system monitor would have to be trusted, and git 2.39 lists a file many
@@ -49,7 +46,7 @@ _PLAIN = (
 _WORKERS = f"checkout.workers={max(8, os.cpu_count() or 1)}"
 PARALLEL = ("-c", _WORKERS, "-c", "checkout.thresholdForParallelism=100")
 
-_LOOK = (
+_STATUS = (
     *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
     *("--no-renames", "--no-ahead-behind", "--ignore-submodules=none"),
 )
@@ -72,7 +69,7 @@ class PrivateIndex:
         self.deadline = deadline
         self.is_rebuilt = False
         self.opened = 0
-        self._look: Child | None = None
+        self._status: Child | None = None
         self._origin: BinaryIO | None = None
         self.path = repository.scratch("index")
         self._watch = administration.IndexWatch(self.path)
@@ -92,7 +89,7 @@ class PrivateIndex:
         self.close()
 
     def open(self) -> None:
-        if self._look is not None:
+        if self._status is not None:
             return
         top = self.repository.worktree
         if top is not None and not os.path.isdir(top):  # it may have been deleted or moved
@@ -111,33 +108,33 @@ class PrivateIndex:
 
     def close(self) -> None:
         self._stop_status()
-        self._close_origin()
+        if self._origin is not None:
+            self._origin.close()
+            self._origin = None
         self._watch.end()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
         self.unlock()
 
-    def look(self, *options: str) -> Child:
+    def status(self, *options: str) -> Child:
         """Return a running `git status`, for `finish`. With options, start a new one."""
         if options:
             self._stop_status()
-        child, self._look = self._look, None
-        return child or self.start(*options, *_LOOK)
+        child, self._status = self._status, None
+        return child or self.start(*options, *_STATUS)
 
-    def look_ahead(self) -> None:
-        self._look = self.start(*_LOOK)
+    def start_status(self) -> None:
+        self._status = self.start(*_STATUS)
 
     def _stop_status(self) -> None:
-        child, self._look = self._look, None
+        child, self._status = self._status, None
         if child is not None:
             child.kill_group()
 
     def copy_from(self, path: str) -> None:
         """Start again as a copy of another index, or empty if it is missing."""
-        self._stop_status()
-        self._close_origin()
+        self.close()
         if not os.path.exists(path):
-            self.close()
             return
         try:
             origin = self._origin = open(path, "rb")  # noqa: SIM115 - held until the copy is gone
@@ -211,7 +208,7 @@ class PrivateIndex:
     def refresh(self) -> None:
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
 
-    def look_at_young(self) -> None:
+    def refresh_young(self) -> None:
         """Let git compare files as young as this index now, and only once."""
         self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
         later = time.time() + _GRAIN / 1e9
@@ -221,9 +218,9 @@ class PrivateIndex:
         """Set entries: lines `MODE OID STAGE<tab>PATH`; mode 0 removes."""
         data = b"".join(line + b"\0" for line in lines)
         if data:
-            done = self.edit("update-index", "-z", "--index-info", data=data)
-            if "Ignoring path" in done.complaint:  # git succeeds all the same
-                raise GitError(["update-index"], done.code, done.complaint)
+            result = self.edit("update-index", "-z", "--index-info", data=data)
+            if "Ignoring path" in result.complaint:  # git succeeds all the same
+                raise GitError(["update-index"], result.code, result.complaint)
 
     def is_whole(self) -> bool:
         """Return whether this index is not truncated: git would read one that is."""
@@ -259,12 +256,12 @@ class PrivateIndex:
         # What was staged since is nowhere else. A refresh of stat data changes no entry.
         target = os.path.join(self.repository.git_dir, "index")
         origin = self._origin
-        then = os.fstat(origin.fileno()) if origin is not None else None
+        old = os.fstat(origin.fileno()) if origin is not None else None
         try:
-            now = os.stat(target)
+            new = os.stat(target)
         except FileNotFoundError:
             return
-        if self.is_rebuilt or (then is not None and content_mark(now) == content_mark(then)):
+        if self.is_rebuilt or (old is not None and content_mark(new) == content_mark(old)):
             return
         words = ("ls-files", "--stage", "-v", "-z")
         with PrivateIndex(self.repository) as later:
@@ -273,7 +270,7 @@ class PrivateIndex:
             if origin is not None:
                 _copy_index(origin, earlier.path)
             is_same = listed == earlier.git(*words)
-        if not is_same or (then is not None and os.path.samestat(now, then)):
+        if not is_same or (old is not None and os.path.samestat(new, old)):
             hint = "look at git status, then run the command again"
             raise BusyError(f"another process has changed {target} meanwhile", hint=hint)
 
@@ -297,11 +294,6 @@ class PrivateIndex:
             raise LockHeld(lock) from None
         except OSError as error:
             raise WorktreeError(f"cannot write {target}: {error.strerror}") from None
-
-    def _close_origin(self) -> None:
-        if self._origin is not None:
-            self._origin.close()
-            self._origin = None
 
 
 def _copy_index(source: BinaryIO, target: str) -> None:
@@ -331,9 +323,9 @@ def _has_links(repository: Repository) -> bool:
 def _file_system_time(repository: Repository) -> int:
     directory = repository.make_private_dir()
     os.utime(directory)
-    here = os.stat(directory)
-    is_same = repository.worktree is None or os.stat(repository.worktree).st_dev == here.st_dev
-    return here.st_ctime_ns - (0 if is_same else _GRAIN)
+    status = os.stat(directory)
+    is_same = repository.worktree is None or os.stat(repository.worktree).st_dev == status.st_dev
+    return status.st_ctime_ns - (0 if is_same else _GRAIN)
 
 
 def _is_left_over(lock: str, directory: str) -> bool:
@@ -382,11 +374,11 @@ def intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes,
         return {}
     words = [os.fsdecode(path) for path in paths] if len(paths) <= _FEW else []
     listing = index.git("--literal-pathspecs", "ls-files", "--stage", "--debug", "-z", "--", *words)
-    wanted = set(paths)
+    candidates = set(paths)
     return {
         path: mode
         for mode, path, flags in _INTENT_ENTRY.findall(listing)
-        if path in wanted and int(flags or b"0", 16) & _FLAG
+        if path in candidates and int(flags or b"0", 16) & _FLAG
     }
 
 
@@ -401,24 +393,24 @@ def add_intent(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[byt
     """Add entries in intent only; `modes` has those that are not of plain files."""
     if not paths:
         return
-    wanted = sorted(set(paths))
+    paths = sorted(set(paths))
     oid = intent_oid(index.repository.object_format)
     # Git checks the paths, which may have been fetched.
-    index.put(b"100644 %s 0\t%s" % (oid, path) for path in wanted)
-    index.update("--force-remove", wanted)
+    index.put(b"100644 %s 0\t%s" % (oid, path) for path in paths)
+    index.update("--force-remove", paths)
     # git makes such an entry only from a file, whose mode it takes. The file in the worktree may
     # have another mode by now, so stand-ins are made in a scratch directory.
     scratch = index.repository.scratch("intent")
     try:
         try:
-            for path in wanted:
+            for path in paths:
                 full = os.path.join(os.fsencode(scratch), path)
                 _stand_in(full, modes.get(path), index.repository.object_format)
         except OSError as error:
             raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
         words = (f"--work-tree={scratch}", "-C", scratch, "--literal-pathspecs", *_ADD)
         options = ("-c", "core.fileMode=true", "-c", "core.symlinks=true")
-        index.git(*options, *words, data=b"\0".join(wanted))
+        index.git(*options, *words, data=b"\0".join(paths))
     finally:
         private_dirs.discard(scratch)
 
@@ -466,17 +458,18 @@ def read_sparse(repository: Repository) -> bytes | None:
     return " ".join(words).encode() + b"\n" + listed
 
 
-def restore_sparse(made: Repository, settings: bytes | None) -> None:
+def restore_sparse(repository: Repository, settings: bytes | None) -> None:
     """Give a worktree without files the settings that `read_sparse` returned."""
     if settings is None:
-        if read_sparse(made) is not None:  # git copies them from the worktree where the command ran
-            made.git.run(*NO_HOOKS, "sparse-checkout", "disable")
+        # git copies them from the worktree where the command ran.
+        if read_sparse(repository) is not None:
+            repository.git.run(*NO_HOOKS, "sparse-checkout", "disable")
         return
     head, _, listed = settings.partition(b"\n")
     words = head.split()
     cone = "--cone" if words[:1] == [b"cone"] else "--no-cone"
     index = "--sparse-index" if b"index" in words else "--no-sparse-index"
-    made.git.run(*NO_HOOKS, "sparse-checkout", "set", cone, index, "--stdin", data=listed)
+    repository.git.run(*NO_HOOKS, "sparse-checkout", "set", cone, index, "--stdin", data=listed)
 
 
 # What git would ignore by the rules of a snapshot.
@@ -509,7 +502,7 @@ def ignored_by(
                 file.write(blob[2] if blob else b"")
         words = (f"--work-tree={scratch}", "-C", scratch, "check-ignore", "--no-index")
         data = b"\0".join(paths)
-        done = repository.git.run(*words, "-z", "--stdin", data=data, ok=(0, 1))
-        return set(done.out.split(b"\0")) - {b""}
+        output = repository.git.run(*words, "-z", "--stdin", data=data, ok=(0, 1)).out
+        return set(output.split(b"\0")) - {b""}
     finally:
         private_dirs.discard(scratch)

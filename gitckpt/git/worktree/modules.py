@@ -377,8 +377,7 @@ def unquote(text: str) -> bytes:
 
 
 def _places(repository: Repository) -> list[str]:
-    linked = administration.worktrees_dir(repository)
-    tops = (repository.common_dir, *(os.path.join(linked, name) for name in names_in(linked)))
+    tops = (repository.common_dir, *administration.git_dirs(repository))
     return [os.path.join(top, "modules") for top in tops]
 
 

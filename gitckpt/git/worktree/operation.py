@@ -74,14 +74,14 @@ def write_holder(
 ) -> str | None:
     """Write a commit that keeps the commits of an operation; None if HEAD keeps them."""
     # Branches and reflogs that lead to these commits may be gone when the operation goes on.
-    named = _tips(repository, _commits_named(repository, files), head)
-    if not named:
+    tips = _tips(repository, _commits_in(repository, files), head)
+    if not tips:
         return None
     from gitckpt.git.objects import alternates
 
-    commits = repository.cat_file.contents(named)
+    commits = repository.cat_file.contents(tips)
     dates = [alternates.committed_at(commit[2]) for commit in commits if commit is not None]
-    oid, items = alternates.make(named, max(dates, default=0), repository.object_format)
+    oid, items = alternates.make(tips, max(dates, default=0), repository.object_format)
     objects.write(items)
     return oid
 
@@ -187,8 +187,8 @@ def _refs_in(files: Mapping[str, bytes]) -> dict[str, str]:
     # Only refs that `collect` can return: the names may have been fetched.
     refs: dict[str, str] = {}
     for name, content in sorted(files.items()):
-        above = {name[:end] for end, character in enumerate(name) if character == "/"}
-        is_below = name.startswith(_BELOW_REFS) and _is_plain(name) and not above & refs.keys()
+        parents = {name[:end] for end, character in enumerate(name) if character == "/"}
+        is_below = name.startswith(_BELOW_REFS) and _is_plain(name) and not parents & refs.keys()
         is_ref = is_below or name in PSEUDO_REFS
         oid = content.decode("ascii", "replace").strip()
         if is_ref and ids.is_oid(oid):
@@ -206,25 +206,22 @@ def _tips(repository: Repository, commits: set[str], head: str) -> list[str]:
     # Walk only what HEAD does not lead to: the history may be long, or damaged far below.
     # Use stdin: a long rebase names more commits than a command line holds.
     revs = "".join(f"{rev}\n" for rev in (*commits, *([f"^{head}"] if head else [])))
-    listed, parents_seen = set[str](), set[str]()
-    done = repository.git.run("rev-list", "--parents", "--stdin", data=revs.encode("ascii"))
-    for line in done.text.splitlines():
-        commit, *parents = line.split()
-        listed.add(commit)
-        parents_seen.update(parents)
-    return sorted(commits & listed - parents_seen)
+    output = repository.git.run("rev-list", "--parents", "--stdin", data=revs.encode("ascii")).text
+    lines = [line.split() for line in output.splitlines()]
+    parents = {parent for line in lines for parent in line[1:]}
+    return sorted(commits & {line[0] for line in lines} - parents)
 
 
-def _commits_named(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
+def _commits_in(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
     # Todo lists abbreviate commits.
-    words: set[str] = set()
+    oids: set[str] = set()
     for name, content in files.items():
         if name in _WITHOUT_COMMITS or name.endswith(("message", "author-script", "patch")):
             continue
         for line in content.decode("utf-8", "replace").splitlines():
-            oids = (word for word in line.split()[:3] if 7 <= len(word) <= 64)
-            words.update(oid for oid in oids if not oid.strip(_HEX))
-    commits = [repository.cat_file.info(f"{word}^{{commit}}") for word in words]
+            candidates = (text for text in line.split()[:3] if 7 <= len(text) <= 64)
+            oids.update(oid for oid in candidates if not oid.strip(_HEX))
+    commits = [repository.cat_file.info(f"{oid}^{{commit}}") for oid in oids]
     return {commit[0] for commit in commits if commit is not None}
 
 

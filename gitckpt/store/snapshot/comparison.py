@@ -41,7 +41,7 @@ def compare(
     """
     head = objects.head()[0]
     with PrivateIndex(repository) as index:
-        index.look_ahead()
+        index.start_status()
         merged = merged_tree(repository, wanted, commit)
         additions = diff.differences(repository, merged, wanted.files)
         untracked = [entry.path for entry in additions if entry.status == "A"]

@@ -148,7 +148,7 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
     Clears flags in the private index, so that git looks at files marked as assume-unchanged, and at
     existing ones marked as skip-worktree.
     """
-    children = [index.look()]  # the last one is `git status`
+    children = [index.status()]  # the last one is `git status`
     try:
         if not index.is_whole():
             raise GitError(["ls-files"], 128, "index file corrupt")
@@ -157,7 +157,7 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
         survey = Survey()
         survey.leading = leading_to(_read_flags(index.finish(children[0]), survey))
         if _look_again(index, survey, is_sparse=settings is not None):
-            children.append(index.look())
+            children.append(index.status())
             children[1].kill_group()
         scan = Scan(index, os.fsencode(index.repository.worktree or ""))
         survey.apart = modules.git_dirs_inside(index.repository)
@@ -209,7 +209,7 @@ def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
                 options = filters_off(failing)
             else:
                 raise
-        children.append(index.look(*options))
+        children.append(index.status(*options))
 
 
 def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
