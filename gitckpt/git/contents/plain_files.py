@@ -10,7 +10,7 @@ import os
 import re
 import stat
 
-from gitckpt.git.contents.dir_modes import with_parents
+from gitckpt.git.contents.exact_files import with_parents
 from gitckpt.git.files import regular
 from gitckpt.git.fsync import object_path
 from gitckpt.git.objects import encoding

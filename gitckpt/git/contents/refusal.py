@@ -122,12 +122,9 @@ def _failed_filter(complaint: str) -> str:
 
 def _broken_process_filters(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
     examples = {name: path for path, name in filter_names(index, paths).items()}
-    broken = set()
-    for name in examples.keys() & administration.process_filters(index.repository):
-        complaint = _clean(index, examples[name], b"\n").complaint
-        if any(words in complaint for words in _NOT_STARTED):
-            broken.add(name)
-    return broken
+    names = examples.keys() & administration.process_filters(index.repository)
+    complaints = {name: _clean(index, examples[name], b"\n").complaint for name in names}
+    return {name for name in names if any(text in complaints[name] for text in _NOT_STARTED)}
 
 
 def _clean(index: PrivateIndex, path: bytes, data: bytes) -> Completed:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gitckpt.git import config
 from gitckpt.git.command import nul_ended
-from gitckpt.git.contents import raw_files
+from gitckpt.git.contents import exact_files
 from gitckpt.git.contents.attributes import ANNEX, filter_names
 from gitckpt.git.files import atomic, private_dirs
 from gitckpt.git.objects.encoding import object_id
@@ -83,7 +83,6 @@ def _omit(files: FilesByPath, paths: Collection[bytes]) -> FilesByPath:
 
 
 def save_record(repository: Repository, files: FilesByPath) -> None:
-    """Replace the record of files that have, or may have, the bytes of their blobs."""
     path = os.path.join(repository.git_dir, FILE)
     if not files:
         if os.path.lexists(path):
@@ -292,7 +291,7 @@ def populate_annexed(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
     repository = index.repository
     top = _top(repository)
     small = [path for path in blobs if 0 < _size(os.path.join(top, path)) <= _LARGEST_POINTER]
-    sources = _annex_contents(repository, small, raw_files.read_files(repository, small))
+    sources = _annex_contents(repository, small, exact_files.read_files(repository, small))
     pointers = select_unfiltered(repository, {path: (blobs[path], ANNEX) for path in sources})
     scratch = repository.scratch("unfiltered")
     try:
@@ -305,13 +304,12 @@ def populate_annexed(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
         raise WorktreeError(f"cannot write a file of git-annex: {error}") from None
     finally:
         private_dirs.discard(scratch)
-    raw_files.refresh(index, pointers.keys())
+    exact_files.refresh(index, pointers.keys())
 
 
 def _annex_contents(
     repository: Repository, paths: Iterable[bytes], pointers: Iterable[bytes | None]
 ) -> dict[bytes, bytes]:
-    """Return the existing content files of git-annex by path of the pointer."""
     sources = {}
     for path, pointer in zip(paths, pointers, strict=True):
         match = _POINTER.match(pointer or b"")

@@ -169,7 +169,6 @@ def forget(repository: Repository, git_dir: str) -> None:
 
 
 def repair(repository: Repository, path: str) -> None:
-    """Reconnect a linked worktree and its administrative directory."""
     # In a copy of a repository, `git worktree repair` would take all worktrees of the original.
     with lock_worktrees(repository):
         old_git_dir = git_dir_of(path)
@@ -360,7 +359,6 @@ def registered(repository: Repository) -> list[tuple[str, str]]:
 
 
 def unfinished_git_dirs(repository: Repository) -> list[str]:
-    """Return git directories of worktrees that `git worktree add` has not finished."""
     return [git_dir for git_dir in git_dirs(repository) if not read_line(f"{git_dir}/gitdir")]
 
 

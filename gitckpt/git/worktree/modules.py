@@ -81,12 +81,8 @@ def git_dirs_inside(repository: Repository) -> list[bytes]:
 
 def bare_repositories(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
     """Return the directories of these files that look like bare repositories."""
-    candidates = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"}
-    return sorted(
-        path
-        for path in candidates
-        if path and all(os.path.isdir(os.path.join(top, path, name)) for name in _OF_REPOSITORY)
-    )
+    paths = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"} - {b""}
+    return sorted(path for path in paths if _has_parts(os.path.join(top, path)))
 
 
 def is_below(path: bytes, directories: Collection[bytes]) -> bool:
@@ -114,44 +110,46 @@ def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Reposi
 
 def _open_store(git_dir: str, object_format: str) -> Repository:
     # Without a worktree: git would die if `core.worktree` leads to a missing directory.
-    kept = Repository(git_dir, None, object_format)
-    kept.git = Git(git_dir, git_dir)
-    kept.cat_file = CatFile(kept.git)
-    return kept
+    store = Repository(git_dir, None, object_format)
+    store.git = Git(git_dir, git_dir)
+    store.cat_file = CatFile(store.git)
+    return store
 
 
 def clone(
-    around: Repository, kept: Repository, made: Repository, path: bytes, refs: Sequence[str]
+    around: Repository, store: Repository, target: Repository, path: bytes, refs: Sequence[str]
 ) -> Repository:
     """Copy a submodule's repository for another worktree, to where git would put it.
 
     `refs` are patterns of refs to copy besides branches, tags and remote-tracking branches.
     """
-    places = [place for place in _places(around) if kept.git_dir.startswith(place + os.sep)]
-    name = os.path.relpath(kept.git_dir, places[0]) if places else os.fsdecode(path)
-    final = os.path.join(made.git_dir, "modules", name)
+    places = [place for place in _places(around) if store.git_dir.startswith(place + os.sep)]
+    name = os.path.relpath(store.git_dir, places[0]) if places else os.fsdecode(path)
+    final = os.path.join(target.git_dir, "modules", name)
     if not os.path.lexists(final):
-        scratch = os.path.join(made.git_dir, f"ckpt-making-{os.urandom(4).hex()}")
-        words = ("clone", "--quiet", "--bare", "--local", "--template=", kept.git_dir, scratch)
-        kept.git.run(*_LOCALLY, *words, env=LOCAL_ONLY)
-        copy = _open_store(scratch, kept.object_format)
+        scratch = os.path.join(target.git_dir, f"ckpt-making-{os.urandom(4).hex()}")
+        words = ("clone", "--quiet", "--bare", "--local", "--template=", store.git_dir, scratch)
+        store.git.run(*_LOCALLY, *words, env=LOCAL_ONLY)
+        copy = _open_store(scratch, store.object_format)
         specs = [f"+{ref}:{ref}" for ref in ("refs/remotes/*", *refs)]
-        copy.git.run(*_LOCALLY, *_FETCH, kept.git_dir, *specs, env=LOCAL_ONLY)
-        _copy_settings(kept, copy)
+        copy.git.run(*_LOCALLY, *_FETCH, store.git_dir, *specs, env=LOCAL_ONLY)
+        _copy_settings(store, copy)
         copy.close()
         try:
             os.makedirs(os.path.dirname(final), exist_ok=True)
             os.rename(scratch, final)
         except OSError as error:
             raise WorktreeError(f"cannot make {final}: {error.strerror}") from None
-    return _open_store(final, kept.object_format)
+    return _open_store(final, store.object_format)
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
-    """Yield name, repository and main worktree's one of all submodules; close both."""
-    for name, own, main in _pairs(git_dir, repository.common_dir, "", repository.object_format):
-        with contextlib.closing(own):
-            yield name, own, main
+    """Yield name, repository and main worktree's repository of all submodules."""
+    for name, submodule, main in _pairs(
+        git_dir, repository.common_dir, "", repository.object_format
+    ):
+        with contextlib.closing(submodule):
+            yield name, submodule, main
         if main is not None:
             main.close()
 
@@ -166,8 +164,8 @@ def _pairs(git_dir: str, other_dir: str, above: str, object_format: str) -> Iter
     for inner in _git_dirs(place):
         name = os.path.relpath(inner, place)
         twin = os.path.join(other_dir, "modules", name)
-        other = _open_store(twin, object_format) if _is_git_dir(twin) else None
-        yield above + name, _open_store(inner, object_format), other
+        twin_store = _open_store(twin, object_format) if _is_git_dir(twin) else None
+        yield above + name, _open_store(inner, object_format), twin_store
         yield from _pairs(inner, twin, f"{above}{name}/", object_format)
 
 
@@ -186,13 +184,13 @@ def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
         to.git.run(*words, data=data, env=LOCAL_ONLY)
 
 
-def _copy_settings(kept: Repository, copy: Repository) -> None:
+def _copy_settings(store: Repository, copy: Repository) -> None:
     file = os.path.join(copy.git_dir, "config")
     copy.git.run("config", "--file", file, "--remove-section", "remote.origin", ok=(0, 128))
     copy.git.run("config", "--file", file, "core.bare", "false")
-    source = os.path.join(kept.common_dir, "config")
+    source = os.path.join(store.common_dir, "config")
     text = b""
-    for entry in kept.git.run("config", "--file", source, "--list", "-z").out.split(b"\0")[:-1]:
+    for entry in store.git.run("config", "--file", source, "--list", "-z").out.split(b"\0")[:-1]:
         key, is_set, value = entry.partition(b"\n")
         section, _, rest = key.partition(b".")
         name, _, last = rest.rpartition(b".")
@@ -213,90 +211,92 @@ def _escaped(value: bytes) -> bytes:
     return value.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
-def attach(kept: Repository, top: str) -> Repository | None:
+def attach(store: Repository, top: str) -> Repository | None:
     """Make an empty directory the worktree of a submodule's repository, without files.
 
     Return None if the directory is not empty, or the repository has another worktree.
     """
-    recorded = _recorded_worktree(kept) or top
+    recorded = _recorded_worktree(store) or top
     has_moved = os.path.realpath(recorded) != os.path.realpath(top)
     is_elsewhere = has_moved and os.path.lexists(os.path.join(recorded, ".git"))
-    if is_elsewhere or kept.is_linked or os.path.basename(kept.git_dir) == ".git":
+    if is_elsewhere or store.is_linked or os.path.basename(store.git_dir) == ".git":
         return None
     try:
         os.makedirs(top, exist_ok=True)
         if os.listdir(top):
             return None
-        claim(kept, top)
-        _link(kept, top)
+        claim(store, top)
+        _link(store, top)
     except OSError as error:
         raise WorktreeError(f"cannot make {top}: {error.strerror}") from None
-    return Repository(kept.git_dir, top, kept.object_format)
+    return Repository(store.git_dir, top, store.object_format)
 
 
-def _recorded_worktree(kept: Repository) -> str | None:
-    words = ("config", "--file", f"{kept.git_dir}/config", "core.worktree")
-    value = os.fsdecode(kept.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
-    return os.path.normpath(os.path.join(kept.git_dir, value)) if value else None
+def _recorded_worktree(store: Repository) -> str | None:
+    words = ("config", "--file", f"{store.git_dir}/config", "core.worktree")
+    value = os.fsdecode(store.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
+    return os.path.normpath(os.path.join(store.git_dir, value)) if value else None
 
 
-def is_lost(kept: Repository) -> bool:
+def is_lost(store: Repository) -> bool:
     """Return whether `core.worktree` of a submodule leads to a place without it."""
-    recorded = _recorded_worktree(kept)
+    recorded = _recorded_worktree(store)
     return recorded is not None and not os.path.lexists(os.path.join(recorded, ".git"))
 
 
-def claim(kept: Repository, top: str) -> None:
-    target = os.path.relpath(os.path.realpath(top), os.path.realpath(kept.git_dir))
-    kept.git.run("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree", target)
+def claim(store: Repository, top: str) -> None:
+    target = os.path.relpath(os.path.realpath(top), os.path.realpath(store.git_dir))
+    store.git.run(
+        "config", "--file", os.path.join(store.git_dir, "config"), "core.worktree", target
+    )
 
 
-def _link(kept: Repository, top: str) -> None:
-    target = os.path.relpath(os.path.realpath(kept.git_dir), os.path.realpath(top))
+def _link(store: Repository, top: str) -> None:
+    target = os.path.relpath(os.path.realpath(store.git_dir), os.path.realpath(top))
     # A kill must leave nothing there: only an empty place is taken for a submodule.
-    scratch = os.path.join(kept.git_dir, administration.AWAY)
+    scratch = os.path.join(store.git_dir, administration.AWAY)
     atomic.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {target}\n"), scratch=scratch)
 
 
-def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:
+def checked_out_at(repository: Repository, store: Repository) -> bytes | None:
     """Return the path at which a worktree has one of `stores` checked out, if any."""
-    recorded = _recorded_worktree(kept)
+    recorded = _recorded_worktree(store)
     if recorded is None or repository.worktree is None:
         return None
     worktree = os.path.realpath(repository.worktree)
     path = os.fsencode(os.path.relpath(os.path.realpath(recorded), worktree))
     top = checkout_path(repository, path)
     named = administration.git_dir_of(top) if top is not None else None
-    if named is None or os.path.realpath(named) != os.path.realpath(kept.git_dir):
+    if named is None or os.path.realpath(named) != os.path.realpath(store.git_dir):
         return None
     return path
 
 
-def move(repository: Repository, kept: Repository, path: bytes, top: str) -> Repository:
+def move(repository: Repository, store: Repository, path: bytes, top: str) -> Repository:
     worktree = repository.worktree or ""
     old = os.path.join(worktree, os.fsdecode(path))
     try:
         os.makedirs(top, exist_ok=True)
         os.rename(old, top)
-        _reconnect(kept, old, top)
+        _reconnect(store, old, top)
         above = os.path.dirname(old)
         while above != worktree and not os.listdir(above):
             os.rmdir(above)
             above = os.path.dirname(above)
     except OSError as error:
         raise WorktreeError(f"cannot move {old} to {top}: {error.strerror}") from None
-    return Repository(kept.git_dir, top, kept.object_format)
+    return Repository(store.git_dir, top, store.object_format)
 
 
-def _reconnect(kept: Repository, old: str, top: str) -> None:
-    for git_dir in _git_dirs(os.path.join(kept.git_dir, "modules")):
-        with contextlib.closing(_open_store(git_dir, kept.object_format)) as inner:
+def _reconnect(store: Repository, old: str, top: str) -> None:
+    for git_dir in _git_dirs(os.path.join(store.git_dir, "modules")):
+        with contextlib.closing(_open_store(git_dir, store.object_format)) as inner:
             below = os.path.relpath(_recorded_worktree(inner) or old, old)
             if below != "." and not below.startswith(".."):
                 _reconnect(inner, os.path.join(old, below), os.path.join(top, below))
     if os.path.isfile(os.path.join(top, ".git")):
-        claim(kept, top)
-        _link(kept, top)
+        claim(store, top)
+        _link(store, top)
 
 
 def checkout_path(repository: Repository, path: bytes) -> str | None:
@@ -391,8 +391,12 @@ def _git_dirs(place: str) -> Iterator[str]:
 
 
 def _is_git_dir(path: str) -> bool:
-    has_all = all(os.path.isdir(os.path.join(path, os.fsdecode(name))) for name in _OF_REPOSITORY)
-    return has_all and not os.path.islink(path) and os.path.isfile(os.path.join(path, "HEAD"))
+    has_parts = _has_parts(os.fsencode(path))
+    return has_parts and not os.path.islink(path) and os.path.isfile(os.path.join(path, "HEAD"))
+
+
+def _has_parts(path: bytes) -> bool:
+    return all(os.path.isdir(os.path.join(path, name)) for name in _OF_REPOSITORY)
 
 
 def _is_through_link(top: str, path: bytes) -> bool:

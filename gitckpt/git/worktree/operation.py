@@ -252,7 +252,6 @@ def rebased(repository: Repository) -> list[tuple[str, str]]:
 
 
 def applied_patches(repository: Repository) -> list[tuple[str, str]]:
-    """Return what `rebased` does, for the apply backend only."""
     return _rewritten_commits(repository, _APPLIED)
 
 

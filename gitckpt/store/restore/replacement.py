@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git.command import nul_ended
-from gitckpt.git.contents import attributes, raw_files, unfiltered
+from gitckpt.git.contents import attributes, exact_files, unfiltered
 from gitckpt.git.contents.unfiltered import FilesByPath
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference, present
@@ -100,10 +100,10 @@ def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
     if not files:
         return
     repository = index.repository
-    if differing := raw_files.differing_paths(repository, files):
+    if differing := exact_files.differing_paths(repository, files):
         raise byte_exact.changed(first_of([os.fsdecode(path) for path in differing]))
     for path in files:
-        place = raw_files.open_parent(repository, path)
+        place = exact_files.open_parent(repository, path)
         with contextlib.suppress(FileNotFoundError), place as (fd, name):
             os.unlink(name, dir_fd=fd)
     index.update("--force-remove", sorted(files))

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git import graph
-from gitckpt.git.contents import attributes, raw_files, unfiltered
+from gitckpt.git.contents import attributes, exact_files, unfiltered
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.encoding import stays_within
 from gitckpt.git.process import GitError
@@ -469,7 +469,7 @@ class _Restore:
             return
         with PrivateIndex(self._repository) as own:
             own.put(plan.index_lines)
-            raw_files.refresh(own, plan.written)
+            exact_files.refresh(own, plan.written)
             own.refresh()
             for flag, (gets, loses) in plan.flags.items():
                 if flag == INTENT:

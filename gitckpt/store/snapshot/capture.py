@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git import damage, fsync
-from gitckpt.git.contents import attributes, bounds, conversion, dir_modes, raw_files
+from gitckpt.git.contents import attributes, bounds, conversion, exact_files
 from gitckpt.git.files import regular
 from gitckpt.git.objects import encoding
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, object_id
@@ -246,10 +246,10 @@ class _Capture:
         survey = self.survey
         lead = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
         others = set(survey.directories) - lead - {os.path.dirname(path) for path in self.read}
-        directories = dir_modes.empty_directories(self.index.repository, self.top, others, files)
-        modes = dir_modes.narrow_directories(survey.modes)
-        modes |= dir_modes.narrow_files(self.top, self.read)
-        most = dir_modes.MOST
+        directories = exact_files.empty_directories(self.index.repository, self.top, others, files)
+        modes = exact_files.narrow_directories(survey.modes)
+        modes |= exact_files.narrow_files(self.top, self.read)
+        most = exact_files.MOST
         if len(directories) > most:
             more = len(directories) - most - 1
             self._omit(directories[most], f"without files, as are {more} more: {most} are kept")
@@ -416,7 +416,7 @@ class _Capture:
         return f"filter {driver} does not work: {refused.cause}", False
 
     def _hold_as_is(self, path: bytes) -> bool:
-        (data,) = raw_files.read_files(self.index.repository, [path])
+        (data,) = exact_files.read_files(self.index.repository, [path])
         if data is None:
             return False
         (oid,) = self.objects.write([("blob", data)], flushed=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from gitckpt.git.contents import attributes, conversion, dir_modes, raw_files
+from gitckpt.git.contents import attributes, conversion, exact_files
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import LINK
@@ -82,7 +82,7 @@ def _is_displaced(repository: Repository, wanted: Contents, change: Difference) 
 def unshaped(
     repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[str]:
-    unmet = dir_modes.unrestored_paths(repository.worktree or "", directories, modes)
+    unmet = exact_files.unrestored_paths(repository.worktree or "", directories, modes)
     return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in unmet]
 
 
@@ -96,7 +96,7 @@ def unexpected(
 
     `raw` has the oids of the files that are wanted byte for byte; `gone` is as for `compare`.
     """
-    differing_raw = set(raw_files.differing_paths(repository, raw))
+    differing_raw = set(exact_files.differing_paths(repository, raw))
     same_raw = raw.keys() - differing_raw
     names = []
     for entry in differing:

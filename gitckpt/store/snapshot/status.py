@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Mapping
 
-from gitckpt.git.contents import dir_modes
+from gitckpt.git.contents import exact_files
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.process import Child, GitError
 from gitckpt.git.worktree import index as intent
@@ -240,7 +240,7 @@ def _look_again(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool
 
 def leading_to(paths: Iterable[bytes]) -> set[bytes]:
     """Return the directories that lead to paths; the top is the empty path."""
-    return dir_modes.with_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
+    return exact_files.with_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
 def _read_status(out: bytes, survey: Survey) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from gitckpt.git import graph
 from gitckpt.git.command import nul_ended
-from gitckpt.git.contents import dir_modes, raw_files, unfiltered
+from gitckpt.git.contents import exact_files, unfiltered
 from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.objects.plumbing import open_objects
@@ -46,7 +46,7 @@ def fill(
             held = _write_files(index, contents)
             if contents.directories or contents.modes:
                 top = worktree.worktree or ""
-                dir_modes.bring_back(top, contents.directories, contents.modes)
+                exact_files.bring_back(top, contents.directories, contents.modes)
                 index.refresh()  # their ctime has changed
             if contents.away:
                 # Skipped entries without a file, whatever the patterns of the sparse checkout; but
@@ -57,8 +57,8 @@ def fill(
                     is_submodule = stat.S_ISDIR(os.lstat(absolute).st_mode)
                     (os.rmdir if is_submodule else os.unlink)(absolute)
             raw = manifest.raw_of(worktree, contents)
-            raw_files.restore_raw(worktree, raw)
-            raw_files.refresh(index, raw.keys())
+            exact_files.restore_raw(worktree, raw)
+            exact_files.refresh(index, raw.keys())
             if held:
                 unfiltered.forget(worktree, raw)
             if unfiltered.uses_annex(worktree):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Checkpoint, Store, WorktreeError
-from gitckpt.git.contents import dir_modes
+from gitckpt.git.contents import exact_files
 from gitckpt.model.checkpoint import CLEAN
 from gitckpt.store.restore.restorer import restore, undo
 from gitckpt.store.snapshot.manifest import Contents, contents_of, write
@@ -213,7 +213,7 @@ def test_modes_only_get_narrower(store: Store, checkout: Checkout, tmp_path: Pat
 def test_what_is_too_much_is_said(
     plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dir_modes, "MOST", 3)
+    monkeypatch.setattr(exact_files, "MOST", 3)
     for number in range(6):
         (main_checkout.path / f"d{number}").mkdir(0o700)
     made = plain.save("a-complete", {})
@@ -313,12 +313,12 @@ def test_what_does_not_come_back_is_said(
     checkout.write("d/diary", "secret\n").chmod(0o600)
     made = store.save("a-complete")
     shutil.rmtree(checkout.path / "d")
-    honest = dir_modes.bring_back
+    honest = exact_files.bring_back
 
     def forgetful(top: str, directories: list[bytes], modes: dict[bytes, int]) -> None:
         honest(top, () if what == "directory" else directories, {} if what == "mode" else modes)
 
-    monkeypatch.setattr(dir_modes, "bring_back", forgetful)
+    monkeypatch.setattr(exact_files, "bring_back", forgetful)
     name = "d/empty/" if what == "directory" else "d/diary"
     command = (
         functools.partial(restore, paths=[b"d"])
