@@ -66,8 +66,8 @@ def may_exist(repository: Repository) -> bool:
 def head_of(top: bytes) -> str | None:
     """Return the commit checked out at a path, even in another user's repository."""
     words = ("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
-    done = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
-    return done.text or None if done.code == 0 else None
+    result = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
+    return result.text or None if result.code == 0 else None
 
 
 def git_dirs_inside(repository: Repository) -> list[bytes]:
@@ -192,8 +192,8 @@ def _copy_settings(store: Repository, copy: Repository) -> None:
     text = b""
     for entry in store.git.run("config", "--file", source, "--list", "-z").out.split(b"\0")[:-1]:
         key, is_set, value = entry.partition(b"\n")
-        section, _, rest = key.partition(b".")
-        name, _, last = rest.rpartition(b".")
+        section, _, subkey = key.partition(b".")
+        name, _, last = subkey.rpartition(b".")
         # How the copy is stored stays its own.
         if section == b"extensions" or key in _STORAGE:
             continue
@@ -266,10 +266,9 @@ def checked_out_at(repository: Repository, store: Repository) -> bytes | None:
     worktree = os.path.realpath(repository.worktree)
     path = os.fsencode(os.path.relpath(os.path.realpath(recorded), worktree))
     top = checkout_path(repository, path)
-    named = administration.git_dir_of(top) if top is not None else None
-    if named is None or os.path.realpath(named) != os.path.realpath(store.git_dir):
-        return None
-    return path
+    git_dir = administration.git_dir_of(top) if top is not None else None
+    is_same = os.path.realpath(git_dir or "/") == os.path.realpath(store.git_dir)
+    return path if is_same else None
 
 
 def move(repository: Repository, store: Repository, path: bytes, top: str) -> Repository:
@@ -329,8 +328,8 @@ def find_nested(repository: Repository, ref: str) -> Repository | None:
         if not _is_git_dir(around.git_dir):
             continue
         twins = [os.path.join(place, *parts[start + 1 :]) for place in _places(around)]
-        others = [os.path.join(twin, "modules") for twin in twins if twin != repository.common_dir]
-        git_dirs = (git_dir for place in others for git_dir in _git_dirs(place))
+        twins = [twin for twin in twins if twin != repository.common_dir]
+        git_dirs = (path for twin in twins for path in _git_dirs(os.path.join(twin, "modules")))
         nested = _first_with((_open_store(git_dir, object_format) for git_dir in git_dirs), ref)
         if nested is not None:
             return nested
